@@ -1,0 +1,32 @@
+# Finds the C++ Actor Framework 0.17, which the distributions ship without a CMake package.
+# Gives CAF::core; CAF_VERSION. Only the core is used: the transport between processes is penstock's own
+# (docs/decisions/0001-own-framing.md).
+
+find_path(CAF_INCLUDE_DIR caf/actor_system.hpp)
+find_library(CAF_CORE_LIBRARY caf_core)
+
+if(CAF_INCLUDE_DIR AND EXISTS "${CAF_INCLUDE_DIR}/caf/config.hpp")
+  # CAF_VERSION is major * 10000 + minor * 100 + patch.
+  file(STRINGS "${CAF_INCLUDE_DIR}/caf/config.hpp" caf_version_line REGEX "#define CAF_VERSION [0-9]+")
+  if(caf_version_line MATCHES "CAF_VERSION ([0-9]+)")
+    math(EXPR caf_major "${CMAKE_MATCH_1} / 10000")
+    math(EXPR caf_minor "${CMAKE_MATCH_1} / 100 % 100")
+    math(EXPR caf_patch "${CMAKE_MATCH_1} % 100")
+    set(CAF_VERSION "${caf_major}.${caf_minor}.${caf_patch}")
+  endif()
+endif()
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(CAF REQUIRED_VARS CAF_CORE_LIBRARY CAF_INCLUDE_DIR VERSION_VAR CAF_VERSION)
+if(CAF_FOUND AND NOT CAF_VERSION MATCHES "^0\\.17\\.")
+  message(FATAL_ERROR "CAF ${CAF_VERSION} was found; penstock is written for 0.17 (package libcaf-dev)")
+endif()
+
+if(CAF_FOUND AND NOT TARGET CAF::core)
+  find_package(Threads REQUIRED)
+  add_library(CAF::core UNKNOWN IMPORTED)
+  set_target_properties(CAF::core PROPERTIES IMPORTED_LOCATION "${CAF_CORE_LIBRARY}")
+  target_include_directories(CAF::core SYSTEM INTERFACE "${CAF_INCLUDE_DIR}")
+  target_link_libraries(CAF::core INTERFACE Threads::Threads)
+endif()
+mark_as_advanced(CAF_INCLUDE_DIR CAF_CORE_LIBRARY)

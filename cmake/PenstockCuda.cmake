@@ -1,0 +1,23 @@
+# Decides whether the CUDA device is built: PENSTOCK_HAVE_CUDA. The toolkit is never installed by this project.
+
+set(PENSTOCK_CUDA_ARCHITECTURES "80-real;86-real;89-real;90-real;100-real;80-virtual" CACHE STRING
+  "Architectures whose machine code is embedded; the last one is PTX for everything newer")
+
+set(PENSTOCK_HAVE_CUDA OFF)
+if(NOT PENSTOCK_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES "${PENSTOCK_CUDA_ARCHITECTURES}")
+    endif()
+    set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 knows no flag for CUDA C++20; kernels do not need it
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    set(PENSTOCK_HAVE_CUDA ON)
+  elseif(PENSTOCK_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "PENSTOCK_CUDA=ON, but nvcc was not found: put it on PATH or set CUDACXX")
+  endif()
+endif()
+message(STATUS "penstock: CUDA device ${PENSTOCK_HAVE_CUDA}")

@@ -1,0 +1,31 @@
+# Everything that penstock stands on, by target; README.md says why each of them.
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(tl-expected REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(JPEG REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(SPNG REQUIRED IMPORTED_TARGET spng)
+
+find_path(PENSTOCK_RANDOM123_INCLUDE Random123/philox.h REQUIRED)
+find_path(PENSTOCK_XXHASH_INCLUDE xxhash.h REQUIRED)
+
+# Asio alone, header-only: none of Boost's libraries is linked.
+find_path(PENSTOCK_BOOST_INCLUDE boost/asio/io_context.hpp REQUIRED)
+add_library(penstock_asio INTERFACE)
+target_include_directories(penstock_asio SYSTEM INTERFACE "${PENSTOCK_BOOST_INCLUDE}")
+target_compile_definitions(penstock_asio INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST_ERROR_CODE_HEADER_ONLY)
+target_link_libraries(penstock_asio INTERFACE Threads::Threads)
+
+if(PENSTOCK_ACTORS)
+  find_package(CAF REQUIRED)
+  find_package(CLI11 REQUIRED)
+endif()
+if(PENSTOCK_TESTS)
+  find_package(Catch2 3 REQUIRED)
+  include(Catch)
+endif()

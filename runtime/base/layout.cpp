@@ -1,0 +1,77 @@
+#include "runtime/base/layout.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/base/units.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr std::uint64_t batch_bytes_max = std::uint64_t{1} << 40;
+
+result<std::uint64_t> checked_row_bytes(const tensor_spec& spec) {
+  std::uint64_t bytes = size_of(spec.type);
+  for (const std::uint32_t extent : spec.shape) {
+    if (extent == 0) return refuse(errc::dataset, "tensor '{}' has a dimension of 0", spec.name);
+    if (bytes > batch_bytes_max / extent) return refuse(errc::dataset, "a sample of tensor '{}' is too large", spec.name);
+    bytes *= extent;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t batch_size) {
+  if (tensors.empty()) return refuse(errc::dataset, "the dataset describes no tensors");
+  if (batch_size == 0) return refuse(errc::dataset, "a batch of 0 samples cannot be laid out");
+  batch_layout layout;
+  layout.rows_max = batch_size;
+  for (const tensor_spec& spec : tensors) {
+    if (spec.name.empty()) return refuse(errc::dataset, "a tensor of the dataset has no name");
+    if (layout.index_of(spec.name)) return refuse(errc::dataset, "two tensors are named '{}'", spec.name);
+    if (spec.role == tensor_role::image && (spec.type != dtype::uint8 || spec.shape.size() != 3)) {
+      return refuse(errc::dataset, "image tensor '{}' is not uint8 [height, width, channels]", spec.name);
+    }
+    auto row = checked_row_bytes(spec);
+    if (!row) return tl::unexpected(std::move(row.error()));
+    if (*row > batch_bytes_max / batch_size) {
+      return refuse(errc::dataset, "a batch of {} samples of {} of tensor '{}' is larger than {}", batch_size,
+                    bytes_for_people(*row), spec.name, bytes_for_people(batch_bytes_max));
+    }
+    layout.tensors.push_back({spec, *row, 0});
+  }
+  // Small rows first: what a short batch leaves unused then lies almost entirely behind its last used byte.
+  std::vector<std::size_t> order(layout.tensors.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return layout.tensors[i].row_bytes; });
+  for (const std::size_t i : order) {
+    layout.tensors[i].offset = layout.bytes;
+    layout.bytes = round_up(layout.bytes + layout.tensors[i].row_bytes * batch_size, layout_alignment);
+  }
+  return layout;
+}
+
+std::uint64_t batch_layout::used_bytes(std::uint32_t rows) const noexcept {
+  std::uint64_t end = 0;
+  if (rows == 0) return end;
+  for (const tensor_place& place : tensors) end = std::max(end, place.offset + place.row_bytes * rows);
+  return end;
+}
+
+std::uint64_t batch_layout::payload_bytes(std::uint32_t rows) const noexcept {
+  std::uint64_t sum = 0;
+  for (const tensor_place& place : tensors) {
+    if (place.spec.role != tensor_role::record) sum += place.row_bytes * rows;
+  }
+  return sum;
+}
+
+std::optional<std::size_t> batch_layout::index_of(std::string_view name) const noexcept {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].spec.name == name) return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace penstock

@@ -1,0 +1,41 @@
+// How a batch lies in a slot: one region a tensor, rows back to back, small tensors first so that a short batch is
+// one contiguous copy. Pure; worker, device and sinks compute the same layout from the same description.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/result.hpp"
+#include <penstock/tensor.hpp>
+
+namespace penstock {
+
+struct tensor_place {
+  tensor_spec spec;
+  std::uint64_t row_bytes = 0;  ///< bytes of one sample
+  std::uint64_t offset = 0;     ///< of row 0 from the beginning of the slot; a multiple of layout_alignment
+};
+
+/// DMA and vector loads like this; it costs at most 255 bytes a tensor.
+inline constexpr std::uint64_t layout_alignment = 256;
+
+struct batch_layout {
+  std::uint32_t rows_max = 0;         ///< the batch size
+  std::vector<tensor_place> tensors;  ///< in the order of the description
+  std::uint64_t bytes = 0;            ///< of a slot that holds a full batch
+
+  /// Bytes from the beginning of the slot to the end of the last row of a batch with this many rows.
+  [[nodiscard]] std::uint64_t used_bytes(std::uint32_t rows) const noexcept;
+  /// Tensor bytes of such a batch without padding.
+  [[nodiscard]] std::uint64_t payload_bytes(std::uint32_t rows) const noexcept;
+  [[nodiscard]] std::optional<std::size_t> index_of(std::string_view name) const noexcept;
+};
+
+/// Refuses (errc::dataset) no tensors, two of the same name, an empty name, a zero dimension, an image that is not
+/// uint8 [h, w, c], and sizes beyond 2^40 bytes a batch.
+result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t batch_size);
+
+}  // namespace penstock

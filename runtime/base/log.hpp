@@ -1,0 +1,42 @@
+// One log for the runtime: short lines on stderr with a level and the part that speaks. A program that embeds
+// penstock can take the lines instead. Thread-safe; never blocks on anything but stderr.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <functional>
+#include <string_view>
+#include <utility>
+
+namespace penstock::log {
+
+enum class level { debug, info, warn, error, off };
+
+/// Lines below this level are dropped. The default is info.
+void set_level(level lowest);
+[[nodiscard]] level current_level() noexcept;
+
+/// Takes every line that passes the level from now on; an empty function restores stderr.
+using sink = std::function<void(level, std::string_view part, std::string_view line)>;
+void set_sink(sink taker);
+
+void write(level severity, std::string_view part, std::string_view line);
+
+template <class... Args>
+void debug(std::string_view part, fmt::format_string<Args...> format, Args&&... args) {
+  if (current_level() <= level::debug) write(level::debug, part, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void info(std::string_view part, fmt::format_string<Args...> format, Args&&... args) {
+  if (current_level() <= level::info) write(level::info, part, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void warn(std::string_view part, fmt::format_string<Args...> format, Args&&... args) {
+  if (current_level() <= level::warn) write(level::warn, part, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void error(std::string_view part, fmt::format_string<Args...> format, Args&&... args) {
+  if (current_level() <= level::error) write(level::error, part, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace penstock::log

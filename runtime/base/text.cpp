@@ -1,0 +1,86 @@
+#include "runtime/base/text.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace penstock {
+namespace {
+
+/// Length of the valid UTF-8 sequence at the beginning (Unicode 15, table 3-7), 0 if there is none.
+std::size_t utf8_length(std::string_view s) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(s[i]); };
+  const auto in = [&](std::size_t i, unsigned low, unsigned high) {
+    return i < s.size() && byte(i) >= low && byte(i) <= high;
+  };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xc2 && lead <= 0xdf) return in(1, 0x80, 0xbf) ? 2 : 0;
+  if (lead >= 0xe0 && lead <= 0xef) {
+    const unsigned low = lead == 0xe0 ? 0xa0 : 0x80;
+    const unsigned high = lead == 0xed ? 0x9f : 0xbf;
+    return in(1, low, high) && in(2, 0x80, 0xbf) ? 3 : 0;
+  }
+  if (lead >= 0xf0 && lead <= 0xf4) {
+    const unsigned low = lead == 0xf0 ? 0x90 : 0x80;
+    const unsigned high = lead == 0xf4 ? 0x8f : 0xbf;
+    return in(1, low, high) && in(2, 0x80, 0xbf) && in(3, 0x80, 0xbf) ? 4 : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string printable(std::string_view raw) {
+  std::string shown;
+  shown.reserve(raw.size());
+  while (!raw.empty()) {
+    const std::size_t length = utf8_length(raw);
+    const auto lead = static_cast<std::uint8_t>(raw.front());
+    // C0, DEL and C1 (U+0080..U+009F, in UTF-8 c2 80..c2 9f) move cursors and change colours.
+    const bool control =
+        lead < 0x20 || lead == 0x7f || (length == 2 && lead == 0xc2 && static_cast<std::uint8_t>(raw[1]) < 0xa0);
+    if (length == 0 || control) {
+      for (std::size_t i = 0; i < std::max<std::size_t>(length, 1); ++i) {
+        shown += fmt::format("\\x{:02x}", static_cast<std::uint8_t>(raw[i]));
+      }
+    } else {
+      shown += raw.substr(0, length);
+    }
+    raw.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return shown;
+}
+
+std::string shortened(std::string_view text, std::size_t limit) {
+  if (text.size() <= limit) return std::string(text);
+  constexpr std::string_view dots = "...";
+  std::size_t keep = limit > dots.size() ? limit - dots.size() : 0;
+  while (keep > 0 && (static_cast<std::uint8_t>(text[keep]) & 0xc0U) == 0x80U) --keep;
+  return std::string(text.substr(0, keep)).append(dots.substr(0, limit));
+}
+
+std::size_t edit_distance(std::string_view from, std::string_view to) {
+  // Optimal string alignment: three rows of the usual table.
+  std::vector<std::size_t> before(to.size() + 1);
+  std::vector<std::size_t> above(to.size() + 1);
+  std::vector<std::size_t> row(to.size() + 1);
+  for (std::size_t j = 0; j <= to.size(); ++j) above[j] = j;
+  for (std::size_t i = 1; i <= from.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= to.size(); ++j) {
+      const std::size_t replace = above[j - 1] + (from[i - 1] == to[j - 1] ? 0 : 1);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, replace});
+      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    std::swap(before, above);
+    std::swap(above, row);
+  }
+  return above[to.size()];
+}
+
+}  // namespace penstock

@@ -1,0 +1,94 @@
+// What a dataset is: a fixed number of samples, each of which can be loaded into memory that penstock provides.
+// Implemented by the built-in datasets and by users; called in worker processes only, by one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <penstock/export.hpp>
+#include <penstock/random.hpp>
+#include <penstock/tensor.hpp>
+
+namespace penstock {
+
+/// What the session needs to know before the first sample: it sizes the shared memory from it, and refuses a later
+/// worker that says something else.
+struct dataset_description {
+  std::string type;                  ///< "image-folder", or the name of your own
+  std::uint64_t samples = 0;         ///< sample indices are 0 .. samples - 1
+  std::vector<tensor_spec> tensors;  ///< the same for every sample
+  std::string fingerprint;           ///< equal exactly when two workers see the same samples
+
+  bool operator==(const dataset_description&) const = default;
+};
+
+/// Who is loading. Given once, before the first sample.
+struct worker_context {
+  std::uint32_t worker = 0;       ///< 0 .. workers - 1
+  std::uint32_t incarnation = 0;  ///< 1 for the first process in this place, 2 for its replacement, ...
+  std::uint64_t seed = 0;         ///< [sampler] seed
+};
+
+/// One sample to load. `random` is already positioned; draws from anything else make batches irreproducible.
+struct sample_request {
+  std::uint64_t index = 0;
+  std::uint64_t epoch = 0;
+  std::uint32_t attempt = 1;  ///< 1 + deaths of workers charged to this sample in this epoch
+  random_source& random;
+};
+
+/// Where the bytes of one sample go: one span a tensor, in the order of the description, straight in the shared
+/// memory that the device reads. The bytes are undefined before load() and all of them must be written.
+class sample_slot {
+ public:
+  explicit sample_slot(std::span<const std::span<std::byte>> tensors) noexcept : tensors_(tensors) {}
+
+  [[nodiscard]] std::span<std::byte> bytes(std::size_t tensor) const { return tensors_[tensor]; }
+  /// The tensor's elements; T must have the element size of its dtype.
+  template <class T>
+  [[nodiscard]] std::span<T> as(std::size_t tensor) const {
+    const auto raw = tensors_[tensor];
+    return {reinterpret_cast<T*>(raw.data()), raw.size() / sizeof(T)};
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return tensors_.size(); }
+
+ private:
+  std::span<const std::span<std::byte>> tensors_;
+};
+
+/// A dataset. One instance lives in each worker process; penstock calls it from one thread. A crash in here costs
+/// one process, which is replaced, and is charged to the sample that was being loaded.
+class PENSTOCK_API Dataset {
+ public:
+  Dataset() = default;
+  Dataset(const Dataset&) = delete;
+  Dataset& operator=(const Dataset&) = delete;
+  virtual ~Dataset();
+
+  /// Called once, first. Throwing ends the run: the dataset as a whole is unusable.
+  virtual dataset_description describe() = 0;
+
+  /// Called once, after describe() and before the first sample. Throwing counts as describe() throwing.
+  virtual void setup(const worker_context& context);
+
+  /// Fills the slot with one sample. Throwing makes the sample a failure: it is reported by name and leaves its
+  /// batch as [loader] on_bad_sample says; it is not tried again. Throw transient_error for storage that may
+  /// recover: it is tried three times more, with growing pauses, before it counts as a failure.
+  virtual void load(const sample_request& request, const sample_slot& slot) = 0;
+
+  /// What a person calls this sample (a path, a key): shown in reports. Cheap; called before each load.
+  [[nodiscard]] virtual std::string name_of(std::uint64_t index) const;
+};
+
+/// Storage said "not now" (EIO, ESTALE, EAGAIN, a timeout): see Dataset::load.
+class PENSTOCK_API transient_error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+  ~transient_error() override;
+};
+
+}  // namespace penstock

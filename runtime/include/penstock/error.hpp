@@ -1,0 +1,63 @@
+// What can go wrong, in one type. Inside penstock a failure travels as a value (base/result.hpp); the public API
+// throws it as penstock::error. Used by everyone.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <penstock/export.hpp>
+
+namespace penstock {
+
+/// The kind of a failure: what a program may want to branch on. The message says the rest.
+enum class errc : std::uint8_t {
+  config,                ///< a config file, key or value is wrong
+  usage,                 ///< the API was called wrongly: read the message, fix the program
+  io,                    ///< a file or folder could not be read or written
+  dataset,               ///< the dataset as a whole is unusable: missing, empty, lying about its shape
+  sample,                ///< one sample failed and the policy is on_bad_sample = "fail"
+  out_of_memory,         ///< host memory, a cgroup limit or a resource limit is too small
+  system,                ///< the operating system refused something else
+  worker_program,        ///< the worker program is missing, not executable, or broken
+  workers_exhausted,     ///< restarts did not help: no loader worker is left, or too few for too long
+  protocol,              ///< a peer speaks another protocol version, or nonsense
+  quarantine_full,       ///< so many samples kill workers that the fault is systematic
+  device_unavailable,    ///< no such device, no driver, or it cannot be used
+  device_out_of_memory,  ///< the device's memory is too small for this request; the device stays usable
+  device_busy,           ///< another session or process holds the device exclusively
+  device_poisoned,       ///< a sticky device error: this process can never use the device again
+  device_hardware,       ///< the device reports broken hardware
+  device_image,          ///< no kernel image for this device's architecture
+  state_mismatch,        ///< a saved state belongs to another dataset, seed, batch size or rank layout
+  sink,                  ///< the consumer of batches failed
+  stopped,               ///< the session was stopped
+  timed_out,             ///< a deadline passed
+};
+
+/// The name of a kind as it stands in JSON: "config", "out_of_memory", ...
+PENSTOCK_API const char* name_of(errc code) noexcept;
+
+/// A refusal: its kind, one sentence with the numbers, and the errno or CUDA code behind it (0: none).
+struct failure {
+  errc code = errc::system;
+  std::string message;
+  int os_code = 0;
+};
+
+/// What the public API throws. what() is the message of the failure.
+class PENSTOCK_API error : public std::runtime_error {
+ public:
+  explicit error(penstock::failure what) : std::runtime_error(what.message), failure_(std::move(what)) {}
+  ~error() override;
+
+  [[nodiscard]] errc code() const noexcept { return failure_.code; }
+  [[nodiscard]] int os_code() const noexcept { return failure_.os_code; }
+  [[nodiscard]] const penstock::failure& as_failure() const noexcept { return failure_; }
+
+ private:
+  penstock::failure failure_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,4 @@
+// Marks what the shared libraries export; everything else is built hidden.
+#pragma once
+
+#define PENSTOCK_API __attribute__((visibility("default")))
