@@ -1,0 +1,520 @@
+#include "runtime/schedule/ledger.hpp"
+
+#include <algorithm>
+
+#include "runtime/base/check.hpp"
+
+namespace penstock::schedule {
+namespace {
+
+constexpr std::uint32_t replacement_tries_max = 16;
+
+// A sample that was acquitted this often and kills again does so only in company; it is not tried for ever.
+constexpr std::uint32_t acquittals_max = 2;
+
+/// Survivors and failures together are the lease's samples, each failure named once, in order.
+bool plausible(const load_report& report, std::size_t samples) {
+  if (report.rows + report.failures.size() != samples) return false;
+  for (std::size_t i = 0; i < report.failures.size(); ++i) {
+    if (report.failures[i].row >= samples) return false;
+    if (i > 0 && report.failures[i].row <= report.failures[i - 1].row) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string batch_source::describe(std::uint64_t sample) const { return fmt::format("sample {}", sample); }
+
+ledger::ledger(ledger_settings settings, const batch_source& source, stream_range range)
+    : settings_(settings), source_(source), range_(range), base_(range.first), next_upload_(range.first) {
+  PENSTOCK_CHECK(settings.max_attempts >= 1, "max_attempts {}", settings.max_attempts);
+  PENSTOCK_CHECK(range.first <= range.end, "range {}..{}", range.first, range.end);
+}
+
+// ---- decisions -----------------------------------------------------------------------------------------------
+
+std::vector<command> ledger::advance() {
+  if (!gave_up_) {
+    if (!paused_) {
+      lease_isolations();
+      lease_batches();
+      make_room_for_head();
+    }
+    upload_in_order();
+  }
+  return std::exchange(outbox_, {});
+}
+
+void ledger::lease_batches() {
+  // Lost leases first, lowest first; then new ones.
+  for (auto it = waiting_.begin(); it != waiting_.end() && anyone_free();) {
+    const stream_position position = *it++;
+    try_lease(position);
+  }
+  while (anyone_free() && base_ + window_.size() < range_.end) {
+    const stream_position position = base_ + window_.size();
+    window_.emplace_back();
+    waiting_.insert(position);
+    if (!try_lease(position)) break;
+  }
+}
+
+bool ledger::try_lease(stream_position position) {
+  resolve_samples(position);
+  batch& b = at(position);
+  const std::uint64_t epoch = source_.epoch_of(position);
+  if (under_isolation(epoch, b)) return false;
+  const auto worker = choose_worker(b);
+  if (!worker) return false;
+  const lease_ref lease = take_slot(*worker, position);
+  b.state = batch_state::leased;
+  b.worker = lease.holder.worker;
+  b.slot = lease.slot;
+  waiting_.erase(position);
+  outbox_.emplace_back(load_command{lease, position, epoch, b.samples});
+  return true;
+}
+
+bool ledger::anyone_free() const {
+  return std::ranges::any_of(workers_, [](const auto& entry) {
+    const worker_entry& w = entry.second;
+    return w.alive && !w.draining && w.kind == worker_kind::loader && !w.free.empty();
+  });
+}
+
+bool ledger::eligible(std::uint32_t index, const worker_entry& worker, const batch& b) const {
+  const auto can_load = [](const worker_entry& w) { return w.alive && !w.draining && w.kind == worker_kind::loader; };
+  const auto died_of_it = [&](std::uint32_t i) { return std::ranges::find(b.avoid, i) != b.avoid.end(); };
+  if (!can_load(worker)) return false;
+  if (!died_of_it(index)) return true;
+  // It may try again only when there is nobody who did not die of this batch.
+  return std::ranges::none_of(workers_,
+                              [&](const auto& entry) { return !died_of_it(entry.first) && can_load(entry.second); });
+}
+
+std::optional<std::uint32_t> ledger::choose_worker(const batch& b) const {
+  // The one with the least work before it.
+  std::optional<std::uint32_t> best;
+  std::uint32_t least = 0;
+  for (const auto& [index, worker] : workers_) {
+    if (worker.free.empty() || !eligible(index, worker, b)) continue;
+    if (!best || worker.leased < least) {
+      best = index;
+      least = worker.leased;
+    }
+  }
+  return best;
+}
+
+void ledger::make_room_for_head() {
+  // Without this the pool can lock up: a batch is lost, and all slots hold finished later ones that wait for it.
+  const stream_position head = next_upload_;
+  if (!waiting_.contains(head)) return;
+  resolve_samples(head);
+  const batch& lost = at(head);
+  if (under_isolation(source_.epoch_of(head), lost) || choose_worker(lost)) return;
+  std::optional<stream_position> highest;
+  for (const auto& [index, worker] : workers_) {
+    if (!eligible(index, worker, lost)) continue;
+    for (const slot& s : worker.slots) {
+      if (s.state == slot_state::uploading) return;  // a slot comes free by itself
+      if (s.state == slot_state::loaded && s.position && (!highest || *s.position > *highest)) highest = s.position;
+    }
+  }
+  if (!highest || *highest < head) return;
+  free_slot(at(*highest).worker, at(*highest).slot);
+  back_to_waiting(*highest);
+  outbox_.emplace_back(batch_discarded{*highest});
+  try_lease(head);
+}
+
+void ledger::upload_in_order() {
+  for (; in_window(next_upload_); ++next_upload_) {
+    batch& b = at(next_upload_);
+    if (b.state == batch_state::waiting || b.state == batch_state::leased) return;
+    if (b.state != batch_state::loaded) continue;
+    b.state = batch_state::uploading;
+    workers_.at(b.worker).slots[b.slot].state = slot_state::uploading;
+    uploads_[++last_upload_] = {next_upload_, b.worker, b.slot};
+    upload_command upload{last_upload_, next_upload_, b.worker, b.slot, {}};
+    upload.samples.reserve(b.samples.size());
+    for (const planned_sample& s : b.samples) upload.samples.push_back(s.sample);
+    outbox_.emplace_back(std::move(upload));
+  }
+}
+
+// ---- slots ---------------------------------------------------------------------------------------------------
+
+lease_ref ledger::take_slot(std::uint32_t index, std::optional<stream_position> position) {
+  worker_entry& worker = workers_.at(index);
+  PENSTOCK_CHECK(worker.alive && !worker.free.empty(), "worker {} alive {}", index, worker.alive);
+  const std::uint32_t number = worker.free.back();
+  worker.free.pop_back();
+  slot& s = worker.slots[number];
+  PENSTOCK_CHECK(s.state == slot_state::free, "slot {} of worker {}", number, index);
+  s.state = slot_state::leased;
+  s.position = position;
+  ++s.generation;
+  ++worker.leased;
+  return {{index, worker.incarnation}, number, s.generation};
+}
+
+void ledger::free_slot(std::uint32_t index, std::uint32_t number) {
+  worker_entry& worker = workers_.at(index);
+  slot& s = worker.slots[number];
+  PENSTOCK_CHECK(s.state != slot_state::free, "slot {} of worker {} freed twice", number, index);
+  if (s.state == slot_state::leased) --worker.leased;
+  s.state = slot_state::free;
+  s.position.reset();
+  worker.free.push_back(number);
+}
+
+void ledger::back_to_waiting(stream_position position) {
+  at(position).state = batch_state::waiting;
+  waiting_.insert(position);
+}
+
+// ---- workers -------------------------------------------------------------------------------------------------
+
+void ledger::worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind) {
+  worker_entry& worker = workers_[who.worker];
+  if (who.incarnation <= worker.incarnation) return;
+  PENSTOCK_CHECK(!worker.alive, "worker {}: incarnation {} joined before {} died", who.worker, who.incarnation,
+                 worker.incarnation);
+  PENSTOCK_CHECK(worker.slots.empty() || worker.slots.size() == slots, "worker {}: {} slots, had {}", who.worker,
+                 slots, worker.slots.size());
+  worker.kind = kind;
+  worker.incarnation = who.incarnation;
+  worker.alive = true;
+  worker.draining = false;
+  if (worker.slots.empty()) {
+    worker.slots.resize(slots);
+    for (std::uint32_t i = slots; i-- > 0;) worker.free.push_back(i);
+  }
+}
+
+std::optional<charge> ledger::worker_died(worker_ref who, std::optional<flight_mark> mark, const std::string& cause) {
+  worker_entry* worker = living(who);
+  if (worker == nullptr) return std::nullopt;
+  const std::optional<charge> charged = mark ? resolve(who, *mark) : std::nullopt;
+  worker->alive = false;
+  for (std::uint32_t i = 0; i < worker->slots.size(); ++i) {
+    if (worker->slots[i].state != slot_state::leased) continue;
+    const auto position = worker->slots[i].position;
+    free_slot(who.worker, i);
+    if (position) back_to_waiting(*position);
+  }
+  for (auto& [key, waiting] : isolations_) {
+    if (waiting.lease && waiting.lease->holder == who) waiting.lease.reset();
+  }
+  if (charged) charge_death(*charged, who.worker, cause);
+  return charged;
+}
+
+void ledger::worker_drains(worker_ref who) {
+  if (worker_entry* worker = living(who)) worker->draining = true;
+}
+
+ledger::worker_entry* ledger::living(worker_ref who) {
+  return const_cast<worker_entry*>(std::as_const(*this).living(who));
+}
+
+const ledger::worker_entry* ledger::living(worker_ref who) const {
+  const auto it = workers_.find(who.worker);
+  if (it == workers_.end() || !it->second.alive || it->second.incarnation != who.incarnation) return nullptr;
+  return &it->second;
+}
+
+std::optional<charge> ledger::resolve(worker_ref who, const flight_mark& mark) const {
+  const worker_entry* worker = living(who);
+  if (worker == nullptr || mark.slot >= worker->slots.size()) return std::nullopt;
+  const slot& s = worker->slots[mark.slot];
+  if (s.state != slot_state::leased || s.generation != mark.generation) return std::nullopt;
+  if (s.position) {
+    const batch& b = at(*s.position);
+    if (mark.row >= b.samples.size()) return std::nullopt;
+    return charge{*s.position, b.samples[mark.row].sample, b.samples[mark.row].attempt, false};
+  }
+  for (const auto& [key, waiting] : isolations_) {
+    if (waiting.lease == lease_ref{who, mark.slot, mark.generation}) {
+      return charge{waiting.position, key.second,
+                    static_cast<std::uint32_t>(suspects_.at(key).causes.size()) + 1, true};
+    }
+  }
+  return std::nullopt;  // a lease that seek() dropped
+}
+
+// ---- loading -------------------------------------------------------------------------------------------------
+
+arrival ledger::loaded(const load_report& report) {
+  worker_entry* worker = living(report.lease.holder);
+  if (worker == nullptr) {
+    ++stale_dropped_;
+    return arrival::late;
+  }
+  const auto impossible = [this] {
+    ++stale_dropped_;
+    return arrival::impossible;
+  };
+  if (report.lease.slot >= worker->slots.size()) return impossible();
+  slot& s = worker->slots[report.lease.slot];
+  if (s.state != slot_state::leased || s.generation != report.lease.generation) return impossible();
+  if (!s.position) {
+    isolation_reported(report);
+    free_slot(report.lease.holder.worker, report.lease.slot);
+    return arrival::accepted;
+  }
+  const stream_position position = *s.position;
+  batch& b = at(position);
+  if (!plausible(report, b.samples.size())) return impossible();
+
+  for (const row_failure& f : report.failures) record_failure(position, b.samples[f.row].sample, f.reason);
+  if (!report.failures.empty() && settings_.on_bad_sample == bad_sample_rule::replace) {
+    free_slot(report.lease.holder.worker, report.lease.slot);
+    back_to_waiting(position);  // the next lease names other samples
+    return arrival::accepted;
+  }
+  for (auto failed = report.failures.rbegin(); failed != report.failures.rend(); ++failed) {
+    b.samples.erase(b.samples.begin() + failed->row);
+  }
+  b.lost_to_failure += static_cast<std::uint32_t>(report.failures.size());
+  b.state = batch_state::loaded;
+  s.state = slot_state::loaded;
+  --worker->leased;
+  return arrival::accepted;
+}
+
+void ledger::record_failure(stream_position position, std::uint64_t sample, const std::string& reason) {
+  failed_.insert({source_.epoch_of(position), sample});
+  outbox_.emplace_back(sample_failed{position, sample, reason});
+  if (settings_.on_bad_sample == bad_sample_rule::fail && !gave_up_) {
+    gave_up_ = true;
+    outbox_.emplace_back(give_up{{errc::sample, fmt::format("{}: {} (on_bad_sample = \"fail\")",
+                                                            source_.describe(sample), reason), 0}});
+  }
+}
+
+void ledger::resolve_samples(stream_position position) {
+  const std::uint64_t epoch = source_.epoch_of(position);
+  const std::vector<std::uint64_t> planned = source_.samples(position);
+  batch& b = at(position);
+  b.samples.clear();
+  b.avoid.clear();
+  b.lost_to_failure = 0;
+  b.lost_to_quarantine = 0;
+  for (std::uint32_t row = 0; row < planned.size(); ++row) {
+    const resolved_row filled = resolve_row(position, row, planned[row]);
+    if (filled.lost == loss::failed) {
+      ++b.lost_to_failure;
+    } else if (filled.lost == loss::quarantined) {
+      ++b.lost_to_quarantine;
+    } else {
+      b.samples.push_back({filled.sample, 1});
+      const auto suspect = suspects_.empty() ? suspects_.end() : suspects_.find({epoch, filled.sample});
+      if (suspect == suspects_.end() || suspect->second.causes.empty()) continue;
+      b.samples.back().attempt += static_cast<std::uint32_t>(suspect->second.causes.size());
+      b.avoid.push_back(suspect->second.last_worker);
+    }
+  }
+}
+
+ledger::resolved_row ledger::resolve_row(stream_position position, std::uint32_t row, std::uint64_t planned) const {
+  const std::uint64_t epoch = source_.epoch_of(position);
+  const loss lost = loss_of(epoch, planned);
+  if (lost == loss::none || settings_.on_bad_sample != bad_sample_rule::replace) return {planned, lost};
+  for (std::uint32_t attempt = 1; attempt <= replacement_tries_max; ++attempt) {
+    const std::uint64_t other = source_.replacement(position, row, attempt);
+    if (loss_of(epoch, other) == loss::none) return {other, loss::none};
+  }
+  return {planned, lost};
+}
+
+ledger::loss ledger::loss_of(std::uint64_t epoch, std::uint64_t sample) const {
+  if (quarantined_.contains(sample)) return loss::quarantined;
+  if (failed_.contains({epoch, sample})) return loss::failed;
+  return loss::none;
+}
+
+// ---- suspicion, isolation, quarantine ------------------------------------------------------------------------
+
+void ledger::charge_death(const charge& to, std::uint32_t worker, const std::string& cause) {
+  const sample_key key{source_.epoch_of(to.position), to.sample};
+  suspicion& evidence = suspects_[key];
+  evidence.causes.push_back(cause);
+  evidence.last_worker = worker;
+  const bool suspicious = evidence.causes.size() + 1 >= settings_.max_attempts;
+  // A lease of the next epoch may have been out when the verdict fell.
+  if (!suspicious || quarantined_.contains(to.sample)) return;
+  if (to.alone || settings_.max_attempts == 1 || evidence.acquittals >= acquittals_max) {
+    quarantine(to, evidence);
+  } else {
+    isolations_.try_emplace(key, isolation{to.position, std::nullopt});
+  }
+}
+
+void ledger::quarantine(const charge& to, const suspicion& evidence) {
+  quarantined_.insert(to.sample);
+  // The next epoch may have begun and suspect it too; the verdict is the same.
+  std::erase_if(isolations_, [&](const auto& entry) { return entry.first.second == to.sample; });
+  const auto attempts = static_cast<std::uint32_t>(evidence.causes.size());
+  outbox_.emplace_back(sample_quarantined{to.position, to.sample, attempts, evidence.causes});
+  if (gave_up_) return;
+  if (settings_.on_bad_sample == bad_sample_rule::fail) {
+    gave_up_ = true;
+    outbox_.emplace_back(give_up{{errc::sample, fmt::format("{} killed {} workers (on_bad_sample = \"fail\")",
+                                                            source_.describe(to.sample), attempts), 0}});
+  } else if (quarantined_.size() > settings_.quarantine_max) {
+    gave_up_ = true;
+    outbox_.emplace_back(give_up{{errc::quarantine_full,
+                                  fmt::format("{} samples are quarantined and [quarantine] allows {}: the fault is "
+                                              "systematic, not in the samples; the last one was {}",
+                                              quarantined_.size(), settings_.quarantine_max,
+                                              source_.describe(to.sample)),
+                                  0}});
+  }
+}
+
+void ledger::release_from_quarantine(std::uint64_t sample) {
+  quarantined_.erase(sample);
+  std::erase_if(suspects_, [&](const auto& entry) { return entry.first.second == sample; });
+}
+
+bool ledger::under_isolation(std::uint64_t epoch, const batch& b) const {
+  if (isolations_.empty()) return false;
+  return std::ranges::any_of(b.samples,
+                             [&](const planned_sample& s) { return isolations_.contains({epoch, s.sample}); });
+}
+
+void ledger::lease_isolations() {
+  for (auto& [index, worker] : workers_) {
+    if (worker.kind != worker_kind::sacrificial || !worker.alive || worker.draining || worker.leased > 0 ||
+        worker.free.empty()) {
+      continue;
+    }
+    for (auto& [key, waiting] : isolations_) {
+      if (waiting.lease) continue;
+      waiting.lease = take_slot(index, std::nullopt);
+      const auto attempt = static_cast<std::uint32_t>(suspects_.at(key).causes.size()) + 1;
+      outbox_.emplace_back(load_command{*waiting.lease, waiting.position, key.first, {{key.second, attempt}}});
+      break;  // alone: one at a time
+    }
+  }
+}
+
+void ledger::isolation_reported(const load_report& report) {
+  const auto it = std::ranges::find_if(isolations_,
+                                       [&](const auto& entry) { return entry.second.lease == report.lease; });
+  if (it == isolations_.end()) return;  // dropped by seek
+  suspicion& evidence = suspects_.at(it->first);
+  evidence.causes.clear();
+  ++evidence.acquittals;
+  if (!report.failures.empty()) {
+    record_failure(it->second.position, it->first.second, report.failures.front().reason);
+  }
+  isolations_.erase(it);
+}
+
+// ---- the device ----------------------------------------------------------------------------------------------
+
+void ledger::slot_released(std::uint64_t upload) {
+  const auto it = uploads_.find(upload);
+  if (it == uploads_.end() || it->second.released) {
+    ++stale_dropped_;
+    return;
+  }
+  upload_entry& entry = it->second;
+  free_slot(entry.worker, entry.slot);
+  entry.released = true;
+  if (entry.wanted) {
+    at(entry.position).state = batch_state::on_device;
+  } else {
+    uploads_.erase(it);
+  }
+}
+
+std::optional<delivery> ledger::acknowledged(std::uint64_t upload) {
+  const auto it = uploads_.find(upload);
+  if (it == uploads_.end() || !it->second.wanted) {
+    ++stale_dropped_;
+    return std::nullopt;
+  }
+  batch& b = at(it->second.position);
+  const delivery done{it->second.position, static_cast<std::uint32_t>(b.samples.size()), b.lost_to_failure,
+                      b.lost_to_quarantine};
+  b.state = batch_state::acknowledged;
+  it->second.wanted = false;
+  if (it->second.released) uploads_.erase(it);
+  forget_acknowledged();
+  return done;
+}
+
+void ledger::forget_acknowledged() {
+  const std::uint64_t epoch_before = source_.epoch_of(base_);
+  while (!window_.empty() && window_.front().state == batch_state::acknowledged) {
+    window_.pop_front();
+    ++base_;
+  }
+  next_upload_ = std::max(next_upload_, base_);
+  const std::uint64_t epoch = source_.epoch_of(base_);
+  if (epoch == epoch_before) return;
+  const auto over = [&](const auto& key) { return key.first < epoch; };
+  std::erase_if(suspects_, [&](const auto& entry) { return over(entry.first); });
+  std::erase_if(failed_, over);
+}
+
+void ledger::owner_died() {
+  for (auto& [number, entry] : uploads_) {
+    if (!entry.released && entry.wanted) {
+      // The slot was not given away, so its bytes are still the batch.
+      at(entry.position).state = batch_state::loaded;
+      workers_.at(entry.worker).slots[entry.slot].state = slot_state::loaded;
+    } else if (!entry.released) {
+      free_slot(entry.worker, entry.slot);
+    } else {
+      back_to_waiting(entry.position);
+    }
+  }
+  uploads_.clear();
+  next_upload_ = base_;
+}
+
+void ledger::seek(stream_range range) {
+  PENSTOCK_CHECK(range.first <= range.end, "range {}..{}", range.first, range.end);
+  for (auto& [index, worker] : workers_) {
+    for (std::uint32_t i = 0; i < worker.slots.size(); ++i) {
+      slot& s = worker.slots[i];
+      if (s.state == slot_state::loaded) {
+        free_slot(index, i);
+      } else {
+        s.position.reset();  // a lease or a copy that is under way ends by itself; nobody wants the result
+      }
+    }
+  }
+  for (auto it = uploads_.begin(); it != uploads_.end();) {
+    it->second.wanted = false;
+    it = it->second.released ? uploads_.erase(it) : std::next(it);
+  }
+  window_.clear();
+  waiting_.clear();
+  suspects_.clear();
+  isolations_.clear();
+  failed_.clear();
+  range_ = range;
+  base_ = range.first;
+  next_upload_ = range.first;
+}
+
+void ledger::extend(stream_position end) { range_.end = std::max(range_.end, end); }
+
+std::uint32_t ledger::leases_of(std::uint32_t worker) const noexcept {
+  const auto it = workers_.find(worker);
+  return it == workers_.end() ? 0 : it->second.leased;
+}
+
+std::size_t ledger::loaded_waiting() const noexcept {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(window_, [](const batch& b) { return b.state == batch_state::loaded; }));
+}
+
+}  // namespace penstock::schedule

@@ -1,0 +1,318 @@
+// Who loads what, where it lies, and what is owed to the consumer: the one place that knows. Pure: no clock, no
+// thread, no I/O. Events come in as calls, commands come out of advance(). Driven by actors/scheduler.
+//
+// The life of a batch:
+//
+//              lease                loaded             in order            copy done          acknowledged
+//   waiting ----------> leased -------------> loaded -----------> uploading --------> on_device ----------> gone
+//      ^                  |  worker died         |  a lost earlier    |                    |
+//      |                  v                      v  batch needs it    v  owner died        v  owner died
+//      +------------------+----------------------+        (back to loaded)                 |
+//      +-----------------------------------------------------------------------------------+
+//
+// A slot is busy from the lease until the device has copied it, so it is never written while it is read. A batch that
+// is loaded survives the death of its worker: its bytes are complete and the memory belongs to the session.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "runtime/base/ids.hpp"
+#include "runtime/base/result.hpp"
+#include <penstock/config.hpp>
+
+namespace penstock::schedule {
+
+/// The plan as the ledger needs it. Pure functions of their arguments.
+class batch_source {
+ public:
+  virtual ~batch_source() = default;
+  [[nodiscard]] virtual std::uint64_t epoch_of(stream_position position) const = 0;
+  /// The planned samples of a batch, in order.
+  [[nodiscard]] virtual std::vector<std::uint64_t> samples(stream_position position) const = 0;
+  /// Another sample for a row whose sample is lost (semantics 3, "replace"); try_number is 1 .. 16.
+  [[nodiscard]] virtual std::uint64_t replacement(stream_position position, std::uint32_t row,
+                                                  std::uint32_t try_number) const = 0;
+  /// What a person calls a sample: "sample 17 (cats/tom.jpg)".
+  [[nodiscard]] virtual std::string describe(std::uint64_t sample) const;
+};
+
+/// Positions [first, end) of the stream.
+struct stream_range {
+  stream_position first = 0;
+  stream_position end = 0;
+};
+
+struct ledger_settings {
+  std::uint32_t max_attempts = 3;
+  std::uint64_t quarantine_max = 8;  ///< more quarantined samples than this end the run
+  bad_sample_rule on_bad_sample = bad_sample_rule::skip;
+};
+
+/// An ordinary loader, or the extra worker that runs one suspected sample alone.
+enum class worker_kind : std::uint8_t { loader, sacrificial };
+
+struct planned_sample {
+  std::uint64_t sample = 0;
+  std::uint32_t attempt = 1;  ///< 1 + deaths charged to it in this epoch
+  bool operator==(const planned_sample&) const = default;
+};
+
+// ---- commands ------------------------------------------------------------------------------------------------
+
+/// To the lease's holder: fill the slot with these samples.
+struct load_command {
+  lease_ref lease;
+  stream_position position = 0;
+  std::uint64_t epoch = 0;
+  std::vector<planned_sample> samples;
+};
+
+/// To the GPU owner: copy this slot to the device. Emitted strictly in the order of positions.
+struct upload_command {
+  std::uint64_t upload = 0;  ///< names this upload in slot_released and acknowledged; never reused
+  stream_position position = 0;
+  std::uint32_t worker = 0;  ///< whose partition
+  std::uint32_t slot = 0;
+  std::vector<std::uint64_t> samples;  ///< of the rows, in order
+};
+
+/// News for reports and logs: nothing has to be done.
+struct sample_failed {
+  stream_position position = 0;
+  std::uint64_t sample = 0;
+  std::string reason;
+};
+struct sample_quarantined {
+  stream_position position = 0;
+  std::uint64_t sample = 0;
+  std::uint32_t attempts = 0;
+  std::vector<std::string> causes;  ///< one a death, oldest first
+};
+struct batch_discarded {
+  stream_position position = 0;  ///< will be loaded again; its slot was needed by an earlier one
+};
+
+/// The run cannot go on.
+struct give_up {
+  failure reason;
+};
+
+using command =
+    std::variant<load_command, upload_command, sample_failed, sample_quarantined, batch_discarded, give_up>;
+
+// ---- what events say -----------------------------------------------------------------------------------------
+
+/// What became of a message from a worker.
+enum class arrival : std::uint8_t {
+  accepted,
+  late,       ///< from an incarnation that is gone: dropped and counted
+  impossible  ///< a living worker says what cannot be: dropped, counted; the worker has to be fenced
+};
+
+struct row_failure {
+  std::uint32_t row = 0;  ///< of the lease's samples
+  std::string reason;
+};
+
+/// What a worker says about a lease.
+struct load_report {
+  lease_ref lease;
+  std::uint32_t rows = 0;  ///< survivors, compacted at the beginning of the slot
+  std::vector<row_failure> failures;
+};
+
+/// The row that a worker was working on when it died, from its flight recorder.
+struct flight_mark {
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+  std::uint32_t row = 0;
+};
+
+/// A sample as a death is charged to it.
+struct charge {
+  stream_position position = 0;
+  std::uint64_t sample = 0;
+  std::uint32_t attempt = 1;
+  bool alone = false;  ///< it ran in the sacrificial worker: this death is the verdict
+};
+
+/// What one batch brought, handed out when it is acknowledged.
+struct delivery {
+  stream_position position = 0;
+  std::uint32_t delivered = 0;    ///< rows
+  std::uint32_t failed = 0;       ///< planned rows lost to failures
+  std::uint32_t quarantined = 0;  ///< planned rows lost to quarantine
+};
+
+// ---- the ledger ----------------------------------------------------------------------------------------------
+
+/// Not thread-safe. `source` must outlive the ledger.
+class ledger {
+ public:
+  ledger(ledger_settings settings, const batch_source& source, stream_range range);
+
+  /// What is to be done now. Call after every event, or after several.
+  [[nodiscard]] std::vector<command> advance();
+
+  // Workers. An incarnation joins once, when it is ready, and dies once; repeats are ignored.
+  void worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind = worker_kind::loader);
+  /// Call when the process is reaped, never before: its slots are given out again. Returns the sample that the death
+  /// was charged to, if there is one.
+  std::optional<charge> worker_died(worker_ref who, std::optional<flight_mark> mark, const std::string& cause);
+  /// No new leases for this worker; what it holds is finished.
+  void worker_drains(worker_ref who);
+
+  /// A worker finished a lease.
+  [[nodiscard]] arrival loaded(const load_report& report);
+
+  // The device. Unknown upload numbers are late news of a dead owner: dropped and counted.
+  void slot_released(std::uint64_t upload);
+  std::optional<delivery> acknowledged(std::uint64_t upload);
+  /// Everything that is not acknowledged will be uploaded again, loaded again first where its slot is gone.
+  void owner_died();
+
+  /// No new leases until resumed.
+  void set_paused(bool paused) { paused_ = paused; }
+  /// Go on somewhere else: everything that is prepared and not delivered is dropped.
+  void seek(stream_range range);
+  /// Lets the stream go on to a later end.
+  void extend(stream_position end);
+  /// Samples that are known to kill workers, from an earlier run.
+  void quarantine_known(std::uint64_t sample) { quarantined_.insert(sample); }
+  /// Forgets that a sample kills workers (an operator says so).
+  void release_from_quarantine(std::uint64_t sample);
+
+  // Questions.
+  [[nodiscard]] bool finished() const noexcept { return base_ == range_.end; }
+  /// Somebody has to run a sample alone: start (or keep) the sacrificial worker.
+  [[nodiscard]] bool wants_sacrificial() const noexcept { return !isolations_.empty(); }
+  /// Leases that the worker has not reported on yet.
+  [[nodiscard]] std::uint32_t leases_of(std::uint32_t worker) const noexcept;
+  [[nodiscard]] std::uint64_t stale_dropped() const noexcept { return stale_dropped_; }
+  [[nodiscard]] std::uint64_t quarantined() const noexcept { return quarantined_.size(); }
+  [[nodiscard]] const std::set<std::uint64_t>& quarantined_samples() const noexcept { return quarantined_; }
+  /// First position that is not acknowledged.
+  [[nodiscard]] stream_position head() const noexcept { return base_; }
+  /// Batches between the first lease and the acknowledgement.
+  [[nodiscard]] std::size_t in_flight() const noexcept { return window_.size(); }
+  /// Batches that lie finished in a slot and wait for an earlier one.
+  [[nodiscard]] std::size_t loaded_waiting() const noexcept;
+  /// The sample that a worker's flight mark means, if the mark fits a lease that the worker holds.
+  [[nodiscard]] std::optional<charge> resolve(worker_ref who, const flight_mark& mark) const;
+
+ private:
+  enum class batch_state : std::uint8_t { waiting, leased, loaded, uploading, on_device, acknowledged };
+
+  struct batch {
+    batch_state state = batch_state::waiting;
+    std::vector<planned_sample> samples;  // of the lease; survivors once loaded
+    std::uint32_t lost_to_failure = 0;
+    std::uint32_t lost_to_quarantine = 0;
+    std::uint32_t worker = 0;  // whose slot holds it, while leased, loaded or uploading
+    std::uint32_t slot = 0;
+    std::vector<std::uint32_t> avoid;  // workers that died of samples in it
+  };
+
+  enum class slot_state : std::uint8_t { free, leased, loaded, uploading };
+
+  struct slot {
+    slot_state state = slot_state::free;
+    std::uint32_t generation = 0;
+    std::optional<stream_position> position;  // none: an isolation's, or nobody wants it any more
+  };
+
+  struct worker_entry {
+    worker_kind kind = worker_kind::loader;
+    std::uint32_t incarnation = 0;
+    bool alive = false;
+    bool draining = false;
+    std::vector<slot> slots;
+    std::vector<std::uint32_t> free;  // indices of free slots
+    std::uint32_t leased = 0;
+  };
+
+  struct upload_entry {
+    stream_position position = 0;
+    std::uint32_t worker = 0;
+    std::uint32_t slot = 0;
+    bool released = false;  // the copy is done, the slot is somebody else's
+    bool wanted = true;     // not acknowledged yet, and not dropped by seek
+  };
+
+  using sample_key = std::pair<std::uint64_t, std::uint64_t>;  // epoch, sample
+
+  struct suspicion {
+    std::vector<std::string> causes;  // of the deaths charged since the last acquittal
+    std::uint32_t acquittals = 0;
+    std::uint32_t last_worker = 0;  // the one that died of it last
+  };
+
+  struct isolation {
+    stream_position position = 0;  // of the batch that waits for the verdict
+    std::optional<lease_ref> lease;
+  };
+
+  // A row of the plan after losses: the sample that fills it, or why nothing does.
+  enum class loss : std::uint8_t { none, failed, quarantined };
+  struct resolved_row {
+    std::uint64_t sample = 0;
+    loss lost = loss::none;
+  };
+
+  [[nodiscard]] batch& at(stream_position position) { return window_[position - base_]; }
+  [[nodiscard]] const batch& at(stream_position position) const { return window_[position - base_]; }
+  [[nodiscard]] bool in_window(stream_position position) const noexcept {
+    return position >= base_ && position - base_ < window_.size();
+  }
+  [[nodiscard]] worker_entry* living(worker_ref who);
+  [[nodiscard]] const worker_entry* living(worker_ref who) const;
+  void lease_isolations();
+  void lease_batches();
+  bool try_lease(stream_position position);
+  [[nodiscard]] bool eligible(std::uint32_t index, const worker_entry& worker, const batch& b) const;
+  [[nodiscard]] std::optional<std::uint32_t> choose_worker(const batch& b) const;
+  [[nodiscard]] bool anyone_free() const;
+  void make_room_for_head();
+  void upload_in_order();
+  [[nodiscard]] lease_ref take_slot(std::uint32_t worker, std::optional<stream_position> position);
+  void free_slot(std::uint32_t worker, std::uint32_t index);
+  void back_to_waiting(stream_position position);
+  void resolve_samples(stream_position position);
+  [[nodiscard]] resolved_row resolve_row(stream_position position, std::uint32_t row, std::uint64_t planned) const;
+  [[nodiscard]] loss loss_of(std::uint64_t epoch, std::uint64_t sample) const;
+  [[nodiscard]] bool under_isolation(std::uint64_t epoch, const batch& b) const;
+  void charge_death(const charge& to, std::uint32_t worker, const std::string& cause);
+  void quarantine(const charge& to, const suspicion& evidence);
+  void record_failure(stream_position position, std::uint64_t sample, const std::string& reason);
+  void isolation_reported(const load_report& report);
+  void forget_acknowledged();
+
+  ledger_settings settings_;
+  const batch_source& source_;
+  stream_range range_;
+  stream_position base_ = 0;         // position of window_[0]: the first that is not acknowledged
+  stream_position next_upload_ = 0;  // every earlier one is uploading, on the device or gone
+  std::deque<batch> window_;
+  std::set<stream_position> waiting_;  // of the window: lost leases that have to be given out again
+  std::map<std::uint32_t, worker_entry> workers_;
+  std::map<std::uint64_t, upload_entry> uploads_;  // not released, or not acknowledged
+  std::map<sample_key, suspicion> suspects_;
+  std::map<sample_key, isolation> isolations_;
+  std::set<sample_key> failed_;
+  std::set<std::uint64_t> quarantined_;
+  std::vector<command> outbox_;
+  std::uint64_t last_upload_ = 0;
+  std::uint64_t stale_dropped_ = 0;
+  bool paused_ = false;
+  bool gave_up_ = false;
+};
+
+}  // namespace penstock::schedule

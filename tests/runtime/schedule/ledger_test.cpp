@@ -1,0 +1,419 @@
+// The ledger's rules one by one. Their interplay is explored in ledger_model_test.cpp.
+#include "runtime/schedule/ledger.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "tests/runtime/schedule/small_plan.hpp"
+
+using namespace penstock;
+using namespace penstock::schedule;
+using testing::small_plan;
+
+namespace {
+
+template <class T>
+std::vector<T> only(const std::vector<command>& commands) {
+  std::vector<T> found;
+  for (const command& c : commands) {
+    if (const auto* hit = std::get_if<T>(&c)) found.push_back(*hit);
+  }
+  return found;
+}
+
+load_report success(const load_command& load) {
+  return {load.lease, static_cast<std::uint32_t>(load.samples.size()), {}};
+}
+
+constexpr worker_ref a1{0, 1};
+constexpr worker_ref a2{0, 2};
+constexpr worker_ref b1{1, 1};
+constexpr worker_ref helper1{9, 1};
+
+flight_mark mark_of(const load_command& load, std::uint32_t row) { return {load.lease.slot, load.lease.generation, row}; }
+
+/// Kills the holder of `load` on its row and brings the next incarnation.
+std::optional<charge> kill_on(ledger& books, const load_command& load, std::uint32_t row) {
+  const auto charged = books.worker_died(load.lease.holder, mark_of(load, row), "SIGSEGV");
+  books.worker_joined({load.lease.holder.worker, load.lease.holder.incarnation + 1}, 2);
+  return charged;
+}
+
+}  // namespace
+
+TEST_CASE("a worker gets as many leases as it has slots, in the order of the plan") {
+  const small_plan plan(12, 2);
+  ledger books({}, plan, {0, 6});
+  books.worker_joined(a1, 3);
+  const auto loads = only<load_command>(books.advance());
+  REQUIRE(loads.size() == 3);
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    CHECK(loads[i].position == i);
+    CHECK(loads[i].samples == std::vector<planned_sample>{{2 * i, 1}, {2 * i + 1, 1}});
+  }
+}
+
+TEST_CASE("batches are uploaded in order though they are loaded out of order") {
+  const small_plan plan(4, 1);
+  ledger books({}, plan, {0, 4});
+  books.worker_joined(a1, 2);
+  books.worker_joined(b1, 2);
+  const auto loads = only<load_command>(books.advance());
+  REQUIRE(loads.size() == 4);
+  REQUIRE(books.loaded(success(loads[2])) == arrival::accepted);
+  REQUIRE(books.loaded(success(loads[1])) == arrival::accepted);
+  CHECK(only<upload_command>(books.advance()).empty());
+  REQUIRE(books.loaded(success(loads[0])) == arrival::accepted);
+  const auto uploads = only<upload_command>(books.advance());
+  REQUIRE(uploads.size() == 3);
+  CHECK(uploads[0].position == 0);
+  CHECK(uploads[1].position == 1);
+  CHECK(uploads[2].position == 2);
+}
+
+TEST_CASE("a slot is leased again only after its copy is done") {
+  const small_plan plan(4, 1);
+  ledger books({}, plan, {0, 4});
+  books.worker_joined(a1, 1);
+  const auto first = only<load_command>(books.advance());
+  REQUIRE(books.loaded(success(first[0])) == arrival::accepted);
+  const auto commands = books.advance();
+  REQUIRE(only<upload_command>(commands).size() == 1);
+  CHECK(only<load_command>(commands).empty());
+  books.slot_released(1);
+  const auto second = only<load_command>(books.advance());
+  REQUIRE(second.size() == 1);
+  CHECK(second[0].lease.slot == first[0].lease.slot);
+  CHECK(second[0].lease.generation == first[0].lease.generation + 1);
+}
+
+TEST_CASE("a batch that was being loaded when its worker died is leased again at once") {
+  const small_plan plan(2, 1);
+  ledger books({}, plan, {0, 2});
+  books.worker_joined(a1, 1);
+  books.worker_joined(b1, 2);
+  auto loads = only<load_command>(books.advance());
+  REQUIRE(loads.size() == 2);
+  const load_command& lost = loads[0].lease.holder == a1 ? loads[0] : loads[1];
+  books.worker_died(a1, std::nullopt, "SIGKILL");
+  loads = only<load_command>(books.advance());
+  REQUIRE(loads.size() == 1);
+  CHECK(loads[0].lease.holder == b1);
+  CHECK(loads[0].position == lost.position);
+  CHECK(loads[0].samples[0].attempt == 1);  // nothing was charged
+}
+
+TEST_CASE("a batch that was finished when its worker died is uploaded, not loaded again") {
+  const small_plan plan(2, 1);
+  ledger books({}, plan, {0, 1});
+  books.worker_joined(a1, 1);
+  const auto loads = only<load_command>(books.advance());
+  REQUIRE(books.loaded(success(loads[0])) == arrival::accepted);
+  books.worker_died(a1, std::nullopt, "SIGKILL");
+  const auto commands = books.advance();
+  CHECK(only<upload_command>(commands).size() == 1);
+  CHECK(only<load_command>(commands).empty());
+}
+
+TEST_CASE("a death is charged to the sample in the flight recorder, not to its batch mates") {
+  const small_plan plan(3, 3);
+  ledger books({}, plan, {0, 1});
+  books.worker_joined(a1, 2);
+  const auto load = only<load_command>(books.advance()).at(0);
+  const auto charged = kill_on(books, load, 1);
+  REQUIRE(charged);
+  CHECK(charged->sample == 1);
+  CHECK(charged->attempt == 1);
+  const auto again = only<load_command>(books.advance()).at(0);
+  CHECK(again.samples == std::vector<planned_sample>{{0, 1}, {1, 2}, {2, 1}});
+}
+
+TEST_CASE("a death with a flight mark of an earlier lease is charged to nobody") {
+  const small_plan plan(2, 1);
+  ledger books({}, plan, {0, 2});
+  books.worker_joined(a1, 2);
+  const auto loads = only<load_command>(books.advance());
+  auto mark = mark_of(loads[0], 0);
+  --mark.generation;
+  CHECK_FALSE(books.worker_died(a1, mark, "SIGKILL"));
+}
+
+TEST_CASE("the second attempt runs on another worker when there is one") {
+  const small_plan plan(1, 1);
+  ledger books({}, plan, {0, 1});
+  books.worker_joined(a1, 2);
+  books.worker_joined(b1, 2);
+  const auto load = only<load_command>(books.advance()).at(0);
+  kill_on(books, load, 0);
+  const auto again = only<load_command>(books.advance()).at(0);
+  CHECK(again.lease.holder.worker != load.lease.holder.worker);
+}
+
+TEST_CASE("with one worker the second attempt runs on its next incarnation") {
+  const small_plan plan(1, 1);
+  ledger books({}, plan, {0, 1});
+  books.worker_joined(a1, 2);
+  const auto load = only<load_command>(books.advance()).at(0);
+  kill_on(books, load, 0);
+  CHECK(only<load_command>(books.advance()).at(0).lease.holder == a2);
+}
+
+TEST_CASE("the third attempt runs alone in the sacrificial worker; the others go on meanwhile") {
+  const small_plan plan(4, 2);
+  ledger books({}, plan, {0, 2});
+  books.worker_joined(a1, 2);
+  auto loads = only<load_command>(books.advance());
+  kill_on(books, loads[0], 1);
+  loads = only<load_command>(books.advance());
+  kill_on(books, loads[0], 1);
+  CHECK(books.wants_sacrificial());
+  loads = only<load_command>(books.advance());
+  REQUIRE(loads.size() == 1);
+  CHECK(loads[0].position == 1);  // the other batch
+  books.worker_joined(helper1, 1, worker_kind::sacrificial);
+  loads = only<load_command>(books.advance());
+  REQUIRE(loads.size() == 1);
+  CHECK(loads[0].lease.holder == helper1);
+  CHECK(loads[0].samples == std::vector<planned_sample>{{1, 3}});
+
+  SECTION("success there acquits it") {
+    REQUIRE(books.loaded(success(loads[0])) == arrival::accepted);
+    CHECK_FALSE(books.wants_sacrificial());
+    loads = only<load_command>(books.advance());
+    REQUIRE(loads.size() == 1);
+    CHECK(loads[0].samples == std::vector<planned_sample>{{0, 1}, {1, 1}});
+  }
+  SECTION("death there quarantines it, and its batch goes on without it") {
+    books.worker_died(helper1, mark_of(loads[0], 0), "SIGSEGV");
+    CHECK_FALSE(books.wants_sacrificial());
+    const auto commands = books.advance();
+    const auto quarantined = only<sample_quarantined>(commands);
+    REQUIRE(quarantined.size() == 1);
+    CHECK(quarantined[0].sample == 1);
+    CHECK(quarantined[0].attempts == 3);
+    CHECK(only<load_command>(commands).at(0).samples == std::vector<planned_sample>{{0, 1}});
+  }
+  SECTION("a death there that is not charged to it is no verdict") {
+    books.worker_died(helper1, std::nullopt, "SIGKILL");
+    CHECK(books.wants_sacrificial());
+    books.worker_joined({9, 2}, 1, worker_kind::sacrificial);
+    CHECK(only<load_command>(books.advance()).at(0).samples == std::vector<planned_sample>{{1, 3}});
+  }
+  SECTION("an exception there makes it a failure, not a killer") {
+    REQUIRE(books.loaded({loads[0].lease, 0, {{0, "not a JPEG"}}}) == arrival::accepted);
+    const auto commands = books.advance();
+    CHECK(only<sample_failed>(commands).at(0).sample == 1);
+    CHECK(only<load_command>(commands).at(0).samples == std::vector<planned_sample>{{0, 1}});
+  }
+}
+
+TEST_CASE("a lost batch takes the slot of the highest finished one when none is free") {
+  const small_plan plan(8, 1);
+  ledger books({}, plan, {0, 8});
+  books.worker_joined(a1, 2);
+  books.worker_joined(b1, 2);
+  const auto loads = only<load_command>(books.advance());
+  const load_command& lost = loads[0];
+  std::uint64_t highest = 0;
+  for (const load_command& load : loads) {
+    if (load.lease.holder == lost.lease.holder) continue;
+    REQUIRE(books.loaded(success(load)) == arrival::accepted);
+    highest = std::max(highest, load.position);
+  }
+  books.worker_died(lost.lease.holder, std::nullopt, "SIGKILL");
+  const auto commands = books.advance();
+  REQUIRE(only<batch_discarded>(commands).size() == 1);
+  CHECK(only<batch_discarded>(commands)[0].position == highest);
+  REQUIRE(only<load_command>(commands).size() == 1);
+  CHECK(only<load_command>(commands)[0].position == lost.position);
+  CHECK(only<load_command>(commands)[0].samples[0].attempt == 1);
+}
+
+TEST_CASE("what a dead worker said last is dropped and counted") {
+  const small_plan plan(2, 1);
+  ledger books({}, plan, {0, 2});
+  books.worker_joined(a1, 1);
+  const auto load = only<load_command>(books.advance()).at(0);
+  books.worker_died(a1, std::nullopt, "SIGKILL");
+  CHECK(books.loaded(success(load)) == arrival::late);
+  CHECK(books.stale_dropped() == 1);
+}
+
+TEST_CASE("a living worker that lies about its lease is found out") {
+  const small_plan plan(4, 2);
+  ledger books({}, plan, {0, 2});
+  books.worker_joined(a1, 2);
+  const auto loads = only<load_command>(books.advance());
+  load_report lie = success(loads[0]);
+  SECTION("a slot that it does not have") { lie.lease.slot = 2; }
+  SECTION("a generation of the future") { ++lie.lease.generation; }
+  SECTION("more rows than samples") { ++lie.rows; }
+  SECTION("a failure of a row that does not exist") { lie = {lie.lease, 1, {{2, "x"}}}; }
+  SECTION("the same failure twice") { lie = {lie.lease, 0, {{1, "x"}, {1, "x"}}}; }
+  SECTION("the same lease twice") { REQUIRE(books.loaded(lie) == arrival::accepted); }
+  CHECK(books.loaded(lie) == arrival::impossible);
+  CHECK(books.stale_dropped() == 1);
+}
+
+TEST_CASE("a failed sample leaves its batch short and is not tried again") {
+  const small_plan plan(3, 3);
+  ledger books({}, plan, {0, 1});
+  books.worker_joined(a1, 1);
+  const auto load = only<load_command>(books.advance()).at(0);
+  REQUIRE(books.loaded({load.lease, 2, {{1, "truncated"}}}) == arrival::accepted);
+  const auto commands = books.advance();
+  CHECK(only<sample_failed>(commands).at(0).reason == "truncated");
+  const auto upload = only<upload_command>(commands).at(0);
+  CHECK(upload.samples == std::vector<std::uint64_t>{0, 2});
+  books.slot_released(upload.upload);
+  const auto done = books.acknowledged(upload.upload);
+  REQUIRE(done);
+  CHECK(done->delivered == 2);
+  CHECK(done->failed == 1);
+  CHECK(books.finished());
+}
+
+TEST_CASE("a batch without survivors is delivered with 0 rows") {
+  const small_plan plan(1, 1);
+  ledger books({}, plan, {0, 1});
+  books.worker_joined(a1, 1);
+  const auto load = only<load_command>(books.advance()).at(0);
+  REQUIRE(books.loaded({load.lease, 0, {{0, "empty file"}}}) == arrival::accepted);
+  CHECK(only<upload_command>(books.advance()).at(0).samples.empty());
+}
+
+TEST_CASE("with replace another sample takes the row of a failed one") {
+  const small_plan plan(9, 3);
+  ledger books({3, 8, bad_sample_rule::replace}, plan, {0, 1});
+  books.worker_joined(a1, 1);
+  const auto load = only<load_command>(books.advance()).at(0);
+  REQUIRE(books.loaded({load.lease, 2, {{1, "truncated"}}}) == arrival::accepted);
+  const auto again = only<load_command>(books.advance()).at(0);
+  REQUIRE(again.samples.size() == 3);
+  CHECK(again.samples[1].sample == plan.replacement(0, 1, 1));
+}
+
+TEST_CASE("with fail the first failed sample ends the run by name") {
+  const small_plan plan(3, 3);
+  ledger books({3, 8, bad_sample_rule::fail}, plan, {0, 1});
+  books.worker_joined(a1, 1);
+  const auto load = only<load_command>(books.advance()).at(0);
+  REQUIRE(books.loaded({load.lease, 2, {{1, "truncated"}}}) == arrival::accepted);
+  const auto commands = books.advance();
+  REQUIRE(only<give_up>(commands).size() == 1);
+  CHECK(only<give_up>(commands)[0].reason.message == "sample 1: truncated (on_bad_sample = \"fail\")");
+}
+
+TEST_CASE("more quarantined samples than the cap end the run") {
+  const small_plan plan(4, 1);
+  ledger books({1, 1, bad_sample_rule::skip}, plan, {0, 4});
+  books.worker_joined(a1, 2);
+  kill_on(books, only<load_command>(books.advance()).at(0), 0);
+  CHECK(only<give_up>(books.advance()).empty());
+  ledger harsh({1, 0, bad_sample_rule::skip}, plan, {0, 4});
+  harsh.worker_joined(a1, 2);
+  kill_on(harsh, only<load_command>(harsh.advance()).at(0), 0);
+  const auto commands = harsh.advance();
+  REQUIRE(only<give_up>(commands).size() == 1);
+  CHECK(only<give_up>(commands)[0].reason.code == errc::quarantine_full);
+  CHECK(only<load_command>(commands).empty());
+}
+
+TEST_CASE("attempts are counted anew in each epoch, quarantine is not") {
+  const small_plan plan(2, 1);
+  ledger books({}, plan, {0, 4});
+  books.quarantine_known(0);
+  books.worker_joined(a1, 1);
+  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+    auto load = only<load_command>(books.advance()).at(0);
+    CHECK(load.samples.empty());  // sample 0 is skipped in both
+    REQUIRE(books.loaded(success(load)) == arrival::accepted);
+    auto upload = only<upload_command>(books.advance()).at(0);
+    books.slot_released(upload.upload);
+    CHECK(books.acknowledged(upload.upload)->quarantined == 1);
+    load = only<load_command>(books.advance()).at(0);
+    CHECK(load.samples == std::vector<planned_sample>{{1, 1}});
+    const worker_ref who = load.lease.holder;
+    books.worker_died(who, mark_of(load, 0), "SIGSEGV");
+    books.worker_joined({0, who.incarnation + 1}, 1);
+    load = only<load_command>(books.advance()).at(0);
+    CHECK(load.samples == std::vector<planned_sample>{{1, 2}});
+    REQUIRE(books.loaded(success(load)) == arrival::accepted);
+    upload = only<upload_command>(books.advance()).at(0);
+    books.slot_released(upload.upload);
+    CHECK(books.acknowledged(upload.upload)->delivered == 1);
+  }
+  CHECK(books.finished());
+}
+
+TEST_CASE("after the owner's death everything unacknowledged is uploaded again, in order") {
+  const small_plan plan(3, 1);
+  ledger books({}, plan, {0, 3});
+  books.worker_joined(a1, 3);
+  for (const load_command& load : only<load_command>(books.advance())) {
+    REQUIRE(books.loaded(success(load)) == arrival::accepted);
+  }
+  REQUIRE(only<upload_command>(books.advance()).size() == 3);
+  books.slot_released(1);
+  books.acknowledged(1);
+  books.slot_released(2);  // on the device, not acknowledged: has to be loaded again
+  books.owner_died();
+  auto commands = books.advance();
+  REQUIRE(only<load_command>(commands).size() == 1);
+  CHECK(only<load_command>(commands)[0].position == 1);
+  CHECK(only<upload_command>(commands).empty());  // position 2 waits for position 1
+  REQUIRE(books.loaded(success(only<load_command>(commands)[0])) == arrival::accepted);
+  const auto uploads = only<upload_command>(books.advance());
+  REQUIRE(uploads.size() == 2);
+  CHECK(uploads[0].position == 1);
+  CHECK(uploads[1].position == 2);
+  books.slot_released(3);  // the dead owner's last words
+  CHECK(books.stale_dropped() == 1);
+}
+
+TEST_CASE("a draining worker finishes what it holds and gets nothing new") {
+  const small_plan plan(4, 1);
+  ledger books({}, plan, {0, 4});
+  books.worker_joined(a1, 1);
+  const auto load = only<load_command>(books.advance()).at(0);
+  books.worker_drains(a1);
+  CHECK(books.leases_of(0) == 1);
+  REQUIRE(books.loaded(success(load)) == arrival::accepted);
+  CHECK(books.leases_of(0) == 0);
+  REQUIRE(only<upload_command>(books.advance()).size() == 1);
+  books.slot_released(1);
+  CHECK(only<load_command>(books.advance()).empty());
+}
+
+TEST_CASE("a paused ledger leases nothing and still uploads what is finished") {
+  const small_plan plan(4, 1);
+  ledger books({}, plan, {0, 4});
+  books.worker_joined(a1, 1);
+  const auto load = only<load_command>(books.advance()).at(0);
+  books.set_paused(true);
+  REQUIRE(books.loaded(success(load)) == arrival::accepted);
+  CHECK(only<upload_command>(books.advance()).size() == 1);
+  books.slot_released(1);
+  CHECK(books.advance().empty());
+  books.set_paused(false);
+  CHECK(only<load_command>(books.advance()).size() == 1);
+}
+
+TEST_CASE("after a seek the old leases and copies end unheard and their slots serve the new place") {
+  const small_plan plan(8, 1);
+  ledger books({}, plan, {0, 4});
+  books.worker_joined(a1, 3);
+  const auto before = only<load_command>(books.advance());
+  REQUIRE(books.loaded(success(before[0])) == arrival::accepted);  // will be uploading
+  REQUIRE(books.loaded(success(before[2])) == arrival::accepted);  // stays loaded
+  REQUIRE(only<upload_command>(books.advance()).size() == 1);
+  books.seek({6, 8});
+  auto loads = only<load_command>(books.advance());
+  REQUIRE(loads.size() == 1);  // only the loaded batch's slot is free
+  CHECK(loads[0].position == 6);
+  REQUIRE(books.loaded(success(before[1])) == arrival::accepted);
+  books.slot_released(1);
+  loads = only<load_command>(books.advance());
+  REQUIRE(loads.size() == 1);
+  CHECK(loads[0].position == 7);
+  CHECK_FALSE(books.acknowledged(1));
+}
