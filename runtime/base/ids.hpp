@@ -17,6 +17,10 @@ struct worker_ref {
   auto operator<=>(const worker_ref&) const = default;
 };
 
+/// Generations wrap at 28 bits, so that slot, generation, row and phase fit the flight recorder's one word. A message
+/// would have to be 2^28 leases of one slot late to be mistaken.
+inline constexpr std::uint32_t generation_mask = 0x0fff'ffff;
+
 /// The right to fill one slot once. The slot's generation grows with each lease of it, so whatever arrives late
 /// carries a generation that no longer matches.
 struct lease_ref {

@@ -155,7 +155,7 @@ lease_ref ledger::take_slot(std::uint32_t index, std::optional<stream_position> 
   PENSTOCK_CHECK(s.state == slot_state::free, "slot {} of worker {}", number, index);
   s.state = slot_state::leased;
   s.position = position;
-  ++s.generation;
+  s.generation = (s.generation + 1) & generation_mask;
   ++worker.leased;
   return {{index, worker.incarnation}, number, s.generation};
 }

@@ -1,0 +1,121 @@
+#include "runtime/arena/arena.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "runtime/base/check.hpp"
+
+namespace penstock::arena {
+namespace {
+
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+result<void> check_page_size() {
+  const long page = ::sysconf(_SC_PAGESIZE);
+  if (page == static_cast<long>(page_bytes)) return {};
+  return refuse(errc::system, "the arena is laid out for pages of {} bytes, this machine has {}", page_bytes, page);
+}
+
+}  // namespace
+
+mapping::mapping(mapping&& other) noexcept
+    : address_(std::exchange(other.address_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+mapping& mapping::operator=(mapping&& other) noexcept {
+  std::swap(address_, other.address_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+mapping::~mapping() {
+  if (address_ != nullptr) ::munmap(address_, bytes_);
+}
+
+result<arena> arena::create() {
+  unique_fd file(::memfd_create("penstock-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return refuse_os(errc::system, errno, "creating the arena (memfd_create)");
+  return arena(std::move(file));
+}
+
+result<void> arena::size_and_seal(const geometry& shape) {
+  PENSTOCK_CHECK(shape_.partitions == 0, "the arena already has {} partitions", shape_.partitions);
+  if (auto ok = check_page_size(); !ok) return ok;
+  if (::ftruncate(file_.get(), static_cast<off_t>(shape.bytes())) != 0) {
+    return refuse_os(errc::out_of_memory, errno,
+                     fmt::format("giving the arena its size of {}", bytes_for_people(shape.bytes())));
+  }
+  if (::fcntl(file_.get(), F_ADD_SEALS, seals) != 0) return refuse_os(errc::system, errno, "sealing the arena");
+  shape_ = shape;
+  return {};
+}
+
+result<void> arena::reserve(std::uint32_t partition) {
+  PENSTOCK_CHECK(partition < shape_.partitions, "partition {} of {}", partition, shape_.partitions);
+  const auto offset = static_cast<off_t>(shape_.partition_offset(partition));
+  int status = 0;
+  do {
+    status = ::fallocate(file_.get(), 0, offset, static_cast<off_t>(shape_.partition_bytes()));
+  } while (status != 0 && errno == EINTR);
+  if (status == 0) return {};
+  return refuse_os(errc::out_of_memory, errno,
+                   fmt::format("reserving {} of shared memory for worker {} ({} slots of {})",
+                               bytes_for_people(shape_.partition_bytes()), partition, shape_.slots,
+                               bytes_for_people(shape_.slot_bytes)));
+}
+
+result<void> arena::punch(std::uint32_t partition) {
+  PENSTOCK_CHECK(partition < shape_.partitions, "partition {} of {}", partition, shape_.partitions);
+  if (::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(shape_.partition_offset(partition)),
+                  static_cast<off_t>(shape_.partition_bytes())) != 0) {
+    return refuse_os(errc::system, errno, fmt::format("giving back the memory of partition {}", partition));
+  }
+  return {};
+}
+
+result<mapping> map_partition(int fd, const geometry& shape, std::uint32_t partition) {
+  PENSTOCK_CHECK(partition < shape.partitions, "partition {} of {}", partition, shape.partitions);
+  void* address = ::mmap(nullptr, shape.partition_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                         static_cast<off_t>(shape.partition_offset(partition)));
+  if (address == MAP_FAILED) {
+    return refuse_os(errc::out_of_memory, errno,
+                     fmt::format("mapping partition {} of the arena ({})", partition,
+                                 bytes_for_people(shape.partition_bytes())));
+  }
+  return mapping(static_cast<std::byte*>(address), shape.partition_bytes());
+}
+
+result<slots_view> slots_view::map(int fd, const geometry& shape, std::uint32_t partition) {
+  PENSTOCK_CHECK(partition < shape.partitions, "partition {} of {}", partition, shape.partitions);
+  if (auto ok = check_page_size(); !ok) return tl::unexpected(std::move(ok.error()));
+  struct stat facts {};
+  if (::fstat(fd, &facts) != 0) return refuse_os(errc::protocol, errno, "looking at the arena");
+  if (static_cast<std::uint64_t>(facts.st_size) != shape.bytes() || (::fcntl(fd, F_GET_SEALS) & seals) != seals) {
+    return refuse(errc::protocol, "the arena has {} bytes and seals {:#x}; the session announced {} sealed bytes",
+                  facts.st_size, ::fcntl(fd, F_GET_SEALS), shape.bytes());
+  }
+  // The whole range without access first, then each slot over it: the guard pages remain.
+  void* range = ::mmap(nullptr, shape.partition_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED) return refuse_os(errc::out_of_memory, errno, "finding address space for the slots");
+  mapping whole(static_cast<std::byte*>(range), shape.partition_bytes());
+  for (std::uint32_t i = 0; i < shape.slots; ++i) {
+    const auto offset = static_cast<off_t>(shape.partition_offset(partition) + shape.slot_offset(i));
+    void* at = whole.bytes().data() + shape.slot_offset(i);
+    if (::mmap(at, shape.slot_mapped_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset) == MAP_FAILED) {
+      return refuse_os(errc::out_of_memory, errno,
+                       fmt::format("mapping slot {} ({})", i, bytes_for_people(shape.slot_bytes)));
+    }
+  }
+  return slots_view(std::move(whole), shape);
+}
+
+std::span<std::byte> slots_view::slot(std::uint32_t index) const {
+  PENSTOCK_CHECK(index < shape_.slots, "slot {} of {}", index, shape_.slots);
+  return whole_.bytes().subspan(shape_.slot_offset(index), shape_.slot_bytes);
+}
+
+}  // namespace penstock::arena

@@ -1,0 +1,130 @@
+#include "runtime/arena/flight_recorder.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "runtime/base/check.hpp"
+#include "runtime/base/ids.hpp"
+
+namespace penstock::arena {
+
+struct flight_page {
+  static constexpr std::size_t name_max = 500;
+
+  std::atomic<std::uint64_t> word{0};
+  std::atomic<std::uint64_t> heartbeats{0};
+  std::atomic<std::uint64_t> samples_done{0};
+  // Written before `word` is released, so whoever sees the word sees its name. A reader may catch the next name half
+  // written while the worker lives; it is for people only.
+  std::atomic<std::uint32_t> name_bytes{0};
+  std::array<char, name_max> name{};
+};
+static_assert(sizeof(flight_page) <= page_bytes);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+namespace {
+
+constexpr unsigned slot_shift = 4;
+constexpr unsigned row_shift = 14;
+constexpr unsigned generation_shift = 36;
+
+}  // namespace
+
+std::string_view name_of(phase p) noexcept {
+  switch (p) {
+    case phase::idle: return "idle";
+    case phase::setup: return "setup";
+    case phase::loading: return "loading";
+    case phase::checking: return "checking";
+  }
+  return "unknown";
+}
+
+std::uint64_t pack(const flight_state& s) noexcept {
+  return (static_cast<std::uint64_t>(s.at) & 0xfU) | (std::uint64_t{s.slot & 0x3ffU} << slot_shift) |
+         (std::uint64_t{s.row & 0x3f'ffffU} << row_shift) |
+         (std::uint64_t{s.generation & generation_mask} << generation_shift);
+}
+
+flight_state unpack(std::uint64_t word) noexcept {
+  return {static_cast<phase>(word & 0xfU), static_cast<std::uint32_t>(word >> slot_shift) & 0x3ffU,
+          static_cast<std::uint32_t>(word >> row_shift) & 0x3f'ffffU,
+          static_cast<std::uint32_t>(word >> generation_shift) & generation_mask};
+}
+
+result<flight_recorders> flight_recorders::create(std::uint32_t workers) {
+  unique_fd file(::memfd_create("penstock-flight", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return refuse_os(errc::system, errno, "creating the flight recorder (memfd_create)");
+  const std::size_t bytes = workers * page_bytes;
+  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
+    return refuse_os(errc::system, errno, "giving the flight recorder its size");
+  }
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return refuse_os(errc::system, errno, "sealing the flight recorder");
+  }
+  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (address == MAP_FAILED) return refuse_os(errc::system, errno, "mapping the flight recorder");
+  flight_recorders made(std::move(file), mapping(static_cast<std::byte*>(address), bytes));
+  for (std::uint32_t i = 0; i < workers; ++i) made.clear(i);
+  return made;
+}
+
+flight_page& flight_recorders::page(std::uint32_t worker) const {
+  PENSTOCK_CHECK((worker + 1) * page_bytes <= pages_.bytes().size(), "worker {}", worker);
+  return *reinterpret_cast<flight_page*>(pages_.bytes().data() + worker * page_bytes);
+}
+
+void flight_recorders::clear(std::uint32_t worker) { new (&page(worker)) flight_page; }
+
+flight_reading flight_recorders::read(std::uint32_t worker) const {
+  const flight_page& p = page(worker);
+  flight_reading now;
+  now.word = p.word.load(std::memory_order_acquire);
+  now.state = unpack(now.word);
+  now.heartbeats = p.heartbeats.load(std::memory_order_relaxed);
+  now.samples_done = p.samples_done.load(std::memory_order_relaxed);
+  if (now.state.at != phase::idle) {
+    const auto bytes = std::min<std::size_t>(p.name_bytes.load(std::memory_order_relaxed), flight_page::name_max);
+    now.sample_name.assign(p.name.data(), bytes);
+  }
+  return now;
+}
+
+result<flight_writer> flight_writer::map(int fd, std::uint32_t worker) {
+  void* address = ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                         static_cast<off_t>(worker * page_bytes));
+  if (address == MAP_FAILED) return refuse_os(errc::protocol, errno, "mapping the flight recorder");
+  return flight_writer(mapping(static_cast<std::byte*>(address), page_bytes));
+}
+
+flight_page& flight_writer::page() const noexcept { return *reinterpret_cast<flight_page*>(page_.bytes().data()); }
+
+void flight_writer::publish(const flight_state& state, std::string_view sample_name) noexcept {
+  flight_page& p = page();
+  const std::size_t bytes = std::min(sample_name.size(), flight_page::name_max);
+  std::memcpy(p.name.data(), sample_name.data(), bytes);
+  p.name_bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
+  p.word.store(pack(state), std::memory_order_release);
+}
+
+void flight_writer::publish(phase at) noexcept {
+  flight_page& p = page();
+  flight_state state = unpack(p.word.load(std::memory_order_relaxed));
+  state.at = at;
+  p.word.store(pack(state), std::memory_order_release);
+}
+
+void flight_writer::rest() noexcept { page().word.store(0, std::memory_order_release); }
+
+void flight_writer::sample_done() noexcept { page().samples_done.fetch_add(1, std::memory_order_relaxed); }
+
+void flight_writer::beat() noexcept { page().heartbeats.fetch_add(1, std::memory_order_relaxed); }
+
+}  // namespace penstock::arena

@@ -1,0 +1,127 @@
+#include "runtime/arena/memory_budget.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include "runtime/base/units.hpp"
+
+namespace penstock::arena {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string slurp(const fs::path& file) {
+  std::ifstream in(file);
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  return text.str();
+}
+
+std::optional<std::uint64_t> number_in(const fs::path& file) {
+  const std::string text = slurp(file);
+  std::uint64_t value = 0;
+  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc{}) return std::nullopt;  // missing, or "max"
+  return value;
+}
+
+/// The value behind "key" in a file of "key value" lines; `scale` for the kB of /proc/meminfo.
+std::optional<std::uint64_t> field(const std::string& text, std::string_view key, std::uint64_t scale = 1) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(key)) continue;
+    std::istringstream rest(line.substr(key.size()));
+    std::uint64_t value = 0;
+    if (rest >> value) return value * scale;
+  }
+  return std::nullopt;
+}
+
+struct cgroup_files {
+  const char* limit;
+  const char* used;
+  const char* cache_key;  // in memory.stat: what the kernel gives back first
+};
+constexpr cgroup_files v2{"memory.max", "memory.current", "inactive_file "};
+constexpr cgroup_files v1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "};
+
+// v1 says "no limit" with a number near 2^63.
+constexpr std::uint64_t no_limit_from = std::uint64_t{1} << 60;
+
+void add_cgroup_limits(std::vector<memory_limit>& limits, const fs::path& mount, fs::path group,
+                       const cgroup_files& files) {
+  // From our own group up to the mount; in a container the path may not exist below it, the mount itself does.
+  while (true) {
+    const fs::path folder = group.relative_path().empty() ? mount : mount / group.relative_path();
+    const auto limit = number_in(folder / files.limit);
+    if (limit && *limit < no_limit_from) {
+      const std::uint64_t used = number_in(folder / files.used).value_or(0);
+      const std::uint64_t cache = field(slurp(folder / "memory.stat"), files.cache_key).value_or(0);
+      const std::uint64_t busy = used - std::min(used, cache);
+      limits.push_back({"memory cgroup " + folder.string(), *limit - std::min(*limit, busy), *limit});
+    }
+    if (group.relative_path().empty()) return;
+    group = group.parent_path();
+  }
+}
+
+std::uint64_t address_space_used(const fs::path& root) {
+  std::istringstream text(slurp(root / "proc/self/statm"));
+  std::uint64_t pages = 0;
+  text >> pages;
+  return pages * 4096;
+}
+
+}  // namespace
+
+std::vector<memory_limit> memory_limits(const fs::path& root) {
+  std::vector<memory_limit> limits;
+  const std::string memory = slurp(root / "proc/meminfo");
+  if (const auto available = field(memory, "MemAvailable:", KiB)) {
+    limits.push_back({"available memory", *available, field(memory, "MemTotal:", KiB)});
+  }
+  std::istringstream groups(slurp(root / "proc/self/cgroup"));
+  for (std::string line; std::getline(groups, line);) {  // "4:memory:/path" or "0::/path"
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const fs::path group = line.substr(second + 1);
+    if (controllers == ",,") add_cgroup_limits(limits, root / "sys/fs/cgroup", group, v2);
+    if (controllers.find(",memory,") != std::string::npos) {
+      add_cgroup_limits(limits, root / "sys/fs/cgroup/memory", group, v1);
+    }
+  }
+  return limits;
+}
+
+result<void> check_memory(const memory_need& need, const std::vector<memory_limit>& limits) {
+  const auto tightest = std::ranges::min_element(limits, {}, &memory_limit::available);
+  if (tightest != limits.end() && need.reserved_bytes > tightest->available) {
+    const std::string total = tightest->total ? fmt::format(" of {}", bytes_for_people(*tightest->total)) : "";
+    return refuse(errc::out_of_memory, "the arena needs {} ({}), but {} leaves {}{}; {}",
+                  bytes_for_people(need.reserved_bytes), need.explanation, tightest->who,
+                  bytes_for_people(tightest->available), total, need.remedy);
+  }
+  rlimit bound{};
+  if (::getrlimit(RLIMIT_FSIZE, &bound) == 0 && bound.rlim_cur != RLIM_INFINITY && need.file_bytes > bound.rlim_cur) {
+    return refuse(errc::out_of_memory, "the arena's file needs {} ({}), but the limit on file sizes (ulimit -f) is {}; {}",
+                  bytes_for_people(need.file_bytes), need.explanation, bytes_for_people(bound.rlim_cur), need.remedy);
+  }
+  if (::getrlimit(RLIMIT_AS, &bound) == 0 && bound.rlim_cur != RLIM_INFINITY) {
+    const std::uint64_t used = address_space_used("/");
+    if (used + need.mapped_bytes > bound.rlim_cur) {
+      return refuse(errc::out_of_memory,
+                    "mapping the arena needs {} of address space ({}), but of the limit (ulimit -v) of {} {} are in use; {}",
+                    bytes_for_people(need.mapped_bytes), need.explanation, bytes_for_people(bound.rlim_cur),
+                    bytes_for_people(used), need.remedy);
+    }
+  }
+  return {};
+}
+
+}  // namespace penstock::arena

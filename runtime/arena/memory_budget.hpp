@@ -1,0 +1,38 @@
+// Is there room? Asked before the arena is reserved, so that too little memory is one clear sentence and not an OOM
+// kill, a SIGBUS or a SIGXFSZ. Reads /proc and the cgroup files; the roots can be replaced in tests.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/result.hpp"
+
+namespace penstock::arena {
+
+struct memory_need {
+  std::uint64_t reserved_bytes = 0;  ///< pages that will really be used
+  std::uint64_t file_bytes = 0;      ///< size of the arena's file, holes included
+  std::uint64_t mapped_bytes = 0;    ///< address space in this process
+  std::string explanation;           ///< "4 workers x 3 slots x 18.4 MiB": where the number comes from
+  std::string remedy;                ///< what to lower
+};
+
+/// One upper bound on memory and who sets it.
+struct memory_limit {
+  std::string who;                   ///< "available memory", "memory cgroup /sys/fs/cgroup/a/b"
+  std::uint64_t available = 0;       ///< what may still be used
+  std::optional<std::uint64_t> total;
+};
+
+/// MemAvailable and every memory cgroup above this process (v1 and v2). Files that cannot be read set no limit.
+/// Reclaimable file cache counts as available.
+[[nodiscard]] std::vector<memory_limit> memory_limits(const std::filesystem::path& root = "/");
+
+/// Compares a need with the limits and with RLIMIT_FSIZE and RLIMIT_AS. Refuses with errc::out_of_memory, naming the
+/// tightest limit, both numbers and the remedy.
+result<void> check_memory(const memory_need& need, const std::vector<memory_limit>& limits);
+
+}  // namespace penstock::arena

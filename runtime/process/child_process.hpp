@@ -1,0 +1,77 @@
+// A child under watch: its end is noticed through the pidfd, its output is kept. Lives on the io_thread.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/process/spawn.hpp"
+
+namespace penstock::process {
+
+/// The last bytes of what a process wrote to stdout and stderr, and its lines as they come. The pipe is always read,
+/// so a flood never blocks the process; lines longer than 4 KiB are cut.
+class output_tail {
+ public:
+  static constexpr std::size_t kept_bytes = 64 * 1024;
+
+  /// Takes another piece of output; calls `line` for each complete line.
+  void append(std::string_view piece, const std::function<void(std::string_view)>& line);
+  /// The unfinished last line, when the process is gone.
+  void finish(const std::function<void(std::string_view)>& line);
+  /// Everything that is kept.
+  [[nodiscard]] const std::string& text() const noexcept { return kept_; }
+  /// The last lines, for an error message.
+  [[nodiscard]] std::string last_lines(std::size_t count) const;
+
+ private:
+  std::string kept_;
+  std::string partial_;
+};
+
+struct child_callbacks {
+  std::function<void(std::string_view line)> output;
+  /// Once, after the process is reaped and its last output was read.
+  std::function<void(const exit_report&, const output_tail&)> exited;
+};
+
+/// Construct, use and destroy on the io_thread. Destroying it before the end of the process kills the whole group
+/// and reaps it.
+class child_process {
+ public:
+  /// `output_pipe` may be empty. Starts the program and its watch.
+  static result<std::unique_ptr<child_process>> start(boost::asio::io_context& io, spawn_request request,
+                                                      unique_fd output_pipe, child_callbacks callbacks);
+  ~child_process();
+  child_process(const child_process&) = delete;
+  child_process& operator=(const child_process&) = delete;
+
+  [[nodiscard]] pid_t pid() const noexcept { return child_.pid; }
+  [[nodiscard]] bool running() const noexcept { return running_; }
+  /// To the whole group. Nothing happens when it is gone.
+  void signal(int number) noexcept;
+  /// To the leader alone.
+  void signal_leader(int number) noexcept;
+  [[nodiscard]] const output_tail& output() const noexcept { return tail_; }
+
+ private:
+  child_process(boost::asio::io_context& io, child started, unique_fd output_pipe, child_callbacks callbacks);
+  void wait_for_end();
+  void wait_for_output();
+  bool read_output();
+  void ended();
+
+  child child_;
+  child_callbacks callbacks_;
+  boost::asio::posix::stream_descriptor end_;
+  boost::asio::posix::stream_descriptor output_;
+  output_tail tail_;
+  bool running_ = true;
+  // Asio may have queued a completion that it can no longer cancel; it must not find us gone.
+  std::shared_ptr<void> alive_ = std::make_shared<char>();
+};
+
+}  // namespace penstock::process

@@ -1,0 +1,68 @@
+#include "runtime/process/lifeline.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+namespace penstock::process {
+namespace {
+
+// Exit code of a process whose parent is gone (docs: exit codes).
+constexpr int parent_lost = 83;
+
+/// Async-signal-safe. The group is killed only if it is ours: a program started by hand must not kill its shell.
+[[noreturn]] void end_of_the_line() {
+  if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
+  ::_exit(parent_lost);
+}
+
+void on_hangup(int) { end_of_the_line(); }
+
+void watch(int lifeline_fd, int stop_fd, std::chrono::milliseconds interval, const std::function<void()>& tick) {
+  std::array<pollfd, 2> ends{{{lifeline_fd, POLLIN, 0}, {stop_fd, POLLIN, 0}}};
+  while (true) {
+    tick();
+    const int ready = ::poll(ends.data(), ends.size(), static_cast<int>(interval.count()));
+    if (ready < 0 && errno != EINTR) end_of_the_line();
+    if (ready <= 0) continue;
+    if (ends[1].revents != 0) return;
+    if (ends[0].revents != 0) end_of_the_line();
+  }
+}
+
+}  // namespace
+
+result<lifeline> lifeline::create() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return refuse_os(errc::system, errno, "creating the lifeline (pipe2)");
+  return lifeline{unique_fd(ends[0]), unique_fd(ends[1])};
+}
+
+lifeline_guard::lifeline_guard(int lifeline_fd, std::chrono::milliseconds interval, std::function<void()> tick)
+    : stop_(::eventfd(0, EFD_CLOEXEC)) {
+  struct sigaction action {};
+  action.sa_handler = on_hangup;
+  ::sigfillset(&action.sa_mask);
+  ::sigaction(SIGHUP, &action, nullptr);
+  watcher_ = std::thread([=, stop = stop_.get(), tick = std::move(tick)] {
+    // SIGHUP may be handled here as well as anywhere; everything else is for the program's own threads.
+    sigset_t others;
+    ::sigfillset(&others);
+    ::sigdelset(&others, SIGHUP);
+    ::pthread_sigmask(SIG_SETMASK, &others, nullptr);
+    watch(lifeline_fd, stop, interval, tick);
+  });
+}
+
+lifeline_guard::~lifeline_guard() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
+  watcher_.join();
+}
+
+}  // namespace penstock::process

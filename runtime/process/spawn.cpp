@@ -1,0 +1,225 @@
+#include "runtime/process/spawn.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+
+#include "runtime/base/text.hpp"
+
+// glibc 2.36 has the number but not the name in <sys/wait.h> for C++ without P_PIDFD in older headers.
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
+
+namespace penstock::process {
+namespace {
+
+constexpr std::size_t child_stack_bytes = 64 * 1024;
+
+/// What the child needs between clone and exec, prepared before: there it may neither allocate nor lock, since it
+/// runs in our memory while other threads may hold any lock.
+struct launch {
+  const char* program = nullptr;
+  std::vector<char*> argv;
+  std::vector<char*> envp;
+  std::vector<inherited_fd> fds;
+  int highest_target = 2;
+  pid_t parent = 0;
+  const char* failed_step = nullptr;  // written by the child, read by us after it is gone
+  int failed_errno = 0;
+};
+
+[[noreturn]] void give_up(launch& l, const char* step) {
+  l.failed_step = step;
+  l.failed_errno = errno;
+  ::_exit(127);
+}
+
+int child_main(void* argument) {
+  launch& l = *static_cast<launch*>(argument);
+
+  if (::setpgid(0, 0) != 0) give_up(l, "setpgid");
+  if (::prctl(PR_SET_PDEATHSIG, SIGHUP) != 0) give_up(l, "prctl(PR_SET_PDEATHSIG)");
+  // It may have died before the line above.
+  if (::getppid() != l.parent) ::_exit(127);
+
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  for (int s = 1; s < NSIG; ++s) ::sigaction(s, &standard, nullptr);  // fails for SIGKILL and SIGSTOP, as it should
+
+  // Out of the way first: a source may have the number of a target.
+  for (inherited_fd& fd : l.fds) {
+    fd.ours = ::fcntl(fd.ours, F_DUPFD, l.highest_target + 1);
+    if (fd.ours < 0) give_up(l, "duplicating an inherited descriptor");
+  }
+  bool has_stdin = false;
+  for (const inherited_fd& fd : l.fds) {
+    if (::dup2(fd.ours, fd.theirs) < 0) give_up(l, "placing an inherited descriptor");
+    has_stdin |= fd.theirs == 0;
+  }
+  if (!has_stdin) {
+    const int null = ::open("/dev/null", O_RDWR);
+    if (null < 0 || ::dup2(null, 0) < 0) give_up(l, "opening /dev/null");
+  }
+  // The embedding program's descriptors may lack close-on-exec; nothing of it shall live on in a worker.
+  if (::syscall(SYS_close_range, static_cast<unsigned>(l.highest_target + 1), ~0U, 0U) != 0) {
+    give_up(l, "close_range");
+  }
+
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execve(l.program, l.argv.data(), l.envp.data());
+  give_up(l, "execve");
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> list;
+  list.reserve(strings.size() + 1);
+  for (const std::string& s : strings) list.push_back(const_cast<char*>(s.c_str()));
+  list.push_back(nullptr);
+  return list;
+}
+
+bool is_executable_file(const std::filesystem::path& file) {
+  struct stat facts {};
+  return ::stat(file.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && ::access(file.c_str(), X_OK) == 0;
+}
+
+std::vector<std::filesystem::path> own_folders() {
+  std::vector<std::filesystem::path> folders;
+  if (const char* named = std::getenv("PENSTOCK_LIBEXEC"); named != nullptr && *named != '\0') folders.emplace_back(named);
+  std::error_code ignored;
+  const auto add = [&](const std::filesystem::path& file) {
+    const auto folder = file.parent_path();
+    if (folder.empty()) return;
+    folders.push_back(folder);
+    folders.push_back(folder.parent_path() / "libexec" / "penstock");
+  };
+  add(std::filesystem::read_symlink("/proc/self/exe", ignored));
+  Dl_info here{};
+  if (::dladdr(reinterpret_cast<const void*>(&find_program), &here) != 0 && here.dli_fname != nullptr) {
+    add(std::filesystem::canonical(here.dli_fname, ignored));
+  }
+  return folders;
+}
+
+}  // namespace
+
+result<child> spawn(const spawn_request& request) {
+  launch l;
+  l.program = request.program.c_str();
+  std::vector<std::string> words{request.program};
+  words.insert(words.end(), request.arguments.begin(), request.arguments.end());
+  l.argv = pointers(words);
+  l.envp = pointers(request.environment);
+  l.fds = request.fds;
+  l.parent = ::getpid();
+  for (const inherited_fd& fd : l.fds) l.highest_target = std::max(l.highest_target, fd.theirs);
+
+  void* stack = ::mmap(nullptr, child_stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (stack == MAP_FAILED) return refuse_os(errc::system, errno, "finding memory to start a process");
+
+  // No handler of ours may run in the child while it shares our memory.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  int pidfd = -1;
+  const pid_t pid = ::clone(child_main, static_cast<char*>(stack) + child_stack_bytes,
+                            CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &l, &pidfd);
+  const int clone_errno = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::munmap(stack, child_stack_bytes);
+
+  if (pid < 0) return refuse_os(errc::system, clone_errno, fmt::format("starting '{}'", printable(request.program)));
+  child started{pid, unique_fd(pidfd)};
+  if (l.failed_step != nullptr) {
+    reap(started, std::chrono::seconds(1));
+    const bool program = std::strcmp(l.failed_step, "execve") == 0;
+    return refuse_os(program ? errc::worker_program : errc::system, l.failed_errno,
+                     program ? fmt::format("executing '{}'", printable(request.program))
+                             : fmt::format("starting '{}': {}", printable(request.program), l.failed_step));
+  }
+  return started;
+}
+
+std::optional<exit_report> reap(const child& dead, std::chrono::milliseconds deadline) {
+  // Polled, because waitid on a pidfd knows no timeout (and does not wait at all once the pidfd is non-blocking).
+  pollfd end{dead.pidfd.get(), POLLIN, 0};
+  const auto until = std::chrono::steady_clock::now() + deadline;
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    const int ready = ::poll(&end, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (ready > 0) break;
+    if (ready == 0) return std::nullopt;
+  }
+  exit_report report{dead.pid, exit_report::how::unknown, 0};
+  const auto wait = [&](siginfo_t& info, int flags) {
+    int status = 0;
+    do {
+      status = ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(dead.pidfd.get()), &info, flags);
+    } while (status != 0 && errno == EINTR);
+    return status == 0;
+  };
+  siginfo_t info{};
+  const bool ours = wait(info, WEXITED | WNOWAIT);
+  ::kill(-dead.pid, SIGKILL);
+  if (!ours) return report;
+  wait(info, WEXITED);
+  report.ending = info.si_code == CLD_EXITED ? exit_report::how::exited : exit_report::how::signalled;
+  report.code = info.si_status;
+  return report;
+}
+
+void signal_group(const child& to, int signal) noexcept {
+  if (to.pid > 0) ::kill(-to.pid, signal);
+}
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+}
+
+result<std::string> find_program(const std::string& name) {
+  if (name.empty()) return refuse(errc::worker_program, "the name of the program is empty");
+  if (name.find('/') != std::string::npos) {
+    if (is_executable_file(name)) return name;
+    struct stat facts {};
+    if (::stat(name.c_str(), &facts) != 0) {
+      return refuse_os(errc::worker_program, errno, fmt::format("program '{}'", printable(name)));
+    }
+    return refuse(errc::worker_program, "program '{}' is not an executable file", printable(name));
+  }
+  std::string looked_in;
+  for (const auto& folder : own_folders()) {
+    if (is_executable_file(folder / name)) return (folder / name).string();
+    looked_in += folder.string() + ", ";
+  }
+  if (const char* path = std::getenv("PATH")) {
+    std::istringstream folders(path);
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      const auto file = std::filesystem::path(folder.empty() ? "." : folder) / name;
+      if (is_executable_file(file)) return file.string();
+    }
+  }
+  return refuse(errc::worker_program, "program '{}' was not found; looked in {}and PATH", printable(name), looked_in);
+}
+
+}  // namespace penstock::process

@@ -1,0 +1,108 @@
+#include "runtime/arena/arena.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+using namespace penstock;
+using namespace penstock::arena;
+
+namespace {
+
+constexpr geometry small{10'000, 3, 2};
+
+penstock::arena::arena sealed(const geometry& shape) {
+  auto made = penstock::arena::arena::create();
+  REQUIRE(made);
+  REQUIRE(made->size_and_seal(shape));
+  return std::move(*made);
+}
+
+/// The signal that writing one byte there ends a process with, 0 if none.
+int signal_of_write(volatile std::byte* where) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGSEGV, SIG_DFL);  // not the test framework's, not a sanitizer's
+    *where = std::byte{1};
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+}  // namespace
+
+TEST_CASE("slots lie behind each other with a page between them") {
+  STATIC_REQUIRE(small.slot_mapped_bytes() == 12'288);
+  STATIC_REQUIRE(small.slot_offset(1) == 16'384);
+  STATIC_REQUIRE(small.partition_offset(1) == 3 * 16'384);
+  STATIC_REQUIRE(small.bytes() == 6 * 16'384);
+}
+
+TEST_CASE("what a worker writes into its slot is what the owner reads from the partition") {
+  auto memory = sealed(small);
+  REQUIRE(memory.reserve(1));
+  const auto worker = slots_view::map(memory.fd(), small, 1);
+  const auto owner = map_partition(memory.fd(), small, 1);
+  REQUIRE(worker);
+  REQUIRE(owner);
+  worker->slot(2)[9'999] = std::byte{42};
+  CHECK(owner->bytes()[small.slot_offset(2) + 9'999] == std::byte{42});
+}
+
+TEST_CASE("writing past a slot is a segmentation fault, for each slot") {
+  auto memory = sealed(small);
+  const auto worker = slots_view::map(memory.fd(), small, 0);
+  REQUIRE(worker);
+  for (std::uint32_t i = 0; i < small.slots; ++i) {
+    std::byte* const slot = worker->slot(i).data();
+    CHECK(signal_of_write(slot + small.slot_mapped_bytes() - 1) == 0);
+    CHECK(signal_of_write(slot + small.slot_mapped_bytes()) == SIGSEGV);
+  }
+}
+
+TEST_CASE("a sealed arena can be neither shrunk nor grown") {
+  auto memory = sealed(small);
+  CHECK(::ftruncate(memory.fd(), 0) == -1);
+  CHECK(::ftruncate(memory.fd(), 1 << 20) == -1);
+}
+
+TEST_CASE("the arena does not leak into programs that are executed") {
+  auto memory = sealed(small);
+  CHECK((::fcntl(memory.fd(), F_GETFD) & FD_CLOEXEC) != 0);
+}
+
+TEST_CASE("only reserved partitions use memory, and punching gives it back") {
+  constexpr geometry big{1 << 20, 2, 8};
+  auto memory = sealed(big);
+  const auto used = [&] {
+    struct stat facts {};
+    ::fstat(memory.fd(), &facts);
+    return static_cast<std::uint64_t>(facts.st_blocks) * 512;
+  };
+  CHECK(used() == 0);
+  REQUIRE(memory.reserve(3));
+  CHECK(used() == big.partition_bytes());
+  REQUIRE(memory.reserve(3));
+  CHECK(used() == big.partition_bytes());
+  REQUIRE(memory.punch(3));
+  CHECK(used() == 0);
+}
+
+TEST_CASE("a worker refuses an arena that is not what the session announced") {
+  auto memory = sealed(small);
+  constexpr geometry other{10'000, 4, 2};
+  const auto view = slots_view::map(memory.fd(), other, 0);
+  REQUIRE_FALSE(view);
+  CHECK(view.error().code == errc::protocol);
+
+  const unique_fd unsealed(::memfd_create("test", MFD_CLOEXEC));
+  REQUIRE(::ftruncate(unsealed.get(), static_cast<off_t>(small.bytes())) == 0);
+  CHECK_FALSE(slots_view::map(unsealed.get(), small, 0));
+}

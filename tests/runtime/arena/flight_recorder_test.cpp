@@ -1,0 +1,73 @@
+#include "runtime/arena/flight_recorder.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "runtime/base/ids.hpp"
+
+using namespace penstock;
+using namespace penstock::arena;
+
+TEST_CASE("a flight state survives its way through one word") {
+  for (const flight_state s : {flight_state{}, flight_state{phase::loading, 1023, 1'048'575, generation_mask},
+                               flight_state{phase::checking, 1, 0, 1}, flight_state{phase::setup, 0, 77, 12345}}) {
+    CHECK(unpack(pack(s)) == s);
+  }
+}
+
+TEST_CASE("the session reads what the worker published last, with the sample's name") {
+  auto all = flight_recorders::create(3);
+  REQUIRE(all);
+  auto worker = flight_writer::map(all->fd(), 2);
+  REQUIRE(worker);
+  worker->publish({phase::loading, 1, 17, 9}, "cats/tom.jpg");
+  const auto now = all->read(2);
+  CHECK(now.state == flight_state{phase::loading, 1, 17, 9});
+  CHECK(now.sample_name == "cats/tom.jpg");
+  CHECK(all->read(1).state == flight_state{});
+}
+
+TEST_CASE("a new phase keeps the sample, rest forgets it") {
+  auto all = flight_recorders::create(1);
+  REQUIRE(all);
+  auto worker = flight_writer::map(all->fd(), 0);
+  REQUIRE(worker);
+  worker->publish({phase::loading, 1, 17, 9}, "cats/tom.jpg");
+  worker->publish(phase::checking);
+  CHECK(all->read(0).state == flight_state{phase::checking, 1, 17, 9});
+  worker->rest();
+  CHECK(all->read(0).state.at == phase::idle);
+  CHECK(all->read(0).sample_name.empty());
+}
+
+TEST_CASE("heartbeats and finished samples are counted") {
+  auto all = flight_recorders::create(1);
+  REQUIRE(all);
+  auto worker = flight_writer::map(all->fd(), 0);
+  REQUIRE(worker);
+  worker->beat();
+  worker->beat();
+  worker->sample_done();
+  CHECK(all->read(0).heartbeats == 2);
+  CHECK(all->read(0).samples_done == 1);
+}
+
+TEST_CASE("a name of any length is kept as far as it fits") {
+  auto all = flight_recorders::create(1);
+  REQUIRE(all);
+  auto worker = flight_writer::map(all->fd(), 0);
+  REQUIRE(worker);
+  worker->publish({phase::loading, 0, 0, 1}, std::string(10'000, 'x'));
+  CHECK(all->read(0).sample_name == std::string(500, 'x'));
+}
+
+TEST_CASE("a cleared recorder says nothing about the incarnation before") {
+  auto all = flight_recorders::create(2);
+  REQUIRE(all);
+  auto worker = flight_writer::map(all->fd(), 1);
+  REQUIRE(worker);
+  worker->publish({phase::loading, 1, 2, 3}, "a");
+  worker->beat();
+  all->clear(1);
+  CHECK(all->read(1).word == 0);
+  CHECK(all->read(1).heartbeats == 0);
+}

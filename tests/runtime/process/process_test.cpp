@@ -1,0 +1,291 @@
+#include <boost/asio/post.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <sstream>
+
+#include "runtime/process/child_process.hpp"
+#include "runtime/process/io_thread.hpp"
+#include "runtime/process/lifeline.hpp"
+#include "runtime/process/spawn.hpp"
+
+using namespace penstock;
+using namespace penstock::process;
+
+namespace {
+
+struct pipe_ends {
+  unique_fd read;
+  unique_fd write;
+};
+
+pipe_ends make_pipe() {
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+  return {unique_fd(ends[0]), unique_fd(ends[1])};
+}
+
+spawn_request shell(const std::string& script) { return {"/bin/sh", {"-c", script}, {"PATH=/bin:/usr/bin"}, {}}; }
+
+std::string read_all(const unique_fd& from) {
+  std::string text;
+  std::array<char, 4096> piece;
+  while (true) {
+    const ssize_t bytes = ::read(from.get(), piece.data(), piece.size());
+    if (bytes <= 0) return text;
+    text.append(piece.data(), static_cast<std::size_t>(bytes));
+  }
+}
+
+std::string read_line(const unique_fd& from) {
+  std::string text;
+  char c = 0;
+  while (::read(from.get(), &c, 1) == 1 && c != '\n') text += c;
+  return text;
+}
+
+exit_report reap_now(const child& dying) {
+  const auto report = reap(dying, std::chrono::seconds(10));
+  REQUIRE(report);
+  return *report;
+}
+
+/// What a shell script prints, and how it ends.
+std::pair<std::string, exit_report> output_of(spawn_request request) {
+  pipe_ends out = make_pipe();
+  request.fds.push_back({out.write.get(), 1});
+  auto started = spawn(request);
+  REQUIRE(started);
+  out.write.reset();
+  std::string text = read_all(out.read);
+  return {text, reap_now(*started)};
+}
+
+/// The states of a group's processes, one letter each as in /proc/PID/stat; zombies that wait for init left out.
+std::string states_of(pid_t group) {
+  std::string states;
+  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream stat(process.path() / "stat");
+    std::string line;
+    if (!std::getline(stat, line)) continue;
+    std::istringstream fields(line.substr(line.rfind(')') + 1));  // the name may hold anything
+    char state = 0;
+    pid_t parent = 0;
+    pid_t its_group = 0;
+    fields >> state >> parent >> its_group;
+    if (its_group == group && state != 'Z' && state != 'X') states += state;
+  }
+  return states;
+}
+
+/// Waits until the group's states are the expected ones; false after two seconds.
+bool becomes(pid_t group, const std::string& expected) {
+  for (int i = 0; i < 400; ++i) {
+    if (states_of(group) == expected) return true;
+    ::poll(nullptr, 0, 5);
+  }
+  return false;
+}
+
+bool group_is_gone(pid_t group) { return becomes(group, ""); }
+
+std::string guarded_child() { return find_program("process_guarded_child").value(); }
+
+}  // namespace
+
+TEST_CASE("how a process ended is reported") {
+  auto exited = spawn(shell("exit 7"));
+  REQUIRE(exited);
+  const exit_report seven = reap_now(*exited);
+  CHECK(seven.ending == exit_report::how::exited);
+  CHECK(seven.code == 7);
+
+  auto killed = spawn(shell("kill -SEGV $$"));
+  REQUIRE(killed);
+  const exit_report segv = reap_now(*killed);
+  CHECK(segv.ending == exit_report::how::signalled);
+  CHECK(signal_name(segv.code) == "SIGSEGV");
+}
+
+TEST_CASE("a child has no descriptor but those handed over") {
+  const unique_fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const unique_fd leaky(::fcntl(null.get(), F_DUPFD, 77));  // not close-on-exec, as an embedding program may have them
+  REQUIRE(leaky);
+  // The shell itself has the folder open while it lists.
+  const auto [listing, report] = output_of(shell("echo /proc/self/fd/*"));
+  CHECK(listing == "/proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 /proc/self/fd/3\n");
+}
+
+TEST_CASE("descriptors arrive under the numbers that were asked for, also when they are swapped") {
+  pipe_ends a = make_pipe();
+  pipe_ends b = make_pipe();
+  spawn_request request = shell("echo first >&4; echo second >&3");
+  request.fds = {{a.write.get(), b.write.get()}, {b.write.get(), a.write.get()}};
+  request.arguments[1] = fmt::format("echo first >&{}; echo second >&{}", b.write.get(), a.write.get());
+  auto started = spawn(request);
+  REQUIRE(started);
+  a.write.reset();
+  b.write.reset();
+  CHECK(read_all(a.read) == "first\n");
+  CHECK(read_all(b.read) == "second\n");
+  reap_now(*started);
+}
+
+TEST_CASE("a child starts with default signal handling and an empty mask, whatever its parent does") {
+  sigset_t blocked;
+  sigset_t before;
+  ::sigemptyset(&blocked);
+  ::sigaddset(&blocked, SIGUSR1);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  const auto old = ::signal(SIGINT, SIG_IGN);
+  const auto [status, report] = output_of(shell("cat /proc/self/status"));
+  ::signal(SIGINT, old);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  CHECK(status.find("SigBlk:\t0000000000000000") != std::string::npos);
+  CHECK(status.find("SigIgn:\t0000000000000000") != std::string::npos);
+}
+
+TEST_CASE("a child leads its own process group") {
+  const auto [text, report] = output_of(shell("ps -o pgid= -p $$ 2>/dev/null || cut -d' ' -f5 /proc/$$/stat"));
+  CHECK(std::stoi(text) == report.pid);
+}
+
+TEST_CASE("a program that is missing or not executable is refused by name") {
+  auto missing = spawn({"/nonexistent/worker", {}, {}, {}});
+  REQUIRE_FALSE(missing);
+  CHECK(missing.error().code == errc::worker_program);
+  CHECK(missing.error().message == "executing '/nonexistent/worker': No such file or directory");
+  auto folder = spawn({"/tmp", {}, {}, {}});
+  REQUIRE_FALSE(folder);
+  CHECK(folder.error().os_code == EACCES);
+  CHECK(find_program("penstock-no-such-program").error().message.find("was not found; looked in") != std::string::npos);
+}
+
+TEST_CASE("what a child started dies with it") {
+  pipe_ends out = make_pipe();
+  spawn_request request = shell("sleep 1000 & echo started; wait");
+  request.fds.push_back({out.write.get(), 1});
+  auto started = spawn(request);
+  REQUIRE(started);
+  out.write.reset();
+  REQUIRE(read_line(out.read) == "started");
+  ::kill(started->pid, SIGKILL);  // the leader alone
+  reap_now(*started);
+  CHECK(group_is_gone(started->pid));
+}
+
+TEST_CASE("when the program ignores SIGCHLD the end is noticed, its cause is unknown") {
+  const auto old = ::signal(SIGCHLD, SIG_IGN);
+  auto started = spawn(shell("exit 7"));
+  REQUIRE(started);
+  const exit_report report = reap_now(*started);
+  ::signal(SIGCHLD, old);
+  CHECK(report.ending == exit_report::how::unknown);
+}
+
+TEST_CASE("the end of the lifeline kills a child and all that it started") {
+  auto rope = lifeline::create();
+  REQUIRE(rope);
+  pipe_ends out = make_pipe();
+  auto started = spawn({guarded_child(), {"with-grandchild"}, {}, {{rope->read_end.get(), 3}, {out.write.get(), 1}}});
+  REQUIRE(started);
+  REQUIRE(read_line(out.read) == "ready");
+  rope->write_end.reset();
+  const exit_report report = reap_now(*started);
+  CHECK(report.code == SIGKILL);
+  CHECK(group_is_gone(started->pid));
+}
+
+TEST_CASE("the death of the session kills its children, stopped ones and grandchildren too") {
+  const bool stopped = GENERATE(false, true);
+  CAPTURE(stopped);
+  pipe_ends out = make_pipe();
+  const pid_t session = ::fork();
+  if (session == 0) {
+    // Its own lifeline end is the only one; it holds it until it is killed.
+    auto rope = lifeline::create();
+    auto started = spawn({guarded_child(), {"with-grandchild"}, {}, {{rope->read_end.get(), 3}, {out.write.get(), 1}}});
+    ::dprintf(out.write.get(), "%d\n", started ? started->pid : -1);
+    while (true) ::pause();
+  }
+  out.write.reset();
+  pid_t child = 0;
+  for (int lines = 0; lines < 2; ++lines) {
+    const std::string line = read_line(out.read);
+    if (line != "ready") child = std::stoi(line);
+  }
+  REQUIRE(child > 0);
+  if (stopped) {
+    ::kill(-child, SIGSTOP);
+    REQUIRE(becomes(child, "TT"));
+  }
+  ::kill(session, SIGKILL);
+  ::waitpid(session, nullptr, 0);
+  CHECK(group_is_gone(child));
+}
+
+TEST_CASE("an end is noticed on the io thread with the last words of the process") {
+  io_thread io;
+  pipe_ends out = make_pipe();
+  spawn_request request = shell("echo one; echo two >&2; printf three; exit 3");
+  request.fds = {{out.write.get(), 1}, {out.write.get(), 2}};
+  std::promise<std::pair<int, std::string>> ended;
+  std::vector<std::string> lines;
+  std::unique_ptr<child_process> child;
+  boost::asio::post(io.context(), [&] {
+    child_callbacks callbacks;
+    callbacks.output = [&](std::string_view line) { lines.emplace_back(line); };
+    callbacks.exited = [&](const exit_report& report, const output_tail& tail) {
+      ended.set_value({report.code, tail.text()});
+    };
+    child = child_process::start(io.context(), request, std::move(out.read), std::move(callbacks)).value();
+    out.write.reset();
+  });
+  const auto [code, text] = ended.get_future().get();
+  CHECK(code == 3);
+  CHECK(text == "one\ntwo\nthree");
+  CHECK(lines == std::vector<std::string>{"one", "two", "three"});
+}
+
+TEST_CASE("a child that is dropped while it runs is killed") {
+  io_thread io;
+  std::promise<pid_t> started;
+  std::promise<void> dropped;
+  boost::asio::post(io.context(), [&] {
+    auto child = child_process::start(io.context(), shell("sleep 1000"), {}, {}).value();
+    started.set_value(child->pid());
+    child.reset();
+    dropped.set_value();
+  });
+  const pid_t pid = started.get_future().get();
+  dropped.get_future().get();
+  CHECK(::kill(pid, 0) == -1);
+}
+
+TEST_CASE("output is kept up to a bound, and lines are cut where they are endless") {
+  output_tail tail;
+  std::size_t lines = 0;
+  std::size_t longest = 0;
+  const auto count = [&](std::string_view line) {
+    ++lines;
+    longest = std::max(longest, line.size());
+  };
+  const std::string flood(1000, 'x');
+  for (int i = 0; i < 1000; ++i) tail.append(flood, count);
+  tail.append("\nlast line\n", count);
+  tail.finish(count);
+  CHECK(lines == 2);
+  CHECK(longest == 4096);
+  CHECK(tail.text().size() <= output_tail::kept_bytes);
+  CHECK(tail.last_lines(1) == "last line");
+  CHECK(tail.text().ends_with("\nlast line\n"));
+}
