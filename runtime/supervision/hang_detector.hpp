@@ -1,0 +1,70 @@
+// Is a child that is not dead still of use? Three clocks (semantics 20): the start deadline, the heartbeat, which
+// proves only that the process runs, and the item timeout, one sample's work. Pure; fed by the supervisor's tick.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "runtime/base/clock.hpp"
+
+namespace penstock::supervision {
+
+struct hang_settings {
+  nanoseconds start_deadline{30'000'000'000};
+  nanoseconds heartbeat_timeout{10'000'000'000};
+  nanoseconds item_timeout{30'000'000'000};
+
+  /// How often to look, so that a hang is found at most 0.3 timeouts late.
+  [[nodiscard]] nanoseconds tick() const noexcept;
+};
+
+enum class hang : std::uint8_t { start, heartbeat, item };
+
+/// What the supervisor saw of one child just now.
+struct child_sign {
+  std::uint32_t worker = 0;
+  bool ready = false;            ///< false: still starting
+  std::uint64_t heartbeats = 0;  ///< grows while the process runs
+  std::uint64_t work_mark = 0;   ///< changes with each sample and phase
+  bool busy = false;             ///< working on a sample
+  bool traced = false;           ///< a debugger is attached: its clocks stand still
+};
+
+struct hang_verdict {
+  std::uint32_t worker = 0;
+  hang kind = hang::heartbeat;
+  nanoseconds since{0};  ///< for how long there was no sign
+};
+
+class hang_detector {
+ public:
+  explicit hang_detector(const hang_settings& settings) : settings_(settings) {}
+
+  /// A new child in this place; its clocks begin now.
+  void watch(std::uint32_t worker, steady_time now);
+  void forget(std::uint32_t worker);
+
+  /// Call about every settings.tick(). Holds fire (semantics 21) when this call itself comes late by more than half
+  /// a timeout, and, with four or more children, for one further timeout when over half of them missed together.
+  std::vector<hang_verdict> look(steady_time now, const std::vector<child_sign>& signs);
+
+ private:
+  struct clocks {
+    steady_time started{};
+    steady_time last_heartbeat{};
+    steady_time last_work{};
+    std::uint64_t heartbeats = 0;
+    std::uint64_t work_mark = 0;
+  };
+
+  [[nodiscard]] std::optional<hang_verdict> judge(const clocks& c, const child_sign& sign, steady_time now) const;
+
+  hang_settings settings_;
+  std::map<std::uint32_t, clocks> watched_;
+  std::optional<steady_time> last_look_;
+  std::optional<steady_time> held_since_;  // over half missed together
+};
+
+}  // namespace penstock::supervision

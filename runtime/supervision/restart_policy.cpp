@@ -1,0 +1,47 @@
+#include "runtime/supervision/restart_policy.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock::supervision {
+
+restart_settings settings_of(const restart_config& from) {
+  return {from.type,           from.intensity.max, from.intensity.within,   from.backoff.base,
+          from.backoff.factor, from.backoff.max,   from.backoff.reset_after};
+}
+
+restart_decision restart_policy::child_died(steady_time now, const death& d) {
+  using act = restart_decision::what;
+  const bool lived_long = ready_since_ != never && now - ready_since_ >= settings_.backoff_reset_after;
+  ready_since_ = never;
+  if (settings_.type == restart_type::temporary) return {act::stop, now};
+  if (d.ending == death::how::no_restart) return {act::fail, now};
+  if (settings_.type == restart_type::transient && d.ending == death::how::normal) return {act::stop, now};
+  if (!d.counted() || lived_long) {
+    // Fruitful and charged deaths end the row but are not forgiven: the intensity's period forgets by itself.
+    in_a_row_ = 0;
+    if (d.ending == death::how::operated || lived_long) counted_.clear();
+    if (!d.counted()) return {act::restart, now};
+  }
+  counted_.push_back(now);
+  while (!counted_.empty() && now - counted_.front() > settings_.intensity_within) counted_.pop_front();
+  if (counted_.size() > settings_.intensity_max) return {act::fail, now};
+  return {act::restart, now + next_wait()};
+}
+
+void restart_policy::forgive() noexcept {
+  counted_.clear();
+  in_a_row_ = 0;
+}
+
+nanoseconds restart_policy::next_wait() {
+  const std::uint32_t k = in_a_row_++;
+  if (k == 0) return nanoseconds(0);  // the first restart does not wait
+  const double grown = static_cast<double>(settings_.backoff_base.count()) * std::pow(settings_.backoff_factor, k - 1);
+  const double longest = std::min(grown, static_cast<double>(settings_.backoff_max.count()));
+  // Uniform in [d/2, d]; from the raw bits, since the library's distributions differ between vendors.
+  const double share = 0.5 + 0.5 * (static_cast<double>(random_() >> 11U) * 0x1.0p-53);
+  return nanoseconds(static_cast<std::int64_t>(longest * share));
+}
+
+}  // namespace penstock::supervision

@@ -1,0 +1,118 @@
+#include "runtime/supervision/hang_detector.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::supervision;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Looks at the right intervals while the test lets time pass.
+class watcher {
+ public:
+  explicit watcher(std::uint32_t workers, hang_settings settings = {1s, 1s, 1s})
+      : settings_(settings), detector_(settings) {
+    for (std::uint32_t w = 0; w < workers; ++w) {
+      detector_.watch(w, now_);
+      signs.push_back({w, true, 0, 0, false, false});
+    }
+    detector_.look(now_, signs);
+  }
+
+  /// Verdicts of the whole time, each worker once.
+  std::vector<hang_verdict> pass(nanoseconds time, bool hearts_beat = true) {
+    std::vector<hang_verdict> all;
+    for (const auto end = now_ + time; now_ < end;) {
+      now_ += settings_.tick();
+      if (hearts_beat) {
+        for (child_sign& s : signs) ++s.heartbeats;
+      }
+      for (const hang_verdict& v : detector_.look(now_, signs)) {
+        detector_.forget(v.worker);
+        all.push_back(v);
+      }
+    }
+    return all;
+  }
+  void jump(nanoseconds time) { now_ += time; }
+  std::vector<hang_verdict> look() { return detector_.look(now_, signs); }
+
+  std::vector<child_sign> signs;
+
+ private:
+  hang_settings settings_;
+  hang_detector detector_;
+  steady_time now_{};
+};
+
+}  // namespace
+
+TEST_CASE("a worker that beats and rests is left alone") {
+  watcher w(1);
+  CHECK(w.pass(1h / 60).empty());
+}
+
+TEST_CASE("a worker without a heartbeat is found within 1.3 timeouts") {
+  watcher w(1);
+  const auto verdicts = w.pass(1300ms, false);
+  REQUIRE(verdicts.size() == 1);
+  CHECK(verdicts[0].kind == hang::heartbeat);
+  CHECK(verdicts[0].since >= 1s);
+}
+
+TEST_CASE("a worker that beats and does not get on with its sample is found within 1.3 timeouts") {
+  watcher w(1);
+  w.signs[0].busy = true;
+  w.signs[0].work_mark = 5;
+  const auto verdicts = w.pass(1300ms);
+  REQUIRE(verdicts.size() == 1);
+  CHECK(verdicts[0].kind == hang::item);
+}
+
+TEST_CASE("many samples, each within its time, are no hang") {
+  watcher w(1);
+  w.signs[0].busy = true;
+  for (int i = 0; i < 20; ++i) {
+    ++w.signs[0].work_mark;
+    CHECK(w.pass(900ms).empty());
+  }
+}
+
+TEST_CASE("a child that is not ready by its deadline is found, though its heart beats") {
+  watcher w(1);
+  w.signs[0].ready = false;
+  const auto verdicts = w.pass(1300ms);
+  REQUIRE(verdicts.size() == 1);
+  CHECK(verdicts[0].kind == hang::start);
+}
+
+TEST_CASE("nobody is blamed for the time in which the supervisor itself did not look") {
+  watcher w(1);
+  w.signs[0].busy = true;
+  w.signs[0].work_mark = 1;
+  CHECK(w.pass(500ms).empty());
+  w.jump(1h);
+  CHECK(w.look().empty());
+  CHECK(w.pass(300ms, false).empty());
+  CHECK(w.pass(1300ms, false).size() == 1);
+}
+
+TEST_CASE("a child under a debugger may stand still") {
+  watcher w(1);
+  w.signs[0].busy = true;
+  w.signs[0].traced = true;
+  CHECK(w.pass(1h / 60, false).empty());
+}
+
+TEST_CASE("when over half of four or more miss together, fire is held for one further timeout only") {
+  watcher w(4);
+  w.signs[3].busy = false;
+  CHECK(w.pass(1800ms, false).empty());
+  CHECK(w.pass(500ms, false).size() == 4);
+}
+
+TEST_CASE("in a pool of three all may be found at once") {
+  watcher w(3);
+  CHECK(w.pass(1300ms, false).size() == 3);
+}

@@ -1,0 +1,254 @@
+#include "runtime/supervision/pool.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::supervision;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr death crash{death::how::abnormal, false, false};
+constexpr death fruitful_crash{death::how::abnormal, false, true};
+constexpr death normal_end{death::how::normal, false, true};
+
+pool_settings with_workers(std::uint32_t workers) {
+  pool_settings settings;
+  settings.workers = workers;
+  return settings;
+}
+
+/// A pool and the little world around it: every start succeeds at once unless the test says otherwise.
+class world {
+ public:
+  explicit world(const pool_settings& settings) : children(settings) { children.open(now); }
+
+  std::vector<worker_ref> started() {
+    std::vector<worker_ref> refs;
+    for (const pool_command& c : children.advance(now)) {
+      if (const auto* start = std::get_if<start_child>(&c)) refs.push_back(start->who);
+      if (const auto* drain = std::get_if<drain_child>(&c)) drained.push_back(drain->who);
+      if (const auto* end = std::get_if<pool_failed>(&c)) failure_ = end->reason;
+    }
+    return refs;
+  }
+  void start_all() {
+    for (const worker_ref who : started()) children.child_ready(who, now);
+  }
+  void kill(worker_ref who, const death& d = crash, const std::string& last_words = "") {
+    children.child_died(who, now, d, "SIGSEGV", last_words);
+  }
+  child_state state(std::uint32_t worker) const {
+    for (const place_view& p : children.places()) {
+      if (p.worker == worker) return p.state;
+    }
+    return child_state::stopped;
+  }
+  [[nodiscard]] const std::optional<failure>& failed() const { return failure_; }
+
+  steady_time now{};
+  pool children;
+  std::vector<worker_ref> drained;
+
+ private:
+  std::optional<failure> failure_;
+};
+
+}  // namespace
+
+TEST_CASE("nothing is started before the first demand, then exactly the wanted number") {
+  pool children(with_workers(4));
+  CHECK(children.advance({}).empty());
+  children.open({});
+  CHECK(children.advance({}).size() == 4);
+  CHECK(children.advance({}).empty());
+  CHECK(children.alive() == 4);
+}
+
+TEST_CASE("a worker that worked is replaced at once by its next incarnation") {
+  world w(with_workers(2));
+  w.start_all();
+  w.kill({1, 1}, fruitful_crash);
+  CHECK(w.started() == std::vector<worker_ref>{{1, 2}});
+  CHECK(w.children.restarts() == 1);
+}
+
+TEST_CASE("news of an incarnation that is gone changes nothing") {
+  world w(with_workers(1));
+  w.start_all();
+  w.kill({0, 1}, fruitful_crash);
+  w.start_all();
+  w.kill({0, 1});
+  w.children.child_ready({0, 1}, w.now);
+  CHECK(w.state(0) == child_state::ready);
+}
+
+TEST_CASE("a place that dies fruitlessly too often fails, and the pool goes on degraded") {
+  world w(with_workers(2));
+  w.start_all();
+  for (std::uint32_t i = 1; i <= 6; ++i) {
+    w.kill({0, i});
+    w.now += 10s;
+    w.start_all();
+    w.children.child_ready({0, i + 1}, w.now - 5s);
+  }
+  CHECK(w.state(0) == child_state::failed);
+  CHECK(w.state(1) == child_state::ready);
+  CHECK(w.children.degraded());
+  CHECK_FALSE(w.failed());
+}
+
+TEST_CASE("when no place is left the run fails with the last words of a worker") {
+  world w(with_workers(1));
+  for (std::uint32_t i = 1; i <= 6; ++i) {
+    w.started();
+    w.kill({0, i}, crash, "cannot open shared object");
+    w.now += 5s;
+  }
+  w.started();
+  REQUIRE(w.failed());
+  CHECK(w.failed()->code == errc::workers_exhausted);
+  CHECK(w.failed()->message.find("cannot open shared object") != std::string::npos);
+}
+
+TEST_CASE("fewer ready workers than the minimum for its time end the run") {
+  auto settings = with_workers(2);
+  settings.min_ready = 2;
+  world w(settings);
+  w.children.child_ready(w.started().front(), w.now);
+  w.now += 59s;
+  w.started();
+  CHECK_FALSE(w.failed());
+  w.now += 1s;
+  w.started();
+  REQUIRE(w.failed());
+  CHECK(w.failed()->message == "1 of at least 2 loader workers were ready for 60 s");
+}
+
+TEST_CASE("a program that cannot be executed ends the run with the reason") {
+  world w(with_workers(4));
+  const auto refs = w.started();
+  w.children.start_failed(refs[0], w.now, {errc::worker_program, "executing 'x': No such file or directory", ENOENT});
+  w.started();
+  REQUIRE(w.failed());
+  CHECK(w.failed()->message == "executing 'x': No such file or directory");
+}
+
+TEST_CASE("an exit that would repeat itself ends the run at once") {
+  world w(with_workers(2));
+  const auto refs = w.started();
+  w.children.child_died(refs[1], w.now, {death::how::no_restart, false, false}, "exit 78", "dataset differs");
+  w.started();
+  REQUIRE(w.failed());
+  CHECK(w.failed()->message == "worker 1 ended with exit 78 and would do so again; its last output:\ndataset differs");
+}
+
+TEST_CASE("more than fifty restarts a second are delayed, not refused") {
+  world w(with_workers(60));
+  w.start_all();
+  for (std::uint32_t i = 0; i < 60; ++i) w.kill({i, 1}, fruitful_crash);
+  CHECK(w.started().size() == 50);
+  CHECK(w.started().empty());
+  CHECK(w.children.next_deadline() == w.now + 1s);
+  w.now += 1s;
+  CHECK(w.started().size() == 10);
+}
+
+TEST_CASE("when half the pool dies fruitlessly at once, one tries first and the rest follow when it is ready") {
+  world w(with_workers(4));
+  w.start_all();
+  w.kill({0, 1});
+  w.kill({1, 1});
+  w.kill({2, 1});
+  const auto first = w.started();
+  REQUIRE(first.size() == 1);
+  CHECK(w.started().empty());
+  SECTION("the canary gets ready") {
+    w.children.child_ready(first[0], w.now);
+    CHECK_FALSE(w.started().empty());
+  }
+  SECTION("the canary dies and tries again; nobody else does") {
+    w.kill(first[0]);
+    w.now += 31s;
+    const auto again = w.started();
+    REQUIRE(again.size() == 1);
+    CHECK(again[0].worker == first[0].worker);
+  }
+}
+
+TEST_CASE("scaling up starts new places, scaling down drains the highest ones") {
+  world w(with_workers(2));
+  w.start_all();
+  w.children.scale(4, w.now);
+  CHECK(w.started() == std::vector<worker_ref>{{2, 1}, {3, 1}});
+  w.children.child_ready({2, 1}, w.now);
+  w.children.child_ready({3, 1}, w.now);
+  w.children.scale(1, w.now);
+  w.started();
+  CHECK(w.drained == std::vector<worker_ref>{{1, 1}, {2, 1}, {3, 1}});
+  w.kill({3, 1}, normal_end);
+  CHECK(w.started().empty());
+  CHECK(w.state(3) == child_state::stopped);
+}
+
+TEST_CASE("scaling down and up again while a worker drains brings its replacement") {
+  world w(with_workers(2));
+  w.start_all();
+  w.children.scale(1, w.now);
+  w.started();
+  w.children.scale(2, w.now);
+  CHECK(w.started().empty());
+  w.kill({1, 1}, normal_end);
+  CHECK(w.started() == std::vector<worker_ref>{{1, 2}});
+}
+
+TEST_CASE("a restart that an operator asks for drains first and never counts") {
+  world w(with_workers(1));
+  w.start_all();
+  for (std::uint32_t i = 1; i <= 20; ++i) {
+    w.children.restart(0, w.now);
+    w.started();
+    REQUIRE(w.drained.size() == i);
+    w.kill({0, i}, death{death::how::abnormal, false, false});
+    w.start_all();
+    CHECK(w.state(0) == child_state::ready);
+  }
+}
+
+TEST_CASE("a drained place stays empty until somebody wants it again") {
+  world w(with_workers(2));
+  w.start_all();
+  w.children.drain(0);
+  w.started();
+  CHECK(w.drained == std::vector<worker_ref>{{0, 1}});
+  w.kill({0, 1}, normal_end);
+  w.now += 1h;
+  CHECK(w.started().empty());
+  CHECK_FALSE(w.failed());
+  w.children.restart(0, w.now);
+  CHECK(w.started() == std::vector<worker_ref>{{0, 2}});
+}
+
+TEST_CASE("the sacrificial worker comes when it is wanted and goes when it is not") {
+  world w(with_workers(1));
+  w.start_all();
+  w.children.want_sacrificial(true, w.now);
+  CHECK(w.started() == std::vector<worker_ref>{{64, 1}});
+  w.children.child_ready({64, 1}, w.now);
+  w.kill({64, 1});  // it is there to die
+  CHECK(w.started() == std::vector<worker_ref>{{64, 2}});
+  w.children.child_ready({64, 2}, w.now);
+  w.children.want_sacrificial(false, w.now);
+  w.started();
+  CHECK(w.drained == std::vector<worker_ref>{{64, 2}});
+  CHECK_FALSE(w.children.degraded());
+}
+
+TEST_CASE("a closed pool starts nothing") {
+  world w(with_workers(1));
+  w.start_all();
+  w.children.close();
+  w.kill({0, 1}, fruitful_crash);
+  CHECK(w.started().empty());
+  CHECK(w.children.next_deadline() == never);
+}

@@ -1,0 +1,119 @@
+#include "runtime/supervision/restart_policy.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::supervision;
+using namespace std::chrono_literals;
+
+namespace {
+
+using act = restart_decision::what;
+
+constexpr death crash{death::how::abnormal, false, false};
+constexpr death fruitful_crash{death::how::abnormal, false, true};
+constexpr death charged_crash{death::how::abnormal, true, false};
+constexpr death normal_end{death::how::normal, false, true};
+constexpr death hopeless{death::how::no_restart, false, false};
+constexpr death operated{death::how::operated, false, false};
+
+const steady_time start{};
+
+restart_policy policy_of(restart_type type) {
+  restart_settings settings;
+  settings.type = type;
+  return {settings, 1};
+}
+
+}  // namespace
+
+TEST_CASE("the restart types treat each kind of end as the table says") {
+  struct row {
+    restart_type type;
+    death end;
+    act expected;
+  };
+  for (const row& r : {row{restart_type::permanent, normal_end, act::restart}, {restart_type::permanent, crash, act::restart},
+                       {restart_type::permanent, hopeless, act::fail}, {restart_type::transient, normal_end, act::stop},
+                       {restart_type::transient, crash, act::restart}, {restart_type::transient, hopeless, act::fail},
+                       {restart_type::temporary, normal_end, act::stop}, {restart_type::temporary, crash, act::stop},
+                       {restart_type::temporary, hopeless, act::stop}}) {
+    CAPTURE(static_cast<int>(r.type), static_cast<int>(r.end.ending));
+    CHECK(policy_of(r.type).child_died(start, r.end).act == r.expected);
+  }
+}
+
+TEST_CASE("a worker that got something done is restarted at once, for ever") {
+  auto policy = policy_of(restart_type::permanent);
+  for (int i = 0; i < 1000; ++i) {
+    const auto next = policy.child_died(start, fruitful_crash);
+    CHECK(next.act == act::restart);
+    CHECK(next.at == start);
+  }
+}
+
+TEST_CASE("deaths that are charged to a sample do not count against the worker") {
+  auto policy = policy_of(restart_type::permanent);
+  for (int i = 0; i < 100; ++i) CHECK(policy.child_died(start, charged_crash).at == start);
+}
+
+TEST_CASE("fruitless deaths wait longer and longer, up to the limit, with jitter between half and the whole") {
+  restart_settings settings;
+  settings.intensity_max = 1000;
+  restart_policy policy(settings, 42);
+  CHECK(policy.child_died(start, crash).at == start);
+  nanoseconds whole = 200ms;
+  for (int i = 0; i < 12; ++i) {
+    const auto wait = policy.child_died(start, crash).at - start;
+    CHECK(wait >= whole / 2);
+    CHECK(wait <= whole);
+    whole = std::min<nanoseconds>(whole * 2, 30s);
+  }
+}
+
+TEST_CASE("the jitter is the same for the same seed and different for another") {
+  restart_policy a({}, 7);
+  restart_policy b({}, 7);
+  restart_policy c({}, 8);
+  bool differs = false;
+  for (int i = 0; i < 4; ++i) {
+    const auto wait = a.child_died(start, crash).at;
+    CHECK(wait == b.child_died(start, crash).at);
+    differs |= wait != c.child_died(start, crash).at;
+  }
+  CHECK(differs);
+}
+
+TEST_CASE("more counted deaths than the intensity within its period give the place up") {
+  auto policy = policy_of(restart_type::permanent);
+  for (int i = 0; i < 5; ++i) CHECK(policy.child_died(start + i * 10s, crash).act == act::restart);
+  CHECK(policy.child_died(start + 50s, crash).act == act::fail);
+}
+
+TEST_CASE("counted deaths that are far enough apart never give the place up") {
+  auto policy = policy_of(restart_type::permanent);
+  for (int i = 0; i < 100; ++i) CHECK(policy.child_died(start + i * 13s, crash).act == act::restart);
+}
+
+TEST_CASE("a fruitful death resets the backoff") {
+  auto policy = policy_of(restart_type::permanent);
+  policy.child_died(start, crash);
+  policy.child_died(start, crash);
+  policy.child_died(start, fruitful_crash);
+  CHECK(policy.child_died(start, crash).at == start);
+}
+
+TEST_CASE("a worker that lived long starts with a clean history") {
+  auto policy = policy_of(restart_type::permanent);
+  for (int i = 0; i < 5; ++i) policy.child_died(start, crash);
+  policy.child_ready(start);
+  CHECK(policy.child_died(start + 60s, crash).act == act::restart);
+}
+
+TEST_CASE("what an operator does never counts and clears the history") {
+  auto policy = policy_of(restart_type::permanent);
+  for (int i = 0; i < 5; ++i) policy.child_died(start, crash);
+  CHECK(policy.child_died(start, operated).at == start);
+  for (int i = 0; i < 5; ++i) CHECK(policy.child_died(start, crash).act == act::restart);
+  CHECK(policy.child_died(start, crash).act == act::fail);
+}
