@@ -46,8 +46,8 @@ enum class log_level : std::uint8_t { debug, info, warn, error, off };
 
 using namespace std::chrono_literals;
 
-#define PENSTOCK_TABLE(type, path, help) struct type {
-#define PENSTOCK_KEY(type, name, fallback, limits, effect, help) type name = fallback;
+#define PENSTOCK_TABLE(type, path, actor, help) struct type {
+#define PENSTOCK_KEY(type, name, fallback, limits, use, effect, help) type name = fallback;
 #define PENSTOCK_SUBTABLE(type, name) type name;
 #define PENSTOCK_TABLE_END(type)                   \
   bool operator==(const type&) const = default;    \

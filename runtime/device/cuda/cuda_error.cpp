@@ -1,0 +1,40 @@
+#include "runtime/device/cuda/cuda_error.hpp"
+
+namespace penstock::device {
+
+bool is_sticky(cudaError_t code) noexcept {
+  switch (code) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable: return true;
+    default: return false;
+  }
+}
+
+errc kind_of(cudaError_t code) noexcept {
+  switch (code) {
+    case cudaErrorMemoryAllocation: return errc::device_out_of_memory;
+    case cudaErrorNoKernelImageForDevice: return errc::device_image;
+    case cudaErrorDevicesUnavailable: return errc::device_busy;
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorHardwareStackError: return errc::device_hardware;
+    default: return is_sticky(code) ? errc::device_poisoned : errc::device_unavailable;
+  }
+}
+
+failure cuda_failure(cudaError_t code, std::string_view what) {
+  return {kind_of(code), fmt::format("{}: {} (CUDA error {})", what, cudaGetErrorString(code), static_cast<int>(code)),
+          static_cast<int>(code)};
+}
+
+}  // namespace penstock::device

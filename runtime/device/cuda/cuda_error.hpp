@@ -1,0 +1,25 @@
+// CUDA's codes as failures: what kind of trouble it is, and a sentence with the code.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string_view>
+
+#include "runtime/base/result.hpp"
+
+namespace penstock::device {
+
+/// The kind of failure that a CUDA code stands for.
+[[nodiscard]] errc kind_of(cudaError_t code) noexcept;
+
+/// "what: an illegal memory access was encountered (CUDA error 700)".
+[[nodiscard]] failure cuda_failure(cudaError_t code, std::string_view what);
+
+[[nodiscard]] inline tl::unexpected<failure> refuse_cuda(cudaError_t code, std::string_view what) {
+  return tl::unexpected(cuda_failure(code, what));
+}
+
+/// The context is beyond repair: only a new process can use the device again.
+[[nodiscard]] bool is_sticky(cudaError_t code) noexcept;
+
+}  // namespace penstock::device

@@ -1,0 +1,215 @@
+#include "runtime/device/host_device.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "runtime/base/check.hpp"
+#include "runtime/base/units.hpp"
+
+namespace penstock::device {
+namespace {
+
+/// All results of a conversion step: 256 inputs for each channel. Bit for bit what the kernel computes.
+template <class T>
+class conversion_table {
+ public:
+  template <class Round>
+  conversion_table(const convert_step& step, Round round) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      for (unsigned x = 0; x < 256; ++x) {
+        const auto pixel = static_cast<std::uint8_t>(x);
+        values_[c][x] = round(pixel, normalised(pixel, step.scale[c], step.shift[c]));
+      }
+    }
+  }
+  [[nodiscard]] const std::array<T, 256>& channel(std::uint32_t c) const { return values_[c % 3]; }
+
+ private:
+  std::array<std::array<T, 256>, 3> values_{};
+};
+
+template <class T>
+void convert_row(const convert_step& step, const conversion_table<T>& table, const std::uint8_t* from, T* to, bool mirrored) {
+  const std::uint32_t w = step.width;
+  const std::uint32_t channels = step.channels;
+  for (std::uint32_t c = 0; c < channels; ++c) {
+    const auto& values = table.channel(c);
+    for (std::uint32_t y = 0; y < step.height; ++y) {
+      const std::uint8_t* line = from + std::size_t{y} * w * channels + c;
+      const bool planar = step.layout == image_layout::nchw;
+      T* out = planar ? to + (std::size_t{c} * step.height + y) * w : to + std::size_t{y} * w * channels + c;
+      const std::size_t out_step = planar ? 1 : channels;
+      for (std::uint32_t x = 0; x < w; ++x) out[x * out_step] = values[line[std::size_t{mirrored ? w - 1 - x : x} * channels]];
+    }
+  }
+}
+
+template <class T, class Round>
+void convert_rows(const convert_step& step, const std::byte* slot, std::byte* buffer, std::uint32_t rows, Round round) {
+  const conversion_table<T> table(step, round);
+  const std::size_t elements = std::size_t{step.height} * step.width * step.channels;
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    const bool mirrored = step.flip_flags && slot[*step.flip_flags + r] != std::byte{0};
+    convert_row(step, table, reinterpret_cast<const std::uint8_t*>(slot + step.from) + r * elements,
+                reinterpret_cast<T*>(buffer + step.to) + r * elements, mirrored);
+  }
+}
+
+void convert(const convert_step& step, const std::byte* slot, std::byte* buffer, std::uint32_t rows) {
+  switch (step.type) {
+    case dtype::uint8:
+      return convert_rows<std::uint8_t>(step, slot, buffer, rows, [](std::uint8_t x, float) { return x; });
+    case dtype::float16:
+      return convert_rows<std::uint16_t>(step, slot, buffer, rows, [](std::uint8_t, float y) { return to_float16(y); });
+    case dtype::bfloat16:
+      return convert_rows<std::uint16_t>(step, slot, buffer, rows, [](std::uint8_t, float y) { return to_bfloat16(y); });
+    case dtype::float32:
+      return convert_rows<float>(step, slot, buffer, rows, [](std::uint8_t, float y) { return y; });
+    default: PENSTOCK_CHECK(false, "image type {}", static_cast<int>(step.type));
+  }
+}
+
+class host_device final : public device {
+ public:
+  ~host_device() override { close(); }
+
+  result<identity> open() override { return identity{"host", "host memory", std::nullopt}; }
+
+  result<bool> attach(std::uint32_t partition, std::span<std::byte> memory) override {
+    const std::lock_guard hold(mutex_);
+    partitions_[partition] = memory;
+    return true;  // the copy engine is a thread: all memory is as good
+  }
+
+  result<void> detach(std::uint32_t partition) override {
+    const std::lock_guard hold(mutex_);
+    partitions_.erase(partition);
+    return {};
+  }
+
+  result<void> allocate(const transfer_plan& plan, std::uint32_t buffers) override {
+    try {
+      buffers_.assign(buffers, std::vector<std::byte>(plan.buffer_bytes));
+    } catch (const std::bad_alloc&) {
+      return refuse(errc::device_out_of_memory, "{} buffers of {} do not fit in host memory", buffers,
+                    bytes_for_people(plan.buffer_bytes));
+    }
+    plan_ = plan;
+    if (!engine_.joinable()) start_engine();
+    return {};
+  }
+
+  result<void> submit(const upload_job& job) override {
+    {
+      const std::lock_guard hold(mutex_);
+      const auto memory = partitions_.find(job.partition);
+      PENSTOCK_CHECK(memory != partitions_.end(), "partition {}", job.partition);
+      PENSTOCK_CHECK(job.slot_offset + plan_.slot.used_bytes(job.rows) <= memory->second.size(), "slot at {}", job.slot_offset);
+      PENSTOCK_CHECK(job.buffer < buffers_.size(), "buffer {} of {}", job.buffer, buffers_.size());
+      jobs_.push_back({job, memory->second.data() + job.slot_offset});
+    }
+    work_.notify_one();
+    return {};
+  }
+
+  result<std::vector<progress>> poll() override {
+    const std::lock_guard hold(mutex_);
+    return std::exchange(done_, {});
+  }
+
+  void on_progress(std::function<void()> waker) override { waker_ = std::move(waker); }
+
+  void close() noexcept override {
+    if (!engine_.joinable()) return;
+    {
+      const std::lock_guard hold(mutex_);
+      closing_ = true;
+    }
+    work_.notify_one();
+    engine_.join();
+  }
+
+  [[nodiscard]] std::byte* address(std::uint32_t buffer) const override {
+    return const_cast<std::byte*>(buffers_[buffer].data());
+  }
+
+  result<void> read_back(std::uint32_t buffer, std::uint64_t offset, std::span<std::byte> to) override {
+    PENSTOCK_CHECK(offset + to.size() <= buffers_[buffer].size(), "offset {} bytes {}", offset, to.size());
+    std::memcpy(to.data(), buffers_[buffer].data() + offset, to.size());
+    return {};
+  }
+
+  // Ready batches are complete in host memory, and the consumer's work on them is done when it says so.
+  result<void> wait(std::uint32_t, stream_handle) override { return {}; }
+  result<void> release(std::uint32_t, stream_handle) override { return {}; }
+
+ private:
+  struct queued_job {
+    upload_job job;
+    const std::byte* slot = nullptr;
+  };
+
+  void start_engine() {
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    engine_ = std::thread([this] { run_engine(); });
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void run_engine() {
+    ::pthread_setname_np(::pthread_self(), "penstock-copy");
+    std::unique_lock hold(mutex_);
+    while (true) {
+      work_.wait(hold, [&] { return closing_ || !jobs_.empty(); });
+      if (jobs_.empty()) return;
+      const queued_job next = jobs_.front();
+      jobs_.pop_front();
+      hold.unlock();
+      transfer(next);
+      hold.lock();
+      const bool wake = done_.empty();
+      done_.push_back({next.job.upload, stage::copied});
+      done_.push_back({next.job.upload, stage::ready});
+      if (!wake || !waker_) continue;
+      hold.unlock();
+      waker_();
+      hold.lock();
+    }
+  }
+
+  void transfer(const queued_job& next) {
+    std::byte* buffer = buffers_[next.job.buffer].data();
+    for (const copy_step& step : plan_.copies) {
+      std::memcpy(buffer + step.to, next.slot + step.from, step.row_bytes * next.job.rows);
+    }
+    for (const convert_step& step : plan_.conversions) convert(step, next.slot, buffer, next.job.rows);
+  }
+
+  transfer_plan plan_;
+  std::vector<std::vector<std::byte>> buffers_;
+  std::function<void()> waker_;
+  std::thread engine_;
+
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::map<std::uint32_t, std::span<std::byte>> partitions_;
+  std::deque<queued_job> jobs_;   // at most one a slot
+  std::vector<progress> done_;    // at most two a job
+  bool closing_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<device> make_host_device() { return std::make_unique<host_device>(); }
+
+}  // namespace penstock::device

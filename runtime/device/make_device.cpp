@@ -1,0 +1,43 @@
+#include <charconv>
+
+#include "runtime/device/device.hpp"
+#include "runtime/device/host_device.hpp"
+#ifdef PENSTOCK_HAVE_CUDA
+#include "runtime/device/cuda/cuda_device.hpp"
+#endif
+
+namespace penstock::device {
+namespace {
+
+result<std::unique_ptr<device>> make_cuda([[maybe_unused]] const std::string& choice) {
+#ifdef PENSTOCK_HAVE_CUDA
+  cuda_choice selected;
+  if (choice.starts_with("uuid:")) {
+    selected.uuid = choice.substr(5);
+  } else if (choice.starts_with("cuda:")) {
+    std::uint32_t ordinal = 0;
+    const char* end = choice.data() + choice.size();
+    const auto [rest, status] = std::from_chars(choice.data() + 5, end, ordinal);
+    if (status != std::errc{} || rest != end) return refuse(errc::config, "'{}' names no device", choice);
+    selected.ordinal = ordinal;
+  }
+  return make_cuda_device(selected);
+#else
+  return refuse(errc::device_unavailable,
+                "[gpu] device = \"{}\": this build has no CUDA device (it was built without nvcc); device = \"host\" works",
+                choice);
+#endif
+}
+
+}  // namespace
+
+result<std::unique_ptr<device>> make_device(const std::string& choice) {
+  if (choice == "host") return make_host_device();
+  if (choice != "auto") return make_cuda(choice);
+#ifdef PENSTOCK_HAVE_CUDA
+  if (cuda_is_there()) return make_cuda("cuda");
+#endif
+  return make_host_device();
+}
+
+}  // namespace penstock::device

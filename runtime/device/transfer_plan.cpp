@@ -1,0 +1,84 @@
+#include "runtime/device/transfer_plan.hpp"
+
+#include <bit>
+#include <cmath>
+
+#include "runtime/base/units.hpp"
+
+namespace penstock::device {
+namespace {
+
+std::optional<std::uint64_t> flip_flags_of(const batch_layout& slot) {
+  const auto index = slot.index_of("flip");
+  if (!index) return std::nullopt;
+  const tensor_place& place = slot.tensors[*index];
+  const bool fits = place.spec.role == tensor_role::record && place.spec.type == dtype::uint8 && place.row_bytes == 1;
+  return fits ? std::optional(place.offset) : std::nullopt;
+}
+
+std::vector<std::uint32_t> converted_shape(const std::vector<std::uint32_t>& hwc, image_layout layout) {
+  return layout == image_layout::nhwc ? hwc : std::vector{hwc[2], hwc[0], hwc[1]};
+}
+
+}  // namespace
+
+result<transfer_plan> plan_transfer(const batch_layout& slot, const image_settings& image) {
+  transfer_plan plan;
+  plan.slot = slot;
+  const auto flip = flip_flags_of(slot);
+  for (const tensor_place& place : slot.tensors) {
+    if (place.spec.role == tensor_role::record) continue;
+    device_tensor t{place.spec.name, place.spec.type, place.spec.shape, place.row_bytes, plan.buffer_bytes};
+    const bool is_image = place.spec.role == tensor_role::image;
+    if (is_image && (image.type != dtype::uint8 || image.layout != image_layout::nhwc || flip)) {
+      const auto& hwc = place.spec.shape;
+      if (image.type != dtype::uint8 && hwc[2] != 1 && hwc[2] != 3) {
+        return refuse(errc::dataset, "image tensor '{}' has {} channels; mean and std are given for 1 or 3", t.name,
+                      hwc[2]);
+      }
+      t.type = image.type;
+      t.shape = converted_shape(hwc, image.layout);
+      t.row_bytes = elements_of(hwc) * size_of(image.type);
+      convert_step step{place.offset, t.offset, hwc[0], hwc[1], hwc[2], image.layout, image.type, {}, {}, flip};
+      for (std::size_t c = 0; c < 3; ++c) {
+        step.scale[c] = static_cast<float>(1.0 / (255.0 * image.std[c]));
+        step.shift[c] = static_cast<float>(-image.mean[c] / image.std[c]);
+      }
+      plan.conversions.push_back(step);
+      plan.staged = true;
+    } else {
+      plan.copies.push_back({place.offset, t.offset, t.row_bytes});
+    }
+    plan.buffer_bytes = round_up(plan.buffer_bytes + t.row_bytes * slot.rows_max, layout_alignment);
+    plan.tensors.push_back(std::move(t));
+  }
+  return plan;
+}
+
+float normalised(std::uint8_t x, float scale, float shift) noexcept {
+  return std::fma(static_cast<float>(x), scale, shift);
+}
+
+std::uint16_t to_float16(float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>((bits >> 16U) & 0x8000U);
+  const std::uint32_t magnitude = bits & 0x7fff'ffffU;
+  if (magnitude > 0x7f80'0000U) return sign | 0x7e00U;   // NaN
+  if (magnitude >= 0x4780'0000U) return sign | 0x7c00U;  // 65536 and up: infinity
+  if (magnitude < 0x3880'0000U) {
+    // Below 2^-14 the result is subnormal: a multiple of 2^-24. Adding 0.5 in float32 rounds there, to even.
+    const float rounded = std::bit_cast<float>(magnitude) + 0.5F;
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(rounded) - 0x3f00'0000U));
+  }
+  // Drop 13 bits of the mantissa, to nearest even; a carry into the exponent is what it should be.
+  const std::uint32_t rebased = magnitude - 0x3800'0000U;
+  return static_cast<std::uint16_t>(sign | ((rebased + 0xfffU + ((rebased >> 13U) & 1U)) >> 13U));
+}
+
+std::uint16_t to_bfloat16(float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fff'ffffU) > 0x7f80'0000U) return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);  // NaN stays
+  return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U);
+}
+
+}  // namespace penstock::device

@@ -1,0 +1,77 @@
+// What happens to a batch between its slot and its device buffer: which tensors are copied as they are, which are
+// converted, and where the results lie. Pure; the host device and the CUDA device follow the same plan.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/layout.hpp"
+#include "runtime/base/result.hpp"
+#include <penstock/config.hpp>
+
+namespace penstock::device {
+
+struct image_settings {
+  image_layout layout = image_layout::nchw;
+  dtype type = dtype::float16;
+  rgb_values mean{};
+  rgb_values std{1, 1, 1};
+};
+
+/// A tensor as it lies in a device buffer: rows back to back from `offset`.
+struct device_tensor {
+  std::string name;
+  dtype type = dtype::uint8;
+  std::vector<std::uint32_t> shape;  ///< of one row
+  std::uint64_t row_bytes = 0;
+  std::uint64_t offset = 0;
+};
+
+/// Rows that arrive as they are.
+struct copy_step {
+  std::uint64_t from = 0;  ///< offset in the slot
+  std::uint64_t to = 0;    ///< offset in the device buffer
+  std::uint64_t row_bytes = 0;
+};
+
+/// y = fma(x, scale, shift) in float32, rounded to nearest even to the output type; uint8 stays x.
+/// scale = 1 / (255 std) and shift = -mean / std, computed in double and rounded once (semantics 2).
+struct convert_step {
+  std::uint64_t from = 0;
+  std::uint64_t to = 0;
+  std::uint32_t height = 0;
+  std::uint32_t width = 0;
+  std::uint32_t channels = 0;  ///< 1 or 3 unless the output is uint8
+  image_layout layout = image_layout::nchw;
+  dtype type = dtype::float16;
+  std::array<float, 3> scale{};
+  std::array<float, 3> shift{};
+  std::optional<std::uint64_t> flip_flags;  ///< offset in the slot of one byte a row: mirror it from left to right
+};
+
+struct transfer_plan {
+  batch_layout slot;
+  std::vector<device_tensor> tensors;  ///< all but the records, in the order of the description
+  std::vector<copy_step> copies;
+  std::vector<convert_step> conversions;
+  std::uint64_t buffer_bytes = 0;      ///< of a full batch's results
+  bool staged = false;                 ///< the raw slot has to be on the device too, for the kernel to read
+
+  [[nodiscard]] std::uint64_t staging_bytes() const noexcept { return staged ? slot.bytes : 0; }
+};
+
+/// Refuses (errc::dataset) an image with a number of channels that cannot be normalised. A uint8 record "flip" with one
+/// byte a row steers the mirroring of every image tensor.
+result<transfer_plan> plan_transfer(const batch_layout& slot, const image_settings& image);
+
+/// The one formula. Also what the conversion tables of the host device hold.
+[[nodiscard]] float normalised(std::uint8_t x, float scale, float shift) noexcept;
+
+/// Round to nearest, ties to even; infinities and NaN as IEEE says. Bits of the result.
+[[nodiscard]] std::uint16_t to_float16(float value) noexcept;
+[[nodiscard]] std::uint16_t to_bfloat16(float value) noexcept;
+
+}  // namespace penstock::device

@@ -1,0 +1,11 @@
+// A stream of the consumer's as an opaque handle, so that no CUDA header is needed to use penstock. <penstock/cuda.hpp>
+// makes one from a cudaStream_t. On the host device every stream is the null stream.
+#pragma once
+
+namespace penstock {
+
+struct stream_handle {
+  void* native = nullptr;  ///< a cudaStream_t; null is the legacy default stream
+};
+
+}  // namespace penstock

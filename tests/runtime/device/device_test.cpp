@@ -1,0 +1,174 @@
+// What any device must do; run against the host device here.
+#include "runtime/device/device.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <future>
+#include <random>
+#include <set>
+
+#include "runtime/device/host_device.hpp"
+
+using namespace penstock;
+using namespace penstock::device;
+
+namespace {
+
+/// Submits and collects with a real waker, as the owner does.
+class driver {
+ public:
+  explicit driver(penstock::device::device& d) : device_(d) {
+    d.on_progress([this] {
+      const std::lock_guard hold(mutex_);
+      news_ = true;
+      changed_.notify_one();
+    });
+  }
+  std::vector<progress> until(std::size_t count) {
+    std::vector<progress> all;
+    while (all.size() < count) {
+      {
+        std::unique_lock hold(mutex_);
+        REQUIRE(changed_.wait_for(hold, std::chrono::seconds(10), [&] { return news_; }));
+        news_ = false;
+      }
+      const auto some = device_.poll();
+      REQUIRE(some);
+      all.insert(all.end(), some->begin(), some->end());
+    }
+    return all;
+  }
+
+ private:
+  penstock::device::device& device_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool news_ = false;
+};
+
+batch_layout photos(std::uint32_t rows, std::uint32_t h, std::uint32_t w) {
+  return lay_out(std::vector<tensor_spec>{{"image", dtype::uint8, {h, w, 3}, tensor_role::image},
+                                          {"label", dtype::int64, {}, tensor_role::data},
+                                          {"flip", dtype::uint8, {}, tensor_role::record}},
+                 rows)
+      .value();
+}
+
+template <class T>
+T element(const std::vector<std::byte>& bytes, std::size_t index) {
+  T value;
+  std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("every element of a converted batch is the formula's, mirrored where its flag says so") {
+  const auto layout = GENERATE(image_layout::nchw, image_layout::nhwc);
+  const auto type = GENERATE(dtype::uint8, dtype::float16, dtype::bfloat16, dtype::float32);
+  constexpr std::uint32_t rows = 3;
+  constexpr std::uint32_t h = 5;
+  constexpr std::uint32_t w = 7;
+  const image_settings settings{layout, type, {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+  const auto slot = photos(rows, h, w);
+  const auto plan = plan_transfer(slot, settings).value();
+  std::vector<std::byte> memory(slot.bytes);
+  std::mt19937 random(5);
+  for (std::byte& b : memory) b = static_cast<std::byte>(random());
+  const tensor_place& flips = slot.tensors[2];
+  for (std::uint32_t r = 0; r < rows; ++r) memory[flips.offset + r] = static_cast<std::byte>(r % 2);
+
+  const auto device = make_host_device();
+  REQUIRE(device->open());
+  REQUIRE(device->attach(0, memory));
+  REQUIRE(device->allocate(plan, 2));
+  driver drive(*device);
+  std::memset(device->address(1), 0xa5, plan.buffer_bytes);
+  REQUIRE(device->submit({9, 1, 0, 0, rows}));
+  drive.until(2);
+
+  std::vector<std::byte> out(plan.tensors[0].row_bytes * rows);
+  REQUIRE(device->read_back(1, plan.tensors[0].offset, out));
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    for (std::uint32_t y = 0; y < h; ++y) {
+      for (std::uint32_t x = 0; x < w; ++x) {
+        for (std::uint32_t c = 0; c < 3; ++c) {
+          const std::uint32_t sx = r % 2 == 1 ? w - 1 - x : x;
+          const auto pixel = static_cast<std::uint8_t>(memory[slot.tensors[0].offset + ((r * h + y) * w + sx) * 3 + c]);
+          const auto scale = static_cast<float>(1.0 / (255.0 * settings.std[c]));
+          const auto shift = static_cast<float>(-settings.mean[c] / settings.std[c]);
+          const float y32 = std::fma(static_cast<float>(pixel), scale, shift);
+          const std::size_t at = layout == image_layout::nchw ? ((r * 3 + c) * h + y) * w + x : ((r * h + y) * w + x) * 3 + c;
+          switch (type) {
+            case dtype::uint8: REQUIRE(element<std::uint8_t>(out, at) == pixel); break;
+            case dtype::float16: REQUIRE(element<std::uint16_t>(out, at) == to_float16(y32)); break;
+            case dtype::bfloat16: REQUIRE(element<std::uint16_t>(out, at) == to_bfloat16(y32)); break;
+            default: REQUIRE(element<float>(out, at) == y32);
+          }
+        }
+      }
+    }
+  }
+  std::vector<std::byte> labels(8 * rows);
+  REQUIRE(device->read_back(1, plan.tensors[1].offset, labels));
+  CHECK(std::memcmp(labels.data(), memory.data() + slot.tensors[1].offset, labels.size()) == 0);
+  device->close();
+}
+
+TEST_CASE("jobs are done in the order of their submission, each first copied, then ready") {
+  const auto slot = lay_out(std::vector<tensor_spec>{{"data", dtype::uint8, {64}, tensor_role::data}}, 4).value();
+  const auto plan = plan_transfer(slot, {}).value();
+  std::vector<std::byte> memory(slot.bytes * 8);
+  const auto device = make_host_device();
+  REQUIRE(device->open());
+  REQUIRE(device->attach(3, memory));
+  REQUIRE(device->allocate(plan, 8));
+  driver drive(*device);
+  for (std::uint32_t i = 0; i < 8; ++i) REQUIRE(device->submit({100 + i, i, 3, i * slot.bytes, 4}));
+  const auto news = drive.until(16);
+  std::uint64_t next_copied = 100;
+  std::uint64_t next_ready = 100;
+  for (const progress& p : news) {
+    if (p.reached == stage::copied) CHECK(p.upload == next_copied++);
+    if (p.reached == stage::ready) {
+      CHECK(p.upload == next_ready++);
+      CHECK(p.upload < next_copied);
+    }
+  }
+  device->close();
+}
+
+TEST_CASE("a batch without rows is ready without a byte being touched") {
+  const auto slot = photos(4, 2, 2);
+  const auto plan = plan_transfer(slot, {}).value();
+  std::vector<std::byte> memory(slot.bytes);
+  const auto device = make_host_device();
+  REQUIRE(device->open());
+  REQUIRE(device->attach(0, memory));
+  REQUIRE(device->allocate(plan, 1));
+  driver drive(*device);
+  std::memset(device->address(0), 0x5a, plan.buffer_bytes);
+  REQUIRE(device->submit({1, 0, 0, 0, 0}));
+  drive.until(2);
+  for (std::uint64_t i = 0; i < plan.buffer_bytes; ++i) REQUIRE(device->address(0)[i] == std::byte{0x5a});
+  device->close();
+}
+
+TEST_CASE("a closed device can be closed again") {
+  const auto device = make_host_device();
+  device->close();
+  REQUIRE(device->open());
+  device->close();
+  device->close();
+}
+
+TEST_CASE("a device that this build or machine does not have is refused by name") {
+  CHECK(make_device("host"));
+  CHECK(make_device("auto"));
+  const auto nonsense = make_device("cuda:x");
+  REQUIRE_FALSE(nonsense);
+  CHECK(nonsense.error().message.find("cuda:x") != std::string::npos);
+}
