@@ -1,0 +1,50 @@
+// Which part of a picture becomes the row of a batch: every augmentation is a box of whole source pixels and
+// a flip. Pure; the contract's paragraph "Boxes" as code. Used by the picture pipeline.
+#pragma once
+
+#include <penstock/config.hpp>
+#include <penstock/random.hpp>
+
+#include <cstdint>
+
+namespace penstock {
+
+/// Width and height in pixels: names instead of an order that can be swapped.
+struct extent {
+  std::uint32_t width = 0;
+  std::uint32_t height = 0;
+  bool operator==(const extent&) const = default;
+};
+
+/// A rectangle of whole pixels; in pictures as they are seen, that is after orientation, unless said
+/// otherwise.
+struct pixel_box {
+  std::uint32_t top = 0;
+  std::uint32_t left = 0;
+  std::uint32_t height = 0;
+  std::uint32_t width = 0;
+  bool operator==(const pixel_box&) const = default;
+};
+
+/// The largest box with the proportions of `target`, its shorter dimension floored and at least 1, centred at
+/// floor((full - box) / 2).
+pixel_box largest_box(extent picture, extent target) noexcept;
+
+/// Both sides of largest_box times `fraction`, rounded half up, at least 1, centred the same way.
+pixel_box centre_crop_box(extent picture, extent target, double fraction) noexcept;
+
+/// torchvision's RandomResizedCrop.get_params: ten tries with area = scale * picture and a log-uniform ratio,
+/// sides rounded half to even as Python does, a uniform offset; then the largest central box whose ratio is
+/// within bounds. Draws per try: area, ratio, and after a try that fits: top, left.
+pixel_box random_resized_box(extent picture, range_2d scale, range_2d ratio, random_source& random) noexcept;
+
+struct augmentation {
+  pixel_box box;
+  bool flip = false;  ///< for the device: the worker leaves the pixels as they are
+};
+
+/// What [image] asks for. The flip is drawn first (one uniform), then the box; only random-resized-crop
+/// draws. Both sides of `picture` are at least 1; the box lies inside it and is at least 1 x 1.
+augmentation choose_augmentation(extent picture, const image_config& config, random_source& random) noexcept;
+
+}  // namespace penstock

@@ -1,0 +1,67 @@
+#include "runtime/dataset/file_reader.hpp"
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/units.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace penstock {
+
+bool is_transient(int os_code) noexcept {
+  switch (os_code) {
+    case EIO:
+    case ESTALE:
+    case EAGAIN:
+    case ETIMEDOUT:
+    case EREMOTEIO:
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case EHOSTDOWN:
+    case ECONNRESET:
+    case ENFILE:
+    case EMFILE:
+    case ENOMEM: return true;
+    default: return false;
+  }
+}
+
+const char* kind_of_file(unsigned mode) noexcept {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  return "no regular file";
+}
+
+result<std::span<const std::byte>> file_reader::read(const std::string& path, std::uint64_t bytes_max) {
+  // O_NONBLOCK: opening a FIFO would wait for a writer. It means nothing to regular files.
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) return refuse_os(errc::io, errno, "cannot be opened");
+  struct ::stat facts {};
+  if (::fstat(file.get(), &facts) != 0) return refuse_os(errc::io, errno, "cannot be examined");
+  if (!S_ISREG(facts.st_mode)) return refuse(errc::io, "is {}, not a file", kind_of_file(facts.st_mode));
+  const auto size = static_cast<std::uint64_t>(facts.st_size);
+  if (size > bytes_max) {
+    return refuse(errc::io, "is {} large; nothing beyond {} is read", bytes_for_people(size),
+                  bytes_for_people(bytes_max));
+  }
+  std::byte* const bytes = buffer_.take(size);
+  std::uint64_t have = 0;
+  while (have < size) {
+    const ssize_t got = ::read(file.get(), bytes + have, size - have);
+    if (got > 0) {
+      have += static_cast<std::uint64_t>(got);
+    } else if (got == 0) {
+      return refuse(errc::io, "ends after {} of {} bytes: it was cut while being read", have, size);
+    } else if (errno != EINTR) {
+      return refuse_os(errc::io, errno, "cannot be read");
+    }
+  }
+  return std::span<const std::byte>(bytes, size);
+}
+
+}  // namespace penstock

@@ -1,0 +1,33 @@
+// A whole file into memory that is used again for the next one. Used by the image-folder dataset.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/dataset/recycled_buffer.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace penstock {
+
+class file_reader {
+ public:
+  /// The file's bytes, valid until the next call. Follows links; opens without blocking, and refuses
+  /// (errc::io, with errno where there is one) what is missing, may not be read, is no regular file (a FIFO
+  /// is never waited for), is larger than `bytes_max`, or ends before the size it had when it was opened. See
+  /// is_transient for the errno.
+  result<std::span<const std::byte>> read(const std::string& path, std::uint64_t bytes_max);
+
+ private:
+  recycled_buffer buffer_;
+};
+
+/// Whether storage may answer differently soon: EIO, ESTALE, EAGAIN, ETIMEDOUT and their kin on network file
+/// systems; and this machine being short of memory or descriptors, which is no fault of the sample.
+bool is_transient(int os_code) noexcept;
+
+/// "a folder", "a FIFO", ... for a mode that is not S_ISREG.
+const char* kind_of_file(unsigned mode) noexcept;
+
+}  // namespace penstock

@@ -1,0 +1,47 @@
+// Reading one folder: names and what they are, with as few system calls as the file system allows. Used by
+// the listings.
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+enum class entry_kind : std::uint8_t { folder, other };
+
+struct folder_entry {
+  std::string name;
+  entry_kind kind = entry_kind::other;
+  std::uint64_t size = 0;  ///< of what is no folder, links followed; 0 if the link leads nowhere
+};
+
+/// Device and inode: the same for every path that leads to a folder.
+struct folder_identity {
+  ::dev_t device = 0;
+  ::ino_t inode = 0;
+  bool operator==(const folder_identity&) const = default;
+};
+
+struct folder_contents {
+  folder_identity identity;
+  std::vector<folder_entry> entries;  ///< in byte order of their names, without those that begin with a dot
+};
+
+/// Opens a folder for reading, relative to `at` (AT_FDCWD: the current folder). `shown` is its name in a
+/// refusal.
+result<unique_fd> open_folder(int at, const std::string& path, std::string_view shown);
+
+/// Reads an open folder. Files are examined (for their size) only where `wanted` says yes; the others are
+/// left out. A link to a folder is a folder. Refuses (errc::io) when the system does, rather than losing
+/// entries silently.
+result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
+                                    bool (*wanted)(std::string_view name));
+
+}  // namespace penstock

@@ -1,0 +1,71 @@
+// What a built-in dataset consists of, as found on disk: made once, by the session. Its sealed form for the
+// workers is index.hpp. Used by the session at start.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <penstock/config.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+/// One file of a listing. Its name is a piece of the listing's pool.
+struct listed_file {
+  std::uint64_t name_at = 0;
+  std::uint32_t name_size = 0;
+  std::uint32_t label = 0;    ///< class: image-folder only
+  std::uint64_t size = 0;     ///< in bytes; 0 for a link that leads nowhere
+  std::uint64_t data_at = 0;  ///< where samples begin in the file: npy only
+};
+
+/// As it is spelled in a config file: "image-folder".
+std::string_view dataset_type_name(dataset_type type) noexcept;
+
+struct listing {
+  dataset_type type = dataset_type::image_folder;
+  std::vector<std::string> classes;
+  std::vector<listed_file> files;  ///< in the order of sample indices
+  std::string pool;
+  std::uint64_t samples = 0;
+  dtype element = dtype::uint8;      ///< npy, raw: of a sample
+  std::vector<std::uint32_t> shape;  ///< npy, raw: of a sample
+  std::vector<std::string> notices;  ///< what a person should be told: files that were left out and why
+  std::string fingerprint;           ///< 32 hex digits
+
+  /// Relative to the dataset's path; any bytes.
+  [[nodiscard]] std::string_view name_of(const listed_file& file) const noexcept {
+    return std::string_view(pool).substr(file.name_at, file.name_size);
+  }
+};
+
+/// Called now and then while listing, with the number of samples found so far, and once at the end.
+using listing_progress = std::function<void(std::uint64_t)>;
+
+/// The contract's paragraph "image-folder". Classes are the folders directly below `path`; without any, the
+/// flat folder is one class, named ".". Samples are in byte order of (class, path within the class). Refuses
+/// (errc::dataset, or errc::io with errno) a path that is missing or no folder, a folder anywhere below that
+/// cannot be read, and a tree without a single picture. Notices: pictures beside class folders; folders that
+/// lead back into themselves through a link.
+result<listing> list_image_folder(const std::string& path, const listing_progress& progress = {});
+
+/// A .npy file, or all .npy files directly in a folder, in byte order of their names; the first axis counts
+/// samples. Refuses what npy_header.hpp refuses and files whose dtype or sample shape differ from the first
+/// one's.
+result<listing> list_npy(const std::string& path, const listing_progress& progress = {});
+
+/// A file, or all files directly in a folder, of back-to-back records of `shape` and `element`; names that
+/// begin with a dot are skipped. Refuses a size that is not a multiple of the record.
+result<listing> list_raw(const std::string& path, const std::vector<std::uint32_t>& shape, dtype element,
+                         const listing_progress& progress = {});
+
+/// Hex XXH3-128 over everything that decides which samples there are: type, classes, element type and shape,
+/// and the name, size and class of each file, in order. Lengths stand before names, so no two listings run
+/// into each other.
+std::string fingerprint_of(const listing& list);
+
+}  // namespace penstock

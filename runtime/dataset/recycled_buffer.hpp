@@ -1,0 +1,35 @@
+// Memory that is used again for sample after sample, and given back to the kernel when one huge picture made
+// it grow: a worker's private memory stays near what its pictures need. Used by file reading, decoding and
+// resizing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock {
+
+/// Move-only owner of anonymous pages. Contents are lost with every take().
+class recycled_buffer {
+ public:
+  recycled_buffer() noexcept = default;
+  recycled_buffer(recycled_buffer&& other) noexcept;
+  recycled_buffer& operator=(recycled_buffer&& other) noexcept;
+  ~recycled_buffer();
+
+  /// At least `bytes` bytes, page-aligned, valid until the next call. Throws std::bad_alloc when the kernel
+  /// refuses. Shrinks when over the last 32 calls no more than a quarter of it was needed.
+  std::byte* take(std::size_t bytes);
+  std::uint8_t* take_u8(std::size_t bytes) { return reinterpret_cast<std::uint8_t*>(take(bytes)); }
+
+  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+
+ private:
+  void resize(std::size_t bytes);
+
+  std::byte* memory_ = nullptr;
+  std::size_t capacity_ = 0;
+  std::size_t largest_lately_ = 0;
+  unsigned calls_ = 0;
+};
+
+}  // namespace penstock

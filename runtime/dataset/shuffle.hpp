@@ -1,0 +1,32 @@
+// The order of an epoch: a keyed permutation of [0, n) that is computed index by index, so that no process
+// ever holds a list of all samples. Used by plan.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace penstock {
+
+/// A bijection of [0, n) chosen by (seed, epoch). n >= 1, up to 2^63. O(1) memory; about 50 ns an index.
+///
+/// A generalised Feistel network (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002):
+/// an index is written as left * columns + right with rows * columns >= n, and each half in turn is shifted
+/// by a keyed hash of the other. What falls outside [0, n) is sent through again (cycle walking); rows *
+/// columns < n + sqrt(n) + 2, so that is rare.
+class permutation {
+ public:
+  permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) noexcept;
+
+  /// index < n.
+  [[nodiscard]] std::uint64_t operator()(std::uint64_t index) const noexcept;
+
+ private:
+  static constexpr std::size_t rounds = 8;
+
+  std::uint64_t n_;
+  std::uint64_t rows_;  ///< even, so that odd permutations are reached too
+  std::uint64_t columns_;
+  std::array<std::array<std::uint64_t, 2>, rounds> keys_;
+};
+
+}  // namespace penstock

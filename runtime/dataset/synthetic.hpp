@@ -1,0 +1,56 @@
+// The synthetic dataset: samples without storage, for benchmarks and for rehearsing faults. Lives in a
+// worker.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <penstock/config.hpp>
+#include <penstock/dataset.hpp>
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+namespace penstock {
+
+/// One tensor, `data`. What a sample's bytes are ([dataset] fill), a function of (seed, epoch, index) alone:
+///
+///   stamp   the index, eight times little-endian, at the beginning of each 4 KiB of the sample; else zeros
+///   memset  every byte is the low byte of the index
+///   memcpy  copied from a fixed pseudo-random buffer of up to 4 MiB, from 64 * index on, round and round
+///   random  Philox, keyed (seed, epoch, index)
+///
+/// A stamp is as cheap as a sample can be, because a slot's row is zeroed only when this dataset first sees
+/// its address: from then on stamps lie where the last sample's stamps lay. That holds as long as nobody else
+/// writes to the slot and a row keeps its address, which the arena's layout gives; memory from elsewhere must
+/// not be freed and used again while the dataset lives.
+class synthetic_dataset final : public Dataset {
+ public:
+  /// Refuses (errc::dataset) a configuration that gives neither or both of bytes_per_sample and shape.
+  static result<dataset_description> describe(const dataset_config& config);
+  /// `config` is one that describe() accepts.
+  explicit synthetic_dataset(const dataset_config& config);
+
+  dataset_description describe() override;
+  void setup(const worker_context& context) override;
+  /// Commits the faults of this sample first, then waits, works and fills.
+  void load(const sample_request& request, const sample_slot& slot) override;
+
+ private:
+  void fill(const sample_request& request, std::span<std::byte> out);
+  void stamp(std::uint64_t index, std::span<std::byte> out);
+
+  dataset_config config_;
+  std::uint64_t seed_ = 0;
+  std::multimap<std::uint64_t, fault_config> faults_;  ///< of one sample in the order of the config
+  std::unordered_set<const std::byte*> zeroed_;  ///< stamp: rows that are known to be zero between stamps
+  std::vector<std::byte> source_;                ///< memcpy
+};
+
+/// Commits a fault. Returns only from leak (64 MiB of private memory are touched and kept, each time), slow,
+/// and from stop when the process is continued; raise throws std::runtime_error.
+void commit(const fault_config& fault);
+
+}  // namespace penstock

@@ -1,0 +1,77 @@
+#include "runtime/dataset/factory.hpp"
+
+#include "fixtures.hpp"
+#include "loading.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using testing::temporary_folder;
+
+TEST_CASE("every built-in type is prepared by the session and made by a worker with the same description") {
+  const temporary_folder folder;
+  folder.write("pictures/a/1.jpg", testing::encode_jpeg(testing::make_raster({20, 10})));
+  folder.write("raw/0", "aabb");
+  config all;
+  all.dataset.path = folder.path("pictures");
+  const auto same = [&all] {
+    const auto prepared = prepare_dataset(all);
+    REQUIRE(prepared);
+    const auto made = make_dataset(all, prepared->index.get());
+    REQUIRE(made);
+    CHECK((*made)->describe() == prepared->description);
+    return prepared->description;
+  };
+  CHECK(same().samples == 1);
+  all.dataset.type = dataset_type::raw;
+  all.dataset.path = folder.path("raw");
+  all.dataset.shape = {2};
+  CHECK(same().samples == 2);
+  all.dataset.type = dataset_type::synthetic;
+  CHECK(same().samples == 1024);
+  CHECK(prepare_dataset(all)->index.get() == -1);
+}
+
+TEST_CASE("what is ignored is told once, when the dataset is prepared") {
+  const temporary_folder folder;
+  folder.write("a/1.jpg", "x");
+  folder.write("1.jpg", "x");
+  config all;
+  all.dataset.path = folder.path();
+  CHECK(prepare_dataset(all)->notices.size() == 1);
+}
+
+TEST_CASE("types that are not built in are refused by name") {
+  config all;
+  const auto refusal = [&all](dataset_type type) {
+    all.dataset.type = type;
+    CHECK_FALSE(make_dataset(all, -1));
+    return prepare_dataset(all).error().message;
+  };
+  CHECK(refusal(dataset_type::tar) ==
+        "[dataset] type = \"tar\" is not available yet: image-folder, npy, raw and synthetic are");
+  CHECK(refusal(dataset_type::tokens).starts_with("[dataset] type = \"tokens\" is not available yet"));
+  CHECK(refusal(dataset_type::custom) ==
+        "[dataset] type = \"custom\" is known to the worker program of [loader] command alone");
+}
+
+TEST_CASE("a worker refuses the index of another dataset type, or none at all") {
+  const temporary_folder folder;
+  folder.write("a/1.jpg", "x");
+  config all;
+  all.dataset.path = folder.path();
+  const auto prepared = prepare_dataset(all);
+  REQUIRE(prepared);
+  all.dataset.type = dataset_type::npy;
+  CHECK(make_dataset(all, prepared->index.get()).error().message ==
+        "the index is that of a dataset of type image-folder, not npy");
+  CHECK(make_dataset(all, -1).error().code == errc::protocol);
+}
+
+TEST_CASE("a dataset that is not there is refused when it is prepared") {
+  config all;
+  all.dataset.path = "/nowhere/at/all";
+  CHECK(prepare_dataset(all).error().code == errc::dataset);
+  all.dataset.type = dataset_type::npy;
+  CHECK(prepare_dataset(all).error().message == "the dataset '/nowhere/at/all' does not exist");
+}
