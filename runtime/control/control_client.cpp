@@ -1,0 +1,66 @@
+#include "runtime/control/control_client.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "runtime/control/control_server.hpp"
+#include "runtime/control/socket_place.hpp"
+
+namespace penstock::control {
+namespace {
+
+using json = nlohmann::ordered_json;
+using clock = std::chrono::steady_clock;
+
+constexpr std::size_t answer_bytes_max = 64U << 20U;
+
+/// Waits until the socket is ready or the time is over.
+result<void> wait_for(int fd, short events, std::optional<clock::time_point> until) {
+  while (true) {
+    int timeout = -1;
+    if (until) {
+      timeout = static_cast<int>(std::max<std::int64_t>(
+          0, std::chrono::ceil<std::chrono::milliseconds>(*until - clock::now()).count()));
+    }
+    pollfd one{fd, events, 0};
+    const int ready = ::poll(&one, 1, timeout);
+    if (ready > 0) return {};
+    if (ready == 0) return refuse(errc::timed_out, "the session did not answer in time");
+    if (errno != EINTR) return refuse_os(errc::io, errno, "waiting for the session");
+  }
+}
+
+}  // namespace
+
+result<json> ask(const std::filesystem::path& socket, json request, std::optional<std::chrono::milliseconds> deadline) {
+  const std::optional<clock::time_point> until = deadline ? std::optional(clock::now() + *deadline) : std::nullopt;
+  auto connected = connect_to(socket);
+  if (!connected) return tl::unexpected(std::move(connected.error()));
+  request["penstock"] = protocol_version;
+  const std::string line = request.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  for (std::size_t sent = 0; sent < line.size();) {
+    if (auto ok = wait_for(connected->get(), POLLOUT, until); !ok) return tl::unexpected(std::move(ok.error()));
+    const ssize_t bytes = ::send(connected->get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    if (bytes < 0 && errno != EINTR) return refuse_os(errc::io, errno, "asking the session");
+    if (bytes > 0) sent += static_cast<std::size_t>(bytes);
+  }
+  std::string received;
+  while (received.find('\n') == std::string::npos) {
+    if (auto ok = wait_for(connected->get(), POLLIN, until); !ok) return tl::unexpected(std::move(ok.error()));
+    char piece[16 * 1024];
+    const ssize_t bytes = ::read(connected->get(), piece, sizeof piece);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) return refuse(errc::io, "the session went away before it answered");
+    received.append(piece, static_cast<std::size_t>(bytes));
+    if (received.size() > answer_bytes_max) return refuse(errc::protocol, "the session's answer is too long");
+  }
+  json parsed = json::parse(received, nullptr, false);
+  if (parsed.is_discarded() || !parsed.is_object()) return refuse(errc::protocol, "the session's answer is not JSON");
+  return parsed;
+}
+
+}  // namespace penstock::control

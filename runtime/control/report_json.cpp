@@ -1,0 +1,139 @@
+#include "runtime/control/report_json.hpp"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace penstock::control {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+template <class T>
+json or_null(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+/// Microseconds are enough, and "0.05" reads better than 0.049999999999999996.
+double rounded(double seconds) { return std::round(seconds * 1e6) / 1e6; }
+
+double rate(double amount, double seconds) { return seconds > 0 ? std::round(amount / seconds * 10) / 10 : 0; }
+
+json as_json(const device_report& device) {
+  return {{"kind", device.kind}, {"name", device.name}, {"uuid", or_null(device.uuid)}};
+}
+
+json as_json(const epoch_report& e) {
+  return {{"epoch", e.epoch},         {"complete", e.complete}, {"from_batch", e.from_batch},
+          {"expected", e.expected},   {"delivered", e.delivered}, {"failed", e.failed},
+          {"quarantined", e.quarantined}, {"batches", e.batches},   {"digest", or_null(e.digest)},
+          {"seconds", rounded(e.seconds)}};
+}
+
+json as_json(const worker_status& w) {
+  json j{{"id", w.id},
+         {"pid", or_null(w.pid)},
+         {"state", w.state},
+         {"incarnation", w.incarnation},
+         {"restarts", w.restarts},
+         {"samples", w.samples},
+         {"rss_bytes", w.rss_bytes},
+         {"current_sample", or_null(w.current_sample)}};
+  j["last_death"] = w.last_death ? control::as_json(*w.last_death) : json(nullptr);
+  j["next_restart_seconds"] = w.next_restart_seconds ? json(rounded(*w.next_restart_seconds)) : json(nullptr);
+  return j;
+}
+
+}  // namespace
+
+const char* name_of(run_outcome outcome) noexcept {
+  switch (outcome) {
+    case run_outcome::running: return "running";
+    case run_outcome::finished: return "finished";
+    case run_outcome::stopped: return "stopped";
+    case run_outcome::failed: break;
+  }
+  return "failed";
+}
+
+json as_json(const death_report& d) {
+  return {{"worker", d.worker},
+          {"pid", d.pid},
+          {"incarnation", d.incarnation},
+          {"cause", penstock::name_of(d.cause)},
+          {"signal", or_null(d.signal)},
+          {"code", or_null(d.code)},
+          {"sample", or_null(d.sample)},
+          {"path", or_null(d.path)},
+          {"epoch", or_null(d.epoch)},
+          {"seq", or_null(d.sequence)},
+          {"attempt", d.attempt},
+          {"phase", d.phase},
+          {"lived_seconds", rounded(d.lived_seconds)},
+          {"last_output", d.last_output}};
+}
+
+json as_json(const run_report& r) {
+  json j;
+  j["schema"] = "penstock.run/1";
+  j["session"] = r.session;
+  j["outcome"] = name_of(r.outcome);
+  if (r.error) {
+    j["error"] = r.error->message;
+    j["error_kind"] = penstock::name_of(r.error->code);
+  }
+  j["device"] = as_json(r.device);
+  j["epochs"] = json::array();
+  for (const epoch_report& e : r.epochs) j["epochs"].push_back(as_json(e));
+  j["totals"] = {{"samples", r.samples},
+                 {"batches", r.batches},
+                 {"bytes", r.bytes},
+                 {"seconds", rounded(r.seconds)},
+                 {"samples_per_second", rate(static_cast<double>(r.samples), r.seconds)},
+                 {"bytes_per_second", rate(static_cast<double>(r.bytes), r.seconds)},
+                 {"first_batch_seconds", rounded(r.first_batch_seconds)},
+                 {"device_waited_seconds", rounded(r.device_waited_seconds)}};
+  json deaths = json::array();
+  for (const death_report& d : r.deaths) deaths.push_back(as_json(d));
+  j["workers"] = {{"configured", r.workers_configured},
+                  {"started", r.workers_started},
+                  {"restarts", r.restarts},
+                  {"stale_dropped", r.stale_dropped},
+                  {"deaths", std::move(deaths)}};
+  j["quarantine"] = json::array();
+  for (const quarantine_report& q : r.quarantine) {
+    j["quarantine"].push_back(
+        {{"sample", q.sample}, {"path", or_null(q.path)}, {"attempts", q.attempts}, {"causes", q.causes}});
+  }
+  j["failures"] = json::array();
+  for (const failure_report& f : r.failures) {
+    j["failures"].push_back({{"sample", f.sample}, {"path", or_null(f.path)}, {"error", f.error}});
+  }
+  j["uploads"] = {{"count", r.uploads}, {"bytes", r.bytes}, {"pinned", r.pinned}};
+  return j;
+}
+
+json as_json(const session_status& s) {
+  json j{{"schema", "penstock.status/1"},
+         {"session", s.session},
+         {"pid", s.pid},
+         {"state", s.state},
+         {"outcome", name_of(s.outcome)},
+         {"epoch", s.epoch},
+         {"batches_delivered", s.batches_delivered},
+         {"samples_delivered", s.samples_delivered},
+         {"samples_expected", s.samples_expected},
+         {"bytes_uploaded", s.bytes_uploaded}};
+  j["gpu"] = {{"kind", s.gpu.kind},   {"name", s.gpu.name}, {"uuid", or_null(s.gpu.uuid)}, {"state", s.gpu_state},
+              {"pid", s.gpu_pid}, {"placement", s.gpu_placement}};
+  j["workers"] = json::array();
+  for (const worker_status& w : s.workers) j["workers"].push_back(as_json(w));
+  j["quarantined"] = s.quarantined;
+  j["failed"] = s.failed;
+  return j;
+}
+
+json as_json(const failure& why) {
+  return {{"error", {{"kind", penstock::name_of(why.code)}, {"message", why.message}}}};
+}
+
+}  // namespace penstock::control

@@ -1,0 +1,18 @@
+// Reports and status as the JSON that scripts rely on: schemas penstock.run/1 and penstock.status/1.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <penstock/report.hpp>
+
+namespace penstock::control {
+
+nlohmann::ordered_json as_json(const run_report& report);
+nlohmann::ordered_json as_json(const session_status& status);
+nlohmann::ordered_json as_json(const death_report& death);
+/// {"error": {"kind": "...", "message": "..."}}: what every verb prints with --json when it fails.
+nlohmann::ordered_json as_json(const failure& why);
+
+[[nodiscard]] const char* name_of(run_outcome outcome) noexcept;
+
+}  // namespace penstock::control

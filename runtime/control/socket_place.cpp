@@ -1,0 +1,135 @@
+#include "runtime/control/socket_place.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime/base/text.hpp"
+
+namespace penstock::control {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view suffix = ".sock";
+constexpr int backlog = 64;
+
+result<sockaddr_un> address_of(const fs::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.native().size() >= sizeof address.sun_path) {
+    return refuse(errc::io, "'{}' is too long for a socket: {} of at most {} bytes", printable(path.native()),
+                  path.native().size(), sizeof address.sun_path - 1);
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.native().size());
+  return address;
+}
+
+result<unique_fd> new_socket() {
+  unique_fd made(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!made) return refuse_os(errc::system, errno, "creating a control socket");
+  return made;
+}
+
+/// While it is held nobody else of this user looks for, removes or makes sockets.
+result<unique_fd> lock_folder(const fs::path& folder) {
+  unique_fd lock(::open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock) return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
+  // Held for the time of a bind or an unlink; nobody sleeps with it.
+  if (::flock(lock.get(), LOCK_EX) != 0) return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
+  return lock;
+}
+
+bool somebody_listens(const fs::path& socket) { return connect_to(socket).has_value(); }
+
+}  // namespace
+
+fs::path socket_folder() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime == '/') return fs::path(runtime) / "penstock";
+  return fmt::format("/tmp/penstock-{}", ::geteuid());
+}
+
+result<fs::path> make_socket_folder() {
+  const fs::path folder = socket_folder();
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return refuse_os(errc::io, errno, fmt::format("making the folder of control sockets '{}'", folder.string()));
+  }
+  struct stat facts {};
+  if (::lstat(folder.c_str(), &facts) != 0) {
+    return refuse_os(errc::io, errno, fmt::format("looking at '{}'", folder.string()));
+  }
+  if (!S_ISDIR(facts.st_mode) || facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0) {
+    return refuse(errc::io, "'{}' is not a private folder of this user (owner {}, mode {:o}): no control socket there",
+                  folder.string(), facts.st_uid, facts.st_mode & 07777U);
+  }
+  return folder;
+}
+
+result<bound_socket> bind_session_socket(const std::string& name, int pid) {
+  auto folder = make_socket_folder();
+  if (!folder) return tl::unexpected(std::move(folder.error()));
+  const auto lock = lock_folder(*folder);
+  if (!lock) return tl::unexpected(lock.error());
+  bound_socket bound;
+  bound.path = *folder / (name + std::string(suffix));
+  if (somebody_listens(bound.path)) {
+    bound.renamed = true;
+    bound.path = *folder / fmt::format("{}-{}{}", name, pid, suffix);
+  }
+  const auto address = address_of(bound.path);
+  if (!address) return tl::unexpected(address.error());
+  auto listener = new_socket();
+  if (!listener) return tl::unexpected(std::move(listener.error()));
+  ::unlink(bound.path.c_str());
+  if (::bind(listener->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
+      ::chmod(bound.path.c_str(), 0600) != 0 || ::listen(listener->get(), backlog) != 0) {
+    return refuse_os(errc::io, errno, fmt::format("opening the control socket '{}'", printable(bound.path.native())));
+  }
+  ::fcntl(listener->get(), F_SETFL, O_NONBLOCK);
+  bound.listener = std::move(*listener);
+  return bound;
+}
+
+std::vector<found_session> find_sessions() {
+  std::vector<found_session> sessions;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(socket_folder(), ignored)) {
+    const std::string file = entry.path().filename().string();
+    if (!file.ends_with(suffix)) continue;
+    sessions.push_back({file.substr(0, file.size() - suffix.size()), entry.path(), somebody_listens(entry.path())});
+  }
+  std::ranges::sort(sessions, {}, &found_session::name);
+  return sessions;
+}
+
+std::size_t remove_dead_sockets() {
+  const auto lock = lock_folder(socket_folder());
+  if (!lock) return 0;
+  std::size_t removed = 0;
+  for (const found_session& s : find_sessions()) {
+    if (!s.alive && ::unlink(s.path.c_str()) == 0) ++removed;
+  }
+  return removed;
+}
+
+result<unique_fd> connect_to(const fs::path& socket) {
+  const auto address = address_of(socket);
+  if (!address) return tl::unexpected(address.error());
+  auto made = new_socket();
+  if (!made) return made;
+  if (::connect(made->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+    return refuse_os(errc::io, errno, fmt::format("connecting to '{}'", printable(socket.native())));
+  }
+  return made;
+}
+
+}  // namespace penstock::control
