@@ -28,7 +28,7 @@ constexpr std::array time_units{
 
 std::string names_of(std::span<const unit> units) {
   std::string list;
-  for (const unit& u : units) list += (list.empty() ? "" : ", ") + std::string(u.name);
+  for (const unit& u : units) list += fmt::format("{}{}", list.empty() ? "" : ", ", u.name);
   return list;
 }
 
@@ -64,7 +64,7 @@ result<std::uint64_t> parse(std::string_view text, std::span<const unit> units, 
 }
 
 std::string as_config(std::uint64_t value, std::span<const unit> units, std::string_view smallest) {
-  if (value == 0) return "0" + std::string(smallest);
+  if (value == 0) return fmt::format("0{}", smallest);
   for (const unit& u : units) {
     if (value % u.factor == 0) return fmt::format("{}{}", value / u.factor, u.name);
   }
@@ -95,7 +95,7 @@ std::string bytes_for_people(std::uint64_t bytes) {
 
 std::string duration_for_people(nanoseconds time) {
   const double seconds = std::chrono::duration<double>(time).count();
-  if (seconds < 0) return "-" + duration_for_people(-time);
+  if (seconds < 0) return fmt::format("-{}", duration_for_people(-time));
   if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
   if (seconds < 60) return fmt::format("{:.3g} s", seconds);

@@ -1,0 +1,185 @@
+#include "actors/gpu_owner/gpu_owner.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <cstring>
+#include <deque>
+#include <map>
+
+#include "runtime/base/log.hpp"
+#include "runtime/base/units.hpp"
+
+namespace penstock::gpu_owner {
+namespace {
+
+enum class phase : std::uint8_t { closed, open, ready, failed };
+
+struct owner_state {
+  owner_state() = default;
+  ~owner_state() = default;
+  owner_state(const owner_state&) = delete;
+  owner_state& operator=(const owner_state&) = delete;
+
+  struct attached {
+    std::shared_ptr<arena::mapping> memory;
+    arena::geometry shape;
+  };
+  struct flight {
+    upload_order order;
+    std::uint32_t buffer = 0;
+    std::vector<std::byte> records;
+  };
+
+  owner_surroundings around;
+  phase now = phase::closed;
+  std::shared_ptr<const device::transfer_plan> plan;
+  std::map<std::uint32_t, attached> partitions;
+  std::vector<std::uint32_t> free_buffers;
+  std::deque<upload_order> waiting;                // for a buffer
+  std::map<std::uint64_t, flight> in_flight;       // by upload
+  bool pinned = true;
+};
+
+using self_pointer = gpu_owner_actor::stateful_pointer<owner_state>;
+
+void fail(owner_state& s, const failure& why) {
+  if (s.now == phase::failed) return;
+  s.now = phase::failed;
+  s.waiting.clear();
+  s.around.failed(why);
+}
+
+/// Where an upload's bytes are, or why they are nowhere: a batch that does not lie in the arena is refused by name.
+result<std::span<const std::byte>> find_slot(const owner_state& s, const upload_order& order) {
+  const auto it = s.partitions.find(order.partition);
+  const std::uint32_t slots = it == s.partitions.end() ? 0 : it->second.shape.slots;
+  if (order.slot >= slots || order.samples.size() > s.plan->slot.rows_max) {
+    return refuse(errc::protocol,
+                  "batch {} of epoch {} does not lie in the arena: slot {} of partition {} with {} rows; {} partitions "
+                  "are attached, this one has {} slots for {} rows",
+                  order.sequence, order.epoch, order.slot, order.partition, order.samples.size(), s.partitions.size(),
+                  slots, s.plan->slot.rows_max);
+  }
+  return it->second.memory->bytes().subspan(it->second.shape.slot_offset(order.slot), it->second.shape.slot_bytes);
+}
+
+/// Records never go to the device; they are taken while the slot is still ours.
+std::vector<std::byte> copy_records(const device::transfer_plan& plan, std::span<const std::byte> slot, std::size_t rows) {
+  std::vector<std::byte> records;
+  for (const tensor_place& place : plan.slot.tensors) {
+    if (place.spec.role != tensor_role::record) continue;
+    const auto bytes = slot.subspan(place.offset, place.row_bytes * rows);
+    records.insert(records.end(), bytes.begin(), bytes.end());
+  }
+  return records;
+}
+
+void submit_waiting(owner_state& s) {
+  while (s.now == phase::ready && !s.waiting.empty() && !s.free_buffers.empty()) {
+    upload_order order = std::move(s.waiting.front());
+    s.waiting.pop_front();
+    const auto slot = find_slot(s, order);
+    if (!slot) return fail(s, slot.error());
+    const std::uint32_t buffer = s.free_buffers.back();
+    s.free_buffers.pop_back();
+    const device::upload_job job{order.upload, buffer, order.partition,
+                                 s.partitions.at(order.partition).shape.slot_offset(order.slot),
+                                 static_cast<std::uint32_t>(order.samples.size())};
+    auto records = copy_records(*s.plan, *slot, order.samples.size());
+    const std::uint64_t upload = order.upload;
+    s.in_flight.emplace(upload, owner_state::flight{std::move(order), buffer, std::move(records)});
+    if (auto ok = s.around.device->submit(job); !ok) return fail(s, ok.error());
+  }
+}
+
+void harvest(owner_state& s) {
+  auto news = s.around.device->poll();
+  if (!news) return fail(s, news.error());
+  std::vector<std::uint64_t> released;
+  std::uint64_t finished = 0;
+  std::uint64_t bytes = 0;
+  for (const device::progress& p : *news) {
+    if (p.reached == device::stage::copied) {
+      released.push_back(p.upload);
+      continue;
+    }
+    auto done = s.in_flight.extract(p.upload);
+    upload_order& order = done.mapped().order;
+    ++finished;
+    bytes += s.plan->slot.payload_bytes(static_cast<std::uint32_t>(order.samples.size()));
+    s.around.consumer->put({order.upload, order.voyage, order.position, order.epoch, order.sequence, done.mapped().buffer,
+                            std::move(order.samples), std::move(done.mapped().records)});
+  }
+  if (!released.empty()) s.around.slots_released(std::move(released));
+  if (finished > 0) s.around.progressed(finished, bytes, s.pinned);
+}
+
+void open(owner_state& s) {
+  auto opened = s.around.device->open();
+  if (!opened) return fail(s, opened.error());
+  s.now = phase::open;
+  s.around.opened(*opened);
+}
+
+void prepare(owner_state& s, const prepare_device& order) {
+  if (s.now != phase::open) return;
+  if (auto ok = s.around.device->allocate(*order.plan, order.buffers); !ok) return fail(s, ok.error());
+  s.plan = order.plan;
+  for (std::uint32_t i = order.buffers; i-- > 0;) s.free_buffers.push_back(i);
+  s.now = phase::ready;
+  submit_waiting(s);
+}
+
+void attach(owner_state& s, const attach_partition& order) {
+  if (s.now == phase::failed || s.now == phase::closed) return;
+  auto pinned = s.around.device->attach(order.partition, order.memory->bytes());
+  if (!pinned) return fail(s, pinned.error());
+  s.pinned = s.pinned && *pinned;
+  s.partitions[order.partition] = {order.memory, order.shape};
+}
+
+void close(owner_state& s) {
+  if (s.now != phase::failed) s.now = phase::closed;
+  s.around.device->close();
+  s.partitions.clear();
+}
+
+gpu_owner_actor::behavior_type behave(self_pointer self, owner_surroundings around) {
+  owner_state& s = self->state;
+  s.around = std::move(around);
+  s.around.device->on_progress([to = caf::actor_cast<caf::weak_actor_ptr>(self)] {
+    if (const auto owner = caf::actor_cast<gpu_owner_actor>(to)) caf::anon_send(owner, device_moved{});
+  });
+  return {
+      [&s](const open_device&) { open(s); },
+      [&s](const prepare_device& order) { prepare(s, order); },
+      [&s](const attach_partition& order) { attach(s, order); },
+      [&s](const upload_batches& more) {
+        if (s.now == phase::failed) return;
+        s.waiting.insert(s.waiting.end(), more.orders.begin(), more.orders.end());
+        submit_waiting(s);
+      },
+      [&s](const device_moved&) {
+        if (s.now != phase::ready) return;
+        harvest(s);
+        submit_waiting(s);
+      },
+      [&s](const buffer_released& free) {
+        s.free_buffers.push_back(free.buffer);
+        submit_waiting(s);
+      },
+      [self](const close_device&) {
+        close(self->state);
+        self->quit();
+      },
+  };
+}
+
+}  // namespace
+
+gpu_owner_actor spawn_gpu_owner(caf::actor_system& system, owner_surroundings around) {
+  return system.spawn<caf::detached>(behave, std::move(around));
+}
+
+}  // namespace penstock::gpu_owner

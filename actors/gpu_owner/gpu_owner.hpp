@@ -1,0 +1,100 @@
+// The GPU owner actor: the only holder of a device. Every call to the device but the consumer's comes from its one
+// thread (it is detached), in the order of its messages.
+//
+//   hears   open_device, prepare_device, attach_partition, upload_batches, device_moved, buffer_released, close_device
+//   says    device_opened, device_failed          to the session
+//           slots_released                        to the scheduler
+//           ready batches                         to the consumer, through hand_over
+//   owns    the device, the mapped partitions, the ring of buffers
+//
+//   closed --open_device--> open --prepare_device--> ready --close_device--> closed
+//                    any error: failed (told once; later uploads are ignored)
+//
+// Uploads wait in a queue for a free buffer. Its bound: workers x slots, since every upload holds a slot.
+#pragma once
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/typed_actor.hpp>
+#include <functional>
+#include <memory>
+
+#include "actors/gpu_owner/hand_over.hpp"
+#include "runtime/arena/arena.hpp"
+#include "runtime/device/device.hpp"
+
+namespace caf {
+class actor_system;
+}
+
+namespace penstock::gpu_owner {
+
+struct open_device {};
+
+/// Buffers for batches of this plan.
+struct prepare_device {
+  std::shared_ptr<const device::transfer_plan> plan;
+  std::uint32_t buffers = 0;
+};
+
+/// A worker's memory, reserved: map it for the device.
+struct attach_partition {
+  std::uint32_t partition = 0;
+  std::shared_ptr<arena::mapping> memory;
+  arena::geometry shape;
+};
+
+struct upload_order {
+  std::uint64_t upload = 0;
+  std::uint64_t voyage = 0;
+  stream_position position = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t sequence = 0;
+  std::uint32_t partition = 0;
+  std::uint32_t slot = 0;
+  std::vector<std::uint64_t> samples;
+};
+struct upload_batches {
+  std::vector<upload_order> orders;
+};
+
+/// From the device's own threads: poll it.
+struct device_moved {};
+
+/// The consumer is done with a buffer.
+struct buffer_released {
+  std::uint32_t buffer = 0;
+};
+
+struct close_device {};
+
+/// What the owner tells, and to whom: plain functions, so that it knows no other actor. Called on the owner's thread.
+struct owner_surroundings {
+  std::shared_ptr<device::device> device;
+  std::shared_ptr<hand_over> consumer;
+  std::function<void(const device::identity&)> opened;
+  std::function<void(const failure&)> failed;
+  std::function<void(std::vector<std::uint64_t> uploads)> slots_released;
+  /// After each burst: uploads and bytes that were finished, whether the device reads the arena directly.
+  std::function<void(std::uint64_t uploads, std::uint64_t bytes, bool pinned)> progressed;
+};
+
+}  // namespace penstock::gpu_owner
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::open_device)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::prepare_device)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::attach_partition)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::upload_batches)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::device_moved)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::buffer_released)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::close_device)
+
+namespace penstock::gpu_owner {
+
+using gpu_owner_actor =
+    caf::typed_actor<caf::reacts_to<open_device>, caf::reacts_to<prepare_device>, caf::reacts_to<attach_partition>,
+                     caf::reacts_to<upload_batches>, caf::reacts_to<device_moved>, caf::reacts_to<buffer_released>,
+                     caf::reacts_to<close_device>>;
+
+gpu_owner_actor spawn_gpu_owner(caf::actor_system& system, owner_surroundings around);
+
+}  // namespace penstock::gpu_owner

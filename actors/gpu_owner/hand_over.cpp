@@ -1,0 +1,65 @@
+#include "actors/gpu_owner/hand_over.hpp"
+
+#include <iterator>
+
+namespace penstock::gpu_owner {
+
+void hand_over::put(ready_batch batch) {
+  {
+    const std::lock_guard hold(mutex_);
+    queue_.push_back(std::move(batch));
+  }
+  changed_.notify_one();
+}
+
+void hand_over::finish(std::uint64_t voyage) {
+  {
+    const std::lock_guard hold(mutex_);
+    if (voyage == voyage_) finished_ = true;
+  }
+  changed_.notify_all();
+}
+
+void hand_over::stop() {
+  {
+    const std::lock_guard hold(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+}
+
+void hand_over::fail(failure why) {
+  {
+    const std::lock_guard hold(mutex_);
+    if (!failure_) failure_ = std::move(why);
+  }
+  changed_.notify_all();
+}
+
+hand_over::taken hand_over::take() {
+  std::unique_lock hold(mutex_);
+  const auto begin = std::chrono::steady_clock::now();
+  changed_.wait(hold, [&] { return failure_ || stopped_ || finished_ || !queue_.empty(); });
+  waited_ += std::chrono::steady_clock::now() - begin;
+  if (failure_) return *failure_;
+  if (stopped_ || queue_.empty()) return stream_ended{};
+  ready_batch next = std::move(queue_.front());
+  queue_.pop_front();
+  return next;
+}
+
+std::vector<ready_batch> hand_over::begin_voyage(std::uint64_t voyage) {
+  const std::lock_guard hold(mutex_);
+  std::vector<ready_batch> dropped(std::make_move_iterator(queue_.begin()), std::make_move_iterator(queue_.end()));
+  queue_.clear();
+  voyage_ = voyage;
+  finished_ = false;
+  return dropped;
+}
+
+nanoseconds hand_over::waited() const {
+  const std::lock_guard hold(mutex_);
+  return waited_;
+}
+
+}  // namespace penstock::gpu_owner

@@ -1,0 +1,64 @@
+// Where the GPU owner puts finished batches and the consumer takes them: a queue bounded by the device's buffers, since
+// every batch in it holds one. Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/ids.hpp"
+#include "runtime/base/result.hpp"
+
+namespace penstock::gpu_owner {
+
+/// A batch that lies in a device buffer, complete.
+struct ready_batch {
+  std::uint64_t upload = 0;  ///< names it to the scheduler
+  std::uint64_t voyage = 0;  ///< grows with every seek: a batch of an earlier one is not wanted any more
+  stream_position position = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t sequence = 0;
+  std::uint32_t buffer = 0;
+  std::vector<std::uint64_t> samples;  ///< of the rows
+  std::vector<std::byte> records;      ///< the slot's record tensors, one after the other, rows back to back
+};
+
+class hand_over {
+ public:
+  struct stream_ended {};
+  using taken = std::variant<ready_batch, stream_ended, failure>;
+
+  // The owner's and the session's side.
+  void put(ready_batch batch);
+  /// After what is queued there is nothing more, as far as this voyage goes.
+  void finish(std::uint64_t voyage);
+  /// Ends at once: take() gives stream_ended, whatever is queued.
+  void stop();
+  /// Ends at once with an error. The first error stays.
+  void fail(failure why);
+
+  // The consumer's side.
+  /// Waits for the next batch.
+  taken take();
+  /// The stream goes on elsewhere. Gives everything that is queued: the caller releases the buffers.
+  std::vector<ready_batch> begin_voyage(std::uint64_t voyage);
+  /// How long take() has waited in all.
+  [[nodiscard]] nanoseconds waited() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<ready_batch> queue_;
+  std::optional<failure> failure_;
+  nanoseconds waited_{0};
+  std::uint64_t voyage_ = 0;
+  bool finished_ = false;
+  bool stopped_ = false;
+};
+
+}  // namespace penstock::gpu_owner

@@ -1,0 +1,157 @@
+#include "actors/loader/loader_actor.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <optional>
+#include <thread>
+
+#include "actors/loader/lease_runner.hpp"
+#include "actors/protocol/config_bytes.hpp"
+
+namespace penstock::loader {
+namespace {
+
+// docs: exit codes of child processes.
+constexpr int exit_finished = 0;
+constexpr int exit_temporary = 75;
+constexpr int exit_configuration = 78;
+constexpr int exit_protocol = 82;
+constexpr int exit_parent_lost = 83;
+
+protocol::dataset_described as_message(const dataset_description& d) {
+  protocol::dataset_described message{d.type, d.samples, {}, d.fingerprint};
+  for (const tensor_spec& t : d.tensors) {
+    message.tensors.push_back({t.name, static_cast<std::uint8_t>(t.type), static_cast<std::uint8_t>(t.role), t.shape});
+  }
+  return message;
+}
+
+struct loader_state {
+  loader_state() = default;
+  ~loader_state() = default;
+  loader_state(const loader_state&) = delete;
+  loader_state& operator=(const loader_state&) = delete;
+
+  loader_surroundings around;
+  config settings;
+  worker_ref me;
+  std::unique_ptr<Dataset> dataset;
+  dataset_description description;
+  batch_layout layout;
+  std::optional<arena::slots_view> slots;
+  std::optional<arena::flight_writer> flight;
+  std::optional<lease_runner> runner;
+  bool over = false;
+};
+
+using self_pointer = loader_actor::stateful_pointer<loader_state>;
+
+void end(self_pointer self, int exit_code) {
+  if (std::exchange(self->state.over, true)) return;
+  self->state.around.ended(exit_code);
+  self->quit();
+}
+
+void give_up(self_pointer self, int exit_code, const failure& why) {
+  self->state.around.link->send(
+      protocol::worker_gives_up{exit_code, static_cast<std::uint8_t>(why.code), why.message});
+  end(self, exit_code);
+}
+
+/// Runs user code that prepares the dataset; an exception is the dataset's fault, not the worker's.
+template <class Step>
+bool prepare(self_pointer self, std::string_view what, Step step) {
+  std::string reason;
+  try {
+    step();
+    return true;
+  } catch (const std::exception& e) {
+    reason = e.what();
+  } catch (...) {
+    reason = "an exception that is not a std::exception";
+  }
+  give_up(self, exit_configuration, {errc::dataset, fmt::format("{}: {}", what, reason), 0});
+  return false;
+}
+
+void open(self_pointer self, const protocol::open_dataset& order) {
+  loader_state& s = self->state;
+  if (order.version != protocol::version) {
+    give_up(self, exit_protocol, {errc::protocol, fmt::format("the session speaks protocol {}, this worker {}",
+                                                              order.version, protocol::version), 0});
+    return;
+  }
+  auto settings = protocol::config_from_bytes(order.config);
+  if (!settings) return give_up(self, exit_protocol, settings.error());
+  s.settings = std::move(*settings);
+  s.me = order.you;
+  auto flight = arena::flight_writer::map(protocol::child_fd::flight, s.me.worker);
+  if (!flight) return give_up(self, exit_protocol, flight.error());
+  s.flight.emplace(std::move(*flight));
+  s.flight->publish({arena::phase::setup, 0, 0, 0}, "");
+  const bool described = prepare(self, "opening the dataset", [&] {
+    s.dataset = s.around.make_dataset(s.settings);
+    if (!s.dataset) throw error({errc::dataset, "the worker program made no dataset", 0});
+    s.description = s.dataset->describe();
+  });
+  if (described) s.around.link->send(as_message(s.description));
+}
+
+void assign(self_pointer self, const protocol::assign_slots& order) {
+  loader_state& s = self->state;
+  if (!s.dataset) return give_up(self, exit_protocol, {errc::protocol, "slots were assigned before a dataset", 0});
+  auto layout = lay_out(s.description.tensors, order.batch_size);
+  if (!layout) return give_up(self, exit_configuration, layout.error());
+  if (layout->bytes > order.slot_bytes) {
+    return give_up(self, exit_protocol, {errc::protocol, fmt::format("a batch needs {} bytes, the slots have {}",
+                                                                     layout->bytes, order.slot_bytes), 0});
+  }
+  s.layout = std::move(*layout);
+  auto slots = arena::slots_view::map(protocol::child_fd::arena, {order.slot_bytes, order.slots, order.partitions},
+                                      order.partition);
+  if (!slots) return give_up(self, exit_protocol, slots.error());
+  s.slots.emplace(std::move(*slots));
+  const bool ready = prepare(self, "setting up the dataset", [&] {
+    s.dataset->setup({s.me.worker, s.me.incarnation, s.settings.sampler.seed});
+  });
+  if (!ready) return;
+  s.runner.emplace(workshop{*s.dataset, *s.slots, *s.flight, s.layout, s.settings.sampler.seed, s.me, *s.around.stopping},
+                   [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
+  s.flight->rest();
+  s.around.link->send(protocol::worker_ready{});
+}
+
+void load(self_pointer self, const protocol::load_batch& lease) {
+  loader_state& s = self->state;
+  if (!s.runner) return give_up(self, exit_protocol, {errc::protocol, "a lease came before the slots", 0});
+  auto report = s.runner->run(lease);
+  if (!report) return give_up(self, exit_protocol, report.error());
+  if (!*report) return end(self, exit_finished);
+  s.around.link->send(std::move(**report));
+  if (s.runner->cuda_came_in()) end(self, exit_temporary);
+}
+
+loader_actor::behavior_type behave(self_pointer self, loader_surroundings around) {
+  self->state.around = std::move(around);
+  return {
+      [=](const protocol::open_dataset& order) { open(self, order); },
+      [=](const protocol::assign_slots& order) { assign(self, order); },
+      [=](const protocol::load_batch& lease) { load(self, lease); },
+      [=](const link_lost& news) {
+        if (news.reason.empty()) return end(self, exit_parent_lost);
+        give_up(self, exit_protocol, {errc::protocol, news.reason, 0});
+      },
+      [=](const wake_up&) {
+        if (self->state.around.stopping->load()) end(self, exit_finished);
+      },
+  };
+}
+
+}  // namespace
+
+loader_actor spawn_loader(caf::actor_system& system, loader_surroundings around) {
+  return system.spawn(behave, std::move(around));
+}
+
+}  // namespace penstock::loader

@@ -1,0 +1,58 @@
+// The loader worker actor: the only actor of a worker process. It opens the dataset it is told to, says what is in it,
+// maps its slots and works its leases off, one after the other.
+//
+//   hears   open_dataset, assign_slots, load_batch, link_lost      (stop_work sets `stopping` at once, ahead of leases)
+//   says    hello, dataset_described, worker_ready, batch_loaded, worker_gives_up
+//   owns    the dataset, the mapped slots, its page of the flight recorder
+//
+//            open_dataset             assign_slots
+//   opening -------------> described -------------> ready --- load_batch ---> (works, then ready again)
+//      any of them: worker_gives_up, exit 77 / 78 / 82;  link_lost: exit 83;  stopping: exit 0
+//
+// On a crash in the dataset the process dies; the session finds the sample in the flight recorder.
+#pragma once
+
+#include <caf/typed_actor.hpp>
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "actors/protocol/link.hpp"
+#include <penstock/worker.hpp>
+
+namespace caf {
+class actor_system;
+}
+
+namespace penstock::loader {
+
+/// The session's end of the link is gone, or was told nonsense.
+struct link_lost {
+  std::string reason;
+};
+
+/// Told to stop, from the io thread: wakes an idle actor.
+struct wake_up {};
+
+}  // namespace penstock::loader
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::loader::link_lost)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::loader::wake_up)
+
+namespace penstock::loader {
+
+using loader_actor =
+    caf::typed_actor<caf::reacts_to<protocol::open_dataset>, caf::reacts_to<protocol::assign_slots>,
+                     caf::reacts_to<protocol::load_batch>, caf::reacts_to<link_lost>, caf::reacts_to<wake_up>>;
+
+struct loader_surroundings {
+  dataset_factory make_dataset;
+  std::shared_ptr<protocol::session_link> link;
+  std::atomic<bool>* stopping = nullptr;
+  /// Called once, when the actor has ended, with the exit code of the process.
+  std::function<void(int)> ended;
+};
+
+loader_actor spawn_loader(caf::actor_system& system, loader_surroundings around);
+
+}  // namespace penstock::loader

@@ -1,0 +1,15 @@
+// The settings of every actor system in penstock, as measured for CAF 0.17.6 (docs/decisions/0002-caf-settings.md):
+// the sharing scheduler costs no CPU when idle, where the default one polls at 1 % of a core.
+#pragma once
+
+#include <caf/actor_system_config.hpp>
+
+namespace penstock::protocol {
+
+class actor_settings : public caf::actor_system_config {
+ public:
+  /// threads: 2 in a session, 1 in a child.
+  explicit actor_settings(std::size_t threads);
+};
+
+}  // namespace penstock::protocol

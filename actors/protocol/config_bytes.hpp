@@ -1,0 +1,18 @@
+// The effective config on its way to a worker, exactly: paths need not be UTF-8 and doubles keep their bits, so it is
+// not sent as text. The fields come from the key table; both ends are of the same version (hello).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/base/result.hpp"
+#include <penstock/config.hpp>
+
+namespace penstock::protocol {
+
+[[nodiscard]] std::string config_as_bytes(const config& settings);
+
+/// Refuses (errc::protocol) bytes that are not exactly one config.
+result<config> config_from_bytes(std::string_view bytes);
+
+}  // namespace penstock::protocol

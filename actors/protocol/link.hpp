@@ -1,0 +1,191 @@
+// One end of the socketpair between the session and a child: typed messages out, typed messages in. Lives on an
+// io_context; send() may be called from any thread. No listening socket, no port, nobody else can speak on it.
+#pragma once
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <array>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "actors/protocol/wire.hpp"
+#include "runtime/base/fd.hpp"
+
+namespace penstock::protocol {
+
+/// Two connected ends, both close-on-exec.
+result<std::pair<unique_fd, unique_fd>> make_link_pair();
+
+template <class In, class Out>
+class link : public std::enable_shared_from_this<link<In, Out>> {
+ public:
+  struct callbacks {
+    std::function<void(In&&)> received;
+    /// Once: the peer closed (an empty reason) or sent what it must not. Nothing is received after it.
+    std::function<void(const std::string& reason)> closed;
+  };
+
+  /// Takes the socket. Call start() next, on the io thread.
+  static std::shared_ptr<link> make(boost::asio::io_context& io, unique_fd socket, callbacks calls) {
+    return std::shared_ptr<link>(new link(io, std::move(socket), std::move(calls)));
+  }
+
+  void start() { read_more(); }
+
+  /// Queues a message. Messages that are queued together leave in one write. Silently dropped when the link is
+  /// closed: the peer's death is news from elsewhere. The queue is bounded by the leases that a peer can hold; one
+  /// that does not read and exceeds `unsent_max` all the same is cut off.
+  void send(const Out& message) {
+    bool too_much = false;
+    {
+      const std::lock_guard hold(mutex_);
+      if (closed_) return;
+      append_frame(unsent_, message);
+      too_much = unsent_.size() > unsent_max;
+      if (flush_posted_ && !too_much) return;
+      flush_posted_ = true;
+    }
+    boost::asio::post(socket_.get_executor(), [self = this->shared_from_this(), too_much] {
+      if (too_much) {
+        self->shut("it does not read its messages");
+      } else {
+        self->flush();
+      }
+    });
+  }
+
+  /// Calls `then` on the io thread when everything that was sent so far is with the kernel, or never will be.
+  void when_sent(std::function<void()> then) {
+    boost::asio::post(socket_.get_executor(), [self = this->shared_from_this(), then = std::move(then)]() mutable {
+      self->after_write_ = std::move(then);
+      self->flush();
+    });
+  }
+
+  /// On the io thread: takes what has arrived already, without waiting. For the last words of a dead peer, whose
+  /// socket a grandchild may hold open.
+  void drain() {
+    while (open_ && read_once()) {
+    }
+  }
+
+  /// On the io thread: no more callbacks.
+  void close() {
+    calls_ = {};
+    shut("");
+  }
+
+ private:
+  static constexpr std::size_t unsent_max = 64U << 20U;
+  static constexpr int reads_a_turn = 8;
+
+  link(boost::asio::io_context& io, unique_fd socket, callbacks calls)
+      : calls_(std::move(calls)), socket_(io, boost::asio::local::stream_protocol(), socket.release()) {
+    socket_.non_blocking(true);
+  }
+
+  // Waits until there is something and reads it then: no bytes are ever in Asio's hands, so drain() may come between.
+  void read_more() {
+    if (!open_) return;
+    socket_.async_wait(boost::asio::local::stream_protocol::socket::wait_read,
+                       [self = this->shared_from_this()](const boost::system::error_code& status) {
+                         if (!self->open_) return;
+                         if (status) return self->shut("");
+                         // A flood must not keep the io thread from everything else.
+                         for (int i = 0; i < reads_a_turn && self->open_ && self->read_once(); ++i) {
+                         }
+                         self->read_more();
+                       });
+  }
+
+  /// False when there is nothing to read now.
+  bool read_once() {
+    boost::system::error_code status;
+    const std::size_t bytes = socket_.read_some(boost::asio::buffer(incoming_), status);
+    if (status == boost::asio::error::would_block || status == boost::asio::error::interrupted) return false;
+    if (status) {
+      shut("");
+      return false;
+    }
+    take(bytes);
+    return bytes == incoming_.size();  // less: the socket is empty
+  }
+
+  void take(std::size_t bytes) {
+    const auto ok = reader_.feed({incoming_.data(), bytes}, [&](In&& message) {
+      if (calls_.received) calls_.received(std::move(message));
+    });
+    if (!ok) shut(ok.error().message);
+  }
+
+  void flush() {
+    {
+      const std::lock_guard hold(mutex_);
+      flush_posted_ = false;
+      if (writing_) return;
+      if (!closed_ && !unsent_.empty()) {
+        std::swap(unsent_, in_write_);
+        writing_ = true;
+      }
+    }
+    if (!writing_) {
+      if (const auto then = std::exchange(after_write_, {})) then();
+      return;
+    }
+    boost::asio::async_write(socket_, boost::asio::buffer(in_write_),
+                             [self = this->shared_from_this()](const boost::system::error_code& status, std::size_t) {
+                               self->written(!status);
+                             });
+  }
+
+  void written(bool good) {
+    in_write_.clear();
+    {
+      const std::lock_guard hold(mutex_);
+      // A peer that closed its end may have said something before: reading finds out, and reports the end.
+      if (!good) unsent_.clear();
+    }
+    writing_ = false;
+    flush();
+  }
+
+  void shut(const std::string& reason) {
+    if (!open_) return;
+    open_ = false;
+    {
+      const std::lock_guard hold(mutex_);
+      closed_ = true;
+      unsent_.clear();
+    }
+    boost::system::error_code ignored;
+    socket_.close(ignored);
+    if (const auto closed = std::exchange(calls_, {}).closed) closed(reason);
+  }
+
+  // Only touched on the io thread.
+  callbacks calls_;
+  boost::asio::local::stream_protocol::socket socket_;
+  std::array<char, 64 * 1024> incoming_{};
+  frame_reader<In> reader_;
+  std::vector<char> in_write_;
+  bool writing_ = false;
+  std::function<void()> after_write_;
+  bool open_ = true;
+
+  std::mutex mutex_;
+  std::vector<char> unsent_;
+  bool flush_posted_ = false;
+  bool closed_ = false;
+};
+
+/// The session's end of a worker's link.
+using worker_link = link<from_worker, to_worker>;
+/// The worker's end.
+using session_link = link<to_worker, from_worker>;
+
+}  // namespace penstock::protocol

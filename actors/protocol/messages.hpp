@@ -1,0 +1,171 @@
+// Every message that crosses a process boundary. Plain structs, small, without floats (penstock's own rule: CAF 0.17
+// mangles non-finite ones); sample bytes never travel here, they lie in the arena. docs/ARCHITECTURE.md has the table
+// of who sends what to whom.
+#pragma once
+
+#include <caf/meta/type_name.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/base/ids.hpp"
+
+namespace penstock {
+
+template <class Inspector>
+auto inspect(Inspector& f, worker_ref& x) {
+  return f(caf::meta::type_name("worker_ref"), x.worker, x.incarnation);
+}
+template <class Inspector>
+auto inspect(Inspector& f, lease_ref& x) {
+  return f(caf::meta::type_name("lease_ref"), x.holder, x.slot, x.generation);
+}
+
+namespace protocol {
+
+/// Changed with every change of a message: both sides refuse another one (exit 82).
+inline constexpr std::uint32_t version = 1;
+
+/// Descriptors under which a child finds what it inherits. Descriptor 0 is /dev/null, 1 and 2 are its log.
+namespace child_fd {
+inline constexpr int link = 3;      ///< socket to the session
+inline constexpr int lifeline = 4;  ///< ends with the session
+inline constexpr int arena = 5;     ///< memfd of the slots; sized and sealed before it is used
+inline constexpr int flight = 6;    ///< memfd of the flight recorders
+inline constexpr int index = 7;     ///< memfd of the dataset's listing; absent for datasets without one
+}  // namespace child_fd
+
+// ---- worker -> session ---------------------------------------------------------------------------------------
+
+/// First message of every child. `magic` tells a penstock program from any other that writes to its descriptor 3.
+struct hello {
+  static constexpr std::uint32_t expected_magic = 0x4b545350;  // "PSTK"
+  std::uint32_t magic = expected_magic;
+  std::uint32_t version = protocol::version;
+  std::int32_t pid = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, hello& x) {
+  return f(caf::meta::type_name("hello"), x.magic, x.version, x.pid);
+}
+
+struct wire_tensor {
+  std::string name;
+  std::uint8_t type = 0;  ///< penstock::dtype
+  std::uint8_t role = 0;  ///< penstock::tensor_role
+  std::vector<std::uint32_t> shape;
+};
+template <class Inspector>
+auto inspect(Inspector& f, wire_tensor& x) {
+  return f(caf::meta::type_name("wire_tensor"), x.name, x.type, x.role, x.shape);
+}
+
+/// What the worker's dataset says of itself.
+struct dataset_described {
+  std::string type;
+  std::uint64_t samples = 0;
+  std::vector<wire_tensor> tensors;
+  std::string fingerprint;
+};
+template <class Inspector>
+auto inspect(Inspector& f, dataset_described& x) {
+  return f(caf::meta::type_name("dataset_described"), x.type, x.samples, x.tensors, x.fingerprint);
+}
+
+/// The slots are mapped, the dataset is set up: leases are welcome.
+struct worker_ready {};
+template <class Inspector>
+auto inspect(Inspector& f, worker_ready&) {
+  return f(caf::meta::type_name("worker_ready"));
+}
+
+struct wire_row_failure {
+  std::uint32_t row = 0;
+  std::string name;  ///< of the sample, as the dataset calls it
+  std::string reason;
+};
+template <class Inspector>
+auto inspect(Inspector& f, wire_row_failure& x) {
+  return f(caf::meta::type_name("wire_row_failure"), x.row, x.name, x.reason);
+}
+
+/// A lease is done: the first `rows` rows of the slot are filled with the survivors.
+struct batch_loaded {
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+  std::uint32_t rows = 0;
+  std::vector<wire_row_failure> failures;
+  std::uint64_t busy_ns = 0;  ///< what the batch took
+};
+template <class Inspector>
+auto inspect(Inspector& f, batch_loaded& x) {
+  return f(caf::meta::type_name("batch_loaded"), x.slot, x.generation, x.rows, x.failures, x.busy_ns);
+}
+
+/// The worker cannot go on and says why before it exits with `exit_code`.
+struct worker_gives_up {
+  std::int32_t exit_code = 0;
+  std::uint8_t kind = 0;  ///< penstock::errc
+  std::string reason;
+};
+template <class Inspector>
+auto inspect(Inspector& f, worker_gives_up& x) {
+  return f(caf::meta::type_name("worker_gives_up"), x.exit_code, x.kind, x.reason);
+}
+
+// ---- session -> worker ---------------------------------------------------------------------------------------
+
+/// Answer to hello: who you are and which dataset to open.
+struct open_dataset {
+  std::uint32_t version = protocol::version;
+  worker_ref you;
+  std::string config;  ///< all of the effective config, see config_bytes.hpp
+};
+template <class Inspector>
+auto inspect(Inspector& f, open_dataset& x) {
+  return f(caf::meta::type_name("open_dataset"), x.version, x.you, x.config);
+}
+
+/// Answer to dataset_described: where your slots are.
+struct assign_slots {
+  std::uint64_t slot_bytes = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t partitions = 0;
+  std::uint32_t partition = 0;
+  std::uint32_t batch_size = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, assign_slots& x) {
+  return f(caf::meta::type_name("assign_slots"), x.slot_bytes, x.slots, x.partitions, x.partition, x.batch_size);
+}
+
+struct wire_sample {
+  std::uint64_t index = 0;
+  std::uint32_t attempt = 1;
+};
+template <class Inspector>
+auto inspect(Inspector& f, wire_sample& x) {
+  return f(caf::meta::type_name("wire_sample"), x.index, x.attempt);
+}
+
+/// Fill a slot. A worker works its leases off in the order of their arrival; at most `slots` are out.
+struct load_batch {
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+  std::uint64_t epoch = 0;
+  std::vector<wire_sample> samples;
+};
+template <class Inspector>
+auto inspect(Inspector& f, load_batch& x) {
+  return f(caf::meta::type_name("load_batch"), x.slot, x.generation, x.epoch, x.samples);
+}
+
+/// Finish the sample at hand, forget the leases and exit 0.
+struct stop_work {};
+template <class Inspector>
+auto inspect(Inspector& f, stop_work&) {
+  return f(caf::meta::type_name("stop_work"));
+}
+
+}  // namespace protocol
+}  // namespace penstock

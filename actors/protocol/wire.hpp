@@ -1,0 +1,111 @@
+// Messages as bytes: a frame is a length, a type and a CAF-serialised payload. The reader is what stands between the
+// session and a broken or hostile child, so it is strict: unknown types, wrong lengths, bytes left over and values
+// that no enumerator has are refused, and no announced length makes it allocate.
+#pragma once
+
+#include <caf/binary_deserializer.hpp>
+#include <caf/binary_serializer.hpp>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "actors/protocol/messages.hpp"
+#include "runtime/base/result.hpp"
+
+namespace penstock::protocol {
+
+using from_worker = std::variant<hello, dataset_described, worker_ready, batch_loaded, worker_gives_up>;
+using to_worker = std::variant<open_dataset, assign_slots, load_batch, stop_work>;
+
+/// The largest payload that is accepted. A lease of 65536 samples takes 0.8 MB.
+inline constexpr std::uint32_t frame_bytes_max = 4U << 20U;
+
+struct frame_header {
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t type = 0;  ///< index in the variant
+};
+
+/// Appends a message as a frame.
+template <class Variant>
+void append_frame(std::vector<char>& to, const Variant& message);
+
+/// Takes bytes as they come from a socket and gives complete messages back. After a refusal nothing more comes.
+template <class Variant>
+class frame_reader {
+ public:
+  /// Calls `take(Variant&&)` for each complete message. Refuses (errc::protocol) with what is wrong and where.
+  template <class Take>
+  result<void> feed(std::span<const char> bytes, Take&& take);
+
+  [[nodiscard]] bool in_the_middle() const noexcept { return !pending_.empty(); }
+
+ private:
+  std::vector<char> pending_;  // less than one frame, at most frame_bytes_max and a header
+  std::uint64_t frames_ = 0;
+};
+
+// ---- implementation ------------------------------------------------------------------------------------------
+
+namespace detail {
+
+template <class Variant, std::size_t I = 0>
+result<Variant> decode(std::uint32_t type, std::span<const char> payload) {
+  if constexpr (I == std::variant_size_v<Variant>) {
+    return refuse(errc::protocol, "unknown message type {}", type);
+  } else {
+    if (type != I) return decode<Variant, I + 1>(type, payload);
+    std::variant_alternative_t<I, Variant> message;
+    caf::binary_deserializer source(nullptr, payload.data(), payload.size());
+    if (auto error = source(message)) return refuse(errc::protocol, "a message of type {} is cut or garbled", type);
+    if (source.remaining() != 0) {
+      return refuse(errc::protocol, "a message of type {} is followed by {} stray bytes", type, source.remaining());
+    }
+    return Variant(std::in_place_index<I>, std::move(message));
+  }
+}
+
+}  // namespace detail
+
+template <class Variant>
+void append_frame(std::vector<char>& to, const Variant& message) {
+  const std::size_t begin = to.size();
+  to.resize(begin + sizeof(frame_header));
+  caf::binary_serializer sink(nullptr, to);
+  sink.seek(to.size());
+  std::visit([&](const auto& m) { static_cast<void>(sink(const_cast<std::remove_cvref_t<decltype(m)>&>(m))); }, message);
+  const frame_header header{static_cast<std::uint32_t>(to.size() - begin - sizeof(frame_header)),
+                            static_cast<std::uint32_t>(message.index())};
+  std::memcpy(to.data() + begin, &header, sizeof header);
+}
+
+template <class Variant>
+template <class Take>
+result<void> frame_reader<Variant>::feed(std::span<const char> bytes, Take&& take) {
+  std::span<const char> rest = bytes;
+  if (!pending_.empty()) {
+    pending_.insert(pending_.end(), bytes.begin(), bytes.end());
+    rest = pending_;
+  }
+  while (rest.size() >= sizeof(frame_header)) {
+    frame_header header;
+    std::memcpy(&header, rest.data(), sizeof header);
+    if (header.payload_bytes > frame_bytes_max) {
+      return refuse(errc::protocol, "message {} announces {} bytes; at most {} are allowed", frames_,
+                    header.payload_bytes, frame_bytes_max);
+    }
+    if (rest.size() - sizeof header < header.payload_bytes) break;
+    auto message = detail::decode<Variant>(header.type, rest.subspan(sizeof header, header.payload_bytes));
+    if (!message) return tl::unexpected(std::move(message.error()));
+    rest = rest.subspan(sizeof header + header.payload_bytes);
+    ++frames_;
+    take(std::move(*message));
+  }
+  const bool untouched = !pending_.empty() && rest.size() == pending_.size();  // a long frame is still arriving
+  if (!untouched) pending_ = std::vector<char>(rest.begin(), rest.end());
+  return {};
+}
+
+}  // namespace penstock::protocol

@@ -1,0 +1,289 @@
+#include "actors/scheduler/scheduler.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <map>
+#include <set>
+
+#include "runtime/base/log.hpp"
+#include "runtime/base/text.hpp"
+
+namespace penstock::scheduler {
+namespace {
+
+/// The plan as the ledger asks for it.
+class planned_source final : public schedule::batch_source {
+ public:
+  planned_source(std::shared_ptr<const plan> order, const std::map<std::uint64_t, std::string>& names)
+      : order_(std::move(order)), names_(names) {}
+
+  [[nodiscard]] std::uint64_t epoch_of(stream_position position) const override { return position / batches(); }
+  [[nodiscard]] std::uint64_t sequence_of(stream_position position) const { return position % batches(); }
+  [[nodiscard]] std::vector<std::uint64_t> samples(stream_position position) const override {
+    return order_->batch(epoch_of(position), sequence_of(position));
+  }
+  [[nodiscard]] std::uint64_t replacement(stream_position position, std::uint32_t row,
+                                          std::uint32_t try_number) const override {
+    return order_->replacement(epoch_of(position), order_->position(sequence_of(position), row), try_number);
+  }
+  [[nodiscard]] std::string describe(std::uint64_t sample) const override {
+    const auto name = names_.find(sample);
+    return name == names_.end() ? fmt::format("sample {}", sample) : fmt::format("sample {} ({})", sample, name->second);
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t batches() const { return std::max<std::uint64_t>(order_->batches_per_epoch(), 1); }
+
+  std::shared_ptr<const plan> order_;
+  const std::map<std::uint64_t, std::string>& names_;
+};
+
+struct joined_worker {
+  worker_ref who;
+  std::shared_ptr<protocol::worker_link> link;
+  bool draining = false;
+  bool sent_home = false;
+};
+
+struct scheduler_state {
+  scheduler_state() = default;
+  ~scheduler_state() = default;
+  scheduler_state(const scheduler_state&) = delete;
+  scheduler_state& operator=(const scheduler_state&) = delete;
+
+  gpu_owner::gpu_owner_actor owner;
+  scheduler_news news;
+  std::map<std::uint64_t, std::string> names;  // of bad samples, for messages
+  std::unique_ptr<planned_source> source;
+  std::unique_ptr<schedule::ledger> ledger;
+  std::unique_ptr<schedule::epoch_book> book;
+  std::map<std::uint32_t, joined_worker> workers;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> failed;  // epoch, sample; of open epochs
+  std::uint64_t voyage = 0;
+  bool decision_due = false;
+  bool sacrificial = false;
+  bool finished_told = false;
+};
+
+using self_pointer = scheduler_actor::stateful_pointer<scheduler_state>;
+
+/// After what is in the mailbox now.
+void decide_soon(self_pointer self) {
+  if (std::exchange(self->state.decision_due, true)) return;
+  self->send(scheduler_actor(self), decide{});
+}
+
+lost_sample named(const scheduler_state& s, stream_position position, std::uint64_t sample) {
+  const auto name = s.names.find(sample);
+  return {s.source->epoch_of(position), s.source->sequence_of(position), sample,
+          name == s.names.end() ? std::string() : name->second, {}, 0, {}};
+}
+
+struct obey {
+  scheduler_state& s;
+  gpu_owner::upload_batches uploads;
+
+  void operator()(schedule::load_command& load) {
+    const auto worker = s.workers.find(load.lease.holder.worker);
+    if (worker == s.workers.end()) return;
+    protocol::load_batch message{load.lease.slot, load.lease.generation, load.epoch, {}};
+    message.samples.reserve(load.samples.size());
+    for (const schedule::planned_sample& p : load.samples) message.samples.push_back({p.sample, p.attempt});
+    worker->second.link->send(std::move(message));
+  }
+  void operator()(schedule::upload_command& upload) {
+    uploads.orders.push_back({upload.upload, s.voyage, upload.position, s.source->epoch_of(upload.position),
+                              s.source->sequence_of(upload.position), upload.worker, upload.slot,
+                              std::move(upload.samples)});
+  }
+  void operator()(schedule::sample_failed& failed) {
+    s.failed.insert({s.source->epoch_of(failed.position), failed.sample});
+    lost_sample lost = named(s, failed.position, failed.sample);
+    lost.reason = std::move(failed.reason);
+    s.news.sample_failed(lost);
+  }
+  void operator()(schedule::sample_quarantined& quarantined) {
+    lost_sample lost = named(s, quarantined.position, quarantined.sample);
+    lost.attempts = quarantined.attempts;
+    lost.causes = std::move(quarantined.causes);
+    s.news.sample_quarantined(lost);
+  }
+  void operator()(schedule::batch_discarded& discarded) {
+    log::debug("scheduler", "batch {} is loaded again later: an earlier one needed its slot", discarded.position);
+  }
+  void operator()(schedule::give_up& end) { s.news.gave_up(end.reason); }
+};
+
+void send_home_who_is_done(scheduler_state& s) {
+  for (auto& [index, worker] : s.workers) {
+    if (!worker.draining || worker.sent_home || (s.ledger && s.ledger->leases_of(index) > 0)) continue;
+    worker.sent_home = true;
+    worker.link->send(protocol::stop_work{});
+  }
+}
+
+void act(self_pointer self) {
+  scheduler_state& s = self->state;
+  s.decision_due = false;
+  if (!s.ledger) return send_home_who_is_done(s);
+  obey now{s, {}};
+  for (schedule::command& c : s.ledger->advance()) std::visit(now, c);
+  if (!now.uploads.orders.empty()) self->send(s.owner, std::move(now.uploads));
+  send_home_who_is_done(s);
+  if (s.ledger->wants_sacrificial() != s.sacrificial) {
+    s.sacrificial = s.ledger->wants_sacrificial();
+    s.news.sacrificial_wanted(s.sacrificial);
+  }
+  s.news.counted(s.ledger->stale_dropped(), s.ledger->quarantined());
+  if (s.ledger->finished() && !std::exchange(s.finished_told, true)) s.news.stream_finished(s.voyage);
+}
+
+void open(scheduler_state& s, const open_stream& order) {
+  s.source = std::make_unique<planned_source>(order.order, s.names);
+  s.ledger = std::make_unique<schedule::ledger>(order.rules, *s.source, order.range);
+  s.book = std::make_unique<schedule::epoch_book>(order.identity, order.order->batches_per_epoch(),
+                                                  order.order->expected_samples());
+  s.book->begin_at(order.range.first);
+  if (order.resumed) {
+    s.book->resume(*order.resumed);
+    for (const std::uint64_t sample : order.resumed->quarantined_samples) s.ledger->quarantine_known(sample);
+    for (const std::uint64_t sample : order.resumed->failed_samples) {
+      s.ledger->failure_known(order.resumed->epoch, sample);
+      s.failed.insert({order.resumed->epoch, sample});
+    }
+  }
+}
+
+void join(scheduler_state& s, const worker_joined& joined) {
+  s.workers[joined.who.worker] = {joined.who, joined.link};
+  s.ledger->worker_joined(joined.who, joined.slots, joined.kind);
+}
+
+void bury(scheduler_state& s, const worker_ended& ended) {
+  judgement verdict{ended.who, std::nullopt, 0, 0};
+  if (s.ledger) {
+    // The name first: a verdict of quarantine is told with it.
+    if (ended.mark) {
+      if (const auto sample = s.ledger->resolve(ended.who, *ended.mark); sample && !ended.sample_name.empty()) {
+        s.names[sample->sample] = printable(ended.sample_name);
+      }
+    }
+    verdict.charged = s.ledger->worker_died(ended.who, ended.mark, ended.cause);
+    if (verdict.charged) {
+      verdict.epoch = s.source->epoch_of(verdict.charged->position);
+      verdict.sequence = s.source->sequence_of(verdict.charged->position);
+    }
+  }
+  const auto worker = s.workers.find(ended.who.worker);
+  if (worker != s.workers.end() && worker->second.who == ended.who) s.workers.erase(worker);
+  s.news.death_judged(verdict);
+}
+
+/// Which sample a row of a report means is the ledger's knowledge; the name comes along with the report.
+void note_names(scheduler_state& s, const lease_reported& news) {
+  for (const protocol::wire_row_failure& f : news.report.failures) {
+    if (f.name.empty()) continue;
+    const auto sample = s.ledger->resolve(news.who, {news.report.slot, news.report.generation, f.row});
+    if (sample) s.names[sample->sample] = f.name;
+  }
+}
+
+void take_report(scheduler_state& s, lease_reported& news) {
+  if (!s.ledger) return;
+  note_names(s, news);
+  schedule::load_report report{{news.who, news.report.slot, news.report.generation}, news.report.rows, {}};
+  for (protocol::wire_row_failure& f : news.report.failures) report.failures.push_back({f.row, std::move(f.reason)});
+  if (s.ledger->loaded(report) == schedule::arrival::impossible) {
+    s.news.worker_lied(news.who, fmt::format("it reported slot {} generation {} with {} rows and {} failures, which is "
+                                             "no lease of its own", report.lease.slot, report.lease.generation,
+                                             report.rows, report.failures.size()));
+  }
+}
+
+void deliver(scheduler_state& s, const batch_delivered& batch) {
+  if (!s.ledger) return;
+  const auto done = s.ledger->acknowledged(batch.upload);
+  if (!done) return;
+  s.book->delivered(done->position, done->delivered, done->failed, done->quarantined, batch.digest);
+  const std::uint64_t epoch = s.source->epoch_of(done->position);
+  std::erase_if(s.failed, [&](const auto& one) { return one.first < epoch; });
+  s.news.delivered(*done, epoch);
+}
+
+stream_accounts accounts_of(const scheduler_state& s) {
+  if (!s.book) return {};
+  stream_accounts all{s.book->epochs(), s.book->state()};
+  all.state.quarantined_samples.assign(s.ledger->quarantined_samples().begin(), s.ledger->quarantined_samples().end());
+  for (const auto& [epoch, sample] : s.failed) {
+    if (epoch == all.state.epoch) all.state.failed_samples.push_back(sample);
+  }
+  return all;
+}
+
+void seek(scheduler_state& s, const seek_stream& where) {
+  s.voyage = where.voyage;
+  s.finished_told = false;
+  if (!s.ledger) return;
+  s.ledger->seek(where.range);
+  s.book->begin_at(where.range.first);
+}
+
+scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_actor owner, scheduler_news news) {
+  scheduler_state& s = self->state;
+  s.owner = std::move(owner);
+  s.news = std::move(news);
+  return {
+      [self](const open_stream& order) {
+        open(self->state, order);
+        decide_soon(self);
+      },
+      [self](const worker_joined& joined) {
+        join(self->state, joined);
+        decide_soon(self);
+      },
+      [self](const worker_ended& ended) {
+        bury(self->state, ended);
+        decide_soon(self);
+      },
+      [self](const worker_drains& order) {
+        scheduler_state& state = self->state;
+        if (state.ledger) state.ledger->worker_drains(order.who);
+        const auto worker = state.workers.find(order.who.worker);
+        if (worker != state.workers.end() && worker->second.who == order.who) worker->second.draining = true;
+        decide_soon(self);
+      },
+      [self](lease_reported& news_of_lease) {
+        take_report(self->state, news_of_lease);
+        decide_soon(self);
+      },
+      [self](const slots_released& released) {
+        if (!self->state.ledger) return;
+        for (const std::uint64_t upload : released.uploads) self->state.ledger->slot_released(upload);
+        decide_soon(self);
+      },
+      [self](const batch_delivered& batch) {
+        deliver(self->state, batch);
+        decide_soon(self);
+      },
+      [self](const seek_stream& where) {
+        seek(self->state, where);
+        decide_soon(self);
+      },
+      [self](const pause_stream& order) {
+        if (self->state.ledger) self->state.ledger->set_paused(order.paused);
+        decide_soon(self);
+      },
+      [self](const tell_accounts& order) { order.to->set_value(accounts_of(self->state)); },
+      [self](const decide&) { act(self); },
+      [self](const stop_scheduling&) { self->quit(); },
+  };
+}
+
+}  // namespace
+
+scheduler_actor spawn_scheduler(caf::actor_system& system, gpu_owner::gpu_owner_actor owner, scheduler_news news) {
+  return system.spawn(behave, std::move(owner), std::move(news));
+}
+
+}  // namespace penstock::scheduler

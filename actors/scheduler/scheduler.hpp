@@ -1,0 +1,167 @@
+// The scheduler actor: turns what happens into calls of the ledger and the ledger's commands into messages. It decides
+// nothing itself.
+//
+//   hears   open_stream, worker_joined, worker_ended, worker_drains     from the supervisor and the session
+//           lease_reported                                              from the workers' links
+//           slots_released                                              from the GPU owner
+//           batch_delivered, seek_stream, pause_stream                  from the consumer's side
+//   says    load_batch, stop_work                                       to workers
+//           upload_batches                                              to the GPU owner
+//           through scheduler_news                                      everything that others want to know
+//   owns    the ledger, the plan, the accounts of the stream
+//
+// Messages that wait in the mailbox are all entered into the ledger before it is asked what to do next, so a burst
+// costs one decision. Its mailbox is bounded by the leases and uploads that are out.
+#pragma once
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/typed_actor.hpp>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/gpu_owner/gpu_owner.hpp"
+#include "actors/protocol/link.hpp"
+#include "runtime/dataset/plan.hpp"
+#include "runtime/schedule/epoch_book.hpp"
+#include "runtime/schedule/ledger.hpp"
+
+namespace caf {
+class actor_system;
+}
+
+namespace penstock::scheduler {
+
+/// The dataset is known: leases can be given out.
+struct open_stream {
+  std::shared_ptr<const plan> order;
+  schedule::ledger_settings rules;
+  schedule::stream_identity identity;
+  schedule::stream_range range;
+  std::optional<schedule::stream_state> resumed;
+};
+
+struct worker_joined {
+  worker_ref who;
+  std::uint32_t slots = 0;
+  schedule::worker_kind kind = schedule::worker_kind::loader;
+  std::shared_ptr<protocol::worker_link> link;
+};
+
+/// The process is reaped. Answered through scheduler_news::death_judged.
+struct worker_ended {
+  worker_ref who;
+  std::optional<schedule::flight_mark> mark;
+  std::string sample_name;  ///< from the flight recorder
+  std::string cause;        ///< "SIGSEGV", "exit 3", "hang"
+};
+
+/// Let it finish its leases, then send it home.
+struct worker_drains {
+  worker_ref who;
+};
+
+struct lease_reported {
+  worker_ref who;
+  protocol::batch_loaded report;
+};
+
+struct slots_released {
+  std::vector<std::uint64_t> uploads;
+};
+
+/// The consumer has it (semantics 4).
+struct batch_delivered {
+  std::uint64_t upload = 0;
+  std::optional<std::uint64_t> digest;
+};
+
+/// Go on at another place; batches of earlier voyages are not wanted any more.
+struct seek_stream {
+  std::uint64_t voyage = 0;
+  schedule::stream_range range;
+};
+
+/// The accounts of the stream, whole.
+struct stream_accounts {
+  std::vector<schedule::epoch_account> epochs;
+  schedule::stream_state state;
+};
+
+struct pause_stream {
+  bool paused = false;
+};
+
+/// Everything that is in the mailbox before this is entered; then the accounts are told.
+struct tell_accounts {
+  std::shared_ptr<std::promise<stream_accounts>> to;
+};
+
+/// Look at the ledger when the mailbox is empty.
+struct decide {};
+
+struct stop_scheduling {};
+
+}  // namespace penstock::scheduler
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::open_stream)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::worker_joined)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::worker_ended)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::worker_drains)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::lease_reported)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::slots_released)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::batch_delivered)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::seek_stream)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::pause_stream)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::tell_accounts)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::decide)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::stop_scheduling)
+
+namespace penstock::scheduler {
+
+using scheduler_actor =
+    caf::typed_actor<caf::reacts_to<open_stream>, caf::reacts_to<worker_joined>, caf::reacts_to<worker_ended>,
+                     caf::reacts_to<worker_drains>, caf::reacts_to<lease_reported>, caf::reacts_to<slots_released>,
+                     caf::reacts_to<batch_delivered>, caf::reacts_to<seek_stream>, caf::reacts_to<pause_stream>,
+                     caf::reacts_to<tell_accounts>, caf::reacts_to<decide>, caf::reacts_to<stop_scheduling>>;
+
+/// A sample that left its batch, with the name that the dataset gave it.
+struct lost_sample {
+  std::uint64_t epoch = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t sample = 0;
+  std::string name;
+  std::string reason;               ///< of a failure
+  std::uint32_t attempts = 0;       ///< of a quarantined one
+  std::vector<std::string> causes;
+};
+
+/// Whom the death of a worker is charged to.
+struct judgement {
+  worker_ref who;
+  std::optional<schedule::charge> charged;
+  std::uint64_t epoch = 0;     // of the charge
+  std::uint64_t sequence = 0;
+};
+
+/// What the scheduler tells the rest of the session. Plain functions, called on a scheduler thread of CAF; they must
+/// only pass a message on or note something down.
+struct scheduler_news {
+  std::function<void(const judgement&)> death_judged;
+  std::function<void(bool)> sacrificial_wanted;
+  std::function<void(worker_ref, const std::string&)> worker_lied;
+  std::function<void(const lost_sample&)> sample_failed;
+  std::function<void(const lost_sample&)> sample_quarantined;
+  /// A batch was delivered; `stale_dropped` counts messages that came too late or were false.
+  std::function<void(const schedule::delivery&, std::uint64_t epoch)> delivered;
+  std::function<void(std::uint64_t stale_dropped, std::uint64_t quarantined)> counted;
+  std::function<void(const failure&)> gave_up;
+  std::function<void(std::uint64_t voyage)> stream_finished;
+};
+
+scheduler_actor spawn_scheduler(caf::actor_system& system, gpu_owner::gpu_owner_actor owner, scheduler_news news);
+
+}  // namespace penstock::scheduler

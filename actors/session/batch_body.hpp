@@ -1,0 +1,58 @@
+// What a Batch holds: the ready batch, and the way back for its buffer.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "actors/gpu_owner/hand_over.hpp"
+#include "runtime/device/device.hpp"
+#include <penstock/batch.hpp>
+
+namespace penstock {
+
+/// Shared by a session and its batches. When the session goes, batches that are still held become unusable instead of
+/// dangling.
+class batch_home {
+ public:
+  batch_home(std::shared_ptr<device::device> device, std::function<void(std::uint32_t buffer)> give_back)
+      : device_(std::move(device)), give_back_(std::move(give_back)) {}
+
+  /// Runs `use(device)` while the session certainly lives. Throws error (errc::usage) when it is gone.
+  template <class Use>
+  auto with_device(Use use) {
+    const std::lock_guard hold(mutex_);
+    if (!device_) throw error({errc::usage, "the session of this batch is gone: release batches before it", 0});
+    return use(*device_);
+  }
+  void give_back(std::uint32_t buffer) {
+    const std::lock_guard hold(mutex_);
+    if (give_back_) give_back_(buffer);
+  }
+  void close() {
+    const std::lock_guard hold(mutex_);
+    device_.reset();
+    give_back_ = {};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<device::device> device_;
+  std::function<void(std::uint32_t)> give_back_;
+};
+
+struct Batch::body {
+  body(gpu_owner::ready_batch from, std::shared_ptr<const device::transfer_plan> how, std::shared_ptr<batch_home> back);
+  ~body();
+  body(const body&) = delete;
+  body& operator=(const body&) = delete;
+
+  gpu_owner::ready_batch ready;
+  std::shared_ptr<const device::transfer_plan> plan;
+  std::shared_ptr<batch_home> home;
+  std::vector<tensor_view> tensors;
+  std::vector<tensor_view> records;
+};
+
+}  // namespace penstock

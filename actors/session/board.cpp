@@ -1,0 +1,180 @@
+#include "actors/session/board.hpp"
+
+#include <unistd.h>
+
+#include "runtime/sink/digest.hpp"
+
+namespace penstock::session {
+namespace {
+
+constexpr std::size_t deaths_kept = 1000;
+constexpr std::size_t failures_kept = 10'000;
+
+double seconds(nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+std::optional<std::string> if_any(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional(text);
+}
+
+}  // namespace
+
+board::board(std::string name, std::string placement) {
+  status_.session = name;
+  status_.pid = ::getpid();
+  status_.gpu_state = "idle";
+  status_.gpu_placement = std::move(placement);
+  status_.gpu_pid = ::getpid();
+  report_.session = std::move(name);
+}
+
+void board::device_opened(const device::identity& what) {
+  const std::lock_guard hold(mutex_);
+  status_.gpu = {what.kind, what.name, what.uuid};
+  report_.device = status_.gpu;
+  status_.gpu_state = "ready";
+}
+
+void board::device_state(const std::string& state) {
+  const std::lock_guard hold(mutex_);
+  status_.gpu_state = state;
+}
+
+void board::workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
+                            std::uint32_t restarts) {
+  const std::lock_guard hold(mutex_);
+  status_.workers = workers;
+  degraded_ = degraded;
+  report_.workers_started = started;
+  report_.restarts = restarts;
+}
+
+void board::worker_died(const death_report& death) {
+  const std::lock_guard hold(mutex_);
+  if (report_.deaths.size() >= deaths_kept) report_.deaths.erase(report_.deaths.begin());
+  report_.deaths.push_back(death);
+}
+
+void board::sample_failed(const scheduler::lost_sample& lost) {
+  const std::lock_guard hold(mutex_);
+  ++status_.failed;
+  if (report_.failures.size() < failures_kept) report_.failures.push_back({lost.sample, if_any(lost.name), lost.reason});
+}
+
+void board::sample_quarantined(const scheduler::lost_sample& lost) {
+  const std::lock_guard hold(mutex_);
+  report_.quarantine.push_back({lost.sample, if_any(lost.name), lost.attempts, lost.causes});
+}
+
+void board::uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
+  const std::lock_guard hold(mutex_);
+  report_.uploads += uploads;
+  report_.bytes += bytes;
+  report_.pinned = pinned;
+  status_.bytes_uploaded = report_.bytes;
+}
+
+void board::delivered(const schedule::delivery& batch, std::uint64_t epoch) {
+  const std::lock_guard hold(mutex_);
+  status_.epoch = epoch;
+  ++status_.batches_delivered;
+  status_.samples_delivered += batch.delivered;
+  ++report_.batches;
+  report_.samples += batch.delivered;
+}
+
+void board::counted(std::uint64_t stale_dropped, std::uint64_t quarantined) {
+  const std::lock_guard hold(mutex_);
+  report_.stale_dropped = stale_dropped;
+  status_.quarantined = quarantined;
+}
+
+void board::configured(std::uint32_t workers) {
+  const std::lock_guard hold(mutex_);
+  report_.workers_configured = workers;
+}
+
+void board::planned(std::uint64_t samples_expected) {
+  const std::lock_guard hold(mutex_);
+  status_.samples_expected = samples_expected;
+}
+
+void board::begun(steady_time now) {
+  const std::lock_guard hold(mutex_);
+  if (!begun_) begun_ = now;
+}
+
+void board::batch_taken(std::uint64_t epoch, steady_time demanded, steady_time taken) {
+  const std::lock_guard hold(mutex_);
+  if (!first_batch_) first_batch_ = taken;
+  epoch_times& times = times_.try_emplace(epoch, epoch_times{demanded, taken}).first->second;
+  times.last_taken = taken;
+}
+
+void board::waited(nanoseconds in_all) {
+  const std::lock_guard hold(mutex_);
+  report_.device_waited_seconds = seconds(in_all);
+}
+
+void board::ended(run_outcome how, const std::optional<failure>& why, steady_time now) {
+  const std::lock_guard hold(mutex_);
+  if (report_.outcome == run_outcome::failed) return;  // the first reason stays
+  report_.outcome = how;
+  if (why) report_.error = why;
+  ended_ = how == run_outcome::running ? std::nullopt : std::optional(now);
+}
+
+void board::ended_if_running(run_outcome how, steady_time now) {
+  const std::lock_guard hold(mutex_);
+  if (report_.outcome != run_outcome::running) return;
+  report_.outcome = how;
+  ended_ = now;
+}
+
+void board::paused(bool is_paused) {
+  const std::lock_guard hold(mutex_);
+  paused_ = is_paused;
+}
+
+void board::stopping() {
+  const std::lock_guard hold(mutex_);
+  stopping_ = true;
+}
+
+session_status board::status() const {
+  const std::lock_guard hold(mutex_);
+  session_status now = status_;
+  now.state = report_.outcome == run_outcome::failed ? "failed"
+              : stopping_                            ? "stopping"
+              : paused_                              ? "paused"
+              : degraded_                            ? "degraded"
+                                                     : "ok";
+  now.outcome = report_.outcome;
+  return now;
+}
+
+run_report board::report(const std::vector<schedule::epoch_account>& accounts, steady_time now) const {
+  const std::lock_guard hold(mutex_);
+  run_report r = report_;
+  if (begun_) {
+    r.seconds = seconds(ended_.value_or(now) - *begun_);
+    if (first_batch_) r.first_batch_seconds = seconds(*first_batch_ - *begun_);
+  }
+  for (const schedule::epoch_account& a : accounts) {
+    epoch_report e;
+    e.epoch = a.epoch;
+    e.complete = a.complete;
+    e.from_batch = a.from_batch;
+    e.expected = a.expected;
+    e.delivered = a.delivered;
+    e.failed = a.failed;
+    e.quarantined = a.quarantined;
+    e.batches = a.batches;
+    if (a.batches > 0 && a.batch_digests.size() == a.batches) e.digest = sink::epoch_digest(a.batch_digests);
+    const auto times = times_.find(a.epoch);
+    if (times != times_.end()) e.seconds = seconds(times->second.last_taken - times->second.demanded);
+    r.epochs.push_back(std::move(e));
+  }
+  return r;
+}
+
+}  // namespace penstock::session

@@ -1,0 +1,64 @@
+// What is known about the session right now, for everybody who asks: status, report, progress, metrics. Actors note
+// facts down as they happen; readers take copies and never wait for an actor. Thread-safe.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "actors/scheduler/scheduler.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/device/device.hpp"
+#include <penstock/report.hpp>
+
+namespace penstock::session {
+
+class board {
+ public:
+  board(std::string name, std::string placement);
+
+  // Written by actors.
+  void device_opened(const device::identity& what);
+  void device_state(const std::string& state);
+  void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
+                       std::uint32_t restarts);
+  void worker_died(const death_report& death);
+  void sample_failed(const scheduler::lost_sample& lost);
+  void sample_quarantined(const scheduler::lost_sample& lost);
+  void uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned);
+  void delivered(const schedule::delivery& batch, std::uint64_t epoch);
+  void counted(std::uint64_t stale_dropped, std::uint64_t quarantined);
+
+  // Written by the session.
+  void configured(std::uint32_t workers);
+  void planned(std::uint64_t samples_expected);
+  void begun(steady_time now);
+  void batch_taken(std::uint64_t epoch, steady_time demanded, steady_time taken);
+  void waited(nanoseconds in_all);
+  void ended(run_outcome how, const std::optional<failure>& why, steady_time now);
+  void ended_if_running(run_outcome how, steady_time now);
+  void paused(bool is_paused);
+  void stopping();
+
+  [[nodiscard]] session_status status() const;
+  /// With the epochs as the scheduler's accounts have them.
+  [[nodiscard]] run_report report(const std::vector<schedule::epoch_account>& accounts, steady_time now) const;
+
+ private:
+  struct epoch_times {
+    steady_time demanded{};
+    steady_time last_taken{};
+  };
+
+  mutable std::mutex mutex_;
+  session_status status_;
+  run_report report_;
+  std::map<std::uint64_t, epoch_times> times_;
+  std::optional<steady_time> begun_;
+  std::optional<steady_time> first_batch_;
+  std::optional<steady_time> ended_;
+  bool degraded_ = false;
+  bool paused_ = false;
+  bool stopping_ = false;
+};
+
+}  // namespace penstock::session

@@ -1,0 +1,106 @@
+#include "actors/session/control_verbs.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "runtime/control/report_json.hpp"
+
+namespace penstock::session {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr int exit_not_met = 3;
+constexpr int exit_no_target = 4;
+constexpr int exit_refused = 7;
+
+bool is_ready(const session_status& s) {
+  const auto wanted = [](const worker_status& w) { return w.state != "stopped"; };
+  return s.gpu_state == "ready" && std::ranges::any_of(s.workers, wanted) &&
+         std::ranges::all_of(s.workers, [&](const worker_status& w) { return !wanted(w) || w.state == "ready"; });
+}
+
+control::answer wait_for(const std::string& what, bool last_call, const session_status& s) {
+  const bool over = s.outcome != run_outcome::running;
+  const bool met = what == "ready" ? is_ready(s) || s.outcome == run_outcome::finished : s.outcome == run_outcome::finished;
+  if (what != "ready" && what != "finished") {
+    return control::refusal(exit_refused, "usage", fmt::format("nobody can wait for '{}'; there is: ready, finished", what));
+  }
+  if (met) return control::good_answer({{"waited_for", what}, {"outcome", control::name_of(s.outcome)}});
+  if (!over && !last_call) return std::nullopt;
+  return control::refusal(exit_not_met, "not_met", fmt::format("the session ended as '{}', not {}",
+                                                               control::name_of(s.outcome), what));
+}
+
+/// The worker that a request is about, or why there is none.
+struct target {
+  std::optional<std::uint32_t> worker;
+  json refused;
+};
+
+target worker_of(const json& request, const session_status& s) {
+  const json number = request.value("worker", json());
+  if (!number.is_number_unsigned()) return {std::nullopt, control::refusal(exit_refused, "usage", "'worker' has to be a number")};
+  const auto worker = number.get<std::uint64_t>();
+  if (std::ranges::none_of(s.workers, [&](const worker_status& w) { return w.id == worker; })) {
+    return {std::nullopt, control::refusal(exit_no_target, "no_target", fmt::format("there is no worker/{}", worker))};
+  }
+  return {static_cast<std::uint32_t>(worker), {}};
+}
+
+json deaths_of(const session_controls& controls) {
+  json all = json::array();
+  for (const death_report& d : controls.deaths()) all.push_back(control::as_json(d));
+  return control::good_answer({{"deaths", std::move(all)}});
+}
+
+json scale(const json& request, const session_controls& controls) {
+  const json number = request.value("workers", json());
+  if (!number.is_number_unsigned() || number.get<std::uint64_t>() < 1 ||
+      number.get<std::uint64_t>() > controls.workers_max) {
+    return control::refusal(exit_refused, "range",
+                            fmt::format("the number of workers has to be 1 to {} ([loader.limits] max)", controls.workers_max));
+  }
+  controls.scale(number.get<std::uint32_t>());
+  return control::good_answer({{"workers", number}});
+}
+
+control::answer answer_request(const json& request, bool last_call, const session_controls& controls) {
+  const json verb_value = request.value("verb", json());
+  const std::string verb = verb_value.is_string() ? verb_value.get<std::string>() : std::string();
+  const session_status status = controls.status();
+  if (verb == "status") return control::good_answer(control::as_json(status));
+  if (verb == "wait") {
+    const json what = request.value("for", json());
+    return wait_for(what.is_string() ? what.get<std::string>() : std::string(), last_call, status);
+  }
+  if (verb == "deaths") return deaths_of(controls);
+  if (verb == "stop") {
+    controls.stop(request.value("now", json()) == true);
+    return control::good_answer({{"stopping", true}});
+  }
+  if (verb == "pause" || verb == "resume") {
+    controls.pause(verb == "pause");
+    return control::good_answer({{"paused", verb == "pause"}});
+  }
+  if (verb == "scale") return scale(request, controls);
+  if (verb == "restart" || verb == "drain") {
+    target t = worker_of(request, status);
+    if (!t.worker) return std::move(t.refused);
+    (verb == "restart" ? controls.restart : controls.drain)(*t.worker);
+    return control::good_answer({{verb, *t.worker}});
+  }
+  return control::refusal(exit_refused, "usage", fmt::format("this session knows no verb '{}'", verb));
+}
+
+}  // namespace
+
+control::request_handler make_request_handler(session_controls controls) {
+  return [controls = std::move(controls)](const json& request, bool last_call) {
+    return answer_request(request, last_call, controls);
+  };
+}
+
+}  // namespace penstock::session

@@ -1,0 +1,25 @@
+// What the control socket's verbs mean: each request becomes a look at the board or a message to an actor.
+#pragma once
+
+#include <functional>
+
+#include "runtime/control/control_server.hpp"
+#include <penstock/report.hpp>
+
+namespace penstock::session {
+
+/// What a verb can do to a session. Called on the io thread; none of them waits for an actor.
+struct session_controls {
+  std::function<session_status()> status;
+  std::function<std::vector<death_report>()> deaths;
+  std::function<void(bool at_once)> stop;
+  std::function<void(bool paused)> pause;
+  std::function<void(std::uint32_t workers)> scale;
+  std::function<void(std::uint32_t worker)> restart;
+  std::function<void(std::uint32_t worker)> drain;
+  std::uint32_t workers_max = 0;
+};
+
+[[nodiscard]] control::request_handler make_request_handler(session_controls controls);
+
+}  // namespace penstock::session

@@ -1,0 +1,576 @@
+#include <penstock/session.hpp>
+
+#include <unistd.h>
+
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+#include <condition_variable>
+#include <future>
+
+#include "actors/protocol/actor_settings.hpp"
+#include "actors/protocol/config_bytes.hpp"
+#include "actors/session/batch_body.hpp"
+#include "actors/session/board.hpp"
+#include "actors/session/control_verbs.hpp"
+#include "actors/session/session_actor.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/dataset/factory.hpp"
+#include "runtime/process/lifeline.hpp"
+#include "runtime/process/process_facts.hpp"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The stream's own actors, of which only the owner and the session actor may block, have threads of their own.
+constexpr std::size_t actor_threads = 2;
+constexpr auto accounts_deadline = 2s;
+constexpr std::chrono::milliseconds patience_of_stop = 10s;  // finish the sample at hand
+constexpr std::chrono::milliseconds patience_of_destruction = 200ms;
+constexpr auto pool_close_deadline = 3s;  // beyond the workers' patience: their reaping
+
+steady_time now() { return std::chrono::steady_clock::now(); }
+
+std::uint32_t workers_of(const config& settings) {
+  const std::uint32_t wanted = settings.loader.workers.value_or(process::usable_cores());
+  return std::clamp<std::uint32_t>(wanted, 1, settings.loader.limits.max);
+}
+
+std::string_view name_of(placement_rule placement) { return placement == placement_rule::process ? "process" : "embedded"; }
+
+log::level as_log_level(log_level level) {
+  switch (level) {
+    case log_level::debug: return log::level::debug;
+    case log_level::info: return log::level::info;
+    case log_level::warn: return log::level::warn;
+    case log_level::error: return log::level::error;
+    case log_level::off: break;
+  }
+  return log::level::off;
+}
+
+/// Planned samples of a part of the stream. All batches but an epoch's last are full.
+std::uint64_t samples_in(const plan& order, schedule::stream_range range) {
+  const std::uint64_t per_epoch = order.batches_per_epoch();
+  if (per_epoch == 0) return 0;
+  const auto before = [&](stream_position p) {
+    return p / per_epoch * order.expected_samples() + p % per_epoch * order.settings().batch_size;
+  };
+  return before(range.end) - before(range.first);
+}
+
+/// What the session knows of the dataset before any worker exists. Nothing for datasets that only the worker knows.
+result<std::optional<prepared_dataset>> prepare(const config& settings) {
+  if (settings.dataset.type == dataset_type::custom) return std::optional<prepared_dataset>();
+  auto prepared = prepare_dataset(settings);
+  if (!prepared) return tl::unexpected(std::move(prepared.error()));
+  return std::optional(std::move(*prepared));
+}
+
+}  // namespace
+
+class Session::body {
+ public:
+  body(config settings, session_options options);
+  ~body();
+
+  std::optional<Batch> next();
+  std::optional<Batch> next_of(std::uint64_t epoch, bool from_its_first);
+  void start();
+  void stop(std::chrono::milliseconds patience) noexcept;
+  void close() noexcept;
+  void pause(bool paused);
+  [[nodiscard]] session_status status() const { return board_.status(); }
+  [[nodiscard]] run_report report();
+  [[nodiscard]] std::vector<std::byte> state();
+
+ private:
+  // Everything that exists only while the session runs, in the order in which it is made; undone in reverse (handles
+  // to actors and the objects that they share before the actor system, the io thread after what lives on it).
+  struct engine {
+    process::lifeline rope;
+    std::shared_ptr<arena::arena> memory;
+    std::shared_ptr<arena::flight_recorders> flights;
+    std::optional<prepared_dataset> dataset;
+    std::shared_ptr<device::device> device;
+    std::unique_ptr<protocol::actor_settings> settings;
+    std::unique_ptr<caf::actor_system> system;
+    std::unique_ptr<process::io_thread> io;
+    std::unique_ptr<control::control_server> server;
+    std::shared_ptr<supervisor::worker_processes> processes;
+    gpu_owner::gpu_owner_actor owner;
+    scheduler::scheduler_actor scheduler;
+    supervisor::supervisor_actor supervisor;
+    session::session_actor session;
+  };
+
+  result<void> try_start();
+  void spawn_actors(engine& e);
+  void open_control_socket(engine& e);
+  supervisor::supervisor_settings supervisor_settings_now() const;
+  supervisor::worker_callbacks callbacks_of_workers();
+  void fail(const failure& why);
+  std::optional<Batch> hand_out(gpu_owner::ready_batch ready, steady_time demanded);
+  std::optional<Batch> end_of_stream();
+  void seek(schedule::stream_range range);
+  std::optional<schedule::stream_range> wait_for_range_of(std::uint64_t epoch);
+  scheduler::stream_accounts accounts();
+  void wait_for_pool();
+
+  const config settings_;
+  const session_options options_;
+  std::optional<schedule::stream_state> resumed_;
+  const std::uint32_t workers_;
+  session::board board_;
+  std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
+  std::shared_ptr<batch_home> home_;
+
+  mutable std::mutex mutex_;  // of what follows
+  std::unique_ptr<engine> engine_;
+  std::shared_ptr<const plan> plan_;
+  std::shared_ptr<const device::transfer_plan> transfer_;
+  schedule::stream_range range_;
+  scheduler::stream_accounts final_accounts_;  // when the engine is gone
+  std::condition_variable plan_or_end_;
+  bool started_ = false;
+  bool stopped_ = false;
+  bool failed_ = false;
+  bool pool_closed_ = false;
+  std::condition_variable pool_closed_signal_;
+  std::chrono::milliseconds patience_ = patience_of_stop;  // of the end
+
+  // Only the consumer's thread; next_position_ is set once by the session actor, before the first batch.
+  std::uint64_t voyage_ = 0;
+  stream_position next_position_ = 0;
+  bool ended_ = false;
+};
+
+// ---- life ----------------------------------------------------------------------------------------------------
+
+Session::body::body(config settings, session_options options)
+    : settings_(std::move(settings)),
+      options_{options.digests, options.batches, {}, options.control_socket},
+      workers_(workers_of(settings_)),
+      board_(settings_.name, std::string(name_of(settings_.gpu.placement))) {
+  if (!options.state.empty()) resumed_ = value_or_throw(schedule::parse_state(options.state));
+  board_.configured(workers_);
+  log::set_level(as_log_level(settings_.log.level));
+  if (settings_.loader.start == start_rule::eager) start();
+}
+
+Session::body::~body() {
+  // A session that was told to stop ends in its own time; one that is just dropped ends now.
+  bool told = false;
+  {
+    const std::lock_guard hold(mutex_);
+    told = stopped_;
+  }
+  if (!told) stop(patience_of_destruction);
+  close();
+}
+
+void Session::body::start() {
+  {
+    const std::lock_guard hold(mutex_);
+    if (started_ || stopped_) return;
+    started_ = true;
+  }
+  board_.begun(now());
+  if (auto ok = try_start(); !ok) fail(ok.error());
+}
+
+result<void> Session::body::try_start() {
+  auto e = std::make_unique<engine>();
+  auto rope = process::lifeline::create();
+  if (!rope) return tl::unexpected(std::move(rope.error()));
+  e->rope = std::move(*rope);
+  auto memory = arena::arena::create();
+  if (!memory) return tl::unexpected(std::move(memory.error()));
+  e->memory = std::make_shared<arena::arena>(std::move(*memory));
+  const std::uint32_t places = settings_.loader.limits.max + 1;  // one more for the sacrificial worker
+  auto flights = arena::flight_recorders::create(places);
+  if (!flights) return tl::unexpected(std::move(flights.error()));
+  e->flights = std::make_shared<arena::flight_recorders>(std::move(*flights));
+  auto dataset = prepare(settings_);
+  if (!dataset) return tl::unexpected(std::move(dataset.error()));
+  e->dataset = std::move(*dataset);
+  if (e->dataset) {
+    for (const std::string& notice : e->dataset->notices) log::warn("dataset", "{}", notice);
+  }
+  auto device = device::make_device(settings_.gpu.device);
+  if (!device) return tl::unexpected(std::move(device.error()));
+  e->device = std::move(*device);
+
+  {
+    // Threads that are born here never take a signal that is meant for the program around us.
+    const process::all_signals_blocked quiet;
+    e->settings = std::make_unique<protocol::actor_settings>(actor_threads);
+    e->system = std::make_unique<caf::actor_system>(*e->settings);
+    e->io = std::make_unique<process::io_thread>();
+    spawn_actors(*e);
+  }
+  if (options_.control_socket) open_control_socket(*e);
+  home_ = std::make_shared<batch_home>(e->device, [owner = e->owner](std::uint32_t buffer) {
+    caf::anon_send(owner, gpu_owner::buffer_released{buffer});
+  });
+  caf::anon_send(e->owner, gpu_owner::open_device{});
+  const std::lock_guard hold(mutex_);
+  engine_ = std::move(e);
+  return {};
+}
+
+void Session::body::spawn_actors(engine& e) {
+  // The owner, and what it tells.
+  gpu_owner::owner_surroundings owner;
+  owner.device = e.device;
+  owner.consumer = consumer_;
+  // Actors that do not exist yet are reached through the engine, which outlives them all.
+  engine* const all = &e;
+  owner.opened = [this, all](const device::identity& what) {
+    board_.device_opened(what);
+    caf::anon_send(all->session, session::device_ready{});
+  };
+  owner.failed = [this](const failure& why) {
+    board_.device_state("failed");
+    fail(why);
+  };
+  owner.slots_released = [all](std::vector<std::uint64_t> uploads) {
+    caf::anon_send(all->scheduler, scheduler::slots_released{std::move(uploads)});
+  };
+  owner.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) { board_.uploaded(uploads, bytes, pinned); };
+  e.owner = gpu_owner::spawn_gpu_owner(*e.system, std::move(owner));
+
+  scheduler::scheduler_news news;
+  news.death_judged = [all](const scheduler::judgement& verdict) {
+    caf::anon_send(all->supervisor, supervisor::death_judged{verdict});
+  };
+  news.sacrificial_wanted = [all](bool wanted) { caf::anon_send(all->supervisor, supervisor::want_sacrificial{wanted}); };
+  news.worker_lied = [all](worker_ref who, const std::string& reason) {
+    caf::anon_send(all->supervisor, supervisor::fence_worker{who, reason});
+  };
+  news.sample_failed = [this](const scheduler::lost_sample& lost) {
+    log::warn("scheduler", "sample {} ({}) failed: {}", lost.sample, lost.name, lost.reason);
+    board_.sample_failed(lost);
+  };
+  news.sample_quarantined = [this](const scheduler::lost_sample& lost) {
+    log::warn("scheduler", "sample {} ({}) is quarantined: it killed {} workers", lost.sample, lost.name, lost.attempts);
+    board_.sample_quarantined(lost);
+  };
+  news.delivered = [this](const schedule::delivery& batch, std::uint64_t epoch) { board_.delivered(batch, epoch); };
+  news.counted = [this](std::uint64_t stale, std::uint64_t quarantined) { board_.counted(stale, quarantined); };
+  news.gave_up = [this](const failure& why) { fail(why); };
+  news.stream_finished = [this](std::uint64_t voyage) { consumer_->finish(voyage); };
+  e.scheduler = scheduler::spawn_scheduler(*e.system, e.owner, std::move(news));
+
+  supervisor::worker_program program;
+  program.command = settings_.loader.command;
+  program.environment = supervisor::worker_environment(settings_.loader.env);
+  program.lifeline = e.rope.read_end.get();
+  program.arena = e.memory->fd();
+  program.flight = e.flights->fd();
+  program.index = e.dataset ? e.dataset->index.get() : -1;
+  supervisor::worker_callbacks calls;
+  calls.started = [all](worker_ref who, pid_t pid, std::shared_ptr<protocol::worker_link> link) {
+    caf::anon_send(all->supervisor, supervisor::worker_started{who, pid, std::move(link)});
+  };
+  calls.start_failed = [all](worker_ref who, const failure& why) {
+    caf::anon_send(all->supervisor, supervisor::start_refused{who, why});
+  };
+  calls.spoke = [all](worker_ref who, protocol::from_worker&& message) {
+    if (auto* report = std::get_if<protocol::batch_loaded>(&message)) {
+      caf::anon_send(all->scheduler, scheduler::lease_reported{who, std::move(*report)});
+    } else {
+      caf::anon_send(all->supervisor, supervisor::worker_spoke{who, std::move(message)});
+    }
+  };
+  calls.link_closed = [all](worker_ref who, const std::string& reason) {
+    caf::anon_send(all->supervisor, supervisor::worker_lost_link{who, reason});
+  };
+  calls.wrote = [](worker_ref who, std::string_view line) { log::info(fmt::format("worker/{}", who.worker), "{}", line); };
+  calls.ended = [all](worker_ref who, const process::exit_report& report, const process::output_tail& tail) {
+    caf::anon_send(all->supervisor, supervisor::worker_exited{who, report, tail.last_lines(10)});
+  };
+  e.processes = std::make_shared<supervisor::worker_processes>(*e.io, std::move(program), std::move(calls));
+
+  supervisor::supervisor_news supervision;
+  supervision.worker_described = [all](worker_ref who, const protocol::dataset_described& dataset) {
+    caf::anon_send(all->session, session::worker_described{who, dataset});
+  };
+  supervision.changed = [this](const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
+                               std::uint32_t restarts) { board_.workers_changed(workers, degraded, started, restarts); };
+  supervision.worker_died = [this](const death_report& death) { board_.worker_died(death); };
+  supervision.gave_up = [this](const failure& why) { fail(why); };
+  supervision.pool_closed = [this] {
+    const std::lock_guard hold(mutex_);
+    pool_closed_ = true;
+    pool_closed_signal_.notify_all();
+  };
+  e.supervisor = supervisor::spawn_supervisor(
+      *e.system, {supervisor_settings_now(), e.scheduler, e.processes, e.flights, std::move(supervision)});
+
+  session::session_surroundings around;
+  around.settings = settings_;
+  around.workers = workers_;
+  around.partitions = settings_.loader.limits.max + 1;
+  if (e.dataset) around.expected = e.dataset->description;
+  around.request = {options_.batches, resumed_};
+  around.memory = e.memory;
+  around.planned = [this](std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
+                          schedule::stream_range range) {
+    board_.planned(samples_in(*order, range));
+    const std::lock_guard hold(mutex_);
+    plan_ = std::move(order);
+    transfer_ = std::move(transfer);
+    range_ = range;
+    next_position_ = range.first;
+    plan_or_end_.notify_all();
+  };
+  around.failed = [this](const failure& why) { fail(why); };
+  e.session = session::spawn_session(*e.system, std::move(around));
+  caf::anon_send(e.session, session::meet{e.owner, e.scheduler, e.supervisor});
+}
+
+void Session::body::open_control_socket(engine& e) {
+  auto bound = control::bind_session_socket(settings_.name, ::getpid());
+  if (!bound) {
+    log::warn("control", "{}; `penstock status` and the other verbs cannot reach this session", bound.error().message);
+    return;
+  }
+  if (bound->renamed) {
+    log::warn("control", "another session named '{}' is running; this one is '{}'", settings_.name, bound->path.stem().string());
+  }
+  engine* const all = &e;
+  session::session_controls controls;
+  controls.status = [this] { return board_.status(); };
+  controls.deaths = [this] { return board_.report({}, now()).deaths; };
+  controls.stop = [this](bool at_once) { stop(at_once ? std::chrono::milliseconds(0) : patience_of_stop); };
+  controls.pause = [this](bool paused) { pause(paused); };
+  controls.scale = [all](std::uint32_t workers) { caf::anon_send(all->supervisor, supervisor::scale_pool{workers}); };
+  controls.restart = [all](std::uint32_t worker) { caf::anon_send(all->supervisor, supervisor::restart_worker{worker}); };
+  controls.drain = [all](std::uint32_t worker) { caf::anon_send(all->supervisor, supervisor::drain_worker{worker}); };
+  controls.workers_max = settings_.loader.limits.max;
+  // Constructed, used and closed on the io thread.
+  boost::asio::post(e.io->context(), [all, controls, socket = std::make_shared<control::bound_socket>(std::move(*bound))] {
+    all->server = std::make_unique<control::control_server>(all->io->context(), std::move(*socket),
+                                                            session::make_request_handler(controls));
+  });
+}
+
+supervisor::supervisor_settings Session::body::supervisor_settings_now() const {
+  const loader_config& l = settings_.loader;
+  supervisor::supervisor_settings s;
+  s.pool.restart = supervision::settings_of(l.restart);
+  s.pool.workers = workers_;
+  s.pool.min_ready = std::min(l.limits.min, workers_);
+  s.pool.sacrificial_place = l.limits.max;
+  s.pool.seed = settings_.sampler.seed;
+  s.hang = {l.hang.start_deadline, l.hang.heartbeat_timeout, l.hang.item_timeout};
+  s.memory_max_bytes = l.limits.memory.bytes;
+  s.recycle_after_samples = l.limits.recycle_after_samples;
+  s.slots_per_worker = l.slots_per_worker;
+  s.config = protocol::config_as_bytes(settings_);
+  return s;
+}
+
+/// From any thread. The run is over; workers are sent home, the consumer gets the reason.
+void Session::body::fail(const failure& why) {
+  board_.ended(run_outcome::failed, why, now());
+  consumer_->fail(why);
+  const std::lock_guard hold(mutex_);
+  failed_ = true;
+  plan_or_end_.notify_all();
+  if (engine_ && engine_->supervisor) caf::anon_send(engine_->supervisor, supervisor::close_pool{patience_of_destruction});
+}
+
+void Session::body::stop(std::chrono::milliseconds patience) noexcept {
+  board_.stopping();
+  consumer_->stop();
+  const std::lock_guard hold(mutex_);
+  patience_ = std::min(patience_, patience);
+  stopped_ = true;
+  plan_or_end_.notify_all();
+  if (engine_) caf::anon_send(engine_->supervisor, supervisor::close_pool{patience});
+}
+
+void Session::body::pause(bool paused) {
+  board_.paused(paused);
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->scheduler, scheduler::pause_stream{paused});
+}
+
+/// The workers are gone, or their time is over. Meanwhile stop() may shorten it.
+void Session::body::wait_for_pool() {
+  std::unique_lock hold(mutex_);
+  if (!engine_) return;
+  caf::anon_send(engine_->supervisor, supervisor::close_pool{patience_});
+  const steady_time begin = now();
+  while (!pool_closed_ && now() < begin + patience_ + pool_close_deadline) pool_closed_signal_.wait_for(hold, 50ms);
+}
+
+void Session::body::close() noexcept {
+  board_.ended_if_running(run_outcome::stopped, now());
+  wait_for_pool();
+  if (home_) home_->close();
+  scheduler::stream_accounts last = accounts();
+  engine* e = nullptr;
+  {
+    const std::lock_guard hold(mutex_);
+    e = engine_.get();
+    if (e == nullptr) return;
+    final_accounts_ = std::move(last);
+  }
+  // From the outside in: nobody asks any more, no process speaks, the device rests, the actors go.
+  std::promise<void> deaf;
+  boost::asio::post(e->io->context(), [&] {
+    e->server.reset();
+    deaf.set_value();
+  });
+  deaf.get_future().wait();
+  e->processes->shut_down();
+  caf::anon_send(e->owner, gpu_owner::close_device{});
+  caf::anon_send(e->scheduler, scheduler::stop_scheduling{});
+  caf::anon_send(e->session, session::leave{});
+  caf::anon_send_exit(e->supervisor, caf::exit_reason::user_shutdown);
+  // All have been told to go; only then may the handles be dropped that they know each other by.
+  e->system->await_all_actors_done();
+  const std::lock_guard hold(mutex_);
+  engine_.reset();
+}
+
+// ---- batches -------------------------------------------------------------------------------------------------
+
+std::optional<Batch> Session::body::next() {
+  start();
+  const steady_time demanded = now();
+  while (true) {
+    auto taken = consumer_->take();
+    board_.waited(consumer_->waited());
+    if (auto* why = std::get_if<failure>(&taken)) throw error(std::move(*why));
+    if (std::holds_alternative<gpu_owner::hand_over::stream_ended>(taken)) return end_of_stream();
+    auto& ready = std::get<gpu_owner::ready_batch>(taken);
+    if (ready.voyage == voyage_) return hand_out(std::move(ready), demanded);
+    home_->give_back(ready.buffer);  // of before the last seek
+  }
+}
+
+std::optional<Batch> Session::body::next_of(std::uint64_t epoch, bool from_its_first) {
+  start();
+  const auto range = wait_for_range_of(epoch);
+  if (!range) return next();  // failed or stopped before there was a plan: says so
+  const bool inside = next_position_ >= range->first && next_position_ < range->end;
+  if (from_its_first ? next_position_ != range->first : !inside && next_position_ != range->end) seek(*range);
+  if (next_position_ < range->end) return next();
+  bool last = false;
+  {
+    const std::lock_guard hold(mutex_);
+    last = next_position_ >= range_.end;
+  }
+  return last ? end_of_stream() : std::nullopt;
+}
+
+std::optional<schedule::stream_range> Session::body::wait_for_range_of(std::uint64_t epoch) {
+  std::unique_lock hold(mutex_);
+  plan_or_end_.wait(hold, [&] { return plan_ || failed_ || stopped_; });
+  if (!plan_) return std::nullopt;
+  const std::uint64_t batches = plan_->batches_per_epoch();
+  return schedule::stream_range{epoch * batches, (epoch + 1) * batches};
+}
+
+void Session::body::seek(schedule::stream_range range) {
+  ++voyage_;
+  for (const gpu_owner::ready_batch& dropped : consumer_->begin_voyage(voyage_)) home_->give_back(dropped.buffer);
+  next_position_ = range.first;
+  ended_ = false;
+  board_.ended(run_outcome::running, std::nullopt, now());
+  const std::lock_guard hold(mutex_);
+  // Beyond the epoch the stream is prepared as far as the config's epochs go.
+  range_ = {range.first, std::max(range.end, settings_.sampler.epochs * plan_->batches_per_epoch())};
+  if (engine_) caf::anon_send(engine_->scheduler, scheduler::seek_stream{voyage_, range_});
+}
+
+std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, steady_time demanded) {
+  const std::uint64_t upload = ready.upload;
+  const std::uint64_t epoch = ready.epoch;
+  next_position_ = ready.position + 1;
+  std::shared_ptr<const device::transfer_plan> transfer;
+  {
+    const std::lock_guard hold(mutex_);
+    transfer = transfer_;
+  }
+  Batch batch(std::make_unique<Batch::body>(std::move(ready), std::move(transfer), home_));
+  const auto digest = options_.digests ? std::optional(batch.digest()) : std::nullopt;
+  board_.batch_taken(epoch, demanded, now());
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->scheduler, scheduler::batch_delivered{upload, digest});
+  return batch;
+}
+
+std::optional<Batch> Session::body::end_of_stream() {
+  if (std::exchange(ended_, true)) return std::nullopt;
+  bool whole = false;
+  {
+    const std::lock_guard hold(mutex_);
+    whole = !stopped_ && plan_ && next_position_ >= settings_.sampler.epochs * plan_->batches_per_epoch();
+  }
+  board_.ended(whole ? run_outcome::finished : run_outcome::stopped, std::nullopt, now());
+  return std::nullopt;
+}
+
+scheduler::stream_accounts Session::body::accounts() {
+  auto promise = std::make_shared<std::promise<scheduler::stream_accounts>>();
+  auto answer = promise->get_future();
+  {
+    const std::lock_guard hold(mutex_);
+    if (!engine_) return final_accounts_;
+    caf::anon_send(engine_->scheduler, scheduler::tell_accounts{std::move(promise)});
+  }
+  if (answer.wait_for(accounts_deadline) != std::future_status::ready) return {};
+  return answer.get();
+}
+
+run_report Session::body::report() { return board_.report(accounts().epochs, now()); }
+
+std::vector<std::byte> Session::body::state() { return schedule::serialise(accounts().state); }
+
+// ---- the public face -----------------------------------------------------------------------------------------
+
+Session::Session(config settings, session_options options)
+    : body_(std::make_unique<body>(std::move(settings), options)) {}
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+
+std::optional<Batch> Session::next() { return body_->next(); }
+void Session::stop(std::chrono::milliseconds patience) noexcept { body_->stop(patience); }
+void Session::close() noexcept { body_->close(); }
+void Session::pause() { body_->pause(true); }
+void Session::resume() { body_->pause(false); }
+session_status Session::status() const { return body_->status(); }
+run_report Session::report() const { return body_->report(); }
+std::vector<std::byte> Session::state() const { return body_->state(); }
+Session::Epoch Session::epoch(std::uint64_t number) { return {*this, number}; }
+std::optional<Batch> Session::Epoch::next() { return owner_->body_->next_of(number_, !std::exchange(begun_, true)); }
+
+Session::outline Session::dry_run(const config& settings) {
+  outline o;
+  o.workers = workers_of(settings);
+  const auto prepared = value_or_throw(prepare(settings));
+  if (!prepared) return o;
+  const dataset_description& d = prepared->description;
+  const auto order = value_or_throw(session::plan_of(settings, d));
+  const auto layout = value_or_throw(lay_out(d.tensors, settings.sampler.batch_size));
+  const auto shape = value_or_throw(session::geometry_of(settings, layout, settings.loader.limits.max + 1));
+  value_or_throw(arena::check_memory(session::memory_need_of(settings, shape, o.workers), arena::memory_limits()));
+  value_or_throw(process::find_program(settings.loader.command.front()));
+  o.samples = d.samples;
+  o.batches_per_epoch = order.batches_per_epoch();
+  o.expected_samples = order.expected_samples();
+  o.slot_bytes = shape.slot_bytes;
+  o.arena_bytes = shape.partition_bytes() * o.workers;
+  o.fingerprint = d.fingerprint;
+  o.notices = prepared->notices;
+  return o;
+}
+
+}  // namespace penstock

@@ -1,0 +1,192 @@
+#include "actors/session/session_actor.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <cmath>
+
+#include "runtime/arena/memory_budget.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/units.hpp"
+
+namespace penstock::session {
+namespace {
+
+struct session_state {
+  session_state() = default;
+  ~session_state() = default;
+  session_state(const session_state&) = delete;
+  session_state& operator=(const session_state&) = delete;
+
+  session_surroundings around;
+  meet others;
+  std::optional<dataset_description> dataset;  // as the first worker described it
+  arena::geometry shape;
+  bool built = false;
+  bool failed = false;
+};
+
+using self_pointer = session_actor::stateful_pointer<session_state>;
+
+/// Numbers from another process become enumerators only if they are some.
+result<dataset_description> checked(const protocol::dataset_described& from) {
+  dataset_description d{from.type, from.samples, {}, from.fingerprint};
+  for (const protocol::wire_tensor& t : from.tensors) {
+    if (t.type > static_cast<std::uint8_t>(dtype::float64) || t.role > static_cast<std::uint8_t>(tensor_role::record)) {
+      return refuse(errc::protocol, "tensor '{}' has element type {} and role {}, which do not exist", t.name, t.type, t.role);
+    }
+    d.tensors.push_back({t.name, static_cast<dtype>(t.type), t.shape, static_cast<tensor_role>(t.role)});
+  }
+  if (d.samples == 0) return refuse(errc::dataset, "the dataset has no samples");
+  return d;
+}
+
+std::string difference(const dataset_description& a, const dataset_description& b) {
+  if (a.type != b.type) return fmt::format("type {} and {}", a.type, b.type);
+  if (a.samples != b.samples) return fmt::format("{} and {} samples", a.samples, b.samples);
+  if (a.fingerprint != b.fingerprint) return fmt::format("fingerprints {} and {}", a.fingerprint, b.fingerprint);
+  return "other tensors";
+}
+
+std::uint64_t quarantine_max(const config& c, std::uint64_t samples) {
+  // semantics 15
+  const auto share = static_cast<std::uint64_t>(std::ceil(c.quarantine.max_fraction * static_cast<double>(samples)));
+  return std::min(c.quarantine.max_samples, std::max<std::uint64_t>(8, share));
+}
+
+/// Everything that depends on what the dataset is.
+result<void> build(session_state& s, self_pointer self) {
+  const config& c = s.around.settings;
+  auto layout = lay_out(s.dataset->tensors, c.sampler.batch_size);
+  if (!layout) return tl::unexpected(std::move(layout.error()));
+  auto order = plan_of(c, *s.dataset);
+  if (!order) return tl::unexpected(std::move(order.error()));
+  auto range = range_of(c, s.around.request, *order, s.dataset->fingerprint);
+  if (!range) return tl::unexpected(std::move(range.error()));
+  auto shape = geometry_of(c, *layout, s.around.partitions);
+  if (!shape) return tl::unexpected(std::move(shape.error()));
+  auto transfer = device::plan_transfer(*layout, {c.gpu.layout, c.gpu.dtype, c.gpu.mean, c.gpu.std});
+  if (!transfer) return tl::unexpected(std::move(transfer.error()));
+  if (auto ok = arena::check_memory(memory_need_of(c, *shape, s.around.workers), arena::memory_limits()); !ok) return ok;
+  if (auto ok = s.around.memory->size_and_seal(*shape); !ok) return ok;
+  s.shape = *shape;
+
+  const auto shared_order = std::make_shared<const plan>(std::move(*order));
+  const auto shared_transfer = std::make_shared<const device::transfer_plan>(std::move(*transfer));
+  s.around.planned(shared_order, shared_transfer, *range);
+  self->send(s.others.owner, gpu_owner::prepare_device{shared_transfer, c.gpu.buffers});
+  self->send(s.others.scheduler,
+             scheduler::open_stream{shared_order,
+                                    {c.quarantine.max_attempts, quarantine_max(c, s.dataset->samples), c.loader.on_bad_sample},
+                                    identity_of(c, s.dataset->fingerprint), *range, s.around.request.resumed});
+  s.built = true;
+  return {};
+}
+
+result<protocol::assign_slots> prepare_partition(session_state& s, self_pointer self, std::uint32_t partition) {
+  if (auto ok = s.around.memory->reserve(partition); !ok) return tl::unexpected(std::move(ok.error()));
+  auto memory = arena::map_partition(s.around.memory->fd(), s.shape, partition);
+  if (!memory) return tl::unexpected(std::move(memory.error()));
+  // Before the worker hears of it: an upload can never reach the owner before its memory.
+  self->send(s.others.owner,
+             gpu_owner::attach_partition{partition, std::make_shared<arena::mapping>(std::move(*memory)), s.shape});
+  return protocol::assign_slots{s.shape.slot_bytes, s.shape.slots, s.shape.partitions, partition,
+                                s.around.settings.sampler.batch_size};
+}
+
+result<protocol::assign_slots> welcome(self_pointer self, const worker_described& news) {
+  session_state& s = self->state;
+  auto described = checked(news.dataset);
+  if (!described) return tl::unexpected(std::move(described.error()));
+  const dataset_description* const known = s.dataset ? &*s.dataset : s.around.expected ? &*s.around.expected : nullptr;
+  if (known != nullptr && *described != *known) {
+    return refuse(errc::protocol, "worker {} sees another dataset than the session: {}", news.who.worker,
+                  difference(*known, *described));
+  }
+  if (!s.built) {
+    s.dataset = std::move(*described);
+    if (auto ok = build(s, self); !ok) return tl::unexpected(std::move(ok.error()));
+  }
+  return prepare_partition(s, self, news.who.worker);
+}
+
+session_actor::behavior_type behave(self_pointer self, session_surroundings around) {
+  self->state.around = std::move(around);
+  return {
+      [self](const meet& others) { self->state.others = others; },
+      [self](const device_ready&) { self->send(self->state.others.supervisor, supervisor::open_pool{}); },
+      [self](const worker_described& news) {
+        session_state& s = self->state;
+        supervisor::partition_prepared answer{news.who, std::nullopt};
+        if (!s.failed) {
+          auto slots = welcome(self, news);
+          if (slots) {
+            answer.slots = std::move(*slots);
+          } else {
+            s.failed = true;
+            s.around.failed(slots.error());
+          }
+        }
+        self->send(s.others.supervisor, std::move(answer));
+      },
+      [self](const leave&) {
+        self->state.others = {};
+        self->quit();
+      },
+  };
+}
+
+}  // namespace
+
+session_actor spawn_session(caf::actor_system& system, session_surroundings around) {
+  return system.spawn<caf::detached>(behave, std::move(around));
+}
+
+result<plan> plan_of(const config& settings, const dataset_description& dataset) {
+  const sampler_config& s = settings.sampler;
+  return plan::create({dataset.samples, s.seed, s.shuffle, s.batch_size, s.drop_last, s.rank.value_or(0), s.world_size});
+}
+
+result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout, std::uint32_t partitions) {
+  const std::uint64_t given = settings.loader.slot_bytes ? settings.loader.slot_bytes->bytes : layout.bytes;
+  if (given < layout.bytes) {
+    return refuse(errc::config,
+                  "a batch of {} samples needs a slot of {}, but [loader] slot_bytes is {}: raise it (or leave it at "
+                  "\"auto\"), or lower [sampler] batch_size",
+                  layout.rows_max, bytes_for_people(layout.bytes), bytes_for_people(given));
+  }
+  return arena::geometry{given, settings.loader.slots_per_worker, partitions};
+}
+
+arena::memory_need memory_need_of(const config& settings, const arena::geometry& shape, std::uint32_t workers) {
+  arena::memory_need need;
+  need.reserved_bytes = shape.partition_bytes() * workers;
+  need.file_bytes = shape.bytes();
+  need.mapped_bytes = need.reserved_bytes;
+  need.explanation = fmt::format("{} workers x {} slots x {}", workers, shape.slots, bytes_for_people(shape.slot_bytes));
+  need.remedy = fmt::format("lower [loader] workers ({}), slots_per_worker ({}) or [sampler] batch_size ({})", workers,
+                            settings.loader.slots_per_worker, settings.sampler.batch_size);
+  return need;
+}
+
+schedule::stream_identity identity_of(const config& settings, const std::string& fingerprint) {
+  const sampler_config& s = settings.sampler;
+  return {s.seed, s.batch_size, s.rank.value_or(0), s.world_size, s.shuffle, s.drop_last, fingerprint};
+}
+
+result<schedule::stream_range> range_of(const config& settings, const stream_request& request, const plan& order,
+                                        const std::string& fingerprint) {
+  const std::uint64_t per_epoch = order.batches_per_epoch();
+  schedule::stream_range range{0, settings.sampler.epochs * per_epoch};
+  if (request.resumed) {
+    if (auto ok = schedule::check_same_stream(request.resumed->identity, identity_of(settings, fingerprint)); !ok) {
+      return tl::unexpected(std::move(ok.error()));
+    }
+    range.first = request.resumed->epoch * per_epoch + request.resumed->next_batch;
+  }
+  range.end = std::max(range.end, range.first);
+  if (request.batches) range.end = std::min(range.end, range.first + *request.batches);
+  return range;
+}
+
+}  // namespace penstock::session

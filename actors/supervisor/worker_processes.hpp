@@ -1,0 +1,69 @@
+// The worker processes as the supervisor handles them: start, signal, forget. Everything happens on the session's io
+// thread, in order; any thread may ask. What the processes do comes back through callbacks on the io thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/protocol/link.hpp"
+#include "runtime/process/child_process.hpp"
+#include "runtime/process/io_thread.hpp"
+
+namespace penstock::supervisor {
+
+/// How every worker is started.
+struct worker_program {
+  std::vector<std::string> command;      ///< program, as find_program takes it, and arguments
+  std::vector<std::string> environment;  ///< all of it
+  int lifeline = -1;                     ///< descriptors that are handed over
+  int arena = -1;
+  int flight = -1;
+  int index = -1;                        ///< -1: none
+};
+
+/// The environment of workers: ours, then `extra`, with the GPU hidden whatever either says.
+std::vector<std::string> worker_environment(const std::map<std::string, std::string>& extra);
+
+struct worker_callbacks {
+  std::function<void(worker_ref, pid_t, std::shared_ptr<protocol::worker_link>)> started;
+  std::function<void(worker_ref, const failure&)> start_failed;
+  std::function<void(worker_ref, protocol::from_worker&&)> spoke;
+  /// The worker closed its link (empty reason) or broke the protocol. The process may live on.
+  std::function<void(worker_ref, const std::string& reason)> link_closed;
+  std::function<void(worker_ref, std::string_view line)> wrote;
+  /// Reaped; everything it said before is delivered.
+  std::function<void(worker_ref, const process::exit_report&, const process::output_tail&)> ended;
+};
+
+class worker_processes : public std::enable_shared_from_this<worker_processes> {
+ public:
+  worker_processes(process::io_thread& io, worker_program program, worker_callbacks callbacks);
+
+  void start(worker_ref who);
+  /// To the whole group of that incarnation; nothing if it is gone.
+  void signal(worker_ref who, int number);
+  /// Kills and reaps whatever is left and gives no more callbacks. Blocks; not from the io thread.
+  void shut_down();
+
+ private:
+  struct running {
+    worker_ref who;
+    std::unique_ptr<process::child_process> process;
+    std::shared_ptr<protocol::worker_link> link;
+  };
+
+  void start_now(worker_ref who);
+  result<void> try_start(worker_ref who);
+  void on_end(worker_ref who, const process::exit_report& report, const process::output_tail& tail);
+
+  process::io_thread& io_;
+  worker_program program_;
+  worker_callbacks callbacks_;
+  std::map<std::uint32_t, running> running_;  // io thread only
+  bool shut_down_ = false;                    // io thread only
+};
+
+}  // namespace penstock::supervisor

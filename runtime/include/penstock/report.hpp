@@ -1,0 +1,143 @@
+// What a session did and how it stands, as plain facts. `penstock run --report` and `penstock status` are these
+// structs as JSON.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <penstock/error.hpp>
+
+namespace penstock {
+
+enum class run_outcome : std::uint8_t {
+  running,
+  finished,  ///< every epoch that was asked for is delivered
+  stopped,   ///< it ended before that because somebody said so
+  failed,
+};
+
+struct device_report {
+  std::string kind;  ///< "host" or "cuda"; empty until the device is open
+  std::string name;
+  std::optional<std::string> uuid;
+};
+
+/// One epoch. delivered + failed + quarantined = expected when it is complete.
+struct epoch_report {
+  std::uint64_t epoch = 0;
+  bool complete = false;
+  std::uint64_t from_batch = 0;  ///< first batch of this process
+  std::uint64_t expected = 0;
+  std::uint64_t delivered = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t quarantined = 0;
+  std::uint64_t batches = 0;
+  std::optional<std::string> digest;  ///< only if digests were asked for
+  double seconds = 0;                 ///< from the demand for its first batch to the delivery of its last
+};
+
+/// How a process ended, in one word (contract: cause).
+enum class death_cause : std::uint8_t {
+  signal,
+  exit,
+  hang,       ///< a sample took longer than item_timeout, or the start longer than start_deadline
+  heartbeat,  ///< it did not run at all for heartbeat_timeout
+  memory,     ///< it outgrew [loader.limits] memory
+  oom,        ///< the kernel's OOM killer
+  protocol,   ///< it said something impossible
+  stopped,    ///< an operator or the session ended it
+  unknown,    ///< somebody else reaped it
+};
+PENSTOCK_API const char* name_of(death_cause cause) noexcept;
+
+struct death_report {
+  std::uint32_t worker = 0;
+  std::int32_t pid = 0;
+  std::uint32_t incarnation = 0;
+  death_cause cause = death_cause::unknown;
+  std::optional<std::string> signal;  ///< "SIGSEGV"
+  std::optional<std::int32_t> code;   ///< exit status
+  std::optional<std::uint64_t> sample;  ///< that the death is charged to
+  std::optional<std::string> path;
+  std::optional<std::uint64_t> epoch;
+  std::optional<std::uint64_t> sequence;
+  std::uint32_t attempt = 0;  ///< of the sample; 0 if none is charged
+  std::string phase;          ///< what it was doing: "idle", "setup", "loading", "checking"
+  double lived_seconds = 0;
+  std::string last_output;  ///< the last lines it wrote
+};
+
+struct quarantine_report {
+  std::uint64_t sample = 0;
+  std::optional<std::string> path;
+  std::uint32_t attempts = 0;
+  std::vector<std::string> causes;
+};
+
+struct failure_report {
+  std::uint64_t sample = 0;
+  std::optional<std::string> path;
+  std::string error;
+};
+
+struct run_report {
+  std::string session;
+  run_outcome outcome = run_outcome::running;
+  std::optional<failure> error;  ///< of a failed run
+  device_report device;
+  std::vector<epoch_report> epochs;
+
+  // Totals of this process.
+  std::uint64_t samples = 0;
+  std::uint64_t batches = 0;
+  std::uint64_t bytes = 0;  ///< tensor bytes copied to the device, without padding
+  double seconds = 0;
+  double first_batch_seconds = 0;
+  double device_waited_seconds = 0;  ///< how long the consumer waited for batches
+
+  std::uint32_t workers_configured = 0;
+  std::uint32_t workers_started = 0;  ///< incarnations, the sacrificial worker's included
+  std::uint32_t restarts = 0;
+  std::uint64_t stale_dropped = 0;  ///< messages that came too late or were false
+  std::vector<death_report> deaths;  ///< the last 1000
+  std::vector<quarantine_report> quarantine;
+  std::vector<failure_report> failures;  ///< the first 10000
+  std::uint64_t uploads = 0;
+  bool pinned = false;  ///< the device reads the arena directly
+};
+
+struct worker_status {
+  std::uint32_t id = 0;
+  std::optional<std::int32_t> pid;
+  std::string state;
+  std::uint32_t incarnation = 0;
+  std::uint32_t restarts = 0;
+  std::uint64_t samples = 0;  ///< of this incarnation
+  std::uint64_t rss_bytes = 0;
+  std::optional<std::string> current_sample;
+  std::optional<death_report> last_death;
+  std::optional<double> next_restart_seconds;
+};
+
+struct session_status {
+  std::string session;
+  std::int32_t pid = 0;
+  std::string state;  ///< ok, degraded, failed, paused, stopping
+  run_outcome outcome = run_outcome::running;
+  std::uint64_t epoch = 0;
+  std::uint64_t batches_delivered = 0;
+  std::uint64_t samples_delivered = 0;
+  std::uint64_t samples_expected = 0;  ///< of the whole run; 0 until the dataset is known
+  std::uint64_t bytes_uploaded = 0;    ///< tensor bytes copied to the device
+  device_report gpu;
+  std::string gpu_state;      ///< idle, opening, ready, failed, closed
+  std::int32_t gpu_pid = 0;
+  std::string gpu_placement;  ///< embedded, process
+  std::vector<worker_status> workers;
+  std::uint64_t quarantined = 0;
+  std::uint64_t failed = 0;
+};
+
+}  // namespace penstock

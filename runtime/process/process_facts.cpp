@@ -1,0 +1,89 @@
+#include "runtime/process/process_facts.hpp"
+
+#include <fmt/core.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace penstock::process {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::uint64_t kilobytes_behind(const std::string& line) {
+  std::istringstream rest(line.substr(line.find(':') + 1));
+  std::uint64_t value = 0;
+  rest >> value;
+  return value * 1024;
+}
+
+/// quota / period of one cgroup folder, infinity if it sets none.
+double cpu_quota_in(const fs::path& folder) {
+  double quota = -1;
+  double period = 0;
+  std::string first;
+  if (std::ifstream v2(folder / "cpu.max"); v2 >> first >> period) {
+    quota = first == "max" ? -1 : std::stod(first);
+  } else if (std::ifstream v1(folder / "cpu.cfs_quota_us"); v1 >> quota) {
+    std::ifstream(folder / "cpu.cfs_period_us") >> period;
+  }
+  return quota > 0 && period > 0 ? quota / period : INFINITY;
+}
+
+double cpu_quota() {
+  double tightest = INFINITY;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    fs::path mount;
+    if (controllers == ",,") mount = "/sys/fs/cgroup";
+    if (controllers.find(",cpu,") != std::string::npos) mount = "/sys/fs/cgroup/cpu";
+    if (mount.empty()) continue;
+    for (fs::path group = line.substr(second + 1);; group = group.parent_path()) {
+      tightest = std::min(tightest, cpu_quota_in(mount / group.relative_path()));
+      if (group.relative_path().empty()) break;
+    }
+  }
+  return tightest;
+}
+
+}  // namespace
+
+std::optional<process_facts> look_at(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  if (!status) return std::nullopt;
+  process_facts facts;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon:")) facts.rss_anon_bytes = kilobytes_behind(line);
+    if (line.starts_with("VmRSS:")) facts.rss_bytes = kilobytes_behind(line);
+    if (line.starts_with("TracerPid:")) facts.traced = line.find_first_of("123456789") != std::string::npos;
+  }
+  return facts;
+}
+
+std::string wait_channel(pid_t pid) {
+  std::ifstream in(fmt::format("/proc/{}/wchan", pid));
+  std::string name;
+  std::getline(in, name);
+  return name == "0" ? std::string() : name;
+}
+
+std::uint32_t usable_cores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  std::uint32_t cores = std::thread::hardware_concurrency();
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = static_cast<std::uint32_t>(CPU_COUNT(&allowed));
+  const double quota = cpu_quota();
+  if (std::isfinite(quota)) cores = std::min(cores, static_cast<std::uint32_t>(std::ceil(quota)));
+  return std::max<std::uint32_t>(cores, 1);
+}
+
+}  // namespace penstock::process

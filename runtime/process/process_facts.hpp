@@ -1,0 +1,27 @@
+// What /proc says about a process: how much private memory it uses, whether a debugger holds it, where it waits.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace penstock::process {
+
+struct process_facts {
+  std::uint64_t rss_anon_bytes = 0;  ///< private memory: what this process alone costs
+  std::uint64_t rss_bytes = 0;       ///< with shared memory and files
+  bool traced = false;
+};
+
+/// Nothing when the process is gone.
+std::optional<process_facts> look_at(pid_t pid);
+
+/// The kernel function a process waits in ("futex_wait_queue", "folio_wait_bit"), empty if it runs or may not be told.
+std::string wait_channel(pid_t pid);
+
+/// Cores that this process may use: affinity, and the CPU quota of its cgroups. At least 1.
+std::uint32_t usable_cores();
+
+}  // namespace penstock::process

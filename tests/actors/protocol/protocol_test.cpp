@@ -1,0 +1,180 @@
+#include <catch2/catch_test_macros.hpp>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <future>
+#include <random>
+
+#include "actors/protocol/link.hpp"
+
+using namespace penstock;
+using namespace penstock::protocol;
+
+namespace {
+
+std::vector<char> frames(const std::vector<from_worker>& messages) {
+  std::vector<char> bytes;
+  for (const from_worker& m : messages) append_frame(bytes, m);
+  return bytes;
+}
+
+const std::vector<from_worker> conversation{
+    hello{hello::expected_magic, version, 4127},
+    dataset_described{"image-folder", 1000, {{"image", 0, 1, {224, 224, 3}}, {"label", 7, 0, {}}}, "abc"},
+    worker_ready{},
+    batch_loaded{2, 17, 126, {{5, "a.jpg", "truncated"}, {9, "b.jpg", ""}}, 123456789},
+    worker_gives_up{78, 0, "no such folder"},
+};
+
+}  // namespace
+
+TEST_CASE("messages survive their way as bytes, in any pieces") {
+  const std::vector<char> bytes = frames(conversation);
+  for (const std::size_t piece : {std::size_t{1}, std::size_t{3}, std::size_t{64}, bytes.size()}) {
+    frame_reader<from_worker> reader;
+    std::vector<from_worker> received;
+    for (std::size_t i = 0; i < bytes.size(); i += piece) {
+      const auto part = std::span(bytes).subspan(i, std::min(piece, bytes.size() - i));
+      REQUIRE(reader.feed(part, [&](from_worker&& m) { received.push_back(std::move(m)); }));
+    }
+    REQUIRE(received.size() == conversation.size());
+    CHECK(std::get<hello>(received[0]).pid == 4127);
+    CHECK(std::get<dataset_described>(received[1]).tensors[0].shape == std::vector<std::uint32_t>{224, 224, 3});
+    CHECK(std::get<batch_loaded>(received[3]).failures[0].reason == "truncated");
+    CHECK_FALSE(reader.in_the_middle());
+  }
+}
+
+TEST_CASE("a frame that announces too much is refused before anything is allocated for it") {
+  const frame_header header{0xffff'fff0U, 3};
+  std::vector<char> bytes(sizeof header);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  frame_reader<from_worker> reader;
+  const auto no = reader.feed(bytes, [](from_worker&&) {});
+  REQUIRE_FALSE(no);
+  CHECK(no.error().code == errc::protocol);
+  CHECK(no.error().message == "message 0 announces 4294967280 bytes; at most 4194304 are allowed");
+}
+
+TEST_CASE("unknown types, cut payloads and stray bytes are refused") {
+  const auto refusal = [](std::vector<char> bytes) {
+    frame_reader<from_worker> reader;
+    const auto ok = reader.feed(bytes, [](from_worker&&) {});
+    return ok ? std::string() : ok.error().message;
+  };
+  std::vector<char> bytes = frames({batch_loaded{1, 2, 3, {{1, "n", "x"}}, 4}});
+  frame_header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const auto with = [&](frame_header h) {
+    std::vector<char> changed = bytes;
+    std::memcpy(changed.data(), &h, sizeof h);
+    return changed;
+  };
+  CHECK(refusal(with({header.payload_bytes, 77})) == "unknown message type 77");
+  CHECK(refusal(with({header.payload_bytes - 1, header.type})).find("cut or garbled") != std::string::npos);
+  auto longer = with({header.payload_bytes + 1, header.type});
+  longer.push_back(0);
+  CHECK(refusal(longer).find("stray bytes") != std::string::npos);
+}
+
+TEST_CASE("a vector that announces more elements than there are bytes allocates nothing for them") {
+  std::vector<char> bytes = frames({dataset_described{"x", 1, {}, "f"}});
+  frame_reader<from_worker> reader;
+  for (std::size_t i = sizeof(frame_header); i < bytes.size(); ++i) {
+    auto changed = bytes;
+    changed[i] = static_cast<char>(0xff);
+    frame_reader<from_worker> one;
+    static_cast<void>(one.feed(changed, [](from_worker&&) {}));  // any answer but a crash or 4 GB
+  }
+}
+
+TEST_CASE("random bytes and random changes are answered, never obeyed blindly") {
+  std::mt19937 random(20261120);
+  const std::vector<char> good = frames(conversation);
+  for (int i = 0; i < 20'000; ++i) {
+    std::vector<char> bytes = good;
+    for (int changes = 1 + static_cast<int>(random() % 4); changes > 0; --changes) {
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    }
+    bytes.resize(random() % (bytes.size() + 1));
+    frame_reader<from_worker> reader;
+    std::size_t messages = 0;
+    static_cast<void>(reader.feed(bytes, [&](from_worker&&) { ++messages; }));
+    REQUIRE(messages <= conversation.size() + 1);
+  }
+}
+
+namespace {
+
+/// An io_context that is run by hand until something has happened.
+template <class Predicate>
+bool run_until(boost::asio::io_context& io, Predicate done) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!done() && std::chrono::steady_clock::now() < until) {
+    io.run_one_for(std::chrono::milliseconds(100));
+    io.restart();
+  }
+  return done();
+}
+
+}  // namespace
+
+TEST_CASE("what one end of a link sends the other receives, in order") {
+  boost::asio::io_context io;
+  auto ends = make_link_pair();
+  REQUIRE(ends);
+  std::vector<std::uint32_t> received;
+  const auto session = worker_link::make(io, std::move(ends->first), {[&](from_worker&& m) {
+                                           received.push_back(std::get<batch_loaded>(m).slot);
+                                         }, {}});
+  const auto worker = session_link::make(io, std::move(ends->second), {});
+  session->start();
+  worker->start();
+  for (std::uint32_t i = 0; i < 1000; ++i) worker->send(batch_loaded{i, 0, 0, {}, 0});
+  REQUIRE(run_until(io, [&] { return received.size() == 1000; }));
+  for (std::uint32_t i = 0; i < 1000; ++i) CHECK(received[i] == i);
+}
+
+TEST_CASE("the end of the peer is reported once") {
+  boost::asio::io_context io;
+  auto ends = make_link_pair();
+  REQUIRE(ends);
+  int closed = 0;
+  const auto session = worker_link::make(io, std::move(ends->first), {{}, [&](const std::string& reason) {
+                                           ++closed;
+                                           CHECK(reason.empty());
+                                         }});
+  session->start();
+  ends->second.reset();
+  REQUIRE(run_until(io, [&] { return closed == 1; }));
+  session->send(stop_work{});
+  session->close();
+  io.poll();
+  CHECK(closed == 1);
+}
+
+TEST_CASE("a peer that writes nonsense is cut off with the reason") {
+  boost::asio::io_context io;
+  auto ends = make_link_pair();
+  REQUIRE(ends);
+  std::string reason;
+  const auto session = worker_link::make(io, std::move(ends->first), {{}, [&](const std::string& r) { reason = r; }});
+  session->start();
+  REQUIRE(::write(ends->second.get(), "GET / HTTP/1.1\r\n", 16) == 16);
+  REQUIRE(run_until(io, [&] { return !reason.empty(); }));
+  CHECK(reason.find("announces") != std::string::npos);
+}
+
+TEST_CASE("the last messages of a peer are drained though somebody else holds its socket open") {
+  boost::asio::io_context io;
+  auto ends = make_link_pair();
+  REQUIRE(ends);
+  const unique_fd grandchild(::dup(ends->second.get()));
+  const std::vector<char> bytes = frames({worker_ready{}, batch_loaded{1, 1, 1, {}, 0}});
+  REQUIRE(::write(ends->second.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
+  ends->second.reset();
+  int received = 0;
+  const auto session = worker_link::make(io, std::move(ends->first), {[&](from_worker&&) { ++received; }, {}});
+  session->drain();
+  CHECK(received == 2);
+}

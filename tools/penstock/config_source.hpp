@@ -1,0 +1,38 @@
+// The config options that several verbs share: FILE, --set, and the shorthands that are spelled like --set.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/config/load.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace penstock::cli {
+
+struct config_source {
+  std::string file;
+  std::vector<std::string> sets;
+  std::optional<std::string> epochs;
+  std::optional<std::string> device;
+  std::optional<std::string> workers;
+  std::optional<std::string> slots;
+  bool strict = false;
+};
+
+/// FILE and --set.
+void add_config_options(CLI::App& verb, config_source& into);
+/// --epochs, --device, --workers, --slots.
+void add_config_shorthands(CLI::App& verb, config_source& into);
+
+tl::expected<config_file::loaded_config, config_file::rejection> load(const config_source& source);
+
+/// Prints why a config was rejected; returns the exit code.
+int tell_rejection(const config_file::rejection& refused, bool json);
+/// Warnings on stderr.
+void tell_warnings(const config_file::loaded_config& loaded);
+
+}  // namespace penstock::cli

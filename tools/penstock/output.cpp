@@ -1,0 +1,79 @@
+#include "tools/penstock/output.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "runtime/control/report_json.hpp"
+
+namespace penstock::cli {
+namespace {
+
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t bytes = ::write(fd, text.data(), text.size());
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(bytes));
+  }
+}
+
+/// In one write: lines of different threads do not mix.
+void write_line(int fd, std::string_view line) { write_all(fd, std::string(line) + "\n"); }
+
+std::string_view escape_of(style how) {
+  switch (how) {
+    case style::bold: return "\x1b[1m";
+    case style::red: return "\x1b[1;31m";
+    case style::yellow: return "\x1b[1;33m";
+    case style::green: return "\x1b[1;32m";
+    case style::faint: return "\x1b[2m";
+    case style::plain: break;
+  }
+  return "";
+}
+
+}  // namespace
+
+bool is_terminal(int fd) { return ::isatty(fd) == 1; }
+
+bool colours_on(int fd) {
+  const char* no_colour = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return is_terminal(fd) && (no_colour == nullptr || *no_colour == '\0') &&
+         (term == nullptr || std::string_view(term) != "dumb");
+}
+
+std::size_t terminal_width(int fd) {
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+std::string styled(style how, std::string_view text) {
+  static const bool colours = colours_on(STDERR_FILENO);
+  if (!colours || how == style::plain) return std::string(text);
+  return std::string(escape_of(how)).append(text).append("\x1b[0m");
+}
+
+void say(std::string_view line) { write_line(STDERR_FILENO, line); }
+void say_raw(std::string_view text) { write_all(STDERR_FILENO, text); }
+void print(std::string_view line) { write_line(STDOUT_FILENO, line); }
+
+void print_json(const nlohmann::ordered_json& what) {
+  print(what.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+int refuse_with(exit_code code, const failure& why, bool json) {
+  if (json) {
+    print_json(control::as_json(why));
+  } else {
+    say(styled(style::red, "error:") + " " + why.message);
+  }
+  return code;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,47 @@
+// What the CLI says and how: people get words on stderr, scripts get one JSON object on stdout, exit codes are fixed.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/result.hpp"
+
+namespace penstock::cli {
+
+/// docs: exit codes of penstock.
+enum exit_code : int {
+  exit_ok = 0,
+  exit_failed = 1,
+  exit_usage = 2,
+  exit_not_met = 3,
+  exit_no_target = 4,
+  exit_no_session = 5,
+  exit_timed_out = 6,
+  exit_refused = 7,
+  exit_config = 78,
+  exit_interrupted = 130,
+  exit_terminated = 143,
+};
+
+/// Whether a stream is a terminal that wants colours: not with NO_COLOR, not with TERM=dumb.
+[[nodiscard]] bool colours_on(int fd);
+[[nodiscard]] bool is_terminal(int fd);
+/// Columns of the terminal; 80 if there is none.
+[[nodiscard]] std::size_t terminal_width(int fd);
+
+enum class style { plain, bold, red, yellow, green, faint };
+/// The text with the style around it if stderr wants colours.
+[[nodiscard]] std::string styled(style how, std::string_view text);
+
+/// One line to stderr, one line to stdout. Write errors (a closed pipe) are ignored.
+void say(std::string_view line);
+/// Text that has its own line ends.
+void say_raw(std::string_view text);
+void print(std::string_view line);
+void print_json(const nlohmann::ordered_json& what);
+
+/// Tells a failure in the form that was asked for and returns the exit code.
+int refuse_with(exit_code code, const failure& why, bool json);
+
+}  // namespace penstock::cli

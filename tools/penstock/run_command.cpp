@@ -1,0 +1,303 @@
+#include "tools/penstock/run_command.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/control/report_json.hpp"
+#include "tools/penstock/config_source.hpp"
+#include "tools/penstock/npy_sink.hpp"
+#include "tools/penstock/output.hpp"
+#include "tools/penstock/progress.hpp"
+#include "tools/penstock/stop_signals.hpp"
+#include <penstock/session.hpp>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::milliseconds patience_after_second_signal = 2s;
+
+struct run_options {
+  config_source source;
+  std::optional<std::uint64_t> batches;
+  bool digest = false;
+  std::string sink = "null";
+  std::string out;
+  std::string report;
+  bool json = false;
+  bool quiet = false;
+  std::string state;
+  std::string state_every = "10s";
+  bool dry_run = false;
+};
+
+// ---- files ---------------------------------------------------------------------------------------------------
+
+/// A file that appears whole or not at all. The place is tried at the beginning, not after hours.
+class file_at_the_end {
+ public:
+  static result<file_at_the_end> create(const std::string& path) {
+    const std::string temporary = path + ".tmp";
+    unique_fd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (!file) return refuse_os(errc::io, errno, fmt::format("writing '{}'", printable(path)));
+    return file_at_the_end(path, temporary);
+  }
+  file_at_the_end(file_at_the_end&& other) noexcept
+      : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})) {}
+  file_at_the_end& operator=(file_at_the_end&&) = delete;
+  ~file_at_the_end() {
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  }
+
+  result<void> write(std::string_view text) const {
+    unique_fd file(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    const auto no = [&] { return refuse_os(errc::io, errno, fmt::format("writing '{}'", printable(path_))); };
+    if (!file) return no();
+    for (std::size_t done = 0; done < text.size();) {
+      const ssize_t bytes = ::write(file.get(), text.data() + done, text.size() - done);
+      if (bytes < 0) return no();
+      done += static_cast<std::size_t>(bytes);
+    }
+    if (::fsync(file.get()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) return no();
+    return {};
+  }
+
+ private:
+  file_at_the_end(std::string path, std::string temporary) : path_(std::move(path)), temporary_(std::move(temporary)) {}
+  std::string path_;
+  std::string temporary_;
+};
+
+result<std::vector<std::byte>> read_state(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return std::vector<std::byte>();
+  std::ifstream in(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!in.good() && !in.eof()) return refuse_os(errc::io, errno, fmt::format("reading the state '{}'", printable(path)));
+  if (text.empty()) return refuse(errc::state_mismatch, "the state file '{}' is empty", printable(path));
+  const auto* first = reinterpret_cast<const std::byte*>(text.data());
+  return std::vector<std::byte>(first, first + text.size());
+}
+
+std::string_view as_text(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// ---- the run -------------------------------------------------------------------------------------------------
+
+struct run_places {
+  std::optional<npy_sink> npy;
+  std::optional<file_at_the_end> report;
+  std::optional<file_at_the_end> state;
+};
+
+result<run_places> open_places(const run_options& o) {
+  run_places places;
+  if (o.sink == "npy") {
+    if (o.out.empty()) return refuse(errc::usage, "--sink npy needs --out DIR");
+    auto made = npy_sink::create(o.out);
+    if (!made) return tl::unexpected(std::move(made.error()));
+    places.npy.emplace(std::move(*made));
+  } else if (o.sink != "null") {
+    return refuse(errc::usage, "--sink '{}' is unknown; there is: null, npy", printable(o.sink));
+  }
+  const auto open = [](const std::string& path, std::optional<file_at_the_end>& into) -> result<void> {
+    if (path.empty()) return {};
+    auto made = file_at_the_end::create(path);
+    if (!made) return tl::unexpected(std::move(made.error()));
+    into.emplace(std::move(*made));
+    return {};
+  };
+  if (auto ok = open(o.report, places.report); !ok) return tl::unexpected(ok.error());
+  if (auto ok = open(o.state, places.state); !ok) return tl::unexpected(ok.error());
+  return places;
+}
+
+/// Takes batches to the end. What ended it, if it was not the stream.
+std::optional<failure> consume(Session& session, const run_places& places, nanoseconds state_every) {
+  auto last_state = std::chrono::steady_clock::now();
+  try {
+    while (auto batch = session.next()) {
+      if (places.npy) {
+        if (auto ok = places.npy->write(*batch); !ok) return ok.error();
+      }
+      batch->release();
+      if (places.state && std::chrono::steady_clock::now() - last_state >= state_every) {
+        if (auto ok = places.state->write(as_text(session.state())); !ok) return ok.error();
+        last_state = std::chrono::steady_clock::now();
+      }
+    }
+  } catch (const error& e) {
+    return e.as_failure();
+  }
+  return std::nullopt;
+}
+
+std::string epoch_line(const epoch_report& e) {
+  std::string line = fmt::format("epoch {}{}: {} of {} samples in {} batches, {}", e.epoch, e.complete ? "" : " (incomplete)",
+                                 e.delivered, e.expected, e.batches,
+                                 duration_for_people(std::chrono::nanoseconds(static_cast<std::int64_t>(e.seconds * 1e9))));
+  if (e.failed > 0) line += fmt::format(", {} failed", e.failed);
+  if (e.quarantined > 0) line += fmt::format(", {} quarantined", e.quarantined);
+  if (e.digest) line += ", digest " + *e.digest;
+  return line;
+}
+
+void tell_losses(const run_report& r) {
+  constexpr std::size_t shown = 5;
+  for (std::size_t i = 0; i < std::min(shown, r.failures.size()); ++i) {
+    say(fmt::format("  {} sample {} ({}): {}", styled(style::yellow, "failed"), r.failures[i].sample,
+                    r.failures[i].path.value_or("-"), r.failures[i].error));
+  }
+  if (r.failures.size() > shown) say(fmt::format("  ... and {} more; --report FILE lists them", r.failures.size() - shown));
+  for (const quarantine_report& q : r.quarantine) {
+    say(fmt::format("  {} sample {} ({}): killed {} workers", styled(style::red, "quarantined"), q.sample,
+                    q.path.value_or("-"), q.attempts));
+  }
+}
+
+void tell_report(const run_report& r) {
+  for (const epoch_report& e : r.epochs) say(epoch_line(e));
+  tell_losses(r);
+  if (!r.deaths.empty()) say(fmt::format("workers: {} ended unexpectedly, {} restarts", r.deaths.size(), r.restarts));
+  const double rate = r.seconds > 0 ? static_cast<double>(r.samples) / r.seconds : 0;
+  const style how = r.outcome == run_outcome::failed ? style::red : style::green;
+  say(fmt::format("{}: {} samples in {}: {:.0f} samples/s, {}/s to {}{}; first batch after {}",
+                  styled(how, control::name_of(r.outcome)), r.samples,
+                  duration_for_people(nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))), rate,
+                  bytes_for_people(static_cast<std::uint64_t>(r.seconds > 0 ? static_cast<double>(r.bytes) / r.seconds : 0)),
+                  r.device.name.empty() ? "no device" : r.device.name,
+                  r.device.kind == "host" ? " (the host device; no GPU is used)" : "",
+                  duration_for_people(nanoseconds(static_cast<std::int64_t>(r.first_batch_seconds * 1e9)))));
+  if (r.error) say(styled(style::red, "error:") + " " + r.error->message);
+}
+
+int exit_code_of(const run_report& r, int signal) {
+  if (r.outcome == run_outcome::failed) return exit_failed;
+  if (signal == SIGINT) return exit_interrupted;
+  if (signal == SIGTERM) return exit_terminated;
+  return exit_ok;
+}
+
+int tell_end(const run_options& o, const run_places& places, const run_report& report, int signal) {
+  const auto json = control::as_json(report);
+  if (places.report) {
+    const std::string text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    if (auto ok = places.report->write(text); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+  }
+  if (o.json) print_json(json);
+  if (!o.quiet) {
+    tell_report(report);
+  } else if (report.error && !o.json) {
+    say(styled(style::red, "error:") + " " + report.error->message);
+  }
+  return exit_code_of(report, signal);
+}
+
+int dry_run(const config& settings, const run_options& o) {
+  try {
+    const auto plan = Session::dry_run(settings);
+    for (const std::string& notice : plan.notices) say(notice);
+    if (o.json) {
+      print_json({{"samples", plan.samples}, {"expected_samples", plan.expected_samples},
+                  {"batches_per_epoch", plan.batches_per_epoch}, {"workers", plan.workers},
+                  {"slot_bytes", plan.slot_bytes}, {"arena_bytes", plan.arena_bytes}, {"fingerprint", plan.fingerprint}});
+    } else {
+      print(fmt::format("{} samples, {} in an epoch, {} batches of {}; {} workers, {} slots each of {}: {} of shared memory",
+                        plan.samples, plan.expected_samples, plan.batches_per_epoch, settings.sampler.batch_size,
+                        plan.workers, settings.loader.slots_per_worker, bytes_for_people(plan.slot_bytes),
+                        bytes_for_people(plan.arena_bytes)));
+      print("fingerprint " + plan.fingerprint);
+    }
+    return exit_ok;
+  } catch (const error& e) {
+    return refuse_with(exit_failed, e.as_failure(), o.json);
+  }
+}
+
+int run(const run_options& o) {
+  const auto state_every = parse_duration(o.state_every);
+  if (!state_every) return refuse_with(exit_usage, {errc::usage, "--state-every: " + state_every.error().message, 0}, o.json);
+  auto loaded = load(o.source);
+  if (!loaded) return tell_rejection(loaded.error(), o.json);
+  if (!o.quiet) tell_warnings(*loaded);
+  const config& settings = loaded->values;
+  if (o.dry_run) return dry_run(settings, o);
+
+  stop_signals signals;
+  auto places = open_places(o);
+  if (!places) {
+    return refuse_with(places.error().code == errc::usage ? exit_usage : exit_failed, places.error(), o.json);
+  }
+  std::vector<std::byte> state;
+  if (!o.state.empty()) {
+    auto read = read_state(o.state);
+    if (!read) return refuse_with(exit_failed, read.error(), o.json);
+    state = std::move(*read);
+  }
+  try {
+    session_options options;
+    options.digests = o.digest;
+    options.batches = o.batches;
+    options.state = state;
+    Session session(settings, options);
+    signals.listen([&](int times) {
+      if (times == 1) session.stop();
+      if (times == 2) session.stop(patience_after_second_signal);
+    });
+    std::optional<failure> trouble;
+    {
+      std::optional<progress_display> display;
+      if (!o.quiet) display.emplace([&session] { return session.status(); });
+      trouble = consume(session, *places, *state_every);
+      if (trouble) session.stop();
+      session.close();
+    }
+    signals.ignore();
+    run_report report = session.report();
+    if (trouble) {
+      report.outcome = run_outcome::failed;
+      report.error = trouble;
+    }
+    if (places->state && !trouble) {
+      if (auto ok = places->state->write(as_text(session.state())); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+    }
+    return tell_end(o, *places, report, signals.received());
+  } catch (const error& e) {
+    return refuse_with(exit_failed, e.as_failure(), o.json);
+  }
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, std::function<int()>& chosen) {
+  auto o = std::make_shared<run_options>();
+  CLI::App* verb = app.add_subcommand("run", "load batches onto the device as a config file says");
+  add_config_options(*verb, o->source);
+  add_config_shorthands(*verb, o->source);
+  verb->add_option("--batches", o->batches, "stop after so many batches over all epochs")->type_name("N");
+  verb->add_flag("--digest", o->digest, "read every batch back from the device and hash it");
+  verb->add_option("--sink", o->sink, "what becomes of batches: null, npy")->type_name("SINK")->capture_default_str();
+  verb->add_option("--out", o->out, "folder for --sink npy")->type_name("DIR");
+  verb->add_option("--report", o->report, "write the report to a file, as JSON")->type_name("FILE");
+  verb->add_flag("--json", o->json, "the report as one JSON object on stdout");
+  verb->add_flag("--quiet", o->quiet, "no progress, no closing report");
+  verb->add_option("--state", o->state, "resume from this file if it exists; written at the end and now and then")
+      ->type_name("FILE");
+  verb->add_option("--state-every", o->state_every, "how often the state is written")->type_name("TIME")->capture_default_str();
+  verb->add_flag("--dry-run", o->dry_run, "say what would be done, start nothing");
+  verb->callback([o, &chosen] { chosen = [o] { return run(*o); }; });
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,61 @@
+#include "tools/penstock/stop_signals.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "tools/penstock/output.hpp"
+
+namespace penstock::cli {
+namespace {
+
+// Wakes the listening thread when the program ends by itself.
+constexpr int wake_signal = SIGUSR2;
+
+sigset_t watched() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGINT);
+  ::sigaddset(&set, SIGTERM);
+  ::sigaddset(&set, wake_signal);
+  return set;
+}
+
+}  // namespace
+
+stop_signals::stop_signals() {
+  const sigset_t set = watched();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+stop_signals::~stop_signals() { ignore(); }
+
+void stop_signals::listen(std::function<void(int)> stop) {
+  thread_ = std::thread([this, stop = std::move(stop)] { run(stop); });
+}
+
+void stop_signals::ignore() {
+  if (!thread_.joinable()) return;
+  over_ = true;
+  ::pthread_kill(thread_.native_handle(), wake_signal);
+  thread_.join();
+}
+
+void stop_signals::run(const std::function<void(int)>& stop) {
+  const sigset_t set = watched();
+  for (int times = 0;;) {
+    int signal = 0;
+    if (::sigwait(&set, &signal) != 0) return;
+    if (over_) return;
+    if (signal == wake_signal) continue;
+    if (++times == 1) received_ = signal;
+    // Workers notice that we are gone and go too.
+    if (times >= 3) ::_exit(signal == SIGTERM ? exit_terminated : exit_interrupted);
+    say(times == 1 ? "stopping: workers finish their sample (again: at once)" : "stopping at once");
+    stop(times);
+  }
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,34 @@
+// Ctrl-C and SIGTERM as a person means them: the first asks for a clean end, the second for a quick one, the third ends
+// the program. Only for programs of our own: a library must leave signals alone.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+namespace penstock::cli {
+
+/// Blocks SIGINT and SIGTERM in the calling thread and all that it starts later; create it first. Ignores SIGPIPE.
+class stop_signals {
+ public:
+  stop_signals();
+  ~stop_signals();
+  stop_signals(const stop_signals&) = delete;
+  stop_signals& operator=(const stop_signals&) = delete;
+
+  /// Calls `stop(1)` at the first signal and `stop(2)` at the second, on another thread.
+  void listen(std::function<void(int times)> stop);
+  /// No more calls from here on.
+  void ignore();
+  /// The first signal that came; 0: none.
+  [[nodiscard]] int received() const noexcept { return received_; }
+
+ private:
+  void run(const std::function<void(int)>& stop);
+
+  std::atomic<int> received_{0};
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+}  // namespace penstock::cli
