@@ -96,14 +96,16 @@ void submit_waiting(owner_state& s) {
 void harvest(owner_state& s) {
   auto news = s.around.device->poll();
   if (!news) return fail(s, news.error());
+  // Slots first: workers wait for them.
   std::vector<std::uint64_t> released;
+  for (const device::progress& p : *news) {
+    if (p.reached == device::stage::copied) released.push_back(p.upload);
+  }
+  if (!released.empty()) s.around.slots_released(std::move(released));
   std::uint64_t finished = 0;
   std::uint64_t bytes = 0;
   for (const device::progress& p : *news) {
-    if (p.reached == device::stage::copied) {
-      released.push_back(p.upload);
-      continue;
-    }
+    if (p.reached != device::stage::ready) continue;
     auto done = s.in_flight.extract(p.upload);
     upload_order& order = done.mapped().order;
     ++finished;
@@ -111,7 +113,6 @@ void harvest(owner_state& s) {
     s.around.consumer->put({order.upload, order.voyage, order.position, order.epoch, order.sequence, done.mapped().buffer,
                             std::move(order.samples), std::move(done.mapped().records)});
   }
-  if (!released.empty()) s.around.slots_released(std::move(released));
   if (finished > 0) s.around.progressed(finished, bytes, s.pinned);
 }
 

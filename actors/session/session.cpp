@@ -229,6 +229,7 @@ void Session::body::spawn_actors(engine& e) {
   engine* const all = &e;
   owner.opened = [this, all](const device::identity& what) {
     board_.device_opened(what);
+    log::debug("gpu", "opened {}", what.name);
     caf::anon_send(all->session, session::device_ready{});
   };
   owner.failed = [this](const failure& why) {

@@ -464,6 +464,7 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
       [self](const worker_started& news) {
         if (child* c = find(self->state, news.who)) {
           c->pid = news.pid;
+          log::debug("supervisor", "worker {} started (pid {})", news.who.worker, news.pid);
           c->link = news.link;
           if (self->state.closing) c->link->send(protocol::stop_work{});
         }

@@ -171,6 +171,10 @@ void tell_report(const run_report& r) {
   for (const epoch_report& e : r.epochs) say(epoch_line(e));
   tell_losses(r);
   if (!r.deaths.empty()) say(fmt::format("workers: {} ended unexpectedly, {} restarts", r.deaths.size(), r.restarts));
+  if (r.batches == 0 && r.error) {
+    say(styled(style::red, "error:") + " " + r.error->message);
+    return;
+  }
   const double rate = r.seconds > 0 ? static_cast<double>(r.samples) / r.seconds : 0;
   const style how = r.outcome == run_outcome::failed ? style::red : style::green;
   say(fmt::format("{}: {} samples in {}: {:.0f} samples/s, {}/s to {}{}; first batch after {}",

@@ -3,8 +3,10 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
@@ -18,6 +20,8 @@ using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 
 constexpr std::chrono::milliseconds answer_deadline = 10s;
+constexpr std::chrono::milliseconds appearance_deadline = 3s;  // of a session that is just being started
+constexpr auto look_again_after = 20ms;
 
 /// Which session is meant.
 struct session_choice {
@@ -157,12 +161,31 @@ int status(const request_options& o) {
   return state == "ok" ? exit_ok : exit_not_met;
 }
 
+/// `penstock run ... & penstock wait` must not depend on who is faster.
+void wait_for_a_session(const session_choice& choice, std::chrono::milliseconds longest) {
+  const auto until = std::chrono::steady_clock::now() + longest;
+  const auto there = [&] {
+    if (!choice.socket.empty()) return control::connect_to(choice.socket).has_value();
+    const auto all = control::find_sessions();
+    return std::ranges::any_of(all, [&](const control::found_session& s) {
+      return s.alive && (choice.session.empty() || s.name == choice.session);
+    });
+  };
+  while (!there() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(look_again_after);
+}
+
 int wait(const request_options& o) {
   std::optional<std::chrono::milliseconds> deadline;
   if (!o.timeout.empty()) {
     const auto time = parse_duration(o.timeout);
     if (!time) return refuse_with(exit_usage, {errc::usage, "--timeout: " + time.error().message, 0}, o.choice.as_json);
     deadline = std::chrono::ceil<std::chrono::milliseconds>(*time);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  wait_for_a_session(o.choice, deadline.value_or(appearance_deadline));
+  if (deadline) {
+    const auto gone = std::chrono::floor<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+    deadline = std::max(*deadline - gone, std::chrono::milliseconds(0));
   }
   return ask_session(o.choice, {{"verb", "wait"}, {"for", o.wait_for}}, deadline, [&](const json&) { say(o.wait_for); });
 }

@@ -1,0 +1,400 @@
+// Sessions as an embedding program sees them, with real workers and the host device.
+#include <penstock/session.hpp>
+
+#include <catch2/catch_test_macros.hpp>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "runtime/base/log.hpp"
+#include "runtime/process/process_facts.hpp"
+
+using namespace penstock;
+using namespace std::chrono_literals;
+
+namespace {
+
+config small(std::uint32_t workers = 2) {
+  config c;
+  c.name = "session-test";
+  c.dataset.type = dataset_type::synthetic;
+  c.dataset.samples = 100;
+  c.dataset.bytes_per_sample = byte_size{4096};
+  c.dataset.fill = fill_kind::random;
+  c.sampler.batch_size = 8;
+  c.sampler.epochs = 2;
+  c.loader.workers = workers;
+  c.gpu.device = "host";
+  c.log.level = log_level::error;
+  return c;
+}
+
+session_options quietly() {
+  session_options o;
+  o.control_socket = false;
+  return o;
+}
+
+session_options with_digests() {
+  session_options o = quietly();
+  o.digests = true;
+  return o;
+}
+
+std::set<pid_t> children() {
+  std::set<pid_t> pids;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream in(task.path() / "children");
+    pids.insert(std::istream_iterator<pid_t>(in), {});
+  }
+  return pids;
+}
+
+template <class Directory>
+std::size_t entries_of(const Directory& path) {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path), {}));
+}
+
+/// Waits for something that happens on other threads; false after ten seconds.
+template <class Condition>
+bool eventually(Condition condition) {
+  const auto until = std::chrono::steady_clock::now() + 10s;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    ::poll(nullptr, 0, 2);
+  }
+  return true;
+}
+
+std::vector<std::string> digests_of(const config& c) {
+  Session session(c, with_digests());
+  while (session.next()) {
+  }
+  std::vector<std::string> digests;
+  for (const epoch_report& e : session.report().epochs) digests.push_back(e.digest.value_or("none"));
+  return digests;
+}
+
+std::vector<std::uint64_t> samples_of(Session::Epoch epoch) {
+  std::vector<std::uint64_t> all;
+  for (const Batch& batch : epoch) all.insert(all.end(), batch.samples().begin(), batch.samples().end());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a session that is never iterated has no children, no threads and no descriptors of its own") {
+  const std::size_t descriptors = entries_of("/proc/self/fd");
+  const std::size_t threads = entries_of("/proc/self/task");
+  const Session session(small(8), quietly());
+  CHECK(children().empty());
+  CHECK(entries_of("/proc/self/fd") == descriptors);
+  CHECK(entries_of("/proc/self/task") == threads);
+}
+
+TEST_CASE("the first demand starts exactly the configured number of workers") {
+  Session session(small(3), quietly());
+  REQUIRE(session.next());
+  CHECK(eventually([] { return children().size() == 3; }));
+}
+
+TEST_CASE("leaving the loop after one batch has prepared no more than the prefetch bound, and nobody stays") {
+  config c = small(2);
+  c.dataset.samples = 10'000;
+  c.loader.slots_per_worker = 2;
+  c.gpu.buffers = 3;
+  std::uint64_t prepared = 0;
+  {
+    Session session(c, quietly());
+    const auto held = session.next();
+    REQUIRE(held);
+    // The pipeline fills up and stands still.
+    const auto loaded = [&] {
+      std::uint64_t sum = 0;
+      for (const worker_status& w : session.status().workers) sum += w.samples;
+      return sum;
+    };
+    std::uint64_t before = 1;
+    REQUIRE(eventually([&] {
+      ::poll(nullptr, 0, 600);  // longer than the supervisor's tick, which notes the samples
+      prepared = loaded();
+      return std::exchange(before, prepared) == prepared;
+    }));
+  }
+  CHECK(prepared <= (2 * 2 + 3) * c.sampler.batch_size);
+  CHECK(children().empty());
+}
+
+TEST_CASE("a parent that holds a gigabyte does not make its workers bigger") {
+  const auto private_memory_of_a_worker = [] {
+    Session session(small(1), quietly());
+    REQUIRE(session.next());
+    const auto pids = children();
+    REQUIRE(pids.size() == 1);
+    return process::look_at(*pids.begin())->rss_anon_bytes;
+  };
+  const std::uint64_t beside_a_small_parent = private_memory_of_a_worker();
+  std::vector<char> ballast(std::size_t{1} << 30, 1);
+  const std::uint64_t beside_a_large_one = private_memory_of_a_worker();
+  CHECK(ballast[ballast.size() / 2] == 1);
+  CHECK(beside_a_large_one < beside_a_small_parent + (4U << 20U));
+}
+
+TEST_CASE("the owner opens its device before any worker is started, and two epochs run through") {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  log::set_sink([&](log::level, std::string_view part, std::string_view line) {
+    const std::lock_guard hold(mutex);
+    lines.push_back(std::string(part) + ": " + std::string(line));
+  });
+  config c = small(8);
+  c.log.level = log_level::debug;
+  std::vector<std::string> digests;
+  {
+    Session session(c, with_digests());
+    while (session.next()) {
+    }
+    for (const epoch_report& e : session.report().epochs) digests.push_back(*e.digest);
+  }
+  log::set_sink({});
+  const auto opened = std::ranges::find(lines, "gpu: opened host memory");
+  const auto started = std::ranges::find_if(lines, [](const std::string& l) { return l.find("started (pid") != std::string::npos; });
+  REQUIRE(opened != lines.end());
+  REQUIRE(started != lines.end());
+  CHECK(opened < started);
+  CHECK(digests == digests_of(small(1)));
+}
+
+TEST_CASE("both epochs are loaded by the same processes") {
+  Session session(small(3), quietly());
+  REQUIRE(session.next());
+  REQUIRE(eventually([] { return children().size() == 3; }));
+  const auto first = children();
+  while (auto batch = session.next()) {
+    if (batch->epoch() == 1) CHECK(children() == first);
+  }
+  CHECK(session.report().workers_started == 3);
+}
+
+TEST_CASE("an epoch can be iterated with for, again, and out of order, and is always the same") {
+  Session session(small(), quietly());
+  const auto first = samples_of(session.epoch(0));
+  CHECK(first.size() == 100);
+  CHECK(std::set(first.begin(), first.end()).size() == 100);
+  const auto fourth = samples_of(session.epoch(3));
+  CHECK(fourth.size() == 100);
+  CHECK(fourth != first);
+  CHECK(samples_of(session.epoch(0)) == first);
+  for (const Batch& batch : session.epoch(0)) {
+    CHECK(batch.sequence() == 0);
+    break;  // leave in the middle
+  }
+  CHECK(samples_of(session.epoch(0)) == first);
+  CHECK(samples_of(session.epoch(1)) != first);
+}
+
+TEST_CASE("several sessions live side by side and do not notice each other") {
+  config other = small();
+  other.sampler.seed = 7;
+  const auto expected = digests_of(small());
+  const auto expected_other = digests_of(other);
+  Session a(small(), with_digests());
+  Session b(other, with_digests());
+  bool more_a = true;
+  bool more_b = true;
+  while (more_a || more_b) {
+    if (more_a) more_a = a.next().has_value();
+    if (more_b) more_b = b.next().has_value();
+  }
+  CHECK(a.report().epochs[1].digest == expected[1]);
+  CHECK(b.report().epochs[1].digest == expected_other[1]);
+}
+
+TEST_CASE("one session leaves nothing behind for the next: no descriptor, thread, child or memory of it") {
+  const auto expected = digests_of(small());
+  const std::size_t descriptors = entries_of("/proc/self/fd");
+  const std::size_t threads = entries_of("/proc/self/task");
+  config other = small(3);
+  other.dataset.fill = fill_kind::memset;
+  other.sampler.batch_size = 16;
+  for (int i = 0; i < 5; ++i) {
+    digests_of(other);
+    CHECK(digests_of(small()) == expected);
+  }
+  CHECK(children().empty());
+  CHECK(entries_of("/proc/self/fd") == descriptors);
+  CHECK(eventually([&] { return entries_of("/proc/self/task") == threads; }));
+}
+
+TEST_CASE("a running session is destroyed within half a second, also when its workers are busy for minutes") {
+  config c = small(4);
+  c.dataset.faults = {{50, fault_kind::slow, 0, 600.0}, {51, fault_kind::slow, 0, 600.0}};
+  c.sampler.shuffle = false;
+  auto session = std::make_unique<Session>(c, quietly());
+  REQUIRE(session->next());
+  REQUIRE(eventually([] { return children().size() == 4; }));
+  const auto begin = std::chrono::steady_clock::now();
+  session.reset();
+  CHECK(std::chrono::steady_clock::now() - begin < 500ms);
+  CHECK(children().empty());
+}
+
+TEST_CASE("the program's signal handlers, mask and SIGCHLD are left alone") {
+  static volatile std::sig_atomic_t hits = 0;
+  struct sigaction mine {};
+  mine.sa_handler = [](int) { hits = hits + 1; };
+  std::vector<struct sigaction> before(NSIG);
+  ::sigaction(SIGUSR1, &mine, nullptr);
+  for (int s = 1; s < NSIG; ++s) ::sigaction(s, nullptr, &before[static_cast<std::size_t>(s)]);
+  sigset_t mask_before;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_before);
+  digests_of(small());
+  for (int s = 1; s < NSIG; ++s) {
+    struct sigaction after {};
+    ::sigaction(s, nullptr, &after);
+    CHECK(after.sa_handler == before[static_cast<std::size_t>(s)].sa_handler);
+  }
+  sigset_t mask_after;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_after);
+  for (int s = 1; s < NSIG; ++s) CHECK(::sigismember(&mask_before, s) == ::sigismember(&mask_after, s));
+  ::kill(::getpid(), SIGUSR1);
+  CHECK(eventually([] { return hits == 1; }));
+  ::signal(SIGUSR1, SIG_DFL);
+}
+
+TEST_CASE("a child of the program's own is not reaped by the library") {
+  Session session(small(), quietly());
+  REQUIRE(session.next());
+  const pid_t mine = ::fork();
+  if (mine == 0) ::_exit(42);
+  while (session.next()) {
+  }
+  int status = 0;
+  CHECK(::waitpid(mine, &status, 0) == mine);
+  CHECK(WEXITSTATUS(status) == 42);
+}
+
+TEST_CASE("a program that ignores SIGCHLD gets its stream all the same; deaths have no known cause") {
+  const auto old = ::signal(SIGCHLD, SIG_IGN);
+  config c = small(2);
+  c.dataset.faults = {{5, fault_kind::segv, 1, 1.0}};
+  c.sampler.epochs = 1;
+  run_report report;
+  {
+    Session session(c, with_digests());
+    while (session.next()) {
+    }
+    report = session.report();
+  }
+  ::signal(SIGCHLD, old);
+  CHECK(report.epochs.at(0).delivered == 100);
+  REQUIRE(report.deaths.size() == 1);
+  CHECK(report.deaths[0].cause == death_cause::unknown);
+  CHECK(report.deaths[0].sample == 5);
+}
+
+TEST_CASE("stop from another thread ends the loop, and the report says stopped") {
+  config c = small();
+  c.dataset.samples = 100'000;
+  Session session(c, quietly());
+  std::uint64_t batches = 0;
+  std::jthread stopper;
+  while (session.next()) {
+    if (++batches == 5) stopper = std::jthread([&] { session.stop(); });
+  }
+  CHECK(batches >= 5);
+  CHECK(session.report().outcome == run_outcome::stopped);
+  CHECK(session.report().batches == batches);
+}
+
+TEST_CASE("after the end there is nothing more, again and again") {
+  Session session(small(), quietly());
+  while (session.next()) {
+  }
+  CHECK_FALSE(session.next());
+  CHECK_FALSE(session.next());
+  CHECK(session.report().outcome == run_outcome::finished);
+}
+
+TEST_CASE("a batch that is used the wrong way says so") {
+  Session session(small(), quietly());
+  auto batch = session.next();
+  REQUIRE(batch);
+  CHECK_THROWS_AS(batch->tensor("image"), error);
+  CHECK(batch->tensor("data").shape == std::vector<std::uint64_t>{8, 4096});
+  batch->release();
+  CHECK_FALSE(*batch);
+  CHECK_THROWS_AS(batch->release(), error);
+  CHECK_THROWS_AS(batch->rows(), error);
+}
+
+TEST_CASE("a batch that outlives its session is empty of memory and says so") {
+  std::optional<Batch> batch;
+  {
+    Session session(small(), quietly());
+    batch = session.next();
+    REQUIRE(batch);
+  }
+  CHECK_THROWS_AS(batch->read_back("data"), error);
+  batch.reset();  // nothing to give back to
+}
+
+TEST_CASE("holding all buffers stops the stream until one is given back") {
+  config c = small();
+  c.gpu.buffers = 2;
+  Session session(c, quietly());
+  auto first = session.next();
+  auto second = session.next();
+  REQUIRE(second);
+  std::optional<Batch> third;
+  std::jthread taker([&] { third = session.next(); });
+  first->release();
+  taker.join();
+  REQUIRE(third);
+  CHECK(third->sequence() == 2);
+}
+
+TEST_CASE("a state taken in the middle resumes exactly there, in another session with other workers") {
+  const auto whole = digests_of(small());
+  std::vector<std::byte> state;
+  {
+    Session session(small(3), with_digests());
+    for (int i = 0; i < 17; ++i) REQUIRE(session.next());
+    state = session.state();
+  }
+  session_options options = with_digests();
+  options.state = state;
+  Session session(small(1), options);
+  std::uint64_t batches = 0;
+  while (session.next()) ++batches;
+  CHECK(batches == 26 - 17);
+  const auto report = session.report();
+  REQUIRE(report.epochs.size() == 1);
+  CHECK(report.epochs[0].epoch == 1);
+  CHECK(report.epochs[0].from_batch == 4);
+  CHECK(report.epochs[0].complete);
+  CHECK(report.epochs[0].digest == whole[1]);
+}
+
+TEST_CASE("nonsense given as a state is refused at construction") {
+  const std::vector<std::byte> nonsense(100, std::byte{7});
+  session_options options = quietly();
+  options.state = nonsense;
+  try {
+    const Session session(small(), options);
+    FAIL("accepted");
+  } catch (const error& e) {
+    CHECK(e.code() == errc::state_mismatch);
+  }
+}

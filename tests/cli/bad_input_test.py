@@ -1,0 +1,188 @@
+"""Bad input gets a clear error: what, about which thing, why; nothing is lost and nothing hangs."""
+
+import os
+import resource
+import socket
+import subprocess
+
+from harness import *
+
+
+class BadPicturesTest(PenstockTest):
+    def setUp(self):
+        super().setUp()
+        self.photos = os.path.join(self.folder, "photos")
+        make_photos(self.photos, 12)
+        self.config = self.write("p.toml", '[dataset]\npath = "photos"\n[sampler]\nbatch_size = 4\n[gpu]\ndevice = "host"\n')
+
+    def bad(self, name, content):
+        path = os.path.join(self.photos.encode(), b"class0", name if isinstance(name, bytes) else name.encode())
+        with open(path, "wb") as file:
+            file.write(content)
+        return path
+
+    def failures(self, *options):
+        report = self.run_json(self.config, *options)
+        self.check_sums(report)
+        return {os.path.basename(f["path"]): f["error"] for f in report["failures"]}, report
+
+    def good_bytes(self):
+        with open(os.path.join(self.photos, "class0", "00000.jpg"), "rb") as file:
+            return file.read()
+
+    def test_every_kind_of_broken_picture_is_a_failure_with_its_name_and_reason(self):
+        good = self.good_bytes()
+        self.bad("truncated.jpg", good[: len(good) // 2])
+        self.bad("empty.jpg", b"")
+        self.bad("text.jpg", b"hello, this is text\n")
+        self.bad("text.png", b"hello, this is text\n")
+        os.symlink("/nonexistent/target.jpg", os.path.join(self.photos, "class0", "dangling.jpg"))
+        os.mkfifo(os.path.join(self.photos, "class0", "pipe.jpg"))
+        os.mkdir(os.path.join(self.photos, "class0", "folder.jpg"))
+        failed, report = self.failures()
+        self.assertEqual(set(failed), {"truncated.jpg", "empty.jpg", "text.jpg", "text.png", "dangling.jpg", "pipe.jpg"})
+        self.assertEqual(report["epochs"][0]["delivered"], 12)
+        self.assertIn("68 65", failed["text.jpg"])
+        self.assertIn("No such file", failed["dangling.jpg"])
+
+    def test_a_picture_with_too_many_pixels_is_a_failure_before_it_is_decoded(self):
+        from PIL import Image
+        path = os.path.join(self.photos, "class0", "bomb.png")
+        Image.new("1", (20000, 20000)).save(path)
+        failed, _ = self.failures()
+        self.assertIn("20000 x 20000 pixels are more than max_pixels = 100000000", failed["bomb.png"])
+
+    def test_a_file_that_vanishes_after_the_listing_is_a_failure(self):
+        process = self.start("run", self.config, "--workers", 1, "--json", "--quiet", "--set", 'loader.slots_per_worker=1',
+                             "--set", "sampler.epochs=200")
+        self.wait_until(lambda: self.workers_of(process), "a worker")
+        os.unlink(os.path.join(self.photos, "class1", "00001.jpg"))
+        out, err = process.communicate(timeout=120)
+        report = json.loads(out)
+        self.check_sums(report)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual({f["path"] for f in report["failures"]}, {"class1/00001.jpg"})
+
+    def test_names_may_hold_spaces_newlines_and_bytes_that_are_no_text(self):
+        good = self.good_bytes()
+        for name in (b"with space.jpg", b"with\nnewline.jpg", b"caf\xe9.JPG", b"quote\"and'.jpeg"):
+            self.bad(name, good)
+        self.bad(b"bad\xff\n.jpg", b"")
+        failed, report = self.failures()
+        self.assertEqual(report["epochs"][0]["delivered"], 16)
+        self.assertEqual(list(failed), ["bad\\xff\\x0a.jpg"])
+
+    def test_folders_that_contain_each_other_by_links_end(self):
+        os.symlink("..", os.path.join(self.photos, "class0", "up"))
+        os.symlink(".", os.path.join(self.photos, "class1", "self"))
+        report = self.run_json(self.config)
+        self.assertEqual(report["outcome"], "finished")
+
+    def test_an_empty_and_a_missing_folder_are_named(self):
+        empty = os.path.join(self.folder, "empty")
+        os.mkdir(empty)
+        for path, reason in ((empty, ".jpg"), (os.path.join(self.folder, "missing"), "does not exist")):
+            code, _, err = self.penstock("run", self.config, "--set", 'dataset.path="%s"' % path)
+            self.assertEqual(code, EXIT_FAILED)
+            self.assertIn(path, err)
+            self.assertIn(reason, err)
+
+    def test_an_exception_in_the_loader_is_a_loader_error_and_never_one_of_cuda(self):
+        config = self.write("t.toml", synthetic(epochs=1, dataset='faults = [{sample = 5, kind = "throw", times = 0}]'))
+        code, out, err = self.penstock("run", config, "--json")
+        self.assertEqual(code, 0)
+        self.assertIn("sample 5", json.loads(out)["failures"][0]["path"])
+        self.assertNotIn("cuda", (out + err).lower().replace("uuid", ""))
+
+
+class BadSurroundingsTest(PenstockTest):
+    def test_a_slot_that_is_too_small_for_a_batch_says_how_large_it_has_to_be(self):
+        config = self.write("s.toml", synthetic(bytes="64KiB", batch=16, more='[loader]\nslot_bytes = "512KiB"'))
+        code, _, err = self.penstock("run", config)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("needs a slot of 1.00 MiB, but [loader] slot_bytes is 512 KiB", err)
+
+    def test_too_little_memory_is_one_sentence_and_not_a_kill(self):
+        config = self.write("m.toml", synthetic(bytes="1GiB", batch=64))
+        code, _, err = self.penstock("run", config, "--workers", 8)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("the arena needs 1.50 TiB (8 workers x 3 slots x 64.0 GiB)", err)
+        self.assertNotIn("cuda", err.lower())
+
+    def test_a_limit_on_file_sizes_is_an_error_and_not_a_signal(self):
+        config = self.write("f.toml", synthetic(bytes="1MiB", batch=8))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 20, 16 << 20))
+        code, _, err = self.penstock("run", config, preexec_fn=limit)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("ulimit -f", err)
+
+    def test_a_memory_cgroup_is_asked_before_it_kills(self):
+        group = memory_cgroup(self)
+        config = self.write("g.toml", synthetic(bytes="1MiB", batch=64))
+        code, _, err = self.penstock("run", config, "--workers", 8,
+                                     preexec_fn=lambda: open(os.path.join(group, "cgroup.procs"), "w").write(str(os.getpid())))
+        self.assertEqual(code, EXIT_FAILED, err)
+        self.assertIn("memory cgroup", err)
+        self.assertIn("the arena needs 1.50 GiB", err)
+
+    def test_a_full_disk_under_the_sink_ends_the_run_with_the_file(self):
+        config = self.write("d.toml", synthetic(bytes="64KiB"))
+        os.mkdir(os.path.join(self.folder, "full"))
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", os.path.join(self.folder, "full")], capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest("mounting a small file system needs root")
+        try:
+            code, _, err = self.penstock("run", config, "--sink", "npy", "--out", os.path.join(self.folder, "full"))
+            self.assertEqual(code, EXIT_FAILED)
+            self.assertIn("No space left on device", err)
+            self.assertIn(".npy", err)
+        finally:
+            subprocess.run(["umount", os.path.join(self.folder, "full")])
+
+    def test_a_report_that_cannot_be_written_is_refused_before_anything_is_loaded(self):
+        code, _, err = self.penstock("run", self.write("s.toml", synthetic()), "--report", "/nonexistent/report.json", timeout=10)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("/nonexistent/report.json", err)
+
+    def test_a_gpu_that_is_not_there_is_a_clear_error_with_cuda_and_the_host_device_with_auto(self):
+        config = self.write("s.toml", synthetic(samples=16))
+        if os.path.exists("/dev/nvidiactl"):
+            self.skipTest("this machine has a GPU")
+        code, _, err = self.penstock("run", config, "--device", "cuda")
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("cuda", err.lower())
+        self.assertEqual(self.run_json(config, "--device", "auto")["device"]["kind"], "host")
+
+    def test_a_config_with_several_errors_gets_them_all_with_places_and_78(self):
+        config = self.write("bad.toml", '[dataset]\ntype = "synthetc"\n[loader]\nwokers = 4\nslots_per_worker = 0\n[sampler]\nbatch_size = "8"\n')
+        for verb in ("run", "check-config"):
+            code, _, err = self.penstock(verb, config)
+            self.assertEqual(code, EXIT_CONFIG)
+            for place in ("bad.toml:2:8", "bad.toml:4:1", "bad.toml:5:20", "bad.toml:7:14"):
+                self.assertIn(place, err)
+            self.assertIn("workers", err)
+            self.assertIn("synthetic", err)
+
+    def test_wrong_usage_is_2(self):
+        for arguments in ([], ["run"], ["run", "a.toml", "--no-such-option"], ["dance"], ["run", "s.toml", "--sink", "npy"]):
+            self.write("s.toml", synthetic())
+            self.assertEqual(self.penstock(*arguments)[0], EXIT_USAGE, arguments)
+
+
+def memory_cgroup(test):
+    """A fresh memory cgroup with a limit of 512 MiB, or a skipped test."""
+    for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        folder = os.path.join(root, "penstock-test-%d" % os.getpid())
+        try:
+            os.mkdir(folder)
+            test.addCleanup(os.rmdir, folder)
+            with open(os.path.join(folder, limit), "w") as file:
+                file.write(str(512 << 20))
+            return folder
+        except OSError:
+            continue
+    test.skipTest("no memory cgroup can be made here")
+
+
+if __name__ == "__main__":
+    main()

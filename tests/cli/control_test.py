@@ -1,0 +1,176 @@
+"""Attaching to a live session: status, wait, stop and their friends, over a socket that is safe to leave open."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import time
+
+from harness import *
+
+ENDLESS = synthetic(samples=100000, dataset='wait = "2ms"', epochs=1)
+
+
+class ControlTest(PenstockTest):
+    def live(self, name="live", text=ENDLESS, workers=2):
+        process = self.start("run", self.write(name + ".toml", text), "--workers", workers, "--json", "--quiet")
+        code, _, err = self.penstock("wait", "--for=ready", "--timeout", "10s", "--session", name, timeout=20)
+        self.assertEqual(code, EXIT_OK, err)
+        return process
+
+    def socket(self, name):
+        return os.path.join(self.folder, "penstock", name + ".sock")
+
+    def status(self, *options):
+        code, out, err = self.penstock("status", "--json", *options)
+        self.assertEqual(code, EXIT_OK, err)
+        return json.loads(out)
+
+    def test_status_tells_the_session_its_device_and_its_workers(self):
+        process = self.live()
+        self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
+        s = self.status()
+        self.assertEqual(s["schema"], "penstock.status/1")
+        self.assertEqual((s["session"], s["pid"], s["state"], s["epoch"]), ("live", process.pid, "ok", 0))
+        self.assertEqual(s["gpu"]["kind"], "host")
+        self.assertEqual([w["id"] for w in s["workers"]], [0, 1])
+        self.assertEqual({w["pid"] for w in s["workers"]}, set(self.workers_of(process)))
+        for w in s["workers"]:
+            self.assertEqual((w["state"], w["incarnation"], w["restarts"], w["last_death"]), ("ready", 1, 0, None))
+        code, out, _ = self.penstock("status")
+        self.assertIn("worker/1", out)
+        self.assertTrue(all(len(line) <= 80 for line in out.splitlines()), out)
+
+    def test_status_tells_of_a_worker_that_was_killed(self):
+        process = self.live()
+        os.kill(self.workers_of(process)[0], signal.SIGKILL)
+        self.wait_until(lambda: any(w["restarts"] == 1 and w["state"] == "ready" for w in self.status()["workers"]), "a restart")
+        death = next(w["last_death"] for w in self.status()["workers"] if w["last_death"])
+        self.assertEqual((death["cause"], death["signal"], death["incarnation"]), ("signal", "SIGKILL", 1))
+        code, out, _ = self.penstock("deaths", "--json")
+        self.assertEqual(len(json.loads(out)["deaths"]), 1)
+
+    def test_stop_ends_the_session_and_its_report_says_stopped(self):
+        process = self.live()
+        self.assertEqual(self.penstock("stop")[0], EXIT_OK)
+        out, _ = process.communicate(timeout=15)
+        self.assertEqual(process.returncode, EXIT_OK)
+        self.assertEqual(json.loads(out)["outcome"], "stopped")
+        self.assertFalse(os.path.exists(self.socket("live")))
+
+    def test_wait_for_finished_returns_when_the_run_is_over(self):
+        self.start("run", self.write("short.toml", synthetic(samples=200, dataset='wait = "5ms"', epochs=1)), "--quiet")
+        self.wait_until(lambda: os.path.exists(self.socket("short")), "the socket")
+        code, _, err = self.penstock("wait", "--for=finished", "--timeout", "20s", timeout=30)
+        self.assertEqual(code, EXIT_OK, err)
+
+    def test_wait_gives_up_when_its_time_is_over(self):
+        self.live()
+        self.assertEqual(self.penstock("wait", "--for=finished", "--timeout", "100ms")[0], EXIT_TIMED_OUT)
+
+    def test_wait_for_finished_says_so_when_the_run_was_stopped(self):
+        process = self.live()
+        waiting = self.start("wait", "--for=finished")
+        time.sleep(0.2)
+        self.penstock("stop")
+        process.communicate(timeout=15)
+        waiting.communicate(timeout=15)
+        self.assertEqual(waiting.returncode, EXIT_NOT_MET)
+
+    def test_without_a_session_verbs_say_so_with_5(self):
+        for verb in (["status"], ["stop"], ["wait"], ["deaths"]):
+            code, out, err = self.penstock(*verb, "--json")
+            self.assertEqual(code, EXIT_NO_SESSION)
+            self.assertIn("error", json.loads(out))
+
+    def test_paused_means_no_new_batches_and_resume_brings_them(self):
+        self.live()
+        self.assertEqual(self.penstock("pause")[0], EXIT_OK)
+        self.assertEqual(self.status()["state"], "paused")
+        counts = []
+        def still():
+            counts.append(self.status()["batches_delivered"])
+            return len(counts) > 3 and counts[-1] == counts[-2] == counts[-3]
+        self.wait_until(still, "the pipeline runs dry")
+        self.assertEqual(self.penstock("resume")[0], EXIT_OK)
+        self.wait_until(lambda: self.status()["batches_delivered"] > counts[-1], "batches again")
+
+    def test_scaling_restarting_and_draining_change_nothing_about_the_stream(self):
+        config = self.write("life.toml", synthetic(samples=2500, dataset='wait = "2ms"', epochs=1))
+        expected = self.digests(config, "--workers", 4)
+        process = self.start("run", config, "--workers", 2, "--digest", "--json", "--quiet")
+        self.wait_until(lambda: os.path.exists(self.socket("life")), "the socket")
+        self.penstock("wait", "--timeout", "10s")
+        for request in (["scale", 6], ["restart", "worker/0"], ["scale", 1], ["drain", "worker/0"], ["restart", "worker/0"], ["scale", 3]):
+            code, _, err = self.penstock(*request)
+            self.assertEqual(code, EXIT_OK, err)
+            time.sleep(0.15)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual([e["digest"] for e in json.loads(out)["epochs"]], expected)
+
+    def test_a_target_or_number_that_does_not_exist_is_refused(self):
+        self.live()
+        self.assertEqual(self.penstock("restart", "worker/77")[0], EXIT_NO_TARGET)
+        self.assertEqual(self.penstock("restart", "nobody")[0], EXIT_NO_TARGET)
+        self.assertEqual(self.penstock("scale", 1000)[0], EXIT_REFUSED)
+
+    def test_the_socket_is_for_its_user_alone(self):
+        self.live()
+        folder = os.stat(os.path.join(self.folder, "penstock"))
+        self.assertEqual(stat.S_IMODE(folder.st_mode), 0o700)
+        self.assertEqual(stat.S_IMODE(os.stat(self.socket("live")).st_mode), 0o600)
+
+    def test_a_second_session_of_the_same_name_gets_another_and_says_so(self):
+        first = self.live()
+        second = self.start("run", self.write("other/live.toml", ENDLESS), "--workers", 1)
+        name = "live-%d" % second.pid
+        self.wait_until(lambda: os.path.exists(self.socket(name)), "the second socket")
+        self.assertEqual(self.status("--session", "live")["pid"], first.pid)
+        self.assertEqual(self.wait_until(lambda: self.status("--session", name), "an answer")["pid"], second.pid)
+        self.assertEqual(self.penstock("status")[0], EXIT_NO_SESSION)  # which one?
+        second.send_signal(signal.SIGINT)
+        _, err = second.communicate(timeout=15)
+        self.assertIn(b"another session named 'live' is running; this one is '" + name.encode(), err)
+
+    def test_a_stale_socket_is_replaced_and_sessions_removes_others(self):
+        process = self.live()
+        process.kill()
+        process.communicate()
+        self.assertTrue(os.path.exists(self.socket("live")))
+        again = self.live()
+        self.assertEqual(self.status()["pid"], again.pid)
+        again.kill()
+        again.communicate()
+        code, out, _ = self.penstock("sessions", "--json")
+        self.assertEqual(json.loads(out), {"sessions": [], "removed": 1})
+
+    def test_a_socket_that_cannot_be_opened_is_a_warning_and_not_a_failure(self):
+        report = self.penstock("run", self.write("s.toml", synthetic(samples=16)), "--json",
+                               env=dict(self.environment, XDG_RUNTIME_DIR="/nonexistent"))
+        self.assertEqual(report[0], EXIT_OK, report[2])
+        self.assertIn("control", report[2])
+
+    def test_garbage_floods_and_silence_on_the_socket_disturb_nobody(self):
+        self.live()
+        clients = []
+        for number in range(100):
+            client = socket.socket(socket.AF_UNIX)
+            self.addCleanup(client.close)
+            client.settimeout(5)
+            client.connect(self.socket("live"))
+            try:
+                client.sendall([b"", b"garbage\n", b"x" * 300000, b'{"penstock": 9}\n', b'{"penstock": 1, "verb": 7}\n'][number % 5])
+            except OSError:
+                pass  # cut off, as it should be
+            clients.append(client)
+        for client in clients[5:]:
+            client.close()
+        begin = time.monotonic()
+        self.assertEqual(self.status()["state"], "ok")
+        self.assertLess(time.monotonic() - begin, 2.0)
+
+
+if __name__ == "__main__":
+    main()

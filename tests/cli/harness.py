@@ -1,0 +1,181 @@
+"""What the command line tests share: starting penstock, looking at its processes, making photographs.
+
+Run by ctest with PENSTOCK_BIN set to the folder of the programs. Only the standard library is needed here; tests that
+look at pixels need Pillow and NumPy as well.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BIN = os.environ.get("PENSTOCK_BIN", "")
+PENSTOCK = os.path.join(BIN, "penstock")
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_MET, EXIT_NO_TARGET, EXIT_NO_SESSION = 0, 1, 2, 3, 4, 5
+EXIT_TIMED_OUT, EXIT_REFUSED, EXIT_CONFIG, EXIT_INTERRUPTED, EXIT_TERMINATED = 6, 7, 78, 130, 143
+
+
+class PenstockTest(unittest.TestCase):
+    """A test with a folder of its own, in which control sockets lie too."""
+
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
+        self.folder = self._folder.name
+        self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.folder)
+        self._running = []
+
+    def tearDown(self):
+        for process in self._running:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        self._folder.cleanup()
+
+    # ---- running ---------------------------------------------------------------------------------------------
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    def start(self, *arguments, **popen):
+        process = subprocess.Popen(
+            [PENSTOCK, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=popen.pop("env", self.environment), cwd=popen.pop("cwd", self.folder), **popen)
+        self._running.append(process)
+        return process
+
+    def penstock(self, *arguments, timeout=120, **popen):
+        """Runs to the end; gives (exit code, stdout, stderr) as text."""
+        process = self.start(*arguments, **popen)
+        out, err = process.communicate(timeout=timeout)
+        return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+
+    def run_json(self, *arguments, expect=EXIT_OK, **popen):
+        """`penstock run ... --json --quiet`: the report."""
+        code, out, err = self.penstock("run", *arguments, "--json", "--quiet", **popen)
+        self.assertEqual(code, expect, err + out)
+        self.assertEqual(out.count("\n"), 1, out)
+        return json.loads(out)
+
+    def digests(self, *arguments, **popen):
+        report = self.run_json(*arguments, "--digest", **popen)
+        self.check_sums(report)
+        return [epoch["digest"] for epoch in report["epochs"]]
+
+    def check_sums(self, report):
+        for epoch in report["epochs"]:
+            if epoch["complete"]:
+                self.assertEqual(epoch["delivered"] + epoch["failed"] + epoch["quarantined"], epoch["expected"])
+
+    # ---- processes -------------------------------------------------------------------------------------------
+
+    def wait_until(self, condition, what, seconds=20.0):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            result = condition()
+            if result:
+                return result
+            time.sleep(0.005)
+        self.fail("not within %g s: %s" % (seconds, what))
+
+    def workers_of(self, process):
+        return [pid for pid in children_of(process.pid) if name_of(pid).startswith("penstock-worke")]
+
+
+def state_and_parent(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            fields = file.read().rpartition(")")[2].split()
+        return fields[0], int(fields[1])
+    except (OSError, IndexError, ValueError):
+        return "X", 0
+
+
+def name_of(pid):
+    try:
+        with open("/proc/%d/comm" % pid) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def all_pids():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def children_of(parent):
+    """Living children; zombies are not counted."""
+    return [pid for pid in all_pids() if state_and_parent(pid)[1] == parent and state_and_parent(pid)[0] not in "ZX"]
+
+
+def descendants_of(ancestor):
+    parents = {pid: state_and_parent(pid)[1] for pid in all_pids()}
+    found, frontier = set(), {ancestor}
+    while frontier:
+        frontier = {pid for pid, parent in parents.items() if parent in frontier} - found
+        found |= frontier
+    return [pid for pid in found if state_and_parent(pid)[0] not in "ZX"]
+
+
+def alive(pid):
+    return state_and_parent(pid)[0] not in "ZX"
+
+
+def rss_anon(pid):
+    with open("/proc/%d/status" % pid) as file:
+        for line in file:
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+SYNTHETIC = """
+[dataset]
+type = "synthetic"
+samples = {samples}
+bytes_per_sample = "{bytes}"
+fill = "random"
+{dataset}
+[sampler]
+batch_size = {batch}
+epochs = {epochs}
+[gpu]
+device = "host"
+{more}
+"""
+
+
+def synthetic(samples=400, bytes="4KiB", batch=8, epochs=2, dataset="", more=""):
+    return SYNTHETIC.format(samples=samples, bytes=bytes, batch=batch, epochs=epochs, dataset=dataset, more=more)
+
+
+def make_photos(folder, count, classes=4, size=(160, 120), seed=1):
+    """Small photographs-like JPEGs: smooth fields with shapes and some noise. Needs Pillow."""
+    from PIL import Image, ImageDraw
+    draw_random = random.Random(seed)
+    for index in range(count):
+        image = Image.new("RGB", (8, 6))
+        image.putdata([tuple(draw_random.randrange(256) for _ in range(3)) for _ in range(48)])
+        image = image.resize(size, Image.BICUBIC)
+        draw = ImageDraw.Draw(image)
+        for _ in range(4):
+            x, y = draw_random.randrange(size[0]), draw_random.randrange(size[1])
+            draw.ellipse([x, y, x + size[0] // 5, y + size[1] // 5], fill=tuple(draw_random.randrange(256) for _ in range(3)))
+        place = os.path.join(folder, "class%d" % (index % classes))
+        os.makedirs(place, exist_ok=True)
+        image.save(os.path.join(place, "%05d.jpg" % index), quality=90)
+
+
+def main():
+    if not os.path.exists(PENSTOCK):
+        sys.exit("set PENSTOCK_BIN to the folder that holds penstock")
+    unittest.main(verbosity=2)

@@ -1,0 +1,152 @@
+"""Processes: when they appear, what they hold, and that none is left when the session ends, in whatever way."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+
+from harness import *
+
+SLOW = synthetic(samples=4000, dataset='wait = "5ms"', epochs=1)
+
+
+class LifecycleTest(PenstockTest):
+    def running(self, *options, text=SLOW, workers=4):
+        """A run that has delivered something, and its workers."""
+        process = self.start("run", self.write("s.toml", text), "--workers", workers, "--json", "--quiet", *options)
+        self.wait_until(lambda: len(self.workers_of(process)) == workers, "%d workers" % workers)
+        return process
+
+    def test_exactly_the_configured_number_of_workers_is_started(self):
+        process = self.running(workers=3)
+        time.sleep(0.2)
+        self.assertEqual(len(self.workers_of(process)), 3)
+        self.assertEqual(len(descendants_of(process.pid)), 3)
+
+    def test_no_worker_has_cuda_or_a_gpu_device_open(self):
+        process = self.running(workers=8)
+        for pid in self.workers_of(process):
+            with open("/proc/%d/maps" % pid) as maps:
+                self.assertNotIn("libcuda", maps.read())
+            for fd in os.listdir("/proc/%d/fd" % pid):
+                self.assertFalse(os.readlink("/proc/%d/fd/%s" % (pid, fd)).startswith("/dev/nvidia"))
+            with open("/proc/%d/environ" % pid, "rb") as environ:
+                self.assertIn(b"CUDA_VISIBLE_DEVICES=\0", environ.read() + b"\0")
+        linked = subprocess.run(["ldd", os.path.join(BIN, "penstock-worker")], capture_output=True, text=True).stdout
+        self.assertNotIn("cuda", linked)
+
+    def test_the_second_epoch_has_the_workers_of_the_first(self):
+        config = self.write("e.toml", synthetic(samples=300, dataset='wait = "4ms"', epochs=2))
+        process = self.start("run", config, "--workers", 3, "--json", "--quiet")
+        seen = set()
+        while process.poll() is None:
+            seen |= set(self.workers_of(process))
+            time.sleep(0.01)
+        out, _ = process.communicate()
+        report = json.loads(out)
+        self.assertEqual(len(seen), 3)
+        self.assertEqual(report["workers"]["started"], 3)
+        self.assertEqual([e["complete"] for e in report["epochs"]], [True, True])
+
+    def test_a_worker_is_small(self):
+        process = self.running(workers=2)
+        for pid in self.workers_of(process):
+            self.assertLess(rss_anon(pid), 24 << 20)
+
+    def test_collation_happens_in_workers(self):
+        # What the session itself works is little beside what its workers do.
+        config = self.write("c.toml", synthetic(samples=600, dataset='work = "2ms"', epochs=1))
+        process = self.start("run", config, "--workers", 2, "--json", "--quiet")
+        times = {}
+        while process.poll() is None:
+            for pid in [process.pid] + self.workers_of(process):
+                try:
+                    with open("/proc/%d/stat" % pid) as file:
+                        fields = file.read().rpartition(")")[2].split()
+                    times[pid] = int(fields[11]) + int(fields[12])
+                except OSError:
+                    pass
+            time.sleep(0.02)
+        session = times.pop(process.pid)
+        self.assertGreater(sum(times.values()), 100)
+        self.assertLess(session, sum(times.values()) / 4)
+
+    def test_ctrl_c_ends_cleanly_with_a_report_and_130_and_sigterm_with_143(self):
+        for number, code in ((signal.SIGINT, EXIT_INTERRUPTED), (signal.SIGTERM, EXIT_TERMINATED)):
+            process = self.running()
+            workers = self.workers_of(process)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=15)
+            self.assertEqual(process.returncode, code, err)
+            report = json.loads(out)
+            self.assertEqual(report["outcome"], "stopped")
+            self.assertEqual(report["workers"]["deaths"], [])
+            self.assertFalse([pid for pid in workers if alive(pid)])
+
+    def test_a_second_ctrl_c_does_not_wait_for_a_long_sample(self):
+        process = self.running(text=synthetic(samples=100, dataset='wait = "60s"', epochs=1), workers=2)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+        self.assertLess(time.monotonic() - begin, 4.0)
+        self.assertEqual(process.returncode, EXIT_INTERRUPTED)
+
+    def test_a_session_that_is_killed_at_any_moment_leaves_nothing(self):
+        choose = random.Random(30)
+        before = set(os.listdir("/dev/shm"))
+        temporary = set(os.listdir(tempfile.gettempdir()))
+        config = self.write("k.toml", synthetic(samples=4000, dataset='work = "3ms"', epochs=1))
+        for attempt in range(30):
+            process = self.start("run", config, "--workers", 4, "--json", "--quiet")
+            # From before the first worker exists to long after: the spawning takes the first 30 ms.
+            time.sleep(choose.choice([0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25]))
+            family = set(descendants_of(process.pid))
+            process.kill()
+            process.communicate()
+            self.wait_until(lambda: not [pid for pid in family | set(lost_workers(config)) if alive(pid)],
+                            "all processes of attempt %d are gone" % attempt, 2.0)
+        self.assertEqual(set(os.listdir("/dev/shm")), before)
+        mine = os.path.basename(self.folder)
+        new = {name for name in set(os.listdir(tempfile.gettempdir())) - temporary if not name.startswith("penstock-test-")}
+        self.assertEqual(new, set(), mine)
+        # Its control socket is the only thing left, and the next session replaces it.
+        self.run_json(self.write("n.toml", synthetic(samples=16)), "--set", 'name="k"')
+
+    def test_a_worker_program_that_is_missing_is_an_error_at_once(self):
+        code, _, err = self.penstock("run", self.write("m.toml", synthetic(more='[loader]\ncommand = ["no-such-worker"]')), timeout=10)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("program 'no-such-worker' was not found", err)
+
+    def test_a_worker_program_that_is_not_executable_is_an_error_at_once(self):
+        program = self.write("worker", "#!/bin/sh\n")
+        config = self.write("x.toml", synthetic(more='[loader]\ncommand = ["%s"]' % program))
+        code, _, err = self.penstock("run", config, timeout=10)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("not an executable file", err)
+
+    def test_a_program_that_is_no_worker_ends_the_run_with_its_last_words(self):
+        program = self.write("worker", "#!/bin/sh\necho I am no worker >&2\nexit 3\n")
+        os.chmod(program, 0o755)
+        config = self.write("x.toml", synthetic(more='[loader]\ncommand = ["%s"]\n[loader.restart]\nbackoff = { base = "10ms", max = "20ms" }' % program))
+        code, _, err = self.penstock("run", config, "--workers", 1, timeout=60)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("no loader worker is left", err)
+        self.assertIn("I am no worker", err)
+
+    def test_a_worker_started_by_hand_explains_itself(self):
+        done = subprocess.run([os.path.join(BIN, "penstock-worker")], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 78)
+        self.assertIn("A penstock session starts it", done.stderr)
+
+
+def lost_workers(config):
+    """Workers whose parent is gone; other tests' workers have living parents."""
+    return [pid for pid in all_pids() if name_of(pid).startswith("penstock-worke") and state_and_parent(pid)[1] == 1]
+
+
+if __name__ == "__main__":
+    main()
