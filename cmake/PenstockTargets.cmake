@@ -29,6 +29,11 @@ target_compile_options(penstock_build_options INTERFACE
   # The same bits on every machine: no contraction of a * b + c behind our back.
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # "literal" + string is reported as overlapping memory (GCC bug 105651).
+  target_compile_options(penstock_build_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
+
 if(PENSTOCK_SANITIZE STREQUAL "address")
   target_compile_options(penstock_build_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(penstock_build_options INTERFACE -fsanitize=address,undefined)

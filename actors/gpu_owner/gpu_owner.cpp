@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 
+#include "runtime/base/check.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 
@@ -134,6 +135,7 @@ void prepare(owner_state& s, const prepare_device& order) {
 
 void attach(owner_state& s, const attach_partition& order) {
   if (s.now == phase::failed || s.now == phase::closed) return;
+  PENSTOCK_CHECK(!s.partitions.contains(order.partition), "partition {} is attached already", order.partition);
   auto pinned = s.around.device->attach(order.partition, order.memory->bytes());
   if (!pinned) return fail(s, pinned.error());
   s.pinned = s.pinned && *pinned;

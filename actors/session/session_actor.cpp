@@ -4,6 +4,7 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 #include <cmath>
+#include <set>
 
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/log.hpp"
@@ -22,6 +23,7 @@ struct session_state {
   meet others;
   std::optional<dataset_description> dataset;  // as the first worker described it
   arena::geometry shape;
+  std::set<std::uint32_t> prepared;  // partitions that are reserved and attached
   bool built = false;
   bool failed = false;
 };
@@ -83,13 +85,19 @@ result<void> build(session_state& s, self_pointer self) {
   return {};
 }
 
-result<protocol::assign_slots> prepare_partition(session_state& s, self_pointer self, std::uint32_t partition) {
-  if (auto ok = s.around.memory->reserve(partition); !ok) return tl::unexpected(std::move(ok.error()));
+/// Memory for the first worker in a place. Its replacements find it there, and the owner may be reading from it.
+result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_t partition) {
+  if (!s.prepared.insert(partition).second) return {};
+  if (auto ok = s.around.memory->reserve(partition); !ok) return ok;
   auto memory = arena::map_partition(s.around.memory->fd(), s.shape, partition);
   if (!memory) return tl::unexpected(std::move(memory.error()));
   // Before the worker hears of it: an upload can never reach the owner before its memory.
   self->send(s.others.owner,
              gpu_owner::attach_partition{partition, std::make_shared<arena::mapping>(std::move(*memory)), s.shape});
+  return {};
+}
+
+protocol::assign_slots slots_of(const session_state& s, std::uint32_t partition) {
   return protocol::assign_slots{s.shape.slot_bytes, s.shape.slots, s.shape.partitions, partition,
                                 s.around.settings.sampler.batch_size};
 }
@@ -107,7 +115,8 @@ result<protocol::assign_slots> welcome(self_pointer self, const worker_described
     s.dataset = std::move(*described);
     if (auto ok = build(s, self); !ok) return tl::unexpected(std::move(ok.error()));
   }
-  return prepare_partition(s, self, news.who.worker);
+  if (auto ok = prepare_partition(s, self, news.who.worker); !ok) return tl::unexpected(std::move(ok.error()));
+  return slots_of(s, news.who.worker);
 }
 
 session_actor::behavior_type behave(self_pointer self, session_surroundings around) {

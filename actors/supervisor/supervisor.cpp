@@ -347,8 +347,9 @@ void bury(self_pointer self, const death_judged& judged) {
               report.sample ? fmt::format(", while loading sample {}", *report.sample) : "",
               report.path ? fmt::format(" ({})", *report.path) : "");
   }
-  // At the end of the session everybody goes; that is no news.
-  if (!s.closing || report.cause != death_cause::stopped) s.around.news.worker_died(report);
+  // At the end of the session everybody goes, and the sacrificial worker when it is not needed; that is no news.
+  const bool expected = report.cause == death_cause::stopped && (s.closing || c->sacrificial);
+  if (!expected) s.around.news.worker_died(report);
   const supervision::death d = as_death(*c, judged.verdict);
   if (c->farewell && d.ending == supervision::death::how::no_restart && !s.closing) {
     s.around.news.gave_up({static_cast<errc>(c->farewell->kind), fmt::format("worker {}: {}", c->who.worker, c->farewell->reason), 0});

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/clock.hpp"
 #include "runtime/control/control_server.hpp"
 #include "runtime/control/socket_place.hpp"
 
@@ -14,17 +15,16 @@ namespace penstock::control {
 namespace {
 
 using json = nlohmann::ordered_json;
-using clock = std::chrono::steady_clock;
 
 constexpr std::size_t answer_bytes_max = 64U << 20U;
 
 /// Waits until the socket is ready or the time is over.
-result<void> wait_for(int fd, short events, std::optional<clock::time_point> until) {
+result<void> wait_for(int fd, short events, steady_time until) {
   while (true) {
     int timeout = -1;
-    if (until) {
+    if (until != never) {
       timeout = static_cast<int>(std::max<std::int64_t>(
-          0, std::chrono::ceil<std::chrono::milliseconds>(*until - clock::now()).count()));
+          0, std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count()));
     }
     pollfd one{fd, events, 0};
     const int ready = ::poll(&one, 1, timeout);
@@ -37,7 +37,7 @@ result<void> wait_for(int fd, short events, std::optional<clock::time_point> unt
 }  // namespace
 
 result<json> ask(const std::filesystem::path& socket, json request, std::optional<std::chrono::milliseconds> deadline) {
-  const std::optional<clock::time_point> until = deadline ? std::optional(clock::now() + *deadline) : std::nullopt;
+  const steady_time until = deadline ? std::chrono::steady_clock::now() + *deadline : never;
   auto connected = connect_to(socket);
   if (!connected) return tl::unexpected(std::move(connected.error()));
   request["penstock"] = protocol_version;

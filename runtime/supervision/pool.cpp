@@ -209,8 +209,9 @@ void pool::start_due_places(steady_time now) {
     if (again && recent_starts_.size() >= settings_.restarts_per_second_max) continue;
     if (again) {
       recent_starts_.push_back(now);
-      ++restarts_;
       ++p.restarts;
+      // The sacrificial worker comes and goes with its need.
+      if (worker != settings_.sacrificial_place) ++restarts_;
     }
     ++p.incarnation;
     ++started_;

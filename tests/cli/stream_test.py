@@ -51,7 +51,7 @@ class StreamTest(PenstockTest):
         self.assertEqual(killed, 20)
         self.assertEqual([e["digest"] for e in report["epochs"]], expected)
         self.assertEqual(report["quarantine"], [])
-        self.assertEqual(len(report["workers"]["deaths"]), killed)
+        self.assertEqual(len(report["workers"]["deaths"]), killed, report["workers"]["deaths"])
         self.assertEqual(report["workers"]["restarts"], killed)
         self.check_sums(report)
 

@@ -234,7 +234,7 @@ TEST_CASE("one session leaves nothing behind for the next: no descriptor, thread
   }
   CHECK(children().empty());
   CHECK(entries_of("/proc/self/fd") == descriptors);
-  CHECK(eventually([&] { return entries_of("/proc/self/task") == threads; }));
+  CHECK(eventually([&] { return entries_of("/proc/self/task") <= threads; }));
 }
 
 TEST_CASE("a running session is destroyed within half a second, also when its workers are busy for minutes") {
