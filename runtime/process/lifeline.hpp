@@ -20,7 +20,9 @@ struct lifeline {
   static result<lifeline> create();
 };
 
-/// The child's end: create one first thing in main. From then on SIGHUP (which is also what the kernel sends when the
+/// The child's end: create one first thing in main. A stopped child cannot run the handler; the kernel sends SIGHUP and
+/// SIGCONT to a stopped process group that becomes orphaned, so it runs all the same - unless the stop took effect only
+/// after the session's death, a race of microseconds that only a cgroup would close. From construction on SIGHUP (which is also what the kernel sends when the
 /// parent dies, and to a stopped group that is orphaned) and end-of-file on the lifeline kill the whole process
 /// group. `tick` runs every `interval` on a thread that does no user work: it proves that the process runs at all.
 class lifeline_guard {
