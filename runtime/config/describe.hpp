@@ -1,0 +1,27 @@
+// The key table as text: for editors (JSON Schema), for the reader of the docs, and for `check-config`. All
+// four are pure functions of the table in <penstock/config_keys.def>.
+#pragma once
+
+#include "runtime/config/load.hpp"
+
+#include <string>
+
+namespace penstock::config_file {
+
+/// JSON Schema, draft-07, of the file. It accepts what load() accepts and rejects what a schema can see:
+/// unknown keys, types, ranges of numbers, spellings of enums, the form of durations and sizes. It cannot see
+/// contradictions between keys, ranges of durations, or what a ${...} will be. Ends with a newline.
+std::string json_schema();
+
+/// docs/config.md: every table and key with type, default, limits and meaning.
+std::string reference_markdown();
+
+/// `check-config --explain`: which table configures which actor, and what every key does.
+std::string explain();
+
+/// `check-config --print-effective`: a TOML file with every key and, behind each value, where it came from.
+/// Loading it gives the same values. (Bytes that are not UTF-8, which only a value from the environment can
+/// contain, are shown as \xNN and do not survive.)
+std::string print_effective(const loaded_config& loaded);
+
+}  // namespace penstock::config_file

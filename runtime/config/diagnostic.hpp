@@ -1,0 +1,53 @@
+// What is wrong with a config, where, and what to write instead: the value that every check here produces.
+// The CLI and the public load_config show it to people (render), `--json` hands it to programs (to_json).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock::config_file {
+
+enum class severity : std::uint8_t { warning, error };
+
+/// A place in some text together with the text's line, so that it can be shown when the text is gone.
+struct excerpt {
+  std::string origin;  ///< "photos.toml", "--set", "environment"; for a config built in code the key's path
+  std::uint32_t line = 0;  ///< from 1; 0: the origin has no lines
+  std::uint32_t column =
+      0;  ///< from 1, in characters (code points, a tab is one); 0: the whole origin is meant
+  std::uint32_t length = 0;         ///< in characters, within this line
+  std::uint32_t source_column = 1;  ///< of the first character of source_line: more than 1 in very long lines
+  std::string source_line;
+  std::string label;  ///< a few words that stand right behind the caret
+
+  bool operator==(const excerpt&) const = default;
+};
+
+struct diagnostic {
+  severity level = severity::error;
+  std::string message;
+  std::string key;  ///< path of the key in question ("loader.workers"); empty for syntax errors
+  excerpt where;
+  std::vector<excerpt> related;  ///< the other place of a contradiction or a duplicate
+  std::string help;              ///< a sentence below the excerpt
+
+  bool operator==(const diagnostic&) const = default;
+};
+
+enum class colour : std::uint8_t { off, on };
+
+/// For people, the way rustc writes: message, place, line, caret. Ends with a newline; empty for no
+/// diagnostics. Control characters and bytes that are not UTF-8 are shown as \xNN, tabs as four spaces, long
+/// lines as the part around the caret.
+std::string render(const std::vector<diagnostic>& diagnostics, colour colours);
+
+/// A JSON array with one object for each diagnostic: {"severity", "message", "key", "file", "line", "column",
+/// "length", "label", "source_column", "source_line", "help", "related": [{"file", ...}]}; what is unknown is
+/// null. Always valid UTF-8.
+std::string to_json(const std::vector<diagnostic>& diagnostics);
+
+/// "2 errors, 1 warning".
+std::string summary_of(const std::vector<diagnostic>& diagnostics);
+
+}  // namespace penstock::config_file

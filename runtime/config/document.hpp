@@ -1,0 +1,58 @@
+// A TOML text as a tree of values that know where they stand. The border to toml++: no other file here sees
+// it, and nothing throws across it. Pure.
+#pragma once
+
+#include "runtime/config/source.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::config_file {
+
+struct member;
+
+enum class node_kind : std::uint8_t { boolean, integer, number, text, time, array, table };
+
+struct node {
+  node_kind kind = node_kind::table;
+  span at;  ///< the value as written; of a [table] its name in the header
+  bool boolean = false;
+  std::int64_t integer = 0;
+  double number = 0;            ///< of an integer, too
+  std::string text;             ///< of a string, escapes resolved
+  std::vector<node> elements;   ///< of an array
+  std::vector<member> members;  ///< of a table, in the order of the text
+
+  [[nodiscard]] const member* find(std::string_view name) const;
+};
+
+struct member {
+  std::string name;
+  span key;
+  node value;
+};
+
+/// "a string", "an array", ...: for "must be a size, not ...".
+std::string_view name_of(node_kind kind) noexcept;
+
+struct document {
+  /// Usually one tree. A table that is written twice is its own tree behind the first, so that what is in it
+  /// is checked.
+  std::vector<node> trees;
+  bool complete = true;  ///< false: a syntax error ended it
+};
+
+/// Adds a syntax error (one: toml++ stops there) and every duplicate to `found`.
+document parse_document(const source& text, complaints& found);
+
+/// `text` from `begin` on as one TOML value; nothing if it is none.
+std::optional<node> parse_value(const source& text, std::size_t begin);
+
+/// The offset, within a string as it is written (quotes included), of each byte of its value and of its end.
+/// Text without quotes stands for itself.
+std::vector<std::size_t> literal_offsets(std::string_view written);
+
+}  // namespace penstock::config_file

@@ -1,0 +1,111 @@
+// Every table and key of the config file as data, made from <penstock/config_keys.def>. The only place that
+// knows which keys there are: parsing, checks, schema, docs and printing walk over it. Built once, immutable,
+// safe for all threads.
+#pragma once
+
+#include "runtime/config/limits.hpp"
+#include "runtime/config/values.hpp"
+
+#include <penstock/config.hpp>
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::config_file {
+
+/// When a changed value is felt: at the next start of a session; `worker`: also by every worker that starts
+/// later.
+enum class felt_by : std::uint8_t { session, worker };
+
+/// With which other values a key has an effect.
+enum class used_with : std::uint8_t {
+  always,
+  for_stored,  ///< every dataset type but synthetic
+  for_synthetic,
+  for_raw_or_synthetic,
+  for_custom,
+  for_images,  ///< image-folder, tar, and custom, which may have images
+  for_random_resized_crop,
+  for_centre_crop,
+  for_float_images,  ///< images, gpu.dtype not uint8
+};
+
+struct table_info {
+  std::string_view path;  ///< "loader.restart"; "" for the top; "dataset.faults[]" for the tables of an array
+  std::string_view actor;  ///< whom it configures; the tables within a table have its actor
+  std::string_view help;
+};
+
+struct key_info {
+  std::string path;       ///< "loader.restart.type"
+  std::string_view name;  ///< "type"
+  std::string_view table;
+  value_form form;
+  value_limits limits;
+  used_with use = used_with::always;
+  felt_by felt = felt_by::session;
+  std::string_view help;
+  const value_functions* value = nullptr;
+  std::string default_text;  ///< as TOML
+  void* (*locate)(void* root) =
+      nullptr;  ///< root: a penstock::config; a fault_config for keys of "dataset.faults[]"
+
+  [[nodiscard]] const void* locate_in(const void* root) const { return locate(const_cast<void*>(root)); }
+  /// "'type' in [loader.restart]": how messages call it.
+  [[nodiscard]] std::string subject() const;
+  /// As TOML.
+  [[nodiscard]] std::string text_of(const void* root) const { return value->write(locate_in(root)); }
+  [[nodiscard]] bool is_default(const void* root) const { return text_of(root) == default_text; }
+};
+
+class key_table {
+ public:
+  static const key_table& get();
+
+  /// In the order of docs and of printed files: a table before the tables within it.
+  [[nodiscard]] const std::vector<table_info>& tables() const noexcept { return tables_; }
+  [[nodiscard]] const std::vector<key_info>& keys() const noexcept { return keys_; }
+  [[nodiscard]] std::vector<const key_info*> keys_of(std::string_view table) const;
+  [[nodiscard]] const key_info* find(std::string_view path) const;
+  /// The key or table that a name in a file means. A name with a dot, which needs quotes there, means none.
+  [[nodiscard]] const key_info* find_in(std::string_view table, std::string_view name) const;
+  [[nodiscard]] const table_info* find_table_in(std::string_view table, std::string_view name) const;
+  [[nodiscard]] const table_info* find_table(std::string_view path) const;
+  /// Tables directly below a table.
+  [[nodiscard]] std::vector<const table_info*> tables_below(std::string_view path) const;
+  /// The actor of a table or of the nearest table around it that has one.
+  [[nodiscard]] std::string_view actor_of(std::string_view table) const;
+
+ private:
+  friend class key_table_builder;
+  key_table();
+
+  std::vector<table_info> tables_;
+  std::vector<key_info> keys_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+};
+
+/// Is the key in an array of tables (a key of a fault)? Its root is then not the config.
+bool in_array(const key_info& key) noexcept;
+
+/// Why a key has no effect in this config: the key that decides and what it would have to be. Nothing: it has
+/// one.
+struct unused_because {
+  std::string_view decided_by;  ///< "dataset.type"
+  std::string wanted;           ///< "\"synthetic\""
+};
+std::optional<unused_because> unused(used_with use, const penstock::config& values);
+/// The same for the docs, as pairs of key and wanted values; empty: always used.
+std::vector<std::pair<std::string_view, std::string>> conditions_of(used_with use);
+
+/// The complaint about a key or table that is not in the table, with the nearest name.
+complaint unknown_key(const member& entry, std::string_view table);
+
+/// "name" below "table", as a path.
+std::string join(std::string_view table, std::string_view name);
+
+}  // namespace penstock::config_file

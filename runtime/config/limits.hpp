@@ -1,0 +1,91 @@
+// What a key's value may be, as data: its form (a size, an array of two numbers, ...) and its limits. From
+// these come the checks, the sentences of messages, the schema and the docs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::config_file {
+
+enum class scalar : std::uint8_t { boolean, integer, number, text, size, duration, choice, table };
+enum class arity : std::uint8_t {
+  one,
+  optional,  ///< or "auto"
+  fixed,     ///< an array of `length`
+  list,      ///< an array of any length
+  map,       ///< a table whose keys are the user's
+};
+
+struct value_form {
+  scalar element = scalar::text;
+  arity count = arity::one;
+  std::size_t length = 0;
+  std::uint64_t highest = 0;  ///< what the C++ type of an integer can hold
+  std::vector<std::string_view> choices = {};
+};
+
+enum class limit_kind : std::uint8_t {
+  any,
+  range,           ///< of each element
+  path,            ///< relative to the file that contains it
+  command,         ///< a program and its arguments; not empty
+  device,          ///< auto, host, cuda, cuda:N, uuid:GPU-...
+  session_name,    ///< letters, digits, '.', '_', '-'
+  image_type,      ///< uint8, float16, bfloat16, float32
+  listen_address,  ///< empty or HOST:PORT
+  variable_names,  ///< names of entries are names of environment variables
+};
+
+struct value_limits {
+  limit_kind kind = limit_kind::any;
+  double low =
+      -std::numeric_limits<double>::infinity();  ///< in bytes, nanoseconds or as it is; exact below 2^53
+  double high = std::numeric_limits<double>::infinity();
+};
+
+/// One thing that is wrong with a value as a whole or one of its elements: "'rank' in [sampler]" + " " +
+/// predicate.
+struct breach {
+  static constexpr std::size_t whole = static_cast<std::size_t>(-1);
+  std::size_t element = whole;
+  std::string predicate;
+  std::string label;
+  std::string help;
+};
+
+/// What a value has to be: "a whole number or \"auto\"", "an array of 2 numbers". `element`: one element of
+/// it.
+std::string expectation(const value_form& form, bool element);
+
+/// "between 1ms and 1h", "at least 16MiB"; empty if there are no limits to speak of.
+std::string limits_text(const value_form& form, const value_limits& limits);
+
+/// The value as limits_text writes it.
+std::string scalar_text(scalar kind, double value);
+
+/// Whether a number is within the limits; the breach says which limit it broke.
+bool within(const value_form& form, const value_limits& limits, double value, std::size_t element,
+            std::vector<breach>& found);
+
+/// The forms that strings have: device, session_name, listen_address.
+void check_text(const value_limits& limits, std::string_view text, std::vector<breach>& found);
+
+/// The element types that images can be converted to.
+const std::vector<std::string_view>& image_types();
+
+bool is_session_name(std::string_view name) noexcept;
+/// Any text as a session name: other characters become '-'.
+std::string as_session_name(std::string_view text);
+
+/// The name that was meant, if one is near enough: a slip of a finger, another case, or more or less at its
+/// end.
+std::string_view meant_name(std::string_view word, const std::vector<std::string_view>& names);
+
+/// "a, b or c", each in double quotes.
+std::string quoted_list(const std::vector<std::string_view>& names);
+
+}  // namespace penstock::config_file

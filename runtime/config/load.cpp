@@ -1,0 +1,97 @@
+#include "runtime/config/load.hpp"
+
+#include "runtime/base/text.hpp"
+#include "runtime/config/apply.hpp"
+#include "runtime/config/conclude.hpp"
+#include "runtime/config/validate.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace penstock::config_file {
+namespace {
+
+provenance provenance_of(const span& key) {
+  const source& from = *key.in;
+  switch (from.kind()) {
+    case source_kind::file: return {provenance_kind::file, from.name(), from.position_of(key.begin).line};
+    case source_kind::include:
+      return {provenance_kind::include, from.name(), from.position_of(key.begin).line};
+    case source_kind::environment:
+      return {provenance_kind::environment, printable(from.text().substr(0, from.text().find('='))), 0};
+    case source_kind::override: return {provenance_kind::override, from.name(), 0};
+  }
+  return {};
+}
+
+}  // namespace
+
+tl::expected<loaded_config, rejection> load(const source_request& request) {
+  complaints found;
+  layer_stack stack;
+  reference_values references;
+  // As getenv does, the first of several values of a name.
+  for (const auto& [name, value] : request.environment) references.environment.emplace(name, value);
+
+  add_files(stack, request, references, found);
+  references.all_variables_known = stack.complete;
+  add_environment(stack, request, found);
+  add_overrides(stack, request, found);
+
+  applied made;
+  made.broken = stack.broken;
+  collect_variables(stack, references, made, found);
+  apply(stack, references, made, found);
+
+  loaded_config loaded;
+  const severity level_of_warnings = request.strict ? severity::error : severity::warning;
+  adopt_rank(made, request.environment, level_of_warnings, loaded.sources, found);
+  if (!made.places.contains("name")) {
+    made.values.name = as_session_name(request.file.stem().string());
+    loaded.sources["name"] = {provenance_kind::derived, "the file's name", 0};
+  }
+  if (stack.complete) {
+    complain_of_contradictions(made, stack.sources.front(), found);
+    complain_of_unused(made, level_of_warnings, found);
+  }
+
+  std::vector<diagnostic> all = found.sorted();
+  if (found.has_errors()) {
+    if (stack.unreadable != 0) return tl::unexpected(rejection{errc::io, stack.unreadable, std::move(all)});
+    return tl::unexpected(rejection{errc::config, 0, std::move(all)});
+  }
+  for (const auto& [path, place] : made.places) {
+    if (place.key.in != nullptr) loaded.sources.try_emplace(path, provenance_of(place.key));
+  }
+  loaded.values = std::move(made.values);
+  loaded.included = std::move(stack.included);
+  loaded.warnings = std::move(all);
+  return loaded;
+}
+
+std::string provenance::text() const {
+  switch (kind) {
+    case provenance_kind::fallback: return "default";
+    case provenance_kind::file: return fmt::format("{}:{}", origin, line);
+    case provenance_kind::include: return fmt::format("include {}:{}", origin, line);
+    case provenance_kind::environment: return fmt::format("environment {}", origin);
+    case provenance_kind::override: return origin;
+    case provenance_kind::derived: return fmt::format("from {}", origin);
+  }
+  return {};
+}
+
+provenance loaded_config::source_of(const std::string& key) const {
+  const auto at = sources.find(key);
+  return at == sources.end() ? provenance{} : at->second;
+}
+
+failure as_failure(const rejection& refused) {
+  std::string message = render(refused.diagnostics, colour::off);
+  while (message.ends_with('\n')) message.pop_back();
+  return {refused.code, std::move(message), refused.os_code};
+}
+
+}  // namespace penstock::config_file

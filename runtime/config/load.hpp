@@ -1,0 +1,87 @@
+// From an actor config file to penstock::config: the file, its includes, the environment and --set, merged,
+// checked and with a record of where each value came from. Used by the public load_config and by every verb
+// of the CLI that takes a config.
+#pragma once
+
+#include "runtime/config/diagnostic.hpp"
+
+#include <penstock/config.hpp>
+#include <penstock/error.hpp>
+
+#include <tl/expected.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::config_file {
+
+/// One "key.path=TOML value". A value that is no TOML is taken as a string, so that device=host needs no
+/// quotes.
+struct override_text {
+  std::string assignment;
+  /// How messages and provenance call it: "--workers" for `penstock run --workers 4`.
+  std::string origin = "--set";
+};
+
+using environment_list = std::vector<std::pair<std::string, std::string>>;
+
+struct source_request {
+  std::filesystem::path file;
+  /// Later ones win.
+  std::vector<override_text> overrides;
+  /// All of it: PENSTOCK__TABLE__KEY settings, ${env:NAME} and rank = "auto" are taken from here alone.
+  environment_list environment;
+  /// Absolute; what `file` and relative paths of the command line and the environment are relative to.
+  std::filesystem::path working_folder;
+  bool strict = false;  ///< warnings become errors
+};
+
+enum class provenance_kind : std::uint8_t { fallback, file, include, environment, override, derived };
+
+/// Where a value came from.
+struct provenance {
+  provenance_kind kind = provenance_kind::fallback;
+  std::string origin;      ///< file, variable or option; for derived values what they were derived from
+  std::uint32_t line = 0;  ///< 0: the origin has no lines
+
+  /// "default", "photos.toml:12", "include base.toml:3", "environment PENSTOCK__LOADER__WORKERS", "--set",
+  /// "from RANK and WORLD_SIZE".
+  [[nodiscard]] std::string text() const;
+};
+
+struct loaded_config {
+  /// Complete: paths are absolute, references are replaced, rank is a number, and `include` is empty because
+  /// the merge has been done.
+  penstock::config values;
+  /// By key path ("loader.workers"; one for each entry of a map, "loader.env.OMP_NUM_THREADS"). No entry: the
+  /// default.
+  std::map<std::string, provenance> sources;
+  std::vector<std::string> included;  ///< files that were merged, in the order of their precedence
+  std::vector<diagnostic> warnings;
+
+  [[nodiscard]] provenance source_of(const std::string& key) const;
+};
+
+/// Why there is no config: every mistake, in the order of files and lines. `code` is errc::io (with os_code)
+/// when the file itself cannot be read, else errc::config.
+struct rejection {
+  errc code = errc::config;
+  int os_code = 0;
+  std::vector<diagnostic> diagnostics;
+};
+
+/// Reads files only; no other effect. Safe to call from several threads. Never throws for anything in the
+/// files.
+tl::expected<loaded_config, rejection> load(const source_request& request);
+
+/// The environment of this process. Not safe against a setenv in another thread, as getenv is not.
+environment_list process_environment();
+
+/// A rejection as the failure that the public API throws: all diagnostics, without colour.
+failure as_failure(const rejection& refused);
+
+}  // namespace penstock::config_file

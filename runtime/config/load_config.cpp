@@ -1,0 +1,46 @@
+// The public load_config: load() with what the process knows, and exceptions.
+#include "runtime/base/log.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/config/load.hpp"
+
+#include <unistd.h>
+
+#include <system_error>
+
+namespace penstock {
+
+config load_config(const std::filesystem::path& file) {
+  return load_config(file, {});
+}
+
+config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  config_file::source_request request;
+  request.file = file;
+  for (const std::string& one : overrides) request.overrides.push_back({one, "--set"});
+  request.environment = config_file::process_environment();
+  std::error_code failed;
+  request.working_folder = std::filesystem::current_path(failed);
+  if (failed) throw error(os_failure(errc::io, failed.value(), "the current folder is gone"));
+  auto loaded = config_file::load(request);
+  if (!loaded) throw error(config_file::as_failure(loaded.error()));
+  for (const config_file::diagnostic& warning : loaded->warnings) {
+    log::warn("config", "{}:{}: {}", warning.where.origin, warning.where.line, warning.message);
+  }
+  return std::move(loaded->values);
+}
+
+namespace config_file {
+
+environment_list process_environment() {
+  environment_list all;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view text(*variable);
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    all.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return all;
+}
+
+}  // namespace config_file
+}  // namespace penstock

@@ -1,0 +1,121 @@
+// The key table as documentation: docs/config.md and `check-config --explain`.
+#include "runtime/config/describe.hpp"
+#include "runtime/config/key_table.hpp"
+#include "runtime/config/wording.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace penstock::config_file {
+namespace {
+
+constexpr std::string_view introduction =
+    R"(<!-- Made from runtime/include/penstock/config_keys.def by reference_markdown(); edit that, not this. -->
+# The actor config file
+
+A TOML file. The tables [loader], [scheduler], [gpu] and [supervisor] configure the actor of that name; the others
+describe the data and the session. Everything has a default. `penstock check-config FILE` checks a file,
+`--print-effective` shows each value and where it came from, `--explain` prints this map, `penstock schema` prints the
+JSON Schema.
+
+## Rules
+
+- **Mistakes** are reported all at once, with file, line and column: unknown keys (with the nearest name), keys given
+  twice, wrong types, values out of range, contradictions between keys. A value that has no effect with the rest of the
+  file is a warning (an error with `--strict`), unless it is the default.
+- **Durations and sizes carry their unit**: `"250ms"`, `"1.5s"`, `"10m"` (d, h, m, s, ms, us, ns); `"64MiB"`, `"2GiB"`
+  (B, KiB, MiB, GiB, TiB, KB, MB, GB, TB).
+- **Precedence**, lowest first: the default, included files, the file, the environment, `--set`. Entries of tables whose
+  keys are yours ([vars], [loader.env], [dataset.options]) are merged one by one; arrays are replaced as a whole.
+- **Includes**: `include = ["base.toml"]` at the top; names are relative to the including file, later ones win over
+  earlier ones, and all of them lose to the including file. At most 16 deep; a file has at most 1 MiB.
+- **Environment**: `PENSTOCK__LOADER__WORKERS=4` sets `workers` in [loader]: upper case, two underscores between the
+  parts. Entries of [vars], [loader.env] and [dataset.options] keep their own case: `PENSTOCK__VARS__data=/data`.
+- **--set**: `--set loader.workers=4`. Here and in the environment the value is a TOML value; what is none is taken as a
+  string (`--set gpu.device=host`), and where a string is wanted everything is one (`--set name=7`).
+- **References** in any string: `${env:NAME}`, `${env:NAME:-default}` (the default also stands in for an empty value),
+  `${cfg:dir}` (the folder of the file that contains it), `${var:NAME}` (from [vars]); `$$` is a dollar sign. [vars] and
+  `include` may refer to the environment and `${cfg:dir}`, not to variables.
+- **Relative paths** in a file are relative to that file; those from the environment and `--set` to the current folder.
+
+## Tables
+)";
+
+std::string markdown_cell(std::string_view text) {
+  std::string cell;
+  for (const char c : text) {
+    if (c == '|') cell += '\\';
+    cell += c;
+  }
+  return cell;
+}
+
+std::string header_of(const table_info& table) {
+  if (table.path.empty()) return "top of the file";
+  if (table.path.ends_with("[]")) return fmt::format("[[{}]]", table.path.substr(0, table.path.size() - 2));
+  return fmt::format("[{}]", table.path);
+}
+
+std::string felt_text(felt_by felt) {
+  return felt == felt_by::worker ? "next session, and workers that start later" : "next session";
+}
+
+/// The tables of the file, those of arrays right behind the table that has the array.
+std::vector<const table_info*> tables_in_order() {
+  std::vector<const table_info*> order;
+  const std::vector<table_info>& all = key_table::get().tables();
+  for (const table_info& table : all) {
+    if (table.path.ends_with("[]")) continue;
+    order.push_back(&table);
+    for (const table_info& inner : all) {
+      const bool of_this =
+          inner.path.ends_with("[]") && inner.path.substr(0, inner.path.rfind('.')) == table.path;
+      if (of_this) order.push_back(&inner);
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
+std::string reference_markdown() {
+  const key_table& all = key_table::get();
+  std::string text(introduction);
+  for (const table_info* table : tables_in_order()) {
+    text += fmt::format("\n### {}\n\nConfigures {}: {}.\n", header_of(*table), all.actor_of(table->path),
+                        table->help);
+    const std::vector<const key_info*> keys = all.keys_of(table->path);
+    if (keys.empty()) continue;
+    text += "\n| key | type | default | meaning | felt by |\n| --- | --- | --- | --- | --- |\n";
+    for (const key_info* key : keys) {
+      text += fmt::format("| `{}` | {} | `{}` | {} | {} |\n", key->name, markdown_cell(type_text(*key)),
+                          markdown_cell(key->default_text), markdown_cell(description_of(*key)),
+                          felt_text(key->felt));
+    }
+  }
+  return text;
+}
+
+std::string explain() {
+  const key_table& all = key_table::get();
+  std::string text = "Which table configures whom:\n\n";
+  std::size_t width = 0;
+  for (const table_info* table : tables_in_order()) width = std::max(width, header_of(*table).size());
+  for (const table_info* table : tables_in_order()) {
+    text +=
+        fmt::format("  {:<{}}  {}: {}\n", header_of(*table), width, all.actor_of(table->path), table->help);
+  }
+  for (const table_info* table : tables_in_order()) {
+    const std::vector<const key_info*> keys = all.keys_of(table->path);
+    if (keys.empty()) continue;
+    text += fmt::format("\n{} - {}\n", header_of(*table), all.actor_of(table->path));
+    for (const key_info* key : keys) {
+      text += fmt::format("  {} = {}\n      {}\n      {}\n", key->name, key->default_text,
+                          description_of(*key), type_text(*key));
+    }
+  }
+  return text;
+}
+
+}  // namespace penstock::config_file

@@ -1,0 +1,140 @@
+#include "runtime/config/rules.hpp"
+
+#include "runtime/base/units.hpp"
+#include "runtime/config/spelling.hpp"
+
+#include <fmt/core.h>
+
+namespace penstock::config_file {
+namespace {
+
+using found_list = std::vector<contradiction>;
+
+bool in_this_build(dataset_type type) {
+  return type != dataset_type::tar && type != dataset_type::tokens;
+}
+
+bool needs_path(dataset_type type) {
+  return type != dataset_type::synthetic && type != dataset_type::custom;
+}
+
+void check_dataset(const dataset_config& dataset, found_list& found) {
+  const std::string_view type = spelling(dataset.type);
+  if (!in_this_build(dataset.type)) {
+    found.push_back({.key = "dataset.type",
+                     .message = fmt::format("datasets of type \"{}\" are not in this build", type),
+                     .label = "not in this build",
+                     .help = "there are image-folder, npy, raw, synthetic and custom"});
+  }
+  if (needs_path(dataset.type) && dataset.path.empty()) {
+    found.push_back({.key = "dataset.path",
+                     .other = "dataset.type",
+                     .message = fmt::format("'path' in [dataset] is missing: type \"{}\" reads files", type),
+                     .label = "needs a path",
+                     .help = "add path = \"...\" to [dataset]; it is relative to the file that contains it",
+                     .missing = true});
+  }
+  if (dataset.type == dataset_type::raw && dataset.shape.empty()) {
+    found.push_back({.key = "dataset.shape",
+                     .other = "dataset.type",
+                     .message = "'shape' in [dataset] is missing: raw files do not say what is in them",
+                     .label = "needs a shape",
+                     .help = "add shape = [...] and dtype = \"...\", those of one sample, to [dataset]",
+                     .missing = true});
+  }
+  if (dataset.type != dataset_type::synthetic) return;
+  if (dataset.bytes_per_sample && !dataset.shape.empty()) {
+    found.push_back({.key = "dataset.bytes_per_sample",
+                     .other = "dataset.shape",
+                     .message = "'bytes_per_sample' and 'shape' in [dataset] both say how large a sample is",
+                     .label = "one of them is too much"});
+  }
+  for (std::size_t i = 0; i < dataset.faults.size(); ++i) {
+    if (dataset.faults[i].sample < dataset.samples) continue;
+    found.push_back(
+        {.key = fmt::format("dataset.faults[{}].sample", i),
+         .other = "dataset.samples",
+         .message = fmt::format("a fault in sample {}, but there are {} samples ('samples' in [dataset])",
+                                dataset.faults[i].sample, dataset.samples),
+         .label = fmt::format("must be less than {}", dataset.samples)});
+  }
+}
+
+void check_range(std::string_view key, const range_2d& range, found_list& found) {
+  if (range[0] <= range[1]) return;
+  found.push_back({.key = fmt::format("image.{}", key),
+                   .message = fmt::format("'{}' in [image] begins above its end: low {} > high {}", key,
+                                          range[0], range[1]),
+                   .label = fmt::format("did you mean [{}, {}]?", range[1], range[0])});
+}
+
+void check_sampler(const sampler_config& sampler, found_list& found) {
+  if (!sampler.rank || *sampler.rank < sampler.world_size) return;
+  found.push_back({.key = "sampler.rank",
+                   .other = "sampler.world_size",
+                   .message = fmt::format("'rank' {} in [sampler] is not below 'world_size' {}",
+                                          *sampler.rank, sampler.world_size),
+                   .label = fmt::format("must be less than {}", sampler.world_size),
+                   .help = "ranks count from 0"});
+}
+
+void check_pool(const loader_config& loader, found_list& found) {
+  const limits_config& limits = loader.limits;
+  if (limits.min > limits.max) {
+    found.push_back(
+        {.key = "loader.limits.min",
+         .other = "loader.limits.max",
+         .message = fmt::format("'min' {} in [loader.limits] is above 'max' {}", limits.min, limits.max),
+         .label = fmt::format("must be at most {}", limits.max)});
+  }
+  if (!loader.workers) return;
+  if (*loader.workers > limits.max) {
+    found.push_back({.key = "loader.workers",
+                     .other = "loader.limits.max",
+                     .message = fmt::format("'workers' {} in [loader] is above 'max' {} in [loader.limits]",
+                                            *loader.workers, limits.max),
+                     .label = fmt::format("must be at most {}", limits.max)});
+  } else if (*loader.workers < limits.min && limits.min <= limits.max) {
+    found.push_back({.key = "loader.limits.min",
+                     .other = "loader.workers",
+                     .message = fmt::format("'min' {} in [loader.limits] is above 'workers' {} in [loader]",
+                                            limits.min, *loader.workers),
+                     .label = fmt::format("must be at most {}", *loader.workers),
+                     .help = "with fewer ready workers than 'min' a run ends"});
+  }
+}
+
+void check_backoff(const backoff_config& backoff, found_list& found) {
+  if (backoff.base > backoff.max) {
+    found.push_back(
+        {.key = "loader.restart.backoff.base",
+         .other = "loader.restart.backoff.max",
+         .message = fmt::format("'base' {} in [loader.restart.backoff] is above 'max' {}",
+                                duration_as_config(backoff.base), duration_as_config(backoff.max)),
+         .label = fmt::format("must be at most {}", duration_as_config(backoff.max))});
+  } else if (backoff.factor == 1.0 && backoff.base < backoff.max) {
+    found.push_back({.key = "loader.restart.backoff.factor",
+                     .other = "loader.restart.backoff.max",
+                     .message = fmt::format(
+                         "with 'factor' 1 in [loader.restart.backoff] the wait can never reach 'max' {}",
+                         duration_as_config(backoff.max)),
+                     .label = "the wait never grows",
+                     .help = fmt::format("for a constant wait make 'max' equal to 'base', {}",
+                                         duration_as_config(backoff.base))});
+  }
+}
+
+}  // namespace
+
+std::vector<contradiction> contradictions_of(const penstock::config& values) {
+  found_list found;
+  check_dataset(values.dataset, found);
+  check_range("scale", values.image.scale, found);
+  check_range("ratio", values.image.ratio, found);
+  check_sampler(values.sampler, found);
+  check_pool(values.loader, found);
+  check_backoff(values.loader.restart.backoff, found);
+  return found;
+}
+
+}  // namespace penstock::config_file

@@ -1,0 +1,113 @@
+// A text that settings were read from, and places in it: byte offsets inside, lines and columns outside. Used
+// by everything that reads or complains. Complaints collects diagnostics and puts them in the order of the
+// texts.
+#pragma once
+
+#include "runtime/config/diagnostic.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+namespace penstock::config_file {
+
+enum class source_kind : std::uint8_t { file, include, environment, override };
+
+struct text_position {
+  std::uint32_t line = 1;
+  std::uint32_t column = 1;  ///< in characters
+};
+
+/// Immutable; spans point to it, so it stays where it is until the load is over.
+class source {
+ public:
+  /// `folder` is absolute: ${cfg:dir} and what relative paths in this text are relative to. `order` is the
+  /// text's place among all texts of a load. A byte order mark is dropped.
+  source(source_kind kind, std::string name, std::string text, std::filesystem::path folder,
+         std::uint32_t order);
+
+  [[nodiscard]] source_kind kind() const noexcept { return kind_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
+  [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
+  [[nodiscard]] std::uint32_t order() const noexcept { return order_; }
+  [[nodiscard]] bool has_lines() const noexcept;
+
+  [[nodiscard]] text_position position_of(std::size_t offset) const;
+  /// The offset of a character, or of the end of its line if the line is shorter.
+  [[nodiscard]] std::size_t offset_of(text_position position) const;
+  /// Without its line end.
+  [[nodiscard]] std::string_view line_at(std::size_t offset) const;
+
+ private:
+  [[nodiscard]] std::size_t line_index(std::size_t offset) const;
+  [[nodiscard]] std::size_t characters_before(std::size_t offset) const;
+
+  source_kind kind_;
+  std::string name_;
+  std::string text_;
+  std::filesystem::path folder_;
+  std::uint32_t order_;
+  std::vector<std::size_t> line_begins_;
+  std::vector<std::size_t> checkpoints_;  ///< where every 64th character begins: lines may be a megabyte long
+};
+
+/// Bytes [begin, end) of a source. Borrows it.
+struct span {
+  static constexpr std::size_t everything =
+      static_cast<std::size_t>(-1);  ///< as begin: no place, the source as such
+  const source* in = nullptr;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+
+  [[nodiscard]] std::string_view text() const;
+};
+
+excerpt excerpt_of(span place, std::string label = {});
+
+/// A diagnostic in the making. The initialisers let designated initialisation leave members out without a
+/// warning.
+struct complaint {
+  severity level = severity::error;
+  std::string key = {};
+  span at = {};
+  std::string message = {};
+  std::string label = {};
+  std::string help = {};
+  std::vector<excerpt> related = {};
+};
+
+class complaints {
+ public:
+  void add(complaint one);
+  [[nodiscard]] bool has_errors() const noexcept { return errors_ > 0; }
+  [[nodiscard]] std::size_t error_count() const noexcept { return errors_; }
+  /// No more are kept: the trouble of wording one can be saved.
+  [[nodiscard]] bool full() const noexcept;
+  /// In the order of the texts and of the places in them; the same complaint about the same place once.
+  [[nodiscard]] std::vector<diagnostic> sorted() const;
+
+ private:
+  struct entry {
+    std::uint32_t order;
+    std::size_t offset;
+    diagnostic what;
+  };
+  std::vector<entry> entries_;
+  std::set<std::tuple<std::uint32_t, std::size_t, std::string>> said_;
+  std::size_t errors_ = 0;
+};
+
+/// More are counted but not kept: whoever makes so many mistakes made one.
+inline constexpr std::size_t complaints_max = 500;
+
+/// Length of the valid UTF-8 sequence at the beginning of a text that is not empty; 0 if there is none.
+std::size_t utf8_length(std::string_view text) noexcept;
+/// Offset of the first byte that is not UTF-8; npos if all is well.
+std::size_t first_invalid_utf8(std::string_view text) noexcept;
+
+}  // namespace penstock::config_file

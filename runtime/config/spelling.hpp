@@ -1,0 +1,160 @@
+// How the enumerators of <penstock/config.hpp> are spelled in a config file: '-' for '_', and "throw" for
+// raise. Each function has no default case, so that the compiler names an enumerator that was forgotten.
+#pragma once
+
+#include <penstock/config.hpp>
+
+#include <string_view>
+#include <vector>
+
+namespace penstock::config_file {
+
+constexpr std::string_view spelling(dataset_type value) noexcept {
+  switch (value) {
+    case dataset_type::image_folder: return "image-folder";
+    case dataset_type::tar: return "tar";
+    case dataset_type::npy: return "npy";
+    case dataset_type::raw: return "raw";
+    case dataset_type::tokens: return "tokens";
+    case dataset_type::synthetic: return "synthetic";
+    case dataset_type::custom: return "custom";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(fill_kind value) noexcept {
+  switch (value) {
+    case fill_kind::stamp: return "stamp";
+    case fill_kind::memset: return "memset";
+    case fill_kind::memcpy: return "memcpy";
+    case fill_kind::random: return "random";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(fault_kind value) noexcept {
+  switch (value) {
+    case fault_kind::segv: return "segv";
+    case fault_kind::abort: return "abort";
+    case fault_kind::exit: return "exit";
+    case fault_kind::kill: return "kill";
+    case fault_kind::hang: return "hang";
+    case fault_kind::raise: return "throw";
+    case fault_kind::leak: return "leak";
+    case fault_kind::stop: return "stop";
+    case fault_kind::slow: return "slow";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(augment_kind value) noexcept {
+  switch (value) {
+    case augment_kind::none: return "none";
+    case augment_kind::centre_crop: return "centre-crop";
+    case augment_kind::random_resized_crop: return "random-resized-crop";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(orientation_rule value) noexcept {
+  switch (value) {
+    case orientation_rule::exif: return "exif";
+    case orientation_rule::ignore: return "ignore";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(start_rule value) noexcept {
+  switch (value) {
+    case start_rule::lazy: return "lazy";
+    case start_rule::eager: return "eager";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(bad_sample_rule value) noexcept {
+  switch (value) {
+    case bad_sample_rule::skip: return "skip";
+    case bad_sample_rule::replace: return "replace";
+    case bad_sample_rule::fail: return "fail";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(restart_type value) noexcept {
+  switch (value) {
+    case restart_type::permanent: return "permanent";
+    case restart_type::transient: return "transient";
+    case restart_type::temporary: return "temporary";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(order_rule value) noexcept {
+  switch (value) {
+    case order_rule::strict: return "strict";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(placement_rule value) noexcept {
+  switch (value) {
+    case placement_rule::embedded: return "embedded";
+    case placement_rule::process: return "process";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(image_layout value) noexcept {
+  switch (value) {
+    case image_layout::nchw: return "nchw";
+    case image_layout::nhwc: return "nhwc";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(exclusive_rule value) noexcept {
+  switch (value) {
+    case exclusive_rule::off: return "off";
+    case exclusive_rule::report: return "report";
+    case exclusive_rule::enforce: return "enforce";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(poison_rule value) noexcept {
+  switch (value) {
+    case poison_rule::fail: return "fail";
+    case poison_rule::skip: return "skip";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(log_level value) noexcept {
+  switch (value) {
+    case log_level::debug: return "debug";
+    case log_level::info: return "info";
+    case log_level::warn: return "warn";
+    case log_level::error: return "error";
+    case log_level::off: return "off";
+  }
+  return {};
+}
+
+inline std::string_view spelling(dtype value) noexcept {
+  const std::string_view name = name_of(value);
+  return name == "unknown" ? std::string_view() : name;
+}
+
+/// All spellings, in the order of the enumerators, which count from 0 without gaps.
+template <class Enum>
+std::vector<std::string_view> spellings() {
+  std::vector<std::string_view> all;
+  for (unsigned i = 0;; ++i) {
+    const std::string_view name = spelling(static_cast<Enum>(i));
+    if (name.empty()) return all;
+    all.push_back(name);
+  }
+}
+
+}  // namespace penstock::config_file

@@ -1,0 +1,124 @@
+#include "runtime/config/syntax_error.hpp"
+
+#include "runtime/base/text.hpp"
+#include "runtime/config/toml_scan.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <string>
+
+namespace penstock::config_file {
+namespace {
+
+constexpr auto npos = std::string_view::npos;
+
+/// toml++'s sentence in two parts.
+struct parts {
+  std::string_view where;  ///< "string", "key-value pair"; empty: unknown
+  std::string_view what;
+};
+
+parts parts_of(std::string_view description) {
+  constexpr std::string_view prefix = "Error while parsing ";
+  const std::size_t colon = description.find(": ");
+  if (!description.starts_with(prefix) || colon == npos) return {{}, description};
+  return {description.substr(prefix.size(), colon - prefix.size()), description.substr(colon + 2)};
+}
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  const std::size_t at = text.find(from);
+  if (at != std::string::npos) text.replace(at, from.size(), to);
+  return text;
+}
+
+std::string sentence(const parts& said) {
+  if (said.what.find("could not determine value type") != npos) return "there is no value here";
+  std::string what = printable(said.what);
+  what = replaced(std::move(what), "saw '\\n'", "found the end of the line");
+  what = replaced(std::move(what), "encountered end-of-file", "the file ends too early");
+  what = replaced(std::move(what), ", saw ", ", found ");
+  if (said.where.empty() || said.where == "root table") return what;
+  const bool vowel = std::string_view("aeiou").find(said.where.front()) != npos;
+  return fmt::format("in {} {}, {}", vowel ? "an" : "a", said.where, what);
+}
+
+/// The value, as far as it is on one line, that the place is in: from behind '=', ',' or '[' to the next
+/// delimiter.
+std::optional<span> value_around(const source& text, std::size_t offset) {
+  const std::string_view all = text.text();
+  const std::size_t line_begin = offset == 0 ? 0 : all.rfind('\n', offset - 1) + 1;
+  std::size_t begin = offset;
+  while (begin > line_begin && std::string_view("=,[").find(all[begin - 1]) == npos) --begin;
+  const std::string_view before = all.substr(line_begin, begin - line_begin);
+  // Before '=' there is no value, and between quotes there are no delimiters.
+  if (before.find('=') == npos || std::count(before.begin(), before.end(), '"') % 2 != 0) return std::nullopt;
+  while (begin < all.size() && (all[begin] == ' ' || all[begin] == '\t')) ++begin;
+  std::size_t end = std::min(all.find_first_of(",]}#\r\n", begin), all.size());
+  while (end > begin && (all[end - 1] == ' ' || all[end - 1] == '\t')) --end;
+  if (end == begin) return std::nullopt;
+  return span{&text, begin, end};
+}
+
+bool looks_like_text(std::string_view value) {
+  constexpr std::array<std::string_view, 4> words{"true", "false", "inf", "nan"};
+  const auto first = static_cast<unsigned char>(value.front());
+  const bool begins_so = std::isalpha(first) != 0 || first == '_' || first == '/' || first == '.' ||
+                         first == '~' || first == '$' || first >= 0x80;
+  return begins_so && std::find(words.begin(), words.end(), value) == words.end();
+}
+
+/// 30s, 64MiB: a number with a unit behind it.
+bool looks_like_quantity(std::string_view value) {
+  const std::size_t unit = value.find_first_not_of("0123456789.");
+  return unit != npos && unit > 0 &&
+         std::all_of(value.begin() + unit, value.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
+}
+
+}  // namespace
+
+complaint syntax_error(const source& text, std::size_t offset, std::string_view description) {
+  const parts said = parts_of(description);
+  const std::optional<span> value = value_around(text, offset);
+  const std::string_view written = value ? value->text() : "";
+  const bool at_line_end =
+      offset >= text.text().size() || text.text()[offset] == '\n' || text.text()[offset] == '\r';
+
+  complaint made;
+  made.at = {&text, offset, offset};
+  made.message = fmt::format("this is not TOML: {}", sentence(said));
+  // A value that goes on over lines is usually one that was not closed.
+  const toml_keys keys = scan_keys(text.text());
+  if (!keys.complete && !keys.keys.empty()) {
+    const key_place& open = keys.keys.back();
+    const bool unfinished = open.statement_end == open.statement_begin;
+    const span key{&text, open.begin, open.end};
+    if (unfinished && text.position_of(open.begin).line < text.position_of(offset).line) {
+      made.related.push_back(excerpt_of(key, "the value of this is not closed before"));
+    }
+  }
+  if (said.where == "string" && at_line_end && value && (written.front() == '"' || written.front() == '\'')) {
+    const std::string_view line = text.line_at(value->begin);
+    const std::size_t line_begin = text.offset_of({text.position_of(value->begin).line, 1});
+    made.at = {&text, value->begin, line_begin + line.size()};
+    made.message = "this is not TOML: a string that is not closed";
+    made.label = fmt::format("needs another {} at its end", written.front());
+  } else if (value && (looks_like_text(written) || looks_like_quantity(written)) && offset <= value->end) {
+    made.at = *value;
+    made.message = "this is not TOML: a string without quotes";
+    made.label = fmt::format("did you mean \"{}\"?", printable(shortened(written, 60)));
+  } else if (said.what.find("not representable in 64 bits") != npos && value) {
+    made.at = *value;
+    made.message = "this is not TOML: a whole number of more than 64 bits";
+    made.label = "out of range";
+  } else if (!value && offset < text.text().size() &&
+             static_cast<unsigned char>(text.text()[offset]) >= 0x80) {
+    made.label = "a name with this character needs quotes";
+  }
+  return made;
+}
+
+}  // namespace penstock::config_file

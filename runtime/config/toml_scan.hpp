@@ -1,0 +1,53 @@
+// Where the keys of a TOML text stand, found without understanding its values. toml++ stops at the first key
+// that is given twice and does not say where it was given before; this finds all of them, so that parsing can
+// go on without them. Pure. It accepts more than TOML does and leaves the judgement of everything else to
+// toml++.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::config_file {
+
+enum class key_use : std::uint8_t { value, inline_value, table, table_array };
+
+/// No key that is written without escapes contains it.
+inline constexpr char element_mark = '\x01';
+
+/// One key as it stands in the text: `name` in `name = 1`, `c` in `[a.b.c]`.
+struct key_place {
+  /// From the root. Elements of arrays have element_mark and their index behind the name of the array.
+  std::vector<std::string> path;
+  key_use use = key_use::value;
+  std::uint32_t dotted = 1;  ///< how many parts the key was written with
+  std::size_t begin = 0;     ///< the last part of the key, quotes included
+  std::size_t end = 0;
+  std::size_t statement_begin =
+      0;  ///< the whole `a.b = value` or `[a.b]`; for inline values with the comma before
+  std::size_t statement_end = 0;
+};
+
+struct toml_keys {
+  std::vector<key_place> keys;  ///< in the order of the text; up to the first thing that is not understood
+  bool complete = true;
+  std::size_t end = 0;  ///< where the scan ended: of the text, or what was not understood
+};
+
+toml_keys scan_keys(std::string_view text);
+
+/// A key that must not be where it is because of an earlier one.
+struct clash {
+  key_place first;
+  key_place again;
+  bool same_kind = true;  ///< the same key twice; false: a table and a value, a table and an array of tables
+};
+
+std::vector<clash> clashes_of(const toml_keys& found);
+
+/// Where the first dotted key gets more than `limit` parts; npos: none does. toml++ makes a nested table of
+/// each part and destroys them recursively.
+std::size_t find_overlong_key(std::string_view text, std::size_t limit);
+
+}  // namespace penstock::config_file

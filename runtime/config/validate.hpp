@@ -1,0 +1,28 @@
+// The rules of the config file for configs that a program fills in itself. Used by sessions before they
+// start; load() applies the same rules.
+#pragma once
+
+#include "runtime/config/diagnostic.hpp"
+#include "runtime/config/load.hpp"
+
+#include <penstock/config.hpp>
+
+#include <tl/expected.hpp>
+
+#include <string>
+#include <vector>
+
+namespace penstock::config_file {
+
+/// Every limit that a value breaks and every contradiction between values; empty: the config is sound. `key`
+/// and where.origin name the key; there is no text to point at. rank = nullopt ("auto") is sound: see
+/// adopt_launcher_rank.
+std::vector<diagnostic> validate(const penstock::config& values);
+
+/// For rank = nullopt: takes rank and world size from RANK/WORLD_SIZE, SLURM_PROCID/SLURM_NTASKS or
+/// OMPI_COMM_WORLD_RANK/OMPI_COMM_WORLD_SIZE, the first pair that is there. Gives the two names, or a
+/// sentence that says why not; `sampler` is then unchanged.
+tl::expected<std::vector<std::string>, std::string> adopt_launcher_rank(sampler_config& sampler,
+                                                                        const environment_list& environment);
+
+}  // namespace penstock::config_file

@@ -1,0 +1,256 @@
+#include "runtime/config/value_types.hpp"
+
+#include "runtime/base/text.hpp"
+#include "runtime/config/key_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock::config_file {
+namespace {
+
+bool read_integer(value_reader& reader, const node& from, std::uint64_t& into) {
+  if (from.kind != node_kind::integer) return reader.wrong_type(from);
+  if (from.integer < 0 || static_cast<std::uint64_t>(from.integer) > reader.key().form.highest) {
+    return reader.out_of_range(from);
+  }
+  into = static_cast<std::uint64_t>(from.integer);
+  return true;
+}
+
+bool read_duration(value_reader& reader, const node& from, const std::string& text, nanoseconds& into) {
+  const result<nanoseconds> parsed = parse_duration(text);
+  if (!parsed) return reader.refuse(from.at, reader.expected(), parsed.error().message);
+  into = *parsed;
+  return true;
+}
+
+}  // namespace
+
+bool read(value_reader& reader, const node& from, bool& into) {
+  if (from.kind != node_kind::boolean) return reader.wrong_type(from);
+  into = from.boolean;
+  return true;
+}
+
+bool read(value_reader& reader, const node& from, std::uint32_t& into) {
+  std::uint64_t wide = 0;
+  if (!read_integer(reader, from, wide)) return false;
+  into = static_cast<std::uint32_t>(wide);
+  return true;
+}
+
+bool read(value_reader& reader, const node& from, std::uint64_t& into) {
+  return read_integer(reader, from, into);
+}
+
+bool read(value_reader& reader, const node& from, double& into) {
+  if (from.kind == node_kind::integer) {
+    into = static_cast<double>(from.integer);
+    return true;
+  }
+  if (from.kind != node_kind::number) return reader.wrong_type(from);
+  if (!std::isfinite(from.number))
+    return reader.refuse(from.at, "must be a finite number", "not a number to count with");
+  into = from.number;
+  return true;
+}
+
+bool read(value_reader& reader, const node& from, std::string& into) {
+  std::optional<std::string> text = reader.text(from);
+  if (!text) return false;
+  into = std::move(*text);
+  return true;
+}
+
+bool read(value_reader& reader, const node& from, byte_size& into) {
+  const std::optional<std::string> text = reader.text(from);
+  return text && read_text(reader, from, *text, into);
+}
+
+bool read(value_reader& reader, const node& from, nanoseconds& into) {
+  const std::optional<std::string> text = reader.text(from);
+  return text && read_duration(reader, from, *text, into);
+}
+
+bool read(value_reader& reader, const node& from, string_map& into) {
+  if (from.kind != node_kind::table) return reader.wrong_type(from);
+  bool sound = true;
+  for (const member& entry : from.members) sound &= reader.read_entry(entry, into);
+  return sound;
+}
+
+bool read(value_reader& reader, const node& from, std::vector<fault_config>& into) {
+  if (!begin_elements(reader, from, any_length)) return false;
+  const std::string table = reader.key().path + "[]";
+  std::vector<fault_config> all(from.elements.size());
+  bool sound = true;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const node& element = from.elements[i];
+    if (element.kind != node_kind::table) {
+      reader.enter_element();
+      sound = reader.wrong_type(element);
+      reader.leave_element();
+      continue;
+    }
+    for (const member& entry : element.members) {
+      const key_info* const key = key_table::get().find_in(table, entry.name);
+      if (key != nullptr) {
+        sound &= value_reader(*key, reader.how()).read(entry.value, &all[i]);
+      } else {
+        sound = false;
+        reader.how().found.add(unknown_key(entry, table));
+      }
+    }
+  }
+  if (sound) into = std::move(all);
+  return sound;
+}
+
+bool read_choice(value_reader& reader, const node& from, const std::vector<std::string_view>& choices,
+                 unsigned& into) {
+  const std::optional<std::string> text = reader.text(from);
+  if (!text) return false;
+  const auto found = std::find(choices.begin(), choices.end(), *text);
+  if (found == choices.end()) return reader.wrong_choice(from, *text, choices);
+  into = static_cast<unsigned>(found - choices.begin());
+  return true;
+}
+
+bool read_text(value_reader& reader, const node& from, const std::string& text, std::uint32_t&) {
+  if (edit_distance(text, "auto") <= 2) {
+    return reader.refuse(from.at, reader.expected(), "did you mean \"auto\"?");
+  }
+  // What a reference stands for is not in the line that is shown.
+  if (text != from.text) {
+    return reader.refuse(from.at, reader.expected(),
+                         fmt::format("found \"{}\"", printable(shortened(text, 60))));
+  }
+  return reader.wrong_type(from);
+}
+
+bool read_text(value_reader& reader, const node& from, const std::string& text, byte_size& into) {
+  const result<std::uint64_t> parsed = parse_bytes(text);
+  if (!parsed) return reader.refuse(from.at, reader.expected(), parsed.error().message);
+  into.bytes = *parsed;
+  return true;
+}
+
+bool begin_elements(value_reader& reader, const node& from, std::size_t length) {
+  if (from.kind != node_kind::array) return reader.wrong_type(from);
+  if (length == any_length || from.elements.size() == length) return true;
+  return reader.refuse(from.at, fmt::format("must be {}", expectation(reader.key().form, false)),
+                       fmt::format("found {}", from.elements.size()));
+}
+
+bool read_element(value_reader& reader, const node& from, const value_functions& type, void* into) {
+  reader.enter_element();
+  bool sound = type.read(reader, from, into);
+  if (sound) {
+    // Here and not with the whole value: a mistake in one element must not hide that of another.
+    breaches found;
+    type.check(into, reader.key().form, reader.key().limits, found);
+    sound = reader.check_element(from, found);
+  }
+  reader.leave_element();
+  return sound;
+}
+
+std::string write(const string_map& value) {
+  std::string list;
+  for (const auto& [name, text] : value) {
+    list += fmt::format("{}{} = {}", list.empty() ? "" : ", ", toml_key(name), write(text));
+  }
+  return list.empty() ? "{}" : "{ " + list + " }";
+}
+
+std::string write(const std::vector<fault_config>& value) {
+  std::string list;
+  for (const fault_config& fault : value) {
+    std::string keys;
+    for (const key_info* key : key_table::get().keys_of("dataset.faults[]")) {
+      keys += fmt::format("{}{} = {}", keys.empty() ? "" : ", ", key->name,
+                          key->value->write(key->locate_in(&fault)));
+    }
+    list += fmt::format("{}{{ {} }}", list.empty() ? "" : ", ", keys);
+  }
+  return "[" + list + "]";
+}
+
+void check(std::uint64_t value, const value_form& form, const value_limits& limits, std::size_t element,
+           breaches& found) {
+  if (!within(form, limits, static_cast<double>(value), element, found)) return;
+  if (value > form.highest) {
+    found.push_back({element, "is out of range", fmt::format("must be at most {}", form.highest), ""});
+  }
+}
+
+void check(double value, const value_form& form, const value_limits& limits, std::size_t element,
+           breaches& found) {
+  if (!std::isfinite(value)) {
+    found.push_back({element, "must be a finite number", "", ""});
+  } else {
+    within(form, limits, value, element, found);
+  }
+}
+
+void check(const std::string& value, const value_form&, const value_limits& limits, std::size_t,
+           breaches& found) {
+  check_text(limits, value, found);
+}
+
+void check(const byte_size& value, const value_form& form, const value_limits& limits, std::size_t element,
+           breaches& found) {
+  within(form, limits, static_cast<double>(value.bytes), element, found);
+}
+
+void check(const nanoseconds& value, const value_form& form, const value_limits& limits, std::size_t element,
+           breaches& found) {
+  within(form, limits, static_cast<double>(value.count()), element, found);
+}
+
+void check(const string_map& value, const value_form&, const value_limits& limits, std::size_t,
+           breaches& found) {
+  if (limits.kind != limit_kind::variable_names) return;
+  for (const auto& [name, text] : value) {
+    if (!name.empty() && name.find('=') == std::string::npos) continue;
+    found.push_back(
+        {breach::whole,
+         fmt::format("has an entry '{}', which cannot be an environment variable", printable(name)), "", ""});
+  }
+}
+
+void check(const std::vector<fault_config>& value, const value_form&, const value_limits&, std::size_t,
+           breaches& found) {
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    for (const key_info* key : key_table::get().keys_of("dataset.faults[]")) {
+      breaches of_key;
+      key->value->check(key->locate_in(&value[i]), key->form, key->limits, of_key);
+      for (breach& one : of_key) {
+        found.push_back(
+            {i, fmt::format("has a '{}' that {}", key->name, one.predicate), one.label, one.help});
+      }
+    }
+  }
+}
+
+void check(dtype value, const value_form&, const value_limits& limits, std::size_t element, breaches& found) {
+  const bool for_images =
+      value == dtype::uint8 || value == dtype::float16 || value == dtype::bfloat16 || value == dtype::float32;
+  if (spelling(value).empty()) {
+    found.push_back({element, "has no such value", "not an enumerator", ""});
+  } else if (limits.kind == limit_kind::image_type && !for_images) {
+    found.push_back({element, fmt::format("cannot be \"{}\"", spelling(value)),
+                     "images cannot be converted to it",
+                     fmt::format("dtype is one of {}", quoted_list(image_types()))});
+  }
+}
+
+void check(const std::vector<std::string>& values, const value_form&, const value_limits& limits, std::size_t,
+           breaches& found) {
+  if (limits.kind != limit_kind::command) return;
+  if (values.empty()) found.push_back({breach::whole, "must not be empty", "name at least the program", ""});
+  if (!values.empty() && values[0].empty()) found.push_back({0, "must not be empty", "name the program", ""});
+}
+
+}  // namespace penstock::config_file

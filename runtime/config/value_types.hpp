@@ -1,0 +1,269 @@
+// The C++ types of keys, one set of overloads each: form_of, read, write, check. Included by the key table
+// alone; a new type of key needs its overloads here and nothing else.
+#pragma once
+
+#include "runtime/base/units.hpp"
+#include "runtime/config/values.hpp"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace penstock::config_file {
+
+template <class T>
+struct type_tag {};
+
+// Scalars.
+
+inline value_form form_of(type_tag<bool>) {
+  return {.element = scalar::boolean};
+}
+inline value_form form_of(type_tag<std::uint32_t>) {
+  return {.element = scalar::integer, .highest = std::numeric_limits<std::uint32_t>::max()};
+}
+inline value_form form_of(type_tag<std::uint64_t>) {
+  // What TOML can write, not what the type can hold.
+  return {.element = scalar::integer, .highest = std::numeric_limits<std::int64_t>::max()};
+}
+inline value_form form_of(type_tag<double>) {
+  return {.element = scalar::number};
+}
+inline value_form form_of(type_tag<std::string>) {
+  return {.element = scalar::text};
+}
+inline value_form form_of(type_tag<byte_size>) {
+  return {.element = scalar::size};
+}
+inline value_form form_of(type_tag<nanoseconds>) {
+  return {.element = scalar::duration};
+}
+inline value_form form_of(type_tag<string_map>) {
+  return {.element = scalar::text, .count = arity::map};
+}
+inline value_form form_of(type_tag<std::vector<fault_config>>) {
+  return {.element = scalar::table, .count = arity::list};
+}
+template <class Enum>
+requires std::is_enum_v<Enum> value_form form_of(type_tag<Enum>) {
+  return {.element = scalar::choice, .choices = spellings<Enum>()};
+}
+
+bool read(value_reader& reader, const node& from, bool& into);
+bool read(value_reader& reader, const node& from, std::uint32_t& into);
+bool read(value_reader& reader, const node& from, std::uint64_t& into);
+bool read(value_reader& reader, const node& from, double& into);
+bool read(value_reader& reader, const node& from, std::string& into);
+bool read(value_reader& reader, const node& from, byte_size& into);
+bool read(value_reader& reader, const node& from, nanoseconds& into);
+bool read(value_reader& reader, const node& from, string_map& into);
+bool read(value_reader& reader, const node& from, std::vector<fault_config>& into);
+/// The index of a choice.
+bool read_choice(value_reader& reader, const node& from, const std::vector<std::string_view>& choices,
+                 unsigned& into);
+/// A string, already resolved, as a value of the type.
+bool read_text(value_reader& reader, const node& from, const std::string& text, std::uint32_t& into);
+bool read_text(value_reader& reader, const node& from, const std::string& text, byte_size& into);
+
+template <class Enum>
+requires std::is_enum_v<Enum>
+bool read(value_reader& reader, const node& from, Enum& into) {
+  unsigned index = 0;
+  if (!read_choice(reader, from, spellings<Enum>(), index)) return false;
+  into = static_cast<Enum>(index);
+  return true;
+}
+
+inline std::string write(bool value) {
+  return value ? "true" : "false";
+}
+inline std::string write(std::uint32_t value) {
+  return fmt::format("{}", value);
+}
+inline std::string write(std::uint64_t value) {
+  return fmt::format("{}", value);
+}
+inline std::string write(double value) {
+  return toml_number(value);
+}
+inline std::string write(const std::string& value) {
+  return toml_string(escaped_references(value));
+}
+inline std::string write(const byte_size& value) {
+  return toml_string(bytes_as_config(value.bytes));
+}
+inline std::string write(const nanoseconds& value) {
+  return toml_string(duration_as_config(value));
+}
+std::string write(const string_map& value);
+std::string write(const std::vector<fault_config>& value);
+template <class Enum>
+requires std::is_enum_v<Enum> std::string write(const Enum& value) {
+  return toml_string(spelling(value));
+}
+
+using breaches = std::vector<breach>;
+
+inline void check(bool, const value_form&, const value_limits&, std::size_t, breaches&) {}
+inline void check(std::uint32_t value, const value_form& form, const value_limits& limits,
+                  std::size_t element, breaches& found) {
+  within(form, limits, value, element, found);
+}
+void check(std::uint64_t value, const value_form&, const value_limits&, std::size_t element, breaches&);
+void check(double value, const value_form&, const value_limits&, std::size_t element, breaches&);
+void check(const std::string& value, const value_form&, const value_limits&, std::size_t element, breaches&);
+void check(const byte_size& value, const value_form&, const value_limits&, std::size_t element, breaches&);
+void check(const nanoseconds& value, const value_form&, const value_limits&, std::size_t element, breaches&);
+void check(const string_map& value, const value_form&, const value_limits&, std::size_t element, breaches&);
+void check(const std::vector<fault_config>& value, const value_form&, const value_limits&, std::size_t,
+           breaches&);
+void check(dtype value, const value_form&, const value_limits&, std::size_t element, breaches&);
+template <class Enum>
+requires std::is_enum_v<Enum>
+void check(const Enum& value, const value_form&, const value_limits&, std::size_t element, breaches& found) {
+  if (spelling(value).empty()) found.push_back({element, "has no such value", "not an enumerator", ""});
+}
+
+// What is made of scalars.
+
+template <class T>
+value_form form_of(type_tag<std::optional<T>>) {
+  value_form form = form_of(type_tag<T>());
+  form.count = arity::optional;
+  return form;
+}
+template <class T>
+value_form form_of(type_tag<std::vector<T>>) {
+  value_form form = form_of(type_tag<T>());
+  form.count = arity::list;
+  return form;
+}
+template <class T, std::size_t N>
+value_form form_of(type_tag<std::array<T, N>>) {
+  value_form form = form_of(type_tag<T>());
+  form.count = arity::fixed;
+  form.length = N;
+  return form;
+}
+
+template <class T>
+bool read(value_reader& reader, const node& from, std::optional<T>& into) {
+  T value{};
+  if (from.kind == node_kind::text) {
+    const std::optional<std::string> text = reader.text(from);
+    if (!text) return false;
+    if (*text == "auto") {
+      into.reset();
+      return true;
+    }
+    if (!read_text(reader, from, *text, value)) return false;
+  } else if (!read(reader, from, value)) {
+    return false;
+  }
+  into = value;
+  return true;
+}
+
+template <class T>
+const value_functions& functions_of();
+
+inline constexpr std::size_t any_length = static_cast<std::size_t>(-1);
+
+bool begin_elements(value_reader& reader, const node& from, std::size_t length);
+bool read_element(value_reader& reader, const node& from, const value_functions& type, void* into);
+
+// Every element is read, so that every mistake is found.
+template <class T>
+bool read(value_reader& reader, const node& from, std::vector<T>& into) {
+  if (!begin_elements(reader, from, any_length)) return false;
+  bool sound = true;
+  std::vector<T> all(from.elements.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    sound &= read_element(reader, from.elements[i], functions_of<T>(), &all[i]);
+  }
+  if (sound) into = std::move(all);
+  return sound;
+}
+template <class T, std::size_t N>
+bool read(value_reader& reader, const node& from, std::array<T, N>& into) {
+  if (!begin_elements(reader, from, N)) return false;
+  bool sound = true;
+  std::array<T, N> all{};
+  for (std::size_t i = 0; i < N; ++i)
+    sound &= read_element(reader, from.elements[i], functions_of<T>(), &all[i]);
+  if (sound) into = all;
+  return sound;
+}
+
+template <class T>
+std::string write(const std::optional<T>& value) {
+  return value ? write(*value) : toml_string("auto");
+}
+template <class Elements>
+std::string write_elements(const Elements& values) {
+  std::string list;
+  for (const auto& value : values) list.append(list.empty() ? "" : ", ").append(write(value));
+  return "[" + list + "]";
+}
+template <class T>
+std::string write(const std::vector<T>& values) {
+  return write_elements(values);
+}
+template <class T, std::size_t N>
+std::string write(const std::array<T, N>& values) {
+  return write_elements(values);
+}
+
+template <class T>
+void check(const std::optional<T>& value, const value_form& form, const value_limits& limits,
+           std::size_t element, breaches& found) {
+  if (value) check(*value, form, limits, element, found);
+}
+template <class Elements>
+void check_elements(const Elements& values, const value_form& form, const value_limits& limits,
+                    breaches& found) {
+  for (std::size_t i = 0; i < values.size(); ++i) check(values[i], form, limits, i, found);
+}
+void check(const std::vector<std::string>& values, const value_form&, const value_limits&, std::size_t,
+           breaches&);
+template <class T>
+void check(const std::vector<T>& values, const value_form& form, const value_limits& limits, std::size_t,
+           breaches& found) {
+  check_elements(values, form, limits, found);
+}
+template <class T, std::size_t N>
+void check(const std::array<T, N>& values, const value_form& form, const value_limits& limits, std::size_t,
+           breaches& found) {
+  check_elements(values, form, limits, found);
+}
+
+// As the table keeps it.
+
+template <class T>
+const value_functions& functions_of() {
+  static constexpr value_functions all{
+      .form = [] { return form_of(type_tag<T>()); },
+      .read = [](value_reader& reader, const node& from,
+                 void* into) { return read(reader, from, *static_cast<T*>(into)); },
+      .write = [](const void* value) { return write(*static_cast<const T*>(value)); },
+      .check =
+          [](const void* value, const value_form& form, const value_limits& limits, breaches& found) {
+            check(*static_cast<const T*>(value), form, limits, breach::whole, found);
+          },
+      .copy = [](const void* value) -> std::shared_ptr<void> {
+        return std::make_shared<T>(*static_cast<const T*>(value));
+      },
+      .assign = [](void* to, const void* from) { *static_cast<T*>(to) = *static_cast<const T*>(from); },
+  };
+  return all;
+}
+
+}  // namespace penstock::config_file

@@ -1,0 +1,82 @@
+// Reading one key's value from the tree, writing it back as TOML, and checking it against its limits - for
+// each C++ type that a key can have. value_functions is what the key table keeps of a type; value_reader
+// carries what a read needs and says what is wrong, in the words of the key.
+#pragma once
+
+#include "runtime/config/document.hpp"
+#include "runtime/config/interpolation.hpp"
+#include "runtime/config/limits.hpp"
+#include "runtime/config/spelling.hpp"
+
+#include <penstock/config.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::config_file {
+
+struct key_info;
+
+/// What all reads of one load share.
+struct reading {
+  const reference_values& references;
+  complaints& found;
+  reference_scope scope = reference_scope::everything;
+  /// The value will be replaced by one of higher precedence: an unset variable in it does no harm.
+  bool overridden = false;
+};
+
+class value_reader {
+ public:
+  value_reader(const key_info& key, const reading& how);
+
+  /// Reads and checks `from` into the key's place under `root` (a penstock::config, or a fault_config for the
+  /// keys of faults). False: it was wrong, which has been said, and the place is as it was.
+  bool read(const node& from, void* root);
+  /// One entry of a map.
+  bool read_entry(const member& from, string_map& into);
+
+  // For the readers of types.
+  [[nodiscard]] const key_info& key() const noexcept { return key_; }
+  [[nodiscard]] const reading& how() const noexcept { return how_; }
+  /// A string with its references replaced.
+  std::optional<std::string> text(const node& from);
+  bool refuse(span at, std::string_view predicate, std::string label, std::string help = {});
+  bool wrong_type(const node& from);
+  bool out_of_range(const node& from);
+  /// "must be a size with its unit or \"auto\"".
+  [[nodiscard]] std::string expected() const;
+  /// Says what is wrong with an element; true if nothing is.
+  bool check_element(const node& from, const std::vector<breach>& found);
+  bool wrong_choice(const node& from, const std::string& text, const std::vector<std::string_view>& choices);
+  /// Between enter and leave messages are about an element of the value.
+  void enter_element() noexcept { in_element_ = true; }
+  void leave_element() noexcept { in_element_ = false; }
+
+ private:
+  [[nodiscard]] std::string subject() const;
+
+  const key_info& key_;
+  reading how_;
+  bool in_element_ = false;
+  std::optional<std::string> entry_;
+};
+
+/// What the table knows of a key's type. Pointers are to that type.
+struct value_functions {
+  value_form (*form)();
+  bool (*read)(value_reader&, const node&, void* into);
+  std::string (*write)(const void*);
+  void (*check)(const void*, const value_form&, const value_limits&, std::vector<breach>&);
+  std::shared_ptr<void> (*copy)(const void*);
+  void (*assign)(void* to, const void* from);
+};
+
+std::string toml_string(std::string_view text);
+std::string toml_key(std::string_view name);
+std::string toml_number(double value);
+
+}  // namespace penstock::config_file
