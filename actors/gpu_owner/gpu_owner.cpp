@@ -1,15 +1,16 @@
 #include "actors/gpu_owner/gpu_owner.hpp"
 
-#include <caf/actor_system.hpp>
-#include <caf/stateful_actor.hpp>
-#include <caf/typed_event_based_actor.hpp>
-#include <cstring>
-#include <deque>
-#include <map>
-
 #include "runtime/base/check.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include <cstring>
+#include <deque>
+#include <map>
 
 namespace penstock::gpu_owner {
 namespace {
@@ -37,8 +38,8 @@ struct owner_state {
   std::shared_ptr<const device::transfer_plan> plan;
   std::map<std::uint32_t, attached> partitions;
   std::vector<std::uint32_t> free_buffers;
-  std::deque<upload_order> waiting;                // for a buffer
-  std::map<std::uint64_t, flight> in_flight;       // by upload
+  std::deque<upload_order> waiting;           // for a buffer
+  std::map<std::uint64_t, flight> in_flight;  // by upload
   bool pinned = true;
 };
 
@@ -51,22 +52,26 @@ void fail(owner_state& s, const failure& why) {
   s.around.failed(why);
 }
 
-/// Where an upload's bytes are, or why they are nowhere: a batch that does not lie in the arena is refused by name.
+/// Where an upload's bytes are, or why they are nowhere: a batch that does not lie in the arena is refused by
+/// name.
 result<std::span<const std::byte>> find_slot(const owner_state& s, const upload_order& order) {
   const auto it = s.partitions.find(order.partition);
   const std::uint32_t slots = it == s.partitions.end() ? 0 : it->second.shape.slots;
   if (order.slot >= slots || order.samples.size() > s.plan->slot.rows_max) {
-    return refuse(errc::protocol,
-                  "batch {} of epoch {} does not lie in the arena: slot {} of partition {} with {} rows; {} partitions "
-                  "are attached, this one has {} slots for {} rows",
-                  order.sequence, order.epoch, order.slot, order.partition, order.samples.size(), s.partitions.size(),
-                  slots, s.plan->slot.rows_max);
+    return refuse(
+        errc::protocol,
+        "batch {} of epoch {} does not lie in the arena: slot {} of partition {} with {} rows; {} partitions "
+        "are attached, this one has {} slots for {} rows",
+        order.sequence, order.epoch, order.slot, order.partition, order.samples.size(), s.partitions.size(),
+        slots, s.plan->slot.rows_max);
   }
-  return it->second.memory->bytes().subspan(it->second.shape.slot_offset(order.slot), it->second.shape.slot_bytes);
+  return it->second.memory->bytes().subspan(it->second.shape.slot_offset(order.slot),
+                                            it->second.shape.slot_bytes);
 }
 
 /// Records never go to the device; they are taken while the slot is still ours.
-std::vector<std::byte> copy_records(const device::transfer_plan& plan, std::span<const std::byte> slot, std::size_t rows) {
+std::vector<std::byte> copy_records(const device::transfer_plan& plan, std::span<const std::byte> slot,
+                                    std::size_t rows) {
   std::vector<std::byte> records;
   for (const tensor_place& place : plan.slot.tensors) {
     if (place.spec.role != tensor_role::record) continue;
@@ -111,8 +116,9 @@ void harvest(owner_state& s) {
     upload_order& order = done.mapped().order;
     ++finished;
     bytes += s.plan->slot.payload_bytes(static_cast<std::uint32_t>(order.samples.size()));
-    s.around.consumer->put({order.upload, order.voyage, order.position, order.epoch, order.sequence, done.mapped().buffer,
-                            std::move(order.samples), std::move(done.mapped().records)});
+    s.around.consumer->put({order.upload, order.voyage, order.position, order.epoch, order.sequence,
+                            done.mapped().buffer, std::move(order.samples),
+                            std::move(done.mapped().records)});
   }
   if (finished > 0) s.around.progressed(finished, bytes, s.pinned);
 }
@@ -135,7 +141,8 @@ void prepare(owner_state& s, const prepare_device& order) {
 
 void attach(owner_state& s, const attach_partition& order) {
   if (s.now == phase::failed || s.now == phase::closed) return;
-  PENSTOCK_CHECK(!s.partitions.contains(order.partition), "partition {} is attached already", order.partition);
+  PENSTOCK_CHECK(!s.partitions.contains(order.partition), "partition {} is attached already",
+                 order.partition);
   auto pinned = s.around.device->attach(order.partition, order.memory->bytes());
   if (!pinned) return fail(s, pinned.error());
   s.pinned = s.pinned && *pinned;

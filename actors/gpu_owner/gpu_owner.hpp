@@ -1,8 +1,8 @@
-// The GPU owner actor: the only holder of a device. Every call to the device but the consumer's comes from its one
-// thread (it is detached), in the order of its messages.
+// The GPU owner actor: the only holder of a device. Every call to the device but the consumer's comes from
+// its one thread (it is detached), in the order of its messages.
 //
-//   hears   open_device, prepare_device, attach_partition, upload_batches, device_moved, buffer_released, close_device
-//   says    device_opened, device_failed          to the session
+//   hears   open_device, prepare_device, attach_partition, upload_batches, device_moved, buffer_released,
+//   close_device says    device_opened, device_failed          to the session
 //           slots_released                        to the scheduler
 //           ready batches                         to the consumer, through hand_over
 //   owns    the device, the mapped partitions, the ring of buffers
@@ -13,14 +13,15 @@
 // Uploads wait in a queue for a free buffer. Its bound: workers x slots, since every upload holds a slot.
 #pragma once
 
-#include <caf/allowed_unsafe_message_type.hpp>
-#include <caf/typed_actor.hpp>
-#include <functional>
-#include <memory>
-
 #include "actors/gpu_owner/hand_over.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/device/device.hpp"
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/typed_actor.hpp>
+
+#include <functional>
+#include <memory>
 
 namespace caf {
 class actor_system;
@@ -67,7 +68,8 @@ struct buffer_released {
 
 struct close_device {};
 
-/// What the owner tells, and to whom: plain functions, so that it knows no other actor. Called on the owner's thread.
+/// What the owner tells, and to whom: plain functions, so that it knows no other actor. Called on the owner's
+/// thread.
 struct owner_surroundings {
   std::shared_ptr<device::device> device;
   std::shared_ptr<hand_over> consumer;
@@ -90,10 +92,10 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::close_device)
 
 namespace penstock::gpu_owner {
 
-using gpu_owner_actor =
-    caf::typed_actor<caf::reacts_to<open_device>, caf::reacts_to<prepare_device>, caf::reacts_to<attach_partition>,
-                     caf::reacts_to<upload_batches>, caf::reacts_to<device_moved>, caf::reacts_to<buffer_released>,
-                     caf::reacts_to<close_device>>;
+using gpu_owner_actor = caf::typed_actor<caf::reacts_to<open_device>, caf::reacts_to<prepare_device>,
+                                         caf::reacts_to<attach_partition>, caf::reacts_to<upload_batches>,
+                                         caf::reacts_to<device_moved>, caf::reacts_to<buffer_released>,
+                                         caf::reacts_to<close_device>>;
 
 gpu_owner_actor spawn_gpu_owner(caf::actor_system& system, owner_surroundings around);
 

@@ -50,7 +50,8 @@ hand_over::taken hand_over::take() {
 
 std::vector<ready_batch> hand_over::begin_voyage(std::uint64_t voyage) {
   const std::lock_guard hold(mutex_);
-  std::vector<ready_batch> dropped(std::make_move_iterator(queue_.begin()), std::make_move_iterator(queue_.end()));
+  std::vector<ready_batch> dropped(std::make_move_iterator(queue_.begin()),
+                                   std::make_move_iterator(queue_.end()));
   queue_.clear();
   voyage_ = voyage;
   finished_ = false;

@@ -1,6 +1,10 @@
-// Where the GPU owner puts finished batches and the consumer takes them: a queue bounded by the device's buffers, since
-// every batch in it holds one. Thread-safe.
+// Where the GPU owner puts finished batches and the consumer takes them: a queue bounded by the device's
+// buffers, since every batch in it holds one. Thread-safe.
 #pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/ids.hpp"
+#include "runtime/base/result.hpp"
 
 #include <condition_variable>
 #include <cstdint>
@@ -9,10 +13,6 @@
 #include <optional>
 #include <variant>
 #include <vector>
-
-#include "runtime/base/clock.hpp"
-#include "runtime/base/ids.hpp"
-#include "runtime/base/result.hpp"
 
 namespace penstock::gpu_owner {
 

@@ -1,13 +1,13 @@
 #include "actors/loader/lease_runner.hpp"
 
+#include "runtime/base/text.hpp"
+
 #include <link.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <string_view>
-
-#include "runtime/base/text.hpp"
 
 namespace penstock::loader {
 namespace {
@@ -22,7 +22,8 @@ constexpr std::size_t reason_bytes_max = 500;
 
 void shorten_texts(std::vector<protocol::wire_row_failure>& failures) {
   if (failures.empty()) return;
-  const std::size_t limit = std::clamp(reasons_bytes_max / failures.size(), std::size_t{16}, reason_bytes_max);
+  const std::size_t limit =
+      std::clamp(reasons_bytes_max / failures.size(), std::size_t{16}, reason_bytes_max);
   for (protocol::wire_row_failure& f : failures) {
     f.name = shortened(printable(f.name), limit);
     f.reason = shortened(printable(f.reason), limit);
@@ -57,8 +58,8 @@ lease_runner::lease_runner(const workshop& shop, std::function<void(std::chrono:
 
 result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::load_batch& lease) {
   if (lease.slot >= shop_.slots.slots() || lease.samples.size() > shop_.layout.rows_max) {
-    return refuse(errc::protocol, "a lease of slot {} with {} samples; there are {} slots for {} samples", lease.slot,
-                  lease.samples.size(), shop_.slots.slots(), shop_.layout.rows_max);
+    return refuse(errc::protocol, "a lease of slot {} with {} samples; there are {} slots for {} samples",
+                  lease.slot, lease.samples.size(), shop_.slots.slots(), shop_.layout.rows_max);
   }
   const auto begin = std::chrono::steady_clock::now();
   protocol::batch_loaded report{lease.slot, lease.generation, 0, {}, 0};
@@ -72,8 +73,8 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
     shop_.flight.publish(arena::phase::checking);
     if (brings_cuda()) {
-      reason = fmt::format("it loaded CUDA into worker {} (pid {}); only the GPU owner uses the GPU{}{}", shop_.me.worker,
-                           ::getpid(), reason.empty() ? "" : ": ", reason);
+      reason = fmt::format("it loaded CUDA into worker {} (pid {}); only the GPU owner uses the GPU{}{}",
+                           shop_.me.worker, ::getpid(), reason.empty() ? "" : ": ", reason);
     }
     if (reason.empty()) {
       ++report.rows;
@@ -88,8 +89,8 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   return report;
 }
 
-std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uint64_t epoch, std::span<std::byte> slot,
-                                   std::uint32_t row) {
+std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uint64_t epoch,
+                                   std::span<std::byte> slot, std::uint32_t row) {
   std::vector<std::span<std::byte>> tensors;
   tensors.reserve(shop_.layout.tensors.size());
   for (const tensor_place& place : shop_.layout.tensors) {
@@ -105,7 +106,8 @@ std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uin
         pause_(storage_pauses[tries]);
         continue;
       }
-      return *e.what() != '\0' ? fmt::format("{} (tried {} times)", e.what(), tries + 1) : "storage gave no answer";
+      return *e.what() != '\0' ? fmt::format("{} (tried {} times)", e.what(), tries + 1)
+                               : "storage gave no answer";
     } catch (const std::exception& e) {
       return *e.what() != '\0' ? e.what() : "an exception without a message";
     } catch (...) {

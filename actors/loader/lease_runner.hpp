@@ -1,17 +1,18 @@
-// The work on one lease: each sample is loaded straight into its row of the slot, and the flight recorder knows which.
-// A plain class; the loader actor feeds it.
+// The work on one lease: each sample is loaded straight into its row of the slot, and the flight recorder
+// knows which. A plain class; the loader actor feeds it.
 #pragma once
-
-#include <atomic>
-#include <chrono>
-#include <functional>
-#include <optional>
 
 #include "actors/protocol/messages.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/layout.hpp"
+
 #include <penstock/dataset.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <optional>
 
 namespace penstock::loader {
 
@@ -31,13 +32,13 @@ class lease_runner {
   /// `pause` waits between attempts at storage that said "not now".
   explicit lease_runner(const workshop& shop, std::function<void(std::chrono::milliseconds)> pause);
 
-  /// Fills the lease's slot. Exceptions of the dataset become failures of their samples. Nothing is returned when the
-  /// worker was told to stop before the batch was finished. A lease that does not fit (a slot or a number of samples
-  /// that does not exist) is refused with errc::protocol.
+  /// Fills the lease's slot. Exceptions of the dataset become failures of their samples. Nothing is returned
+  /// when the worker was told to stop before the batch was finished. A lease that does not fit (a slot or a
+  /// number of samples that does not exist) is refused with errc::protocol.
   result<std::optional<protocol::batch_loaded>> run(const protocol::load_batch& lease);
 
-  /// User code brought CUDA into this process: the sample that did it is a failure that says so, and the process
-  /// should be replaced. Noticed after each sample; final.
+  /// User code brought CUDA into this process: the sample that did it is a failure that says so, and the
+  /// process should be replaced. Noticed after each sample; final.
   [[nodiscard]] bool cuda_came_in() const noexcept { return cuda_came_in_; }
 
  private:

@@ -1,13 +1,14 @@
 #include "actors/loader/loader_actor.hpp"
 
+#include "actors/loader/lease_runner.hpp"
+#include "actors/protocol/config_bytes.hpp"
+
 #include <caf/actor_system.hpp>
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
+
 #include <optional>
 #include <thread>
-
-#include "actors/loader/lease_runner.hpp"
-#include "actors/protocol/config_bytes.hpp"
 
 namespace penstock::loader {
 namespace {
@@ -22,7 +23,8 @@ constexpr int exit_parent_lost = 83;
 protocol::dataset_described as_message(const dataset_description& d) {
   protocol::dataset_described message{d.type, d.samples, {}, d.fingerprint};
   for (const tensor_spec& t : d.tensors) {
-    message.tensors.push_back({t.name, static_cast<std::uint8_t>(t.type), static_cast<std::uint8_t>(t.role), t.shape});
+    message.tensors.push_back(
+        {t.name, static_cast<std::uint8_t>(t.type), static_cast<std::uint8_t>(t.role), t.shape});
   }
   return message;
 }
@@ -78,8 +80,10 @@ bool prepare(self_pointer self, std::string_view what, Step step) {
 void open(self_pointer self, const protocol::open_dataset& order) {
   loader_state& s = self->state;
   if (order.version != protocol::version) {
-    give_up(self, exit_protocol, {errc::protocol, fmt::format("the session speaks protocol {}, this worker {}",
-                                                              order.version, protocol::version), 0});
+    give_up(
+        self, exit_protocol,
+        {errc::protocol,
+         fmt::format("the session speaks protocol {}, this worker {}", order.version, protocol::version), 0});
     return;
   }
   auto settings = protocol::config_from_bytes(order.config);
@@ -100,24 +104,28 @@ void open(self_pointer self, const protocol::open_dataset& order) {
 
 void assign(self_pointer self, const protocol::assign_slots& order) {
   loader_state& s = self->state;
-  if (!s.dataset) return give_up(self, exit_protocol, {errc::protocol, "slots were assigned before a dataset", 0});
+  if (!s.dataset)
+    return give_up(self, exit_protocol, {errc::protocol, "slots were assigned before a dataset", 0});
   auto layout = lay_out(s.description.tensors, order.batch_size);
   if (!layout) return give_up(self, exit_configuration, layout.error());
   if (layout->bytes > order.slot_bytes) {
-    return give_up(self, exit_protocol, {errc::protocol, fmt::format("a batch needs {} bytes, the slots have {}",
-                                                                     layout->bytes, order.slot_bytes), 0});
+    return give_up(
+        self, exit_protocol,
+        {errc::protocol,
+         fmt::format("a batch needs {} bytes, the slots have {}", layout->bytes, order.slot_bytes), 0});
   }
   s.layout = std::move(*layout);
-  auto slots = arena::slots_view::map(protocol::child_fd::arena, {order.slot_bytes, order.slots, order.partitions},
-                                      order.partition);
+  auto slots = arena::slots_view::map(protocol::child_fd::arena,
+                                      {order.slot_bytes, order.slots, order.partitions}, order.partition);
   if (!slots) return give_up(self, exit_protocol, slots.error());
   s.slots.emplace(std::move(*slots));
   const bool ready = prepare(self, "setting up the dataset", [&] {
     s.dataset->setup({s.me.worker, s.me.incarnation, s.settings.sampler.seed});
   });
   if (!ready) return;
-  s.runner.emplace(workshop{*s.dataset, *s.slots, *s.flight, s.layout, s.settings.sampler.seed, s.me, *s.around.stopping},
-                   [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
+  s.runner.emplace(
+      workshop{*s.dataset, *s.slots, *s.flight, s.layout, s.settings.sampler.seed, s.me, *s.around.stopping},
+      [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
   s.flight->rest();
   s.around.link->send(protocol::worker_ready{});
 }

@@ -1,9 +1,9 @@
-// The loader worker actor: the only actor of a worker process. It opens the dataset it is told to, says what is in it,
-// maps its slots and works its leases off, one after the other.
+// The loader worker actor: the only actor of a worker process. It opens the dataset it is told to, says what
+// is in it, maps its slots and works its leases off, one after the other.
 //
-//   hears   open_dataset, assign_slots, load_batch, link_lost      (stop_work sets `stopping` at once, ahead of leases)
-//   says    hello, dataset_described, worker_ready, batch_loaded, worker_gives_up
-//   owns    the dataset, the mapped slots, its page of the flight recorder
+//   hears   open_dataset, assign_slots, load_batch, link_lost      (stop_work sets `stopping` at once, ahead
+//   of leases) says    hello, dataset_described, worker_ready, batch_loaded, worker_gives_up owns    the
+//   dataset, the mapped slots, its page of the flight recorder
 //
 //            open_dataset             assign_slots
 //   opening -------------> described -------------> ready --- load_batch ---> (works, then ready again)
@@ -12,13 +12,15 @@
 // On a crash in the dataset the process dies; the session finds the sample in the flight recorder.
 #pragma once
 
+#include "actors/protocol/link.hpp"
+
+#include <penstock/worker.hpp>
+
 #include <caf/typed_actor.hpp>
+
 #include <atomic>
 #include <functional>
 #include <memory>
-
-#include "actors/protocol/link.hpp"
-#include <penstock/worker.hpp>
 
 namespace caf {
 class actor_system;
@@ -43,7 +45,8 @@ namespace penstock::loader {
 
 using loader_actor =
     caf::typed_actor<caf::reacts_to<protocol::open_dataset>, caf::reacts_to<protocol::assign_slots>,
-                     caf::reacts_to<protocol::load_batch>, caf::reacts_to<link_lost>, caf::reacts_to<wake_up>>;
+                     caf::reacts_to<protocol::load_batch>, caf::reacts_to<link_lost>,
+                     caf::reacts_to<wake_up>>;
 
 struct loader_surroundings {
   dataset_factory make_dataset;

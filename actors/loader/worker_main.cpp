@@ -1,17 +1,17 @@
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <caf/actor_system.hpp>
-#include <caf/send.hpp>
-#include <cstdio>
-#include <future>
-
 #include "actors/loader/loader_actor.hpp"
 #include "actors/protocol/actor_settings.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/process/io_thread.hpp"
 #include "runtime/process/lifeline.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <future>
 
 namespace penstock {
 namespace {
@@ -33,8 +33,8 @@ void keep_from_grandchildren() {
   }
 }
 
-/// Which page of the flight recorder is ours is known only when the session has said who we are; until then the
-/// start deadline watches.
+/// Which page of the flight recorder is ours is known only when the session has said who we are; until then
+/// the start deadline watches.
 class heart {
  public:
   void beat() {
@@ -56,12 +56,15 @@ class heart {
 
 int worker_main(const dataset_factory& make) {
   if (!is_socket(protocol::child_fd::link)) {
-    std::fputs("This is a loader worker of penstock. A penstock session starts it; see `penstock help run`.\n", stderr);
+    std::fputs(
+        "This is a loader worker of penstock. A penstock session starts it; see `penstock help run`.\n",
+        stderr);
     return exit_configuration;
   }
   keep_from_grandchildren();
   heart pulse;
-  const process::lifeline_guard guard(protocol::child_fd::lifeline, heartbeat_interval, [&] { pulse.beat(); });
+  const process::lifeline_guard guard(protocol::child_fd::lifeline, heartbeat_interval,
+                                      [&] { pulse.beat(); });
 
   std::atomic<bool> stopping{false};
   std::promise<int> exit_code;
@@ -70,7 +73,8 @@ int worker_main(const dataset_factory& make) {
   caf::actor_system system(settings);
   loader::loader_actor loader;
 
-  // Messages come on the io thread and go to the actor as they are; only "stop" overtakes the leases before it.
+  // Messages come on the io thread and go to the actor as they are; only "stop" overtakes the leases before
+  // it.
   const auto deliver = [&](protocol::to_worker&& message) {
     std::visit(
         [&](auto&& m) {
@@ -89,8 +93,10 @@ int worker_main(const dataset_factory& make) {
     stopping = true;
     caf::anon_send(loader, loader::link_lost{reason});
   };
-  const auto link = protocol::session_link::make(io.context(), unique_fd(protocol::child_fd::link), {deliver, closed});
-  loader = loader::spawn_loader(system, {make, link, &stopping, [&](int code) { exit_code.set_value(code); }});
+  const auto link =
+      protocol::session_link::make(io.context(), unique_fd(protocol::child_fd::link), {deliver, closed});
+  loader =
+      loader::spawn_loader(system, {make, link, &stopping, [&](int code) { exit_code.set_value(code); }});
   link->send(protocol::hello{protocol::hello::expected_magic, protocol::version, ::getpid()});
   boost::asio::post(io.context(), [&] { link->start(); });
 
@@ -100,8 +106,8 @@ int worker_main(const dataset_factory& make) {
   sent.get_future().wait_for(farewell_deadline);
   boost::asio::post(io.context(), [&] { link->close(); });
   std::fflush(nullptr);
-  // User code may have left threads and static objects behind whose destruction nobody has tested; the session only
-  // waits for the end of the process.
+  // User code may have left threads and static objects behind whose destruction nobody has tested; the
+  // session only waits for the end of the process.
   ::_exit(code);
 }
 

@@ -1,5 +1,6 @@
-// The settings of every actor system in penstock, as measured for CAF 0.17.6 (docs/decisions/0002-caf-settings.md):
-// the sharing scheduler costs no CPU when idle, where the default one polls at 1 % of a core.
+// The settings of every actor system in penstock, as measured for CAF 0.17.6
+// (docs/decisions/0002-caf-settings.md): the sharing scheduler costs no CPU when idle, where the default one
+// polls at 1 % of a core.
 #pragma once
 
 #include <caf/actor_system_config.hpp>

@@ -8,9 +8,9 @@ namespace penstock::protocol {
 namespace {
 
 // One list of fields for both directions: a visitor is called with each member in the order of the key table.
-#define PENSTOCK_TABLE(type, ...)                             \
-  template <class Visitor, class Table>                       \
-    requires std::is_same_v<std::remove_const_t<Table>, type> \
+#define PENSTOCK_TABLE(type, ...)                           \
+  template <class Visitor, class Table>                     \
+  requires std::is_same_v<std::remove_const_t<Table>, type> \
   void each_field(Visitor& visit, Table& table) {
 #define PENSTOCK_KEY(type, name, ...) visit(table.name);
 #define PENSTOCK_SUBTABLE(type, name) visit(table.name);
@@ -22,7 +22,9 @@ struct any_visitor {
   void operator()(T&) {}
 };
 template <class T>
-concept table = requires(T t, any_visitor visit) { each_field(visit, t); };
+concept table = requires(T t, any_visitor visit) {
+  each_field(visit, t);
+};
 
 class encoder {
  public:
@@ -160,7 +162,8 @@ result<config> config_from_bytes(std::string_view bytes) {
   decoder in(bytes);
   config settings;
   in(settings);
-  if (!in.complete()) return refuse(errc::protocol, "the config that was sent is cut or garbled ({} bytes)", bytes.size());
+  if (!in.complete())
+    return refuse(errc::protocol, "the config that was sent is cut or garbled ({} bytes)", bytes.size());
   return settings;
 }
 

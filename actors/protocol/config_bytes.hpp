@@ -1,12 +1,13 @@
-// The effective config on its way to a worker, exactly: paths need not be UTF-8 and doubles keep their bits, so it is
-// not sent as text. The fields come from the key table; both ends are of the same version (hello).
+// The effective config on its way to a worker, exactly: paths need not be UTF-8 and doubles keep their bits,
+// so it is not sent as text. The fields come from the key table; both ends are of the same version (hello).
 #pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <penstock/config.hpp>
 
 #include <string>
 #include <string_view>
-
-#include "runtime/base/result.hpp"
-#include <penstock/config.hpp>
 
 namespace penstock::protocol {
 

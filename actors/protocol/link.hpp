@@ -1,20 +1,22 @@
-// One end of the socketpair between the session and a child: typed messages out, typed messages in. Lives on an
-// io_context; send() may be called from any thread. No listening socket, no port, nobody else can speak on it.
+// One end of the socketpair between the session and a child: typed messages out, typed messages in. Lives on
+// an io_context; send() may be called from any thread. No listening socket, no port, nobody else can speak on
+// it.
 #pragma once
+
+#include "actors/protocol/wire.hpp"
+#include "runtime/base/fd.hpp"
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
+
 #include <array>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
-
-#include "actors/protocol/wire.hpp"
-#include "runtime/base/fd.hpp"
 
 namespace penstock::protocol {
 
@@ -37,9 +39,9 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
 
   void start() { read_more(); }
 
-  /// Queues a message. Messages that are queued together leave in one write. Silently dropped when the link is
-  /// closed: the peer's death is news from elsewhere. The queue is bounded by the leases that a peer can hold; one
-  /// that does not read and exceeds `unsent_max` all the same is cut off.
+  /// Queues a message. Messages that are queued together leave in one write. Silently dropped when the link
+  /// is closed: the peer's death is news from elsewhere. The queue is bounded by the leases that a peer can
+  /// hold; one that does not read and exceeds `unsent_max` all the same is cut off.
   void send(const Out& message) {
     bool too_much = false;
     {
@@ -61,14 +63,15 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
 
   /// Calls `then` on the io thread when everything that was sent so far is with the kernel, or never will be.
   void when_sent(std::function<void()> then) {
-    boost::asio::post(socket_.get_executor(), [self = this->shared_from_this(), then = std::move(then)]() mutable {
-      self->after_write_ = std::move(then);
-      self->flush();
-    });
+    boost::asio::post(socket_.get_executor(),
+                      [self = this->shared_from_this(), then = std::move(then)]() mutable {
+                        self->after_write_ = std::move(then);
+                        self->flush();
+                      });
   }
 
-  /// On the io thread: takes what has arrived already, without waiting. For the last words of a dead peer, whose
-  /// socket a grandchild may hold open.
+  /// On the io thread: takes what has arrived already, without waiting. For the last words of a dead peer,
+  /// whose socket a grandchild may hold open.
   void drain() {
     while (open_ && read_once()) {
     }
@@ -89,7 +92,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     socket_.non_blocking(true);
   }
 
-  // Waits until there is something and reads it then: no bytes are ever in Asio's hands, so drain() may come between.
+  // Waits until there is something and reads it then: no bytes are ever in Asio's hands, so drain() may come
+  // between.
   void read_more() {
     if (!open_) return;
     socket_.async_wait(boost::asio::local::stream_protocol::socket::wait_read,
@@ -138,9 +142,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
       return;
     }
     boost::asio::async_write(socket_, boost::asio::buffer(in_write_),
-                             [self = this->shared_from_this()](const boost::system::error_code& status, std::size_t) {
-                               self->written(!status);
-                             });
+                             [self = this->shared_from_this()](const boost::system::error_code& status,
+                                                               std::size_t) { self->written(!status); });
   }
 
   void written(bool good) {

@@ -1,14 +1,15 @@
-// Every message that crosses a process boundary. Plain structs, small, without floats (penstock's own rule: CAF 0.17
-// mangles non-finite ones); sample bytes never travel here, they lie in the arena. docs/ARCHITECTURE.md has the table
-// of who sends what to whom.
+// Every message that crosses a process boundary. Plain structs, small, without floats (penstock's own rule:
+// CAF 0.17 mangles non-finite ones); sample bytes never travel here, they lie in the arena.
+// docs/ARCHITECTURE.md has the table of who sends what to whom.
 #pragma once
 
+#include "runtime/base/ids.hpp"
+
 #include <caf/meta/type_name.hpp>
+
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include "runtime/base/ids.hpp"
 
 namespace penstock {
 
@@ -35,9 +36,11 @@ inline constexpr int flight = 6;    ///< memfd of the flight recorders
 inline constexpr int index = 7;     ///< memfd of the dataset's listing; absent for datasets without one
 }  // namespace child_fd
 
-// ---- worker -> session ---------------------------------------------------------------------------------------
+// ---- worker -> session
+// ---------------------------------------------------------------------------------------
 
-/// First message of every child. `magic` tells a penstock program from any other that writes to its descriptor 3.
+/// First message of every child. `magic` tells a penstock program from any other that writes to its
+/// descriptor 3.
 struct hello {
   static constexpr std::uint32_t expected_magic = 0x4b545350;  // "PSTK"
   std::uint32_t magic = expected_magic;
@@ -113,7 +116,8 @@ auto inspect(Inspector& f, worker_gives_up& x) {
   return f(caf::meta::type_name("worker_gives_up"), x.exit_code, x.kind, x.reason);
 }
 
-// ---- session -> worker ---------------------------------------------------------------------------------------
+// ---- session -> worker
+// ---------------------------------------------------------------------------------------
 
 /// Answer to hello: who you are and which dataset to open.
 struct open_dataset {
@@ -136,7 +140,8 @@ struct assign_slots {
 };
 template <class Inspector>
 auto inspect(Inspector& f, assign_slots& x) {
-  return f(caf::meta::type_name("assign_slots"), x.slot_bytes, x.slots, x.partitions, x.partition, x.batch_size);
+  return f(caf::meta::type_name("assign_slots"), x.slot_bytes, x.slots, x.partitions, x.partition,
+           x.batch_size);
 }
 
 struct wire_sample {

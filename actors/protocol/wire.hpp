@@ -1,19 +1,20 @@
-// Messages as bytes: a frame is a length, a type and a CAF-serialised payload. The reader is what stands between the
-// session and a broken or hostile child, so it is strict: unknown types, wrong lengths, bytes left over and values
-// that no enumerator has are refused, and no announced length makes it allocate.
+// Messages as bytes: a frame is a length, a type and a CAF-serialised payload. The reader is what stands
+// between the session and a broken or hostile child, so it is strict: unknown types, wrong lengths, bytes
+// left over and values that no enumerator has are refused, and no announced length makes it allocate.
 #pragma once
+
+#include "actors/protocol/messages.hpp"
+#include "runtime/base/result.hpp"
 
 #include <caf/binary_deserializer.hpp>
 #include <caf/binary_serializer.hpp>
+
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
 #include <variant>
 #include <vector>
-
-#include "actors/protocol/messages.hpp"
-#include "runtime/base/result.hpp"
 
 namespace penstock::protocol {
 
@@ -32,11 +33,13 @@ struct frame_header {
 template <class Variant>
 void append_frame(std::vector<char>& to, const Variant& message);
 
-/// Takes bytes as they come from a socket and gives complete messages back. After a refusal nothing more comes.
+/// Takes bytes as they come from a socket and gives complete messages back. After a refusal nothing more
+/// comes.
 template <class Variant>
 class frame_reader {
  public:
-  /// Calls `take(Variant&&)` for each complete message. Refuses (errc::protocol) with what is wrong and where.
+  /// Calls `take(Variant&&)` for each complete message. Refuses (errc::protocol) with what is wrong and
+  /// where.
   template <class Take>
   result<void> feed(std::span<const char> bytes, Take&& take);
 
@@ -47,7 +50,8 @@ class frame_reader {
   std::uint64_t frames_ = 0;
 };
 
-// ---- implementation ------------------------------------------------------------------------------------------
+// ---- implementation
+// ------------------------------------------------------------------------------------------
 
 namespace detail {
 
@@ -59,9 +63,11 @@ result<Variant> decode(std::uint32_t type, std::span<const char> payload) {
     if (type != I) return decode<Variant, I + 1>(type, payload);
     std::variant_alternative_t<I, Variant> message;
     caf::binary_deserializer source(nullptr, payload.data(), payload.size());
-    if (auto error = source(message)) return refuse(errc::protocol, "a message of type {} is cut or garbled", type);
+    if (auto error = source(message))
+      return refuse(errc::protocol, "a message of type {} is cut or garbled", type);
     if (source.remaining() != 0) {
-      return refuse(errc::protocol, "a message of type {} is followed by {} stray bytes", type, source.remaining());
+      return refuse(errc::protocol, "a message of type {} is followed by {} stray bytes", type,
+                    source.remaining());
     }
     return Variant(std::in_place_index<I>, std::move(message));
   }
@@ -75,7 +81,9 @@ void append_frame(std::vector<char>& to, const Variant& message) {
   to.resize(begin + sizeof(frame_header));
   caf::binary_serializer sink(nullptr, to);
   sink.seek(to.size());
-  std::visit([&](const auto& m) { static_cast<void>(sink(const_cast<std::remove_cvref_t<decltype(m)>&>(m))); }, message);
+  std::visit(
+      [&](const auto& m) { static_cast<void>(sink(const_cast<std::remove_cvref_t<decltype(m)>&>(m))); },
+      message);
   const frame_header header{static_cast<std::uint32_t>(to.size() - begin - sizeof(frame_header)),
                             static_cast<std::uint32_t>(message.index())};
   std::memcpy(to.data() + begin, &header, sizeof header);
@@ -103,7 +111,8 @@ result<void> frame_reader<Variant>::feed(std::span<const char> bytes, Take&& tak
     ++frames_;
     take(std::move(*message));
   }
-  const bool untouched = !pending_.empty() && rest.size() == pending_.size();  // a long frame is still arriving
+  const bool untouched =
+      !pending_.empty() && rest.size() == pending_.size();  // a long frame is still arriving
   if (!untouched) pending_ = std::vector<char>(rest.begin(), rest.end());
   return {};
 }

@@ -1,13 +1,14 @@
 #include "actors/scheduler/scheduler.hpp"
 
+#include "runtime/base/log.hpp"
+#include "runtime/base/text.hpp"
+
 #include <caf/actor_system.hpp>
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
+
 #include <map>
 #include <set>
-
-#include "runtime/base/log.hpp"
-#include "runtime/base/text.hpp"
 
 namespace penstock::scheduler {
 namespace {
@@ -18,7 +19,9 @@ class planned_source final : public schedule::batch_source {
   planned_source(std::shared_ptr<const plan> order, const std::map<std::uint64_t, std::string>& names)
       : order_(std::move(order)), names_(names) {}
 
-  [[nodiscard]] std::uint64_t epoch_of(stream_position position) const override { return position / batches(); }
+  [[nodiscard]] std::uint64_t epoch_of(stream_position position) const override {
+    return position / batches();
+  }
   [[nodiscard]] std::uint64_t sequence_of(stream_position position) const { return position % batches(); }
   [[nodiscard]] std::vector<std::uint64_t> samples(stream_position position) const override {
     return order_->batch(epoch_of(position), sequence_of(position));
@@ -29,11 +32,14 @@ class planned_source final : public schedule::batch_source {
   }
   [[nodiscard]] std::string describe(std::uint64_t sample) const override {
     const auto name = names_.find(sample);
-    return name == names_.end() ? fmt::format("sample {}", sample) : fmt::format("sample {} ({})", sample, name->second);
+    return name == names_.end() ? fmt::format("sample {}", sample)
+                                : fmt::format("sample {} ({})", sample, name->second);
   }
 
  private:
-  [[nodiscard]] std::uint64_t batches() const { return std::max<std::uint64_t>(order_->batches_per_epoch(), 1); }
+  [[nodiscard]] std::uint64_t batches() const {
+    return std::max<std::uint64_t>(order_->batches_per_epoch(), 1);
+  }
 
   std::shared_ptr<const plan> order_;
   const std::map<std::uint64_t, std::string>& names_;
@@ -76,8 +82,13 @@ void decide_soon(self_pointer self) {
 
 lost_sample named(const scheduler_state& s, stream_position position, std::uint64_t sample) {
   const auto name = s.names.find(sample);
-  return {s.source->epoch_of(position), s.source->sequence_of(position), sample,
-          name == s.names.end() ? std::string() : name->second, {}, 0, {}};
+  return {s.source->epoch_of(position),
+          s.source->sequence_of(position),
+          sample,
+          name == s.names.end() ? std::string() : name->second,
+          {},
+          0,
+          {}};
 }
 
 struct obey {
@@ -110,7 +121,8 @@ struct obey {
     s.news.sample_quarantined(lost);
   }
   void operator()(schedule::batch_discarded& discarded) {
-    log::debug("scheduler", "batch {} is loaded again later: an earlier one needed its slot", discarded.position);
+    log::debug("scheduler", "batch {} is loaded again later: an earlier one needed its slot",
+               discarded.position);
   }
   void operator()(schedule::give_up& end) { s.news.gave_up(end.reason); }
 };
@@ -165,7 +177,8 @@ void bury(scheduler_state& s, const worker_ended& ended) {
   if (s.ledger) {
     // The name first: a verdict of quarantine is told with it.
     if (ended.mark) {
-      if (const auto sample = s.ledger->resolve(ended.who, *ended.mark); sample && !ended.sample_name.empty()) {
+      if (const auto sample = s.ledger->resolve(ended.who, *ended.mark);
+          sample && !ended.sample_name.empty()) {
         s.names[sample->sample] = printable(ended.sample_name);
       }
     }
@@ -193,11 +206,14 @@ void take_report(scheduler_state& s, lease_reported& news) {
   if (!s.ledger) return;
   note_names(s, news);
   schedule::load_report report{{news.who, news.report.slot, news.report.generation}, news.report.rows, {}};
-  for (protocol::wire_row_failure& f : news.report.failures) report.failures.push_back({f.row, std::move(f.reason)});
+  for (protocol::wire_row_failure& f : news.report.failures)
+    report.failures.push_back({f.row, std::move(f.reason)});
   if (s.ledger->loaded(report) == schedule::arrival::impossible) {
-    s.news.worker_lied(news.who, fmt::format("it reported slot {} generation {} with {} rows and {} failures, which is "
-                                             "no lease of its own", report.lease.slot, report.lease.generation,
-                                             report.rows, report.failures.size()));
+    s.news.worker_lied(
+        news.who,
+        fmt::format("it reported slot {} generation {} with {} rows and {} failures, which is "
+                    "no lease of its own",
+                    report.lease.slot, report.lease.generation, report.rows, report.failures.size()));
   }
 }
 
@@ -214,7 +230,8 @@ void deliver(scheduler_state& s, const batch_delivered& batch) {
 stream_accounts accounts_of(const scheduler_state& s) {
   if (!s.book) return {};
   stream_accounts all{s.book->epochs(), s.book->state()};
-  all.state.quarantined_samples.assign(s.ledger->quarantined_samples().begin(), s.ledger->quarantined_samples().end());
+  all.state.quarantined_samples.assign(s.ledger->quarantined_samples().begin(),
+                                       s.ledger->quarantined_samples().end());
   for (const auto& [epoch, sample] : s.failed) {
     if (epoch == all.state.epoch) all.state.failed_samples.push_back(sample);
   }
@@ -229,7 +246,8 @@ void seek(scheduler_state& s, const seek_stream& where) {
   s.book->begin_at(where.range.first);
 }
 
-scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_actor owner, scheduler_news news) {
+scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_actor owner,
+                                      scheduler_news news) {
   scheduler_state& s = self->state;
   s.owner = std::move(owner);
   s.news = std::move(news);
@@ -282,7 +300,8 @@ scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_ac
 
 }  // namespace
 
-scheduler_actor spawn_scheduler(caf::actor_system& system, gpu_owner::gpu_owner_actor owner, scheduler_news news) {
+scheduler_actor spawn_scheduler(caf::actor_system& system, gpu_owner::gpu_owner_actor owner,
+                                scheduler_news news) {
   return system.spawn(behave, std::move(owner), std::move(news));
 }
 

@@ -1,5 +1,5 @@
-// The scheduler actor: turns what happens into calls of the ledger and the ledger's commands into messages. It decides
-// nothing itself.
+// The scheduler actor: turns what happens into calls of the ledger and the ledger's commands into messages.
+// It decides nothing itself.
 //
 //   hears   open_stream, worker_joined, worker_ended, worker_drains     from the supervisor and the session
 //           lease_reported                                              from the workers' links
@@ -10,24 +10,25 @@
 //           through scheduler_news                                      everything that others want to know
 //   owns    the ledger, the plan, the accounts of the stream
 //
-// Messages that wait in the mailbox are all entered into the ledger before it is asked what to do next, so a burst
-// costs one decision. Its mailbox is bounded by the leases and uploads that are out.
+// Messages that wait in the mailbox are all entered into the ledger before it is asked what to do next, so a
+// burst costs one decision. Its mailbox is bounded by the leases and uploads that are out.
 #pragma once
-
-#include <caf/allowed_unsafe_message_type.hpp>
-#include <caf/typed_actor.hpp>
-#include <functional>
-#include <future>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "actors/gpu_owner/gpu_owner.hpp"
 #include "actors/protocol/link.hpp"
 #include "runtime/dataset/plan.hpp"
 #include "runtime/schedule/epoch_book.hpp"
 #include "runtime/schedule/ledger.hpp"
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/typed_actor.hpp>
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace caf {
 class actor_system;
@@ -124,9 +125,10 @@ namespace penstock::scheduler {
 
 using scheduler_actor =
     caf::typed_actor<caf::reacts_to<open_stream>, caf::reacts_to<worker_joined>, caf::reacts_to<worker_ended>,
-                     caf::reacts_to<worker_drains>, caf::reacts_to<lease_reported>, caf::reacts_to<slots_released>,
-                     caf::reacts_to<batch_delivered>, caf::reacts_to<seek_stream>, caf::reacts_to<pause_stream>,
-                     caf::reacts_to<tell_accounts>, caf::reacts_to<decide>, caf::reacts_to<stop_scheduling>>;
+                     caf::reacts_to<worker_drains>, caf::reacts_to<lease_reported>,
+                     caf::reacts_to<slots_released>, caf::reacts_to<batch_delivered>,
+                     caf::reacts_to<seek_stream>, caf::reacts_to<pause_stream>, caf::reacts_to<tell_accounts>,
+                     caf::reacts_to<decide>, caf::reacts_to<stop_scheduling>>;
 
 /// A sample that left its batch, with the name that the dataset gave it.
 struct lost_sample {
@@ -134,8 +136,8 @@ struct lost_sample {
   std::uint64_t sequence = 0;
   std::uint64_t sample = 0;
   std::string name;
-  std::string reason;               ///< of a failure
-  std::uint32_t attempts = 0;       ///< of a quarantined one
+  std::string reason;          ///< of a failure
+  std::uint32_t attempts = 0;  ///< of a quarantined one
   std::vector<std::string> causes;
 };
 
@@ -143,12 +145,12 @@ struct lost_sample {
 struct judgement {
   worker_ref who;
   std::optional<schedule::charge> charged;
-  std::uint64_t epoch = 0;     // of the charge
+  std::uint64_t epoch = 0;  // of the charge
   std::uint64_t sequence = 0;
 };
 
-/// What the scheduler tells the rest of the session. Plain functions, called on a scheduler thread of CAF; they must
-/// only pass a message on or note something down.
+/// What the scheduler tells the rest of the session. Plain functions, called on a scheduler thread of CAF;
+/// they must only pass a message on or note something down.
 struct scheduler_news {
   std::function<void(const judgement&)> death_judged;
   std::function<void(bool)> sacrificial_wanted;
@@ -162,6 +164,7 @@ struct scheduler_news {
   std::function<void(std::uint64_t voyage)> stream_finished;
 };
 
-scheduler_actor spawn_scheduler(caf::actor_system& system, gpu_owner::gpu_owner_actor owner, scheduler_news news);
+scheduler_actor spawn_scheduler(caf::actor_system& system, gpu_owner::gpu_owner_actor owner,
+                                scheduler_news news);
 
 }  // namespace penstock::scheduler

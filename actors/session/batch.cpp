@@ -1,10 +1,10 @@
-#include <penstock/batch.hpp>
-
-#include <algorithm>
-
 #include "actors/session/batch_body.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/sink/digest.hpp"
+
+#include <penstock/batch.hpp>
+
+#include <algorithm>
 
 namespace penstock {
 namespace {
@@ -58,12 +58,24 @@ Batch::body& Batch::held() const {
   return *body_;
 }
 
-std::uint64_t Batch::epoch() const { return held().ready.epoch; }
-std::uint64_t Batch::sequence() const { return held().ready.sequence; }
-std::size_t Batch::rows() const { return held().ready.samples.size(); }
-std::span<const std::uint64_t> Batch::samples() const { return held().ready.samples; }
-std::span<const tensor_view> Batch::tensors() const { return held().tensors; }
-std::span<const tensor_view> Batch::records() const { return held().records; }
+std::uint64_t Batch::epoch() const {
+  return held().ready.epoch;
+}
+std::uint64_t Batch::sequence() const {
+  return held().ready.sequence;
+}
+std::size_t Batch::rows() const {
+  return held().ready.samples.size();
+}
+std::span<const std::uint64_t> Batch::samples() const {
+  return held().ready.samples;
+}
+std::span<const tensor_view> Batch::tensors() const {
+  return held().tensors;
+}
+std::span<const tensor_view> Batch::records() const {
+  return held().records;
+}
 
 namespace {
 
@@ -72,13 +84,19 @@ const tensor_view& find(std::span<const tensor_view> among, std::string_view nam
   if (it != among.end()) return *it;
   std::string names;
   for (const tensor_view& t : among) names += (names.empty() ? "" : ", ") + std::string(t.name);
-  throw error({errc::usage, fmt::format("there is no {} '{}'; there is: {}", what, name, names.empty() ? "none" : names), 0});
+  throw error({errc::usage,
+               fmt::format("there is no {} '{}'; there is: {}", what, name, names.empty() ? "none" : names),
+               0});
 }
 
 }  // namespace
 
-const tensor_view& Batch::tensor(std::string_view name) const { return find(held().tensors, name, "tensor"); }
-tensor_view Batch::record(std::string_view name) const { return find(held().records, name, "record"); }
+const tensor_view& Batch::tensor(std::string_view name) const {
+  return find(held().tensors, name, "tensor");
+}
+tensor_view Batch::record(std::string_view name) const {
+  return find(held().records, name, "record");
+}
 
 void Batch::wait(stream_handle stream) const {
   const body& b = held();
@@ -102,9 +120,8 @@ std::vector<std::byte> Batch::read_back(std::string_view name) const {
   const tensor_view& t = tensor(name);
   const auto index = static_cast<std::size_t>(&t - b.tensors.data());
   std::vector<std::byte> bytes(t.bytes());
-  value_or_throw(b.home->with_device([&](device::device& d) {
-    return d.read_back(b.ready.buffer, b.plan->tensors[index].offset, bytes);
-  }));
+  value_or_throw(b.home->with_device(
+      [&](device::device& d) { return d.read_back(b.ready.buffer, b.plan->tensors[index].offset, bytes); }));
   return bytes;
 }
 

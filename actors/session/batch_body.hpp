@@ -1,19 +1,20 @@
 // What a Batch holds: the ready batch, and the way back for its buffer.
 #pragma once
 
+#include "actors/gpu_owner/hand_over.hpp"
+#include "runtime/device/device.hpp"
+
+#include <penstock/batch.hpp>
+
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
 
-#include "actors/gpu_owner/hand_over.hpp"
-#include "runtime/device/device.hpp"
-#include <penstock/batch.hpp>
-
 namespace penstock {
 
-/// Shared by a session and its batches. When the session goes, batches that are still held become unusable instead of
-/// dangling.
+/// Shared by a session and its batches. When the session goes, batches that are still held become unusable
+/// instead of dangling.
 class batch_home {
  public:
   batch_home(std::shared_ptr<device::device> device, std::function<void(std::uint32_t buffer)> give_back)
@@ -23,7 +24,8 @@ class batch_home {
   template <class Use>
   auto with_device(Use use) {
     const std::lock_guard hold(mutex_);
-    if (!device_) throw error({errc::usage, "the session of this batch is gone: release batches before it", 0});
+    if (!device_)
+      throw error({errc::usage, "the session of this batch is gone: release batches before it", 0});
     return use(*device_);
   }
   void give_back(std::uint32_t buffer) {
@@ -43,7 +45,8 @@ class batch_home {
 };
 
 struct Batch::body {
-  body(gpu_owner::ready_batch from, std::shared_ptr<const device::transfer_plan> how, std::shared_ptr<batch_home> back);
+  body(gpu_owner::ready_batch from, std::shared_ptr<const device::transfer_plan> how,
+       std::shared_ptr<batch_home> back);
   ~body();
   body(const body&) = delete;
   body& operator=(const body&) = delete;

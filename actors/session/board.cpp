@@ -1,8 +1,8 @@
 #include "actors/session/board.hpp"
 
-#include <unistd.h>
-
 #include "runtime/sink/digest.hpp"
+
+#include <unistd.h>
 
 namespace penstock::session {
 namespace {
@@ -10,7 +10,9 @@ namespace {
 constexpr std::size_t deaths_kept = 1000;
 constexpr std::size_t failures_kept = 10'000;
 
-double seconds(nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+double seconds(nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
 
 std::optional<std::string> if_any(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional(text);
@@ -57,7 +59,8 @@ void board::worker_died(const death_report& death) {
 void board::sample_failed(const scheduler::lost_sample& lost) {
   const std::lock_guard hold(mutex_);
   ++status_.failed;
-  if (report_.failures.size() < failures_kept) report_.failures.push_back({lost.sample, if_any(lost.name), lost.reason});
+  if (report_.failures.size() < failures_kept)
+    report_.failures.push_back({lost.sample, if_any(lost.name), lost.reason});
 }
 
 void board::sample_quarantined(const scheduler::lost_sample& lost) {

@@ -1,14 +1,15 @@
-// What is known about the session right now, for everybody who asks: status, report, progress, metrics. Actors note
-// facts down as they happen; readers take copies and never wait for an actor. Thread-safe.
+// What is known about the session right now, for everybody who asks: status, report, progress, metrics.
+// Actors note facts down as they happen; readers take copies and never wait for an actor. Thread-safe.
 #pragma once
-
-#include <map>
-#include <mutex>
 
 #include "actors/scheduler/scheduler.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/device/device.hpp"
+
 #include <penstock/report.hpp>
+
+#include <map>
+#include <mutex>
 
 namespace penstock::session {
 
@@ -41,7 +42,8 @@ class board {
 
   [[nodiscard]] session_status status() const;
   /// With the epochs as the scheduler's accounts have them.
-  [[nodiscard]] run_report report(const std::vector<schedule::epoch_account>& accounts, steady_time now) const;
+  [[nodiscard]] run_report report(const std::vector<schedule::epoch_account>& accounts,
+                                  steady_time now) const;
 
  private:
   struct epoch_times {

@@ -1,11 +1,11 @@
 #include "actors/session/control_verbs.hpp"
 
-#include <fmt/core.h>
+#include "runtime/control/report_json.hpp"
 
-#include <algorithm>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/control/report_json.hpp"
+#include <algorithm>
 
 namespace penstock::session {
 namespace {
@@ -19,19 +19,23 @@ constexpr int exit_refused = 7;
 bool is_ready(const session_status& s) {
   const auto wanted = [](const worker_status& w) { return w.state != "stopped"; };
   return s.gpu_state == "ready" && std::ranges::any_of(s.workers, wanted) &&
-         std::ranges::all_of(s.workers, [&](const worker_status& w) { return !wanted(w) || w.state == "ready"; });
+         std::ranges::all_of(s.workers,
+                             [&](const worker_status& w) { return !wanted(w) || w.state == "ready"; });
 }
 
 control::answer wait_for(const std::string& what, bool last_call, const session_status& s) {
   const bool over = s.outcome != run_outcome::running;
-  const bool met = what == "ready" ? is_ready(s) || s.outcome == run_outcome::finished : s.outcome == run_outcome::finished;
+  const bool met = what == "ready" ? is_ready(s) || s.outcome == run_outcome::finished
+                                   : s.outcome == run_outcome::finished;
   if (what != "ready" && what != "finished") {
-    return control::refusal(exit_refused, "usage", fmt::format("nobody can wait for '{}'; there is: ready, finished", what));
+    return control::refusal(exit_refused, "usage",
+                            fmt::format("nobody can wait for '{}'; there is: ready, finished", what));
   }
   if (met) return control::good_answer({{"waited_for", what}, {"outcome", control::name_of(s.outcome)}});
   if (!over && !last_call) return std::nullopt;
-  return control::refusal(exit_not_met, "not_met", fmt::format("the session ended as '{}', not {}",
-                                                               control::name_of(s.outcome), what));
+  return control::refusal(
+      exit_not_met, "not_met",
+      fmt::format("the session ended as '{}', not {}", control::name_of(s.outcome), what));
 }
 
 /// The worker that a request is about, or why there is none.
@@ -42,10 +46,12 @@ struct target {
 
 target worker_of(const json& request, const session_status& s) {
   const json number = request.value("worker", json());
-  if (!number.is_number_unsigned()) return {std::nullopt, control::refusal(exit_refused, "usage", "'worker' has to be a number")};
+  if (!number.is_number_unsigned())
+    return {std::nullopt, control::refusal(exit_refused, "usage", "'worker' has to be a number")};
   const auto worker = number.get<std::uint64_t>();
   if (std::ranges::none_of(s.workers, [&](const worker_status& w) { return w.id == worker; })) {
-    return {std::nullopt, control::refusal(exit_no_target, "no_target", fmt::format("there is no worker/{}", worker))};
+    return {std::nullopt,
+            control::refusal(exit_no_target, "no_target", fmt::format("there is no worker/{}", worker))};
   }
   return {static_cast<std::uint32_t>(worker), {}};
 }
@@ -60,8 +66,9 @@ json scale(const json& request, const session_controls& controls) {
   const json number = request.value("workers", json());
   if (!number.is_number_unsigned() || number.get<std::uint64_t>() < 1 ||
       number.get<std::uint64_t>() > controls.workers_max) {
-    return control::refusal(exit_refused, "range",
-                            fmt::format("the number of workers has to be 1 to {} ([loader.limits] max)", controls.workers_max));
+    return control::refusal(
+        exit_refused, "range",
+        fmt::format("the number of workers has to be 1 to {} ([loader.limits] max)", controls.workers_max));
   }
   controls.scale(number.get<std::uint32_t>());
   return control::good_answer({{"workers", number}});

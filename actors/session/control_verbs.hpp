@@ -1,10 +1,11 @@
 // What the control socket's verbs mean: each request becomes a look at the board or a message to an actor.
 #pragma once
 
-#include <functional>
-
 #include "runtime/control/control_server.hpp"
+
 #include <penstock/report.hpp>
+
+#include <functional>
 
 namespace penstock::session {
 

@@ -1,12 +1,3 @@
-#include <penstock/session.hpp>
-
-#include <unistd.h>
-
-#include <caf/actor_system.hpp>
-#include <caf/send.hpp>
-#include <condition_variable>
-#include <future>
-
 #include "actors/protocol/actor_settings.hpp"
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/session/batch_body.hpp"
@@ -18,26 +9,40 @@
 #include "runtime/process/lifeline.hpp"
 #include "runtime/process/process_facts.hpp"
 
+#include <penstock/session.hpp>
+
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <future>
+
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
 
-// The stream's own actors, of which only the owner and the session actor may block, have threads of their own.
+// The stream's own actors, of which only the owner and the session actor may block, have threads of their
+// own.
 constexpr std::size_t actor_threads = 2;
 constexpr auto accounts_deadline = 2s;
 constexpr std::chrono::milliseconds patience_of_stop = 10s;  // finish the sample at hand
 constexpr std::chrono::milliseconds patience_of_destruction = 200ms;
 constexpr auto pool_close_deadline = 3s;  // beyond the workers' patience: their reaping
 
-steady_time now() { return std::chrono::steady_clock::now(); }
+steady_time now() {
+  return std::chrono::steady_clock::now();
+}
 
 std::uint32_t workers_of(const config& settings) {
   const std::uint32_t wanted = settings.loader.workers.value_or(process::usable_cores());
   return std::clamp<std::uint32_t>(wanted, 1, settings.loader.limits.max);
 }
 
-std::string_view name_of(placement_rule placement) { return placement == placement_rule::process ? "process" : "embedded"; }
+std::string_view name_of(placement_rule placement) {
+  return placement == placement_rule::process ? "process" : "embedded";
+}
 
 log::level as_log_level(log_level level) {
   switch (level) {
@@ -60,7 +65,8 @@ std::uint64_t samples_in(const plan& order, schedule::stream_range range) {
   return before(range.end) - before(range.first);
 }
 
-/// What the session knows of the dataset before any worker exists. Nothing for datasets that only the worker knows.
+/// What the session knows of the dataset before any worker exists. Nothing for datasets that only the worker
+/// knows.
 result<std::optional<prepared_dataset>> prepare(const config& settings) {
   if (settings.dataset.type == dataset_type::custom) return std::optional<prepared_dataset>();
   auto prepared = prepare_dataset(settings);
@@ -86,8 +92,9 @@ class Session::body {
   [[nodiscard]] std::vector<std::byte> state();
 
  private:
-  // Everything that exists only while the session runs, in the order in which it is made; undone in reverse (handles
-  // to actors and the objects that they share before the actor system, the io thread after what lives on it).
+  // Everything that exists only while the session runs, in the order in which it is made; undone in reverse
+  // (handles to actors and the objects that they share before the actor system, the io thread after what
+  // lives on it).
   struct engine {
     process::lifeline rope;
     std::shared_ptr<arena::arena> memory;
@@ -146,7 +153,8 @@ class Session::body {
   bool ended_ = false;
 };
 
-// ---- life ----------------------------------------------------------------------------------------------------
+// ---- life
+// ----------------------------------------------------------------------------------------------------
 
 Session::body::body(config settings, session_options options)
     : settings_(std::move(settings)),
@@ -239,14 +247,18 @@ void Session::body::spawn_actors(engine& e) {
   owner.slots_released = [all](std::vector<std::uint64_t> uploads) {
     caf::anon_send(all->scheduler, scheduler::slots_released{std::move(uploads)});
   };
-  owner.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) { board_.uploaded(uploads, bytes, pinned); };
+  owner.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
+    board_.uploaded(uploads, bytes, pinned);
+  };
   e.owner = gpu_owner::spawn_gpu_owner(*e.system, std::move(owner));
 
   scheduler::scheduler_news news;
   news.death_judged = [all](const scheduler::judgement& verdict) {
     caf::anon_send(all->supervisor, supervisor::death_judged{verdict});
   };
-  news.sacrificial_wanted = [all](bool wanted) { caf::anon_send(all->supervisor, supervisor::want_sacrificial{wanted}); };
+  news.sacrificial_wanted = [all](bool wanted) {
+    caf::anon_send(all->supervisor, supervisor::want_sacrificial{wanted});
+  };
   news.worker_lied = [all](worker_ref who, const std::string& reason) {
     caf::anon_send(all->supervisor, supervisor::fence_worker{who, reason});
   };
@@ -255,11 +267,16 @@ void Session::body::spawn_actors(engine& e) {
     board_.sample_failed(lost);
   };
   news.sample_quarantined = [this](const scheduler::lost_sample& lost) {
-    log::warn("scheduler", "sample {} ({}) is quarantined: it killed {} workers", lost.sample, lost.name, lost.attempts);
+    log::warn("scheduler", "sample {} ({}) is quarantined: it killed {} workers", lost.sample, lost.name,
+              lost.attempts);
     board_.sample_quarantined(lost);
   };
-  news.delivered = [this](const schedule::delivery& batch, std::uint64_t epoch) { board_.delivered(batch, epoch); };
-  news.counted = [this](std::uint64_t stale, std::uint64_t quarantined) { board_.counted(stale, quarantined); };
+  news.delivered = [this](const schedule::delivery& batch, std::uint64_t epoch) {
+    board_.delivered(batch, epoch);
+  };
+  news.counted = [this](std::uint64_t stale, std::uint64_t quarantined) {
+    board_.counted(stale, quarantined);
+  };
   news.gave_up = [this](const failure& why) { fail(why); };
   news.stream_finished = [this](std::uint64_t voyage) { consumer_->finish(voyage); };
   e.scheduler = scheduler::spawn_scheduler(*e.system, e.owner, std::move(news));
@@ -288,7 +305,9 @@ void Session::body::spawn_actors(engine& e) {
   calls.link_closed = [all](worker_ref who, const std::string& reason) {
     caf::anon_send(all->supervisor, supervisor::worker_lost_link{who, reason});
   };
-  calls.wrote = [](worker_ref who, std::string_view line) { log::info(fmt::format("worker/{}", who.worker), "{}", line); };
+  calls.wrote = [](worker_ref who, std::string_view line) {
+    log::info(fmt::format("worker/{}", who.worker), "{}", line);
+  };
   calls.ended = [all](worker_ref who, const process::exit_report& report, const process::output_tail& tail) {
     caf::anon_send(all->supervisor, supervisor::worker_exited{who, report, tail.last_lines(10)});
   };
@@ -298,8 +317,10 @@ void Session::body::spawn_actors(engine& e) {
   supervision.worker_described = [all](worker_ref who, const protocol::dataset_described& dataset) {
     caf::anon_send(all->session, session::worker_described{who, dataset});
   };
-  supervision.changed = [this](const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
-                               std::uint32_t restarts) { board_.workers_changed(workers, degraded, started, restarts); };
+  supervision.changed = [this](const std::vector<worker_status>& workers, bool degraded,
+                               std::uint32_t started, std::uint32_t restarts) {
+    board_.workers_changed(workers, degraded, started, restarts);
+  };
   supervision.worker_died = [this](const death_report& death) { board_.worker_died(death); };
   supervision.gave_up = [this](const failure& why) { fail(why); };
   supervision.pool_closed = [this] {
@@ -317,7 +338,8 @@ void Session::body::spawn_actors(engine& e) {
   if (e.dataset) around.expected = e.dataset->description;
   around.request = {options_.batches, resumed_};
   around.memory = e.memory;
-  around.planned = [this](std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
+  around.planned = [this](std::shared_ptr<const plan> order,
+                          std::shared_ptr<const device::transfer_plan> transfer,
                           schedule::stream_range range) {
     board_.planned(samples_in(*order, range));
     const std::lock_guard hold(mutex_);
@@ -335,11 +357,13 @@ void Session::body::spawn_actors(engine& e) {
 void Session::body::open_control_socket(engine& e) {
   auto bound = control::bind_session_socket(settings_.name, ::getpid());
   if (!bound) {
-    log::warn("control", "{}; `penstock status` and the other verbs cannot reach this session", bound.error().message);
+    log::warn("control", "{}; `penstock status` and the other verbs cannot reach this session",
+              bound.error().message);
     return;
   }
   if (bound->renamed) {
-    log::warn("control", "another session named '{}' is running; this one is '{}'", settings_.name, bound->path.stem().string());
+    log::warn("control", "another session named '{}' is running; this one is '{}'", settings_.name,
+              bound->path.stem().string());
   }
   engine* const all = &e;
   session::session_controls controls;
@@ -347,15 +371,22 @@ void Session::body::open_control_socket(engine& e) {
   controls.deaths = [this] { return board_.report({}, now()).deaths; };
   controls.stop = [this](bool at_once) { stop(at_once ? std::chrono::milliseconds(0) : patience_of_stop); };
   controls.pause = [this](bool paused) { pause(paused); };
-  controls.scale = [all](std::uint32_t workers) { caf::anon_send(all->supervisor, supervisor::scale_pool{workers}); };
-  controls.restart = [all](std::uint32_t worker) { caf::anon_send(all->supervisor, supervisor::restart_worker{worker}); };
-  controls.drain = [all](std::uint32_t worker) { caf::anon_send(all->supervisor, supervisor::drain_worker{worker}); };
+  controls.scale = [all](std::uint32_t workers) {
+    caf::anon_send(all->supervisor, supervisor::scale_pool{workers});
+  };
+  controls.restart = [all](std::uint32_t worker) {
+    caf::anon_send(all->supervisor, supervisor::restart_worker{worker});
+  };
+  controls.drain = [all](std::uint32_t worker) {
+    caf::anon_send(all->supervisor, supervisor::drain_worker{worker});
+  };
   controls.workers_max = settings_.loader.limits.max;
   // Constructed, used and closed on the io thread.
-  boost::asio::post(e.io->context(), [all, controls, socket = std::make_shared<control::bound_socket>(std::move(*bound))] {
-    all->server = std::make_unique<control::control_server>(all->io->context(), std::move(*socket),
-                                                            session::make_request_handler(controls));
-  });
+  boost::asio::post(e.io->context(),
+                    [all, controls, socket = std::make_shared<control::bound_socket>(std::move(*bound))] {
+                      all->server = std::make_unique<control::control_server>(
+                          all->io->context(), std::move(*socket), session::make_request_handler(controls));
+                    });
 }
 
 supervisor::supervisor_settings Session::body::supervisor_settings_now() const {
@@ -381,7 +412,8 @@ void Session::body::fail(const failure& why) {
   const std::lock_guard hold(mutex_);
   failed_ = true;
   plan_or_end_.notify_all();
-  if (engine_ && engine_->supervisor) caf::anon_send(engine_->supervisor, supervisor::close_pool{patience_of_destruction});
+  if (engine_ && engine_->supervisor)
+    caf::anon_send(engine_->supervisor, supervisor::close_pool{patience_of_destruction});
 }
 
 void Session::body::stop(std::chrono::milliseconds patience) noexcept {
@@ -406,7 +438,8 @@ void Session::body::wait_for_pool() {
   if (!engine_) return;
   caf::anon_send(engine_->supervisor, supervisor::close_pool{patience_});
   const steady_time begin = now();
-  while (!pool_closed_ && now() < begin + patience_ + pool_close_deadline) pool_closed_signal_.wait_for(hold, 50ms);
+  while (!pool_closed_ && now() < begin + patience_ + pool_close_deadline)
+    pool_closed_signal_.wait_for(hold, 50ms);
 }
 
 void Session::body::close() noexcept {
@@ -439,7 +472,8 @@ void Session::body::close() noexcept {
   engine_.reset();
 }
 
-// ---- batches -------------------------------------------------------------------------------------------------
+// ---- batches
+// -------------------------------------------------------------------------------------------------
 
 std::optional<Batch> Session::body::next() {
   start();
@@ -480,7 +514,8 @@ std::optional<schedule::stream_range> Session::body::wait_for_range_of(std::uint
 
 void Session::body::seek(schedule::stream_range range) {
   ++voyage_;
-  for (const gpu_owner::ready_batch& dropped : consumer_->begin_voyage(voyage_)) home_->give_back(dropped.buffer);
+  for (const gpu_owner::ready_batch& dropped : consumer_->begin_voyage(voyage_))
+    home_->give_back(dropped.buffer);
   next_position_ = range.first;
   ended_ = false;
   board_.ended(run_outcome::running, std::nullopt, now());
@@ -530,11 +565,16 @@ scheduler::stream_accounts Session::body::accounts() {
   return answer.get();
 }
 
-run_report Session::body::report() { return board_.report(accounts().epochs, now()); }
+run_report Session::body::report() {
+  return board_.report(accounts().epochs, now());
+}
 
-std::vector<std::byte> Session::body::state() { return schedule::serialise(accounts().state); }
+std::vector<std::byte> Session::body::state() {
+  return schedule::serialise(accounts().state);
+}
 
-// ---- the public face -----------------------------------------------------------------------------------------
+// ---- the public face
+// -----------------------------------------------------------------------------------------
 
 Session::Session(config settings, session_options options)
     : body_(std::make_unique<body>(std::move(settings), options)) {}
@@ -542,16 +582,36 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-std::optional<Batch> Session::next() { return body_->next(); }
-void Session::stop(std::chrono::milliseconds patience) noexcept { body_->stop(patience); }
-void Session::close() noexcept { body_->close(); }
-void Session::pause() { body_->pause(true); }
-void Session::resume() { body_->pause(false); }
-session_status Session::status() const { return body_->status(); }
-run_report Session::report() const { return body_->report(); }
-std::vector<std::byte> Session::state() const { return body_->state(); }
-Session::Epoch Session::epoch(std::uint64_t number) { return {*this, number}; }
-std::optional<Batch> Session::Epoch::next() { return owner_->body_->next_of(number_, !std::exchange(begun_, true)); }
+std::optional<Batch> Session::next() {
+  return body_->next();
+}
+void Session::stop(std::chrono::milliseconds patience) noexcept {
+  body_->stop(patience);
+}
+void Session::close() noexcept {
+  body_->close();
+}
+void Session::pause() {
+  body_->pause(true);
+}
+void Session::resume() {
+  body_->pause(false);
+}
+session_status Session::status() const {
+  return body_->status();
+}
+run_report Session::report() const {
+  return body_->report();
+}
+std::vector<std::byte> Session::state() const {
+  return body_->state();
+}
+Session::Epoch Session::epoch(std::uint64_t number) {
+  return {*this, number};
+}
+std::optional<Batch> Session::Epoch::next() {
+  return owner_->body_->next_of(number_, !std::exchange(begun_, true));
+}
 
 Session::outline Session::dry_run(const config& settings) {
   outline o;
@@ -562,7 +622,8 @@ Session::outline Session::dry_run(const config& settings) {
   const auto order = value_or_throw(session::plan_of(settings, d));
   const auto layout = value_or_throw(lay_out(d.tensors, settings.sampler.batch_size));
   const auto shape = value_or_throw(session::geometry_of(settings, layout, settings.loader.limits.max + 1));
-  value_or_throw(arena::check_memory(session::memory_need_of(settings, shape, o.workers), arena::memory_limits()));
+  value_or_throw(
+      arena::check_memory(session::memory_need_of(settings, shape, o.workers), arena::memory_limits()));
   value_or_throw(process::find_program(settings.loader.command.front()));
   o.samples = d.samples;
   o.batches_per_epoch = order.batches_per_epoch();

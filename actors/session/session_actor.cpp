@@ -1,14 +1,15 @@
 #include "actors/session/session_actor.hpp"
 
-#include <caf/actor_system.hpp>
-#include <caf/stateful_actor.hpp>
-#include <caf/typed_event_based_actor.hpp>
-#include <cmath>
-#include <set>
-
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include <cmath>
+#include <set>
 
 namespace penstock::session {
 namespace {
@@ -34,8 +35,10 @@ using self_pointer = session_actor::stateful_pointer<session_state>;
 result<dataset_description> checked(const protocol::dataset_described& from) {
   dataset_description d{from.type, from.samples, {}, from.fingerprint};
   for (const protocol::wire_tensor& t : from.tensors) {
-    if (t.type > static_cast<std::uint8_t>(dtype::float64) || t.role > static_cast<std::uint8_t>(tensor_role::record)) {
-      return refuse(errc::protocol, "tensor '{}' has element type {} and role {}, which do not exist", t.name, t.type, t.role);
+    if (t.type > static_cast<std::uint8_t>(dtype::float64) ||
+        t.role > static_cast<std::uint8_t>(tensor_role::record)) {
+      return refuse(errc::protocol, "tensor '{}' has element type {} and role {}, which do not exist", t.name,
+                    t.type, t.role);
     }
     d.tensors.push_back({t.name, static_cast<dtype>(t.type), t.shape, static_cast<tensor_role>(t.role)});
   }
@@ -46,13 +49,15 @@ result<dataset_description> checked(const protocol::dataset_described& from) {
 std::string difference(const dataset_description& a, const dataset_description& b) {
   if (a.type != b.type) return fmt::format("type {} and {}", a.type, b.type);
   if (a.samples != b.samples) return fmt::format("{} and {} samples", a.samples, b.samples);
-  if (a.fingerprint != b.fingerprint) return fmt::format("fingerprints {} and {}", a.fingerprint, b.fingerprint);
+  if (a.fingerprint != b.fingerprint)
+    return fmt::format("fingerprints {} and {}", a.fingerprint, b.fingerprint);
   return "other tensors";
 }
 
 std::uint64_t quarantine_max(const config& c, std::uint64_t samples) {
   // semantics 15
-  const auto share = static_cast<std::uint64_t>(std::ceil(c.quarantine.max_fraction * static_cast<double>(samples)));
+  const auto share =
+      static_cast<std::uint64_t>(std::ceil(c.quarantine.max_fraction * static_cast<double>(samples)));
   return std::min(c.quarantine.max_samples, std::max<std::uint64_t>(8, share));
 }
 
@@ -69,7 +74,8 @@ result<void> build(session_state& s, self_pointer self) {
   if (!shape) return tl::unexpected(std::move(shape.error()));
   auto transfer = device::plan_transfer(*layout, {c.gpu.layout, c.gpu.dtype, c.gpu.mean, c.gpu.std});
   if (!transfer) return tl::unexpected(std::move(transfer.error()));
-  if (auto ok = arena::check_memory(memory_need_of(c, *shape, s.around.workers), arena::memory_limits()); !ok) return ok;
+  if (auto ok = arena::check_memory(memory_need_of(c, *shape, s.around.workers), arena::memory_limits()); !ok)
+    return ok;
   if (auto ok = s.around.memory->size_and_seal(*shape); !ok) return ok;
   s.shape = *shape;
 
@@ -78,22 +84,26 @@ result<void> build(session_state& s, self_pointer self) {
   s.around.planned(shared_order, shared_transfer, *range);
   self->send(s.others.owner, gpu_owner::prepare_device{shared_transfer, c.gpu.buffers});
   self->send(s.others.scheduler,
-             scheduler::open_stream{shared_order,
-                                    {c.quarantine.max_attempts, quarantine_max(c, s.dataset->samples), c.loader.on_bad_sample},
-                                    identity_of(c, s.dataset->fingerprint), *range, s.around.request.resumed});
+             scheduler::open_stream{
+                 shared_order,
+                 {c.quarantine.max_attempts, quarantine_max(c, s.dataset->samples), c.loader.on_bad_sample},
+                 identity_of(c, s.dataset->fingerprint),
+                 *range,
+                 s.around.request.resumed});
   s.built = true;
   return {};
 }
 
-/// Memory for the first worker in a place. Its replacements find it there, and the owner may be reading from it.
+/// Memory for the first worker in a place. Its replacements find it there, and the owner may be reading from
+/// it.
 result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_t partition) {
   if (!s.prepared.insert(partition).second) return {};
   if (auto ok = s.around.memory->reserve(partition); !ok) return ok;
   auto memory = arena::map_partition(s.around.memory->fd(), s.shape, partition);
   if (!memory) return tl::unexpected(std::move(memory.error()));
   // Before the worker hears of it: an upload can never reach the owner before its memory.
-  self->send(s.others.owner,
-             gpu_owner::attach_partition{partition, std::make_shared<arena::mapping>(std::move(*memory)), s.shape});
+  self->send(s.others.owner, gpu_owner::attach_partition{
+                                 partition, std::make_shared<arena::mapping>(std::move(*memory)), s.shape});
   return {};
 }
 
@@ -106,7 +116,9 @@ result<protocol::assign_slots> welcome(self_pointer self, const worker_described
   session_state& s = self->state;
   auto described = checked(news.dataset);
   if (!described) return tl::unexpected(std::move(described.error()));
-  const dataset_description* const known = s.dataset ? &*s.dataset : s.around.expected ? &*s.around.expected : nullptr;
+  const dataset_description* const known = s.dataset           ? &*s.dataset
+                                           : s.around.expected ? &*s.around.expected
+                                                               : nullptr;
   if (known != nullptr && *described != *known) {
     return refuse(errc::protocol, "worker {} sees another dataset than the session: {}", news.who.worker,
                   difference(*known, *described));
@@ -115,7 +127,8 @@ result<protocol::assign_slots> welcome(self_pointer self, const worker_described
     s.dataset = std::move(*described);
     if (auto ok = build(s, self); !ok) return tl::unexpected(std::move(ok.error()));
   }
-  if (auto ok = prepare_partition(s, self, news.who.worker); !ok) return tl::unexpected(std::move(ok.error()));
+  if (auto ok = prepare_partition(s, self, news.who.worker); !ok)
+    return tl::unexpected(std::move(ok.error()));
   return slots_of(s, news.who.worker);
 }
 
@@ -153,28 +166,33 @@ session_actor spawn_session(caf::actor_system& system, session_surroundings arou
 
 result<plan> plan_of(const config& settings, const dataset_description& dataset) {
   const sampler_config& s = settings.sampler;
-  return plan::create({dataset.samples, s.seed, s.shuffle, s.batch_size, s.drop_last, s.rank.value_or(0), s.world_size});
+  return plan::create(
+      {dataset.samples, s.seed, s.shuffle, s.batch_size, s.drop_last, s.rank.value_or(0), s.world_size});
 }
 
-result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout, std::uint32_t partitions) {
+result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,
+                                    std::uint32_t partitions) {
   const std::uint64_t given = settings.loader.slot_bytes ? settings.loader.slot_bytes->bytes : layout.bytes;
   if (given < layout.bytes) {
-    return refuse(errc::config,
-                  "a batch of {} samples needs a slot of {}, but [loader] slot_bytes is {}: raise it (or leave it at "
-                  "\"auto\"), or lower [sampler] batch_size",
-                  layout.rows_max, bytes_for_people(layout.bytes), bytes_for_people(given));
+    return refuse(
+        errc::config,
+        "a batch of {} samples needs a slot of {}, but [loader] slot_bytes is {}: raise it (or leave it at "
+        "\"auto\"), or lower [sampler] batch_size",
+        layout.rows_max, bytes_for_people(layout.bytes), bytes_for_people(given));
   }
   return arena::geometry{given, settings.loader.slots_per_worker, partitions};
 }
 
-arena::memory_need memory_need_of(const config& settings, const arena::geometry& shape, std::uint32_t workers) {
+arena::memory_need memory_need_of(const config& settings, const arena::geometry& shape,
+                                  std::uint32_t workers) {
   arena::memory_need need;
   need.reserved_bytes = shape.partition_bytes() * workers;
   need.file_bytes = shape.bytes();
   need.mapped_bytes = need.reserved_bytes;
-  need.explanation = fmt::format("{} workers x {} slots x {}", workers, shape.slots, bytes_for_people(shape.slot_bytes));
-  need.remedy = fmt::format("lower [loader] workers ({}), slots_per_worker ({}) or [sampler] batch_size ({})", workers,
-                            settings.loader.slots_per_worker, settings.sampler.batch_size);
+  need.explanation =
+      fmt::format("{} workers x {} slots x {}", workers, shape.slots, bytes_for_people(shape.slot_bytes));
+  need.remedy = fmt::format("lower [loader] workers ({}), slots_per_worker ({}) or [sampler] batch_size ({})",
+                            workers, settings.loader.slots_per_worker, settings.sampler.batch_size);
   return need;
 }
 
@@ -183,12 +201,13 @@ schedule::stream_identity identity_of(const config& settings, const std::string&
   return {s.seed, s.batch_size, s.rank.value_or(0), s.world_size, s.shuffle, s.drop_last, fingerprint};
 }
 
-result<schedule::stream_range> range_of(const config& settings, const stream_request& request, const plan& order,
-                                        const std::string& fingerprint) {
+result<schedule::stream_range> range_of(const config& settings, const stream_request& request,
+                                        const plan& order, const std::string& fingerprint) {
   const std::uint64_t per_epoch = order.batches_per_epoch();
   schedule::stream_range range{0, settings.sampler.epochs * per_epoch};
   if (request.resumed) {
-    if (auto ok = schedule::check_same_stream(request.resumed->identity, identity_of(settings, fingerprint)); !ok) {
+    if (auto ok = schedule::check_same_stream(request.resumed->identity, identity_of(settings, fingerprint));
+        !ok) {
       return tl::unexpected(std::move(ok.error()));
     }
     range.first = request.resumed->epoch * per_epoch + request.resumed->next_batch;

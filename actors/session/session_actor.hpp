@@ -1,5 +1,5 @@
-// The session actor: makes the parts fit at the start. It may block (it has a thread of its own) so that nobody else
-// has to: sizing, sealing and reserving shared memory takes 0.3 s a GiB.
+// The session actor: makes the parts fit at the start. It may block (it has a thread of its own) so that
+// nobody else has to: sizing, sealing and reserving shared memory takes 0.3 s a GiB.
 //
 //   hears   device_ready, worker_described                from the GPU owner and the supervisor
 //   says    open_pool, partition_prepared                 to the supervisor
@@ -7,20 +7,23 @@
 //           prepare_device, attach_partition              to the GPU owner
 //   owns    the arena
 //
-// The first worker that describes its dataset decides what everything is made for; later ones must say the same.
+// The first worker that describes its dataset decides what everything is made for; later ones must say the
+// same.
 #pragma once
-
-#include <caf/allowed_unsafe_message_type.hpp>
-#include <caf/typed_actor.hpp>
-#include <functional>
-#include <memory>
-#include <optional>
 
 #include "actors/gpu_owner/gpu_owner.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/supervisor/supervisor.hpp"
 #include "runtime/arena/memory_budget.hpp"
+
 #include <penstock/dataset.hpp>
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/typed_actor.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
 
 namespace penstock::session {
 
@@ -51,35 +54,41 @@ using session_actor = caf::typed_actor<caf::reacts_to<meet>, caf::reacts_to<devi
 
 /// The part of the stream that a session delivers, and how to find it once the plan is known.
 struct stream_request {
-  std::optional<std::uint64_t> batches;               ///< at most so many
+  std::optional<std::uint64_t> batches;  ///< at most so many
   std::optional<schedule::stream_state> resumed;
 };
 
 struct session_surroundings {
   config settings;
   std::uint32_t workers = 1;
-  std::uint32_t partitions = 2;                       ///< places for workers, and one for the sacrificial worker
-  std::optional<dataset_description> expected;        ///< what the session itself has found; none for custom datasets
+  std::uint32_t partitions = 2;  ///< places for workers, and one for the sacrificial worker
+  std::optional<dataset_description>
+      expected;  ///< what the session itself has found; none for custom datasets
   stream_request request;
   std::shared_ptr<arena::arena> memory;
   /// The plan is known: how the stream is cut into batches.
-  std::function<void(std::shared_ptr<const plan>, std::shared_ptr<const device::transfer_plan>, schedule::stream_range)> planned;
+  std::function<void(std::shared_ptr<const plan>, std::shared_ptr<const device::transfer_plan>,
+                     schedule::stream_range)>
+      planned;
   std::function<void(const failure&)> failed;
 };
 
 session_actor spawn_session(caf::actor_system& system, session_surroundings around);
 
-// ---- pure parts, also for the dry run --------------------------------------------------------------------------
+// ---- pure parts, also for the dry run
+// --------------------------------------------------------------------------
 
 /// [sampler] as the plan takes it.
 result<plan> plan_of(const config& settings, const dataset_description& dataset);
 /// Slots for batches of this dataset. Refuses when [loader] slot_bytes is too small for a batch.
-result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout, std::uint32_t partitions);
+result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,
+                                    std::uint32_t partitions);
 /// What `workers` of these partitions cost.
-arena::memory_need memory_need_of(const config& settings, const arena::geometry& shape, std::uint32_t workers);
+arena::memory_need memory_need_of(const config& settings, const arena::geometry& shape,
+                                  std::uint32_t workers);
 schedule::stream_identity identity_of(const config& settings, const std::string& fingerprint);
 /// Positions to deliver. Refuses a state of another stream.
-result<schedule::stream_range> range_of(const config& settings, const stream_request& request, const plan& order,
-                                        const std::string& fingerprint);
+result<schedule::stream_range> range_of(const config& settings, const stream_request& request,
+                                        const plan& order, const std::string& fingerprint);
 
 }  // namespace penstock::session

@@ -1,25 +1,26 @@
 #include "actors/supervisor/supervisor.hpp"
 
-#include <caf/actor_system.hpp>
-#include <caf/stateful_actor.hpp>
-#include <caf/typed_event_based_actor.hpp>
-#include <csignal>
-#include <map>
-
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/process_facts.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include <csignal>
+#include <map>
 
 namespace penstock::supervisor {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kill_after_abort = 2s;      // SIGABRT first: its handler may tell where the worker hangs
-constexpr auto unkillable_after = 5s;      // SIGKILL and still there: an uninterruptible system call
-constexpr auto goodbye_deadline = 10s;     // from stop_work to being gone
-constexpr auto lost_link_deadline = 250ms; // a worker that ends closes its link a moment before
+constexpr auto kill_after_abort = 2s;       // SIGABRT first: its handler may tell where the worker hangs
+constexpr auto unkillable_after = 5s;       // SIGKILL and still there: an uninterruptible system call
+constexpr auto goodbye_deadline = 10s;      // from stop_work to being gone
+constexpr auto lost_link_deadline = 250ms;  // a worker that ends closes its link a moment before
 constexpr auto memory_look_every = 1s;
 
 // A kill_at in the past: SIGKILL was sent and is not sent again.
@@ -56,8 +57,8 @@ struct supervisor_state {
   supervisor_surroundings around;
   std::unique_ptr<supervision::pool> pool;
   std::unique_ptr<supervision::hang_detector> hangs;
-  std::map<std::uint32_t, child> children;              // by place; only living or unjudged ones
-  std::map<std::uint32_t, death_report> last_deaths;    // by place
+  std::map<std::uint32_t, child> children;            // by place; only living or unjudged ones
+  std::map<std::uint32_t, death_report> last_deaths;  // by place
   steady_time next_memory_look{};
   steady_time wake_at = never;  // a wake message is on its way for this time
   bool closing = false;
@@ -67,16 +68,21 @@ struct supervisor_state {
 
 using self_pointer = supervisor_actor::stateful_pointer<supervisor_state>;
 
-steady_time now_of(self_pointer self) { return self->clock().now(); }
+steady_time now_of(self_pointer self) {
+  return self->clock().now();
+}
 
 child* find(supervisor_state& s, worker_ref who) {
   const auto it = s.children.find(who.worker);
   return it != s.children.end() && it->second.who == who ? &it->second : nullptr;
 }
 
-double seconds(nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+double seconds(nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
 
-// ---- telling -------------------------------------------------------------------------------------------------
+// ---- telling
+// -------------------------------------------------------------------------------------------------
 
 void tell_changes(supervisor_state& s, steady_time now) {
   std::vector<worker_status> all;
@@ -105,9 +111,11 @@ void tell_changes(supervisor_state& s, steady_time now) {
   s.around.news.changed(all, s.pool->degraded(), s.pool->started(), s.pool->restarts());
 }
 
-// ---- killing -------------------------------------------------------------------------------------------------
+// ---- killing
+// -------------------------------------------------------------------------------------------------
 
-void condemn(supervisor_state& s, child& c, death_cause cause, std::string why, steady_time now, bool ask_first) {
+void condemn(supervisor_state& s, child& c, death_cause cause, std::string why, steady_time now,
+             bool ask_first) {
   if (c.kill_at != never || c.ended) return;
   log::warn("supervisor", "worker {} (pid {}) is ended: {}", c.who.worker, c.pid, why);
   c.condemned = cause;
@@ -135,8 +143,8 @@ void carry_out_sentences(supervisor_state& s, steady_time now) {
     }
     if (c.unkillable_at <= now) {
       c.unkillable_at = never;
-      log::error("supervisor", "worker {} (pid {}) survives SIGKILL: it waits in the kernel ({})", c.who.worker, c.pid,
-                 process::wait_channel(c.pid));
+      log::error("supervisor", "worker {} (pid {}) survives SIGKILL: it waits in the kernel ({})",
+                 c.who.worker, c.pid, process::wait_channel(c.pid));
       s.pool->child_unkillable(c.who);
     }
   }
@@ -152,7 +160,8 @@ void send_home(supervisor_state& s, child& c, steady_time now) {
   }
 }
 
-// ---- starting ------------------------------------------------------------------------------------------------
+// ---- starting
+// ------------------------------------------------------------------------------------------------
 
 void start_child_process(supervisor_state& s, const supervision::start_child& order, steady_time now) {
   s.around.flights->clear(order.who.worker);
@@ -193,17 +202,22 @@ void carry_out(self_pointer self) {
   if (s.closing && s.pool->alive() == 0 && !std::exchange(s.closed_told, true)) s.around.news.pool_closed();
 }
 
-// ---- introductions -------------------------------------------------------------------------------------------
+// ---- introductions
+// -------------------------------------------------------------------------------------------
 
 void introduce(self_pointer self, child& c, const protocol::hello& hello) {
   supervisor_state& s = self->state;
   if (hello.magic != protocol::hello::expected_magic || hello.version != protocol::version) {
     const bool ours = hello.magic == protocol::hello::expected_magic;
-    const std::string why = ours ? fmt::format("it speaks protocol {}, this session {}", hello.version, protocol::version)
-                                 : std::string("it is not a penstock worker program");
+    const std::string why =
+        ours ? fmt::format("it speaks protocol {}, this session {}", hello.version, protocol::version)
+             : std::string("it is not a penstock worker program");
     condemn(s, c, death_cause::protocol, why, now_of(self), false);
-    s.around.news.gave_up({errc::protocol, fmt::format("worker {} was refused: {}; install worker and session of the "
-                                                       "same version", c.who.worker, why), 0});
+    s.around.news.gave_up({errc::protocol,
+                           fmt::format("worker {} was refused: {}; install worker and session of the "
+                                       "same version",
+                                       c.who.worker, why),
+                           0});
     return;
   }
   c.introduced = true;
@@ -229,8 +243,10 @@ void listen(self_pointer self, const worker_spoke& said) {
           if (!c->introduced || c->ready) return false;
           c->ready = true;
           s.pool->child_ready(c->who, now_of(self));
-          const auto kind = c->sacrificial ? schedule::worker_kind::sacrificial : schedule::worker_kind::loader;
-          self->send(s.around.scheduler, scheduler::worker_joined{c->who, s.around.settings.slots_per_worker, kind, c->link});
+          const auto kind =
+              c->sacrificial ? schedule::worker_kind::sacrificial : schedule::worker_kind::loader;
+          self->send(s.around.scheduler,
+                     scheduler::worker_joined{c->who, s.around.settings.slots_per_worker, kind, c->link});
           if (c->draining) self->send(s.around.scheduler, scheduler::worker_drains{c->who});
           return true;
         } else if constexpr (std::is_same_v<type, protocol::worker_gives_up>) {
@@ -242,13 +258,14 @@ void listen(self_pointer self, const worker_spoke& said) {
       },
       said.message);
   if (!in_order) {
-    condemn(s, *c, death_cause::protocol, fmt::format("it sent message {} at the wrong time", said.message.index()),
-            now_of(self), false);
+    condemn(s, *c, death_cause::protocol,
+            fmt::format("it sent message {} at the wrong time", said.message.index()), now_of(self), false);
   }
   carry_out(self);
 }
 
-// ---- ends ----------------------------------------------------------------------------------------------------
+// ---- ends
+// ----------------------------------------------------------------------------------------------------
 
 /// "SIGSEGV", "exit 3", or why we ended it.
 std::string cause_in_words(const child& c, const process::exit_report& report) {
@@ -284,9 +301,11 @@ void note_end(self_pointer self, const worker_exited& news) {
   const arena::flight_state& at = c->last_flight.state;
   const bool on_a_sample = at.at == arena::phase::loading || at.at == arena::phase::checking;
   // A worker that we sent home and that went is no death of the sample it had finished with.
-  const bool went_quietly = c->condemned == death_cause::stopped && news.report.ending == process::exit_report::how::exited;
+  const bool went_quietly =
+      c->condemned == death_cause::stopped && news.report.ending == process::exit_report::how::exited;
   if (on_a_sample && !went_quietly) mark = schedule::flight_mark{at.slot, at.generation, at.row};
-  self->send(s.around.scheduler, scheduler::worker_ended{news.who, mark, c->last_flight.sample_name, c->cause_text});
+  self->send(s.around.scheduler,
+             scheduler::worker_ended{news.who, mark, c->last_flight.sample_name, c->cause_text});
 }
 
 supervision::death as_death(const child& c, const scheduler::judgement& verdict) {
@@ -302,7 +321,8 @@ supervision::death as_death(const child& c, const scheduler::judgement& verdict)
       d.ending = supervision::death::how::no_restart;
     }
   }
-  if (c.condemned == death_cause::stopped || c.condemned == death_cause::memory) d.ending = supervision::death::how::operated;
+  if (c.condemned == death_cause::stopped || c.condemned == death_cause::memory)
+    d.ending = supervision::death::how::operated;
   d.charged = verdict.charged.has_value();
   d.fruitful = c.ready && c.last_flight.samples_done > 0;
   return d;
@@ -347,12 +367,14 @@ void bury(self_pointer self, const death_judged& judged) {
               report.sample ? fmt::format(", while loading sample {}", *report.sample) : "",
               report.path ? fmt::format(" ({})", *report.path) : "");
   }
-  // At the end of the session everybody goes, and the sacrificial worker when it is not needed; that is no news.
+  // At the end of the session everybody goes, and the sacrificial worker when it is not needed; that is no
+  // news.
   const bool expected = report.cause == death_cause::stopped && (s.closing || c->sacrificial);
   if (!expected) s.around.news.worker_died(report);
   const supervision::death d = as_death(*c, judged.verdict);
   if (c->farewell && d.ending == supervision::death::how::no_restart && !s.closing) {
-    s.around.news.gave_up({static_cast<errc>(c->farewell->kind), fmt::format("worker {}: {}", c->who.worker, c->farewell->reason), 0});
+    s.around.news.gave_up({static_cast<errc>(c->farewell->kind),
+                           fmt::format("worker {}: {}", c->who.worker, c->farewell->reason), 0});
   }
   const worker_ref who = c->who;
   const std::string words = last_words_of(*c);
@@ -362,7 +384,8 @@ void bury(self_pointer self, const death_judged& judged) {
   carry_out(self);
 }
 
-// ---- looking -------------------------------------------------------------------------------------------------
+// ---- looking
+// -------------------------------------------------------------------------------------------------
 
 void look_for_hangs(self_pointer self) {
   supervisor_state& s = self->state;
@@ -384,15 +407,17 @@ void look_for_hangs(self_pointer self) {
     const std::string time = duration_for_people(v.since);
     switch (v.kind) {
       case supervision::hang::start:
-        condemn(s, c, death_cause::hang, fmt::format("it was not ready {} after its start{}", time, tail), now, true);
+        condemn(s, c, death_cause::hang, fmt::format("it was not ready {} after its start{}", time, tail),
+                now, true);
         break;
       case supervision::hang::heartbeat:
         condemn(s, c, death_cause::heartbeat, fmt::format("no heartbeat for {}{}", time, tail), now, true);
         break;
       case supervision::hang::item: {
         const auto flight = s.around.flights->read(v.worker);
-        condemn(s, c, death_cause::hang, fmt::format("it works on '{}' since {}{}", printable(flight.sample_name), time, tail),
-                now, true);
+        condemn(s, c, death_cause::hang,
+                fmt::format("it works on '{}' since {}{}", printable(flight.sample_name), time, tail), now,
+                true);
         break;
       }
     }
@@ -412,7 +437,8 @@ void look_at_memory(self_pointer self) {
     if (!c.ready || c.draining) continue;
     const std::uint64_t limit = s.around.settings.memory_max_bytes;
     if (limit > 0 && facts->rss_anon_bytes > limit) {
-      log::warn("supervisor", "worker {} (pid {}) uses {} of private memory, [loader.limits] allows {}: it is replaced",
+      log::warn("supervisor",
+                "worker {} (pid {}) uses {} of private memory, [loader.limits] allows {}: it is replaced",
                 c.who.worker, c.pid, bytes_for_people(facts->rss_anon_bytes), bytes_for_people(limit));
       c.condemned = death_cause::memory;
       s.pool->recycle(c.who);

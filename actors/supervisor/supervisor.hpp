@@ -1,34 +1,41 @@
-// The supervisor actor: starts workers, introduces them, notices how they end, and lets the pool decide who lives again.
+// The supervisor actor: starts workers, introduces them, notices how they end, and lets the pool decide who
+// lives again.
 //
 //   hears   open_pool, close_pool, operator orders                      from the session
-//           worker_started, start_refused, worker_spoke, worker_lost_link, worker_exited      from worker_processes
-//           partition_prepared                                          from the session (memory for a worker)
-//           death_judged, want_sacrificial, fence_worker                from the scheduler
+//           worker_started, start_refused, worker_spoke, worker_lost_link, worker_exited      from
+//           worker_processes partition_prepared                                          from the session
+//           (memory for a worker) death_judged, want_sacrificial, fence_worker                from the
+//           scheduler
 //   says    open_dataset, assign_slots                                  to workers
 //           through supervisor_news                                     everything that others want to know
 //   owns    the pool, the hang detector, the worker processes
 //
 // A worker's way through its hands:
 //
-//   started -- hello --> introduced -- dataset_described --> waiting for memory -- partition_prepared --> assigned
-//     -- worker_ready --> ready (handed to the scheduler) -- exited --> judged (by the scheduler) --> pool decides
+//   started -- hello --> introduced -- dataset_described --> waiting for memory -- partition_prepared -->
+//   assigned
+//     -- worker_ready --> ready (handed to the scheduler) -- exited --> judged (by the scheduler) --> pool
+//     decides
 //
-// All waiting has a deadline: start, heartbeat and item timeouts, and the end of every worker that was told to go.
+// All waiting has a deadline: start, heartbeat and item timeouts, and the end of every worker that was told
+// to go.
 #pragma once
-
-#include <caf/allowed_unsafe_message_type.hpp>
-#include <caf/typed_actor.hpp>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
 
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/supervisor/worker_processes.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/supervision/hang_detector.hpp"
 #include "runtime/supervision/pool.hpp"
+
 #include <penstock/report.hpp>
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/typed_actor.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
 
 namespace penstock::supervisor {
 
@@ -110,18 +117,20 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::wake)
 
 namespace penstock::supervisor {
 
-using supervisor_actor =
-    caf::typed_actor<caf::reacts_to<open_pool>, caf::reacts_to<close_pool>, caf::reacts_to<worker_started>,
-                     caf::reacts_to<start_refused>, caf::reacts_to<worker_spoke>, caf::reacts_to<worker_lost_link>,
-                     caf::reacts_to<worker_exited>, caf::reacts_to<partition_prepared>, caf::reacts_to<death_judged>,
-                     caf::reacts_to<want_sacrificial>, caf::reacts_to<fence_worker>, caf::reacts_to<scale_pool>,
-                     caf::reacts_to<restart_worker>, caf::reacts_to<drain_worker>, caf::reacts_to<tick>, caf::reacts_to<wake>>;
+using supervisor_actor = caf::typed_actor<
+    caf::reacts_to<open_pool>, caf::reacts_to<close_pool>, caf::reacts_to<worker_started>,
+    caf::reacts_to<start_refused>, caf::reacts_to<worker_spoke>, caf::reacts_to<worker_lost_link>,
+    caf::reacts_to<worker_exited>, caf::reacts_to<partition_prepared>, caf::reacts_to<death_judged>,
+    caf::reacts_to<want_sacrificial>, caf::reacts_to<fence_worker>, caf::reacts_to<scale_pool>,
+    caf::reacts_to<restart_worker>, caf::reacts_to<drain_worker>, caf::reacts_to<tick>, caf::reacts_to<wake>>;
 
 /// What the supervisor tells the rest of the session; called on a scheduler thread of CAF, must not block.
 struct supervisor_news {
   /// A worker is introduced and asks for memory; answered with partition_prepared.
   std::function<void(worker_ref, const protocol::dataset_described&)> worker_described;
-  std::function<void(const std::vector<worker_status>&, bool degraded, std::uint32_t started, std::uint32_t restarts)> changed;
+  std::function<void(const std::vector<worker_status>&, bool degraded, std::uint32_t started,
+                     std::uint32_t restarts)>
+      changed;
   std::function<void(const death_report&)> worker_died;
   std::function<void(const failure&)> gave_up;
   std::function<void()> pool_closed;
@@ -133,7 +142,7 @@ struct supervisor_settings {
   std::uint64_t memory_max_bytes = 0;       ///< private memory of one worker
   std::uint64_t recycle_after_samples = 0;  ///< 0: never
   std::uint32_t slots_per_worker = 1;
-  std::string config;                       ///< for open_dataset
+  std::string config;  ///< for open_dataset
 };
 
 struct supervisor_surroundings {

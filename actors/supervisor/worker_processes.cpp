@@ -1,10 +1,10 @@
 #include "actors/supervisor/worker_processes.hpp"
 
+#include <boost/asio/post.hpp>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
-#include <boost/asio/post.hpp>
 #include <future>
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
@@ -15,10 +15,12 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
   std::map<std::string, std::string> merged;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text(*entry);
-    if (const auto equals = text.find('='); equals != std::string::npos) merged[text.substr(0, equals)] = text.substr(equals + 1);
+    if (const auto equals = text.find('='); equals != std::string::npos)
+      merged[text.substr(0, equals)] = text.substr(equals + 1);
   }
   for (const auto& [name, value] : extra) merged[name] = value;
-  // Only the GPU owner uses the GPU. Hidden, a stray CUDA call in a worker fails at once instead of creating a context.
+  // Only the GPU owner uses the GPU. Hidden, a stray CUDA call in a worker fails at once instead of creating
+  // a context.
   merged["CUDA_VISIBLE_DEVICES"] = "";
   std::vector<std::string> list;
   list.reserve(merged.size());
@@ -44,7 +46,8 @@ result<void> worker_processes::try_start(worker_ref who) {
   auto ends = protocol::make_link_pair();
   if (!ends) return tl::unexpected(std::move(ends.error()));
   std::array<int, 2> output{};
-  if (::pipe2(output.data(), O_CLOEXEC) != 0) return refuse_os(errc::system, errno, "creating a worker's output pipe");
+  if (::pipe2(output.data(), O_CLOEXEC) != 0)
+    return refuse_os(errc::system, errno, "creating a worker's output pipe");
   unique_fd output_read(output[0]);
   const unique_fd output_write(output[1]);
 
@@ -64,11 +67,14 @@ result<void> worker_processes::try_start(worker_ref who) {
   process_calls.exited = [this, who](const process::exit_report& report, const process::output_tail& tail) {
     on_end(who, report, tail);
   };
-  auto child = process::child_process::start(io_.context(), std::move(request), std::move(output_read), std::move(process_calls));
+  auto child = process::child_process::start(io_.context(), std::move(request), std::move(output_read),
+                                             std::move(process_calls));
   if (!child) return tl::unexpected(std::move(child.error()));
 
   protocol::worker_link::callbacks link_calls;
-  link_calls.received = [this, who](protocol::from_worker&& message) { callbacks_.spoke(who, std::move(message)); };
+  link_calls.received = [this, who](protocol::from_worker&& message) {
+    callbacks_.spoke(who, std::move(message));
+  };
   link_calls.closed = [this, who](const std::string& reason) { callbacks_.link_closed(who, reason); };
   auto link = protocol::worker_link::make(io_.context(), std::move(ends->first), std::move(link_calls));
 
@@ -79,7 +85,8 @@ result<void> worker_processes::try_start(worker_ref who) {
   return {};
 }
 
-void worker_processes::on_end(worker_ref who, const process::exit_report& report, const process::output_tail& tail) {
+void worker_processes::on_end(worker_ref who, const process::exit_report& report,
+                              const process::output_tail& tail) {
   const auto it = running_.find(who.worker);
   if (it == running_.end() || it->second.who != who) return;
   // What it said before it died counts; a grandchild may hold the socket, so nobody waits for its end.

@@ -1,16 +1,17 @@
-// The worker processes as the supervisor handles them: start, signal, forget. Everything happens on the session's io
-// thread, in order; any thread may ask. What the processes do comes back through callbacks on the io thread.
+// The worker processes as the supervisor handles them: start, signal, forget. Everything happens on the
+// session's io thread, in order; any thread may ask. What the processes do comes back through callbacks on
+// the io thread.
 #pragma once
+
+#include "actors/protocol/link.hpp"
+#include "runtime/process/child_process.hpp"
+#include "runtime/process/io_thread.hpp"
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "actors/protocol/link.hpp"
-#include "runtime/process/child_process.hpp"
-#include "runtime/process/io_thread.hpp"
 
 namespace penstock::supervisor {
 
@@ -21,7 +22,7 @@ struct worker_program {
   int lifeline = -1;                     ///< descriptors that are handed over
   int arena = -1;
   int flight = -1;
-  int index = -1;                        ///< -1: none
+  int index = -1;  ///< -1: none
 };
 
 /// The environment of workers: ours, then `extra`, with the GPU hidden whatever either says.

@@ -1,13 +1,13 @@
 #include "runtime/arena/arena.hpp"
 
+#include "runtime/base/check.hpp"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-
-#include "runtime/base/check.hpp"
 
 namespace penstock::arena {
 namespace {
@@ -17,7 +17,8 @@ constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 result<void> check_page_size() {
   const long page = ::sysconf(_SC_PAGESIZE);
   if (page == static_cast<long>(page_bytes)) return {};
-  return refuse(errc::system, "the arena is laid out for pages of {} bytes, this machine has {}", page_bytes, page);
+  return refuse(errc::system, "the arena is laid out for pages of {} bytes, this machine has {}", page_bytes,
+                page);
 }
 
 }  // namespace
@@ -48,7 +49,8 @@ result<void> arena::size_and_seal(const geometry& shape) {
     return refuse_os(errc::out_of_memory, errno,
                      fmt::format("giving the arena its size of {}", bytes_for_people(shape.bytes())));
   }
-  if (::fcntl(file_.get(), F_ADD_SEALS, seals) != 0) return refuse_os(errc::system, errno, "sealing the arena");
+  if (::fcntl(file_.get(), F_ADD_SEALS, seals) != 0)
+    return refuse_os(errc::system, errno, "sealing the arena");
   shape_ = shape;
   return {};
 }
@@ -94,18 +96,23 @@ result<slots_view> slots_view::map(int fd, const geometry& shape, std::uint32_t 
   if (auto ok = check_page_size(); !ok) return tl::unexpected(std::move(ok.error()));
   struct stat facts {};
   if (::fstat(fd, &facts) != 0) return refuse_os(errc::protocol, errno, "looking at the arena");
-  if (static_cast<std::uint64_t>(facts.st_size) != shape.bytes() || (::fcntl(fd, F_GET_SEALS) & seals) != seals) {
-    return refuse(errc::protocol, "the arena has {} bytes and seals {:#x}; the session announced {} sealed bytes",
+  if (static_cast<std::uint64_t>(facts.st_size) != shape.bytes() ||
+      (::fcntl(fd, F_GET_SEALS) & seals) != seals) {
+    return refuse(errc::protocol,
+                  "the arena has {} bytes and seals {:#x}; the session announced {} sealed bytes",
                   facts.st_size, ::fcntl(fd, F_GET_SEALS), shape.bytes());
   }
   // The whole range without access first, then each slot over it: the guard pages remain.
-  void* range = ::mmap(nullptr, shape.partition_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (range == MAP_FAILED) return refuse_os(errc::out_of_memory, errno, "finding address space for the slots");
+  void* range =
+      ::mmap(nullptr, shape.partition_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED)
+    return refuse_os(errc::out_of_memory, errno, "finding address space for the slots");
   mapping whole(static_cast<std::byte*>(range), shape.partition_bytes());
   for (std::uint32_t i = 0; i < shape.slots; ++i) {
     const auto offset = static_cast<off_t>(shape.partition_offset(partition) + shape.slot_offset(i));
     void* at = whole.bytes().data() + shape.slot_offset(i);
-    if (::mmap(at, shape.slot_mapped_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset) == MAP_FAILED) {
+    if (::mmap(at, shape.slot_mapped_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset) ==
+        MAP_FAILED) {
       return refuse_os(errc::out_of_memory, errno,
                        fmt::format("mapping slot {} ({})", i, bytes_for_people(shape.slot_bytes)));
     }

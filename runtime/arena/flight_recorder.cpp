@@ -1,5 +1,8 @@
 #include "runtime/arena/flight_recorder.hpp"
 
+#include "runtime/base/check.hpp"
+#include "runtime/base/ids.hpp"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,9 +13,6 @@
 #include <cstring>
 #include <new>
 
-#include "runtime/base/check.hpp"
-#include "runtime/base/ids.hpp"
-
 namespace penstock::arena {
 
 struct flight_page {
@@ -21,8 +21,8 @@ struct flight_page {
   std::atomic<std::uint64_t> word{0};
   std::atomic<std::uint64_t> heartbeats{0};
   std::atomic<std::uint64_t> samples_done{0};
-  // Written before `word` is released, so whoever sees the word sees its name. A reader may catch the next name half
-  // written while the worker lives; it is for people only.
+  // Written before `word` is released, so whoever sees the word sees its name. A reader may catch the next
+  // name half written while the worker lives; it is for people only.
   std::atomic<std::uint32_t> name_bytes{0};
   std::array<char, name_max> name{};
 };
@@ -81,7 +81,9 @@ flight_page& flight_recorders::page(std::uint32_t worker) const {
   return *reinterpret_cast<flight_page*>(pages_.bytes().data() + worker * page_bytes);
 }
 
-void flight_recorders::clear(std::uint32_t worker) { new (&page(worker)) flight_page; }
+void flight_recorders::clear(std::uint32_t worker) {
+  new (&page(worker)) flight_page;
+}
 
 flight_reading flight_recorders::read(std::uint32_t worker) const {
   const flight_page& p = page(worker);
@@ -91,7 +93,8 @@ flight_reading flight_recorders::read(std::uint32_t worker) const {
   now.heartbeats = p.heartbeats.load(std::memory_order_relaxed);
   now.samples_done = p.samples_done.load(std::memory_order_relaxed);
   if (now.state.at != phase::idle) {
-    const auto bytes = std::min<std::size_t>(p.name_bytes.load(std::memory_order_relaxed), flight_page::name_max);
+    const auto bytes =
+        std::min<std::size_t>(p.name_bytes.load(std::memory_order_relaxed), flight_page::name_max);
     now.sample_name.assign(p.name.data(), bytes);
   }
   return now;
@@ -104,7 +107,9 @@ result<flight_writer> flight_writer::map(int fd, std::uint32_t worker) {
   return flight_writer(mapping(static_cast<std::byte*>(address), page_bytes));
 }
 
-flight_page& flight_writer::page() const noexcept { return *reinterpret_cast<flight_page*>(page_.bytes().data()); }
+flight_page& flight_writer::page() const noexcept {
+  return *reinterpret_cast<flight_page*>(page_.bytes().data());
+}
 
 void flight_writer::publish(const flight_state& state, std::string_view sample_name) noexcept {
   flight_page& p = page();
@@ -121,10 +126,16 @@ void flight_writer::publish(phase at) noexcept {
   p.word.store(pack(state), std::memory_order_release);
 }
 
-void flight_writer::rest() noexcept { page().word.store(0, std::memory_order_release); }
+void flight_writer::rest() noexcept {
+  page().word.store(0, std::memory_order_release);
+}
 
-void flight_writer::sample_done() noexcept { page().samples_done.fetch_add(1, std::memory_order_relaxed); }
+void flight_writer::sample_done() noexcept {
+  page().samples_done.fetch_add(1, std::memory_order_relaxed);
+}
 
-void flight_writer::beat() noexcept { page().heartbeats.fetch_add(1, std::memory_order_relaxed); }
+void flight_writer::beat() noexcept {
+  page().heartbeats.fetch_add(1, std::memory_order_relaxed);
+}
 
 }  // namespace penstock::arena

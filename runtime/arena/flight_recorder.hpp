@@ -1,17 +1,18 @@
-// What a worker was doing, written so that it can be read after any death. One page a worker in a memfd of its own:
-// the worker publishes one atomic word before it touches a sample; the supervisor reads it when it looks for hangs
-// and when the process is gone. No lock, no allocation, no system call on the way of a sample.
+// What a worker was doing, written so that it can be read after any death. One page a worker in a memfd of
+// its own: the worker publishes one atomic word before it touches a sample; the supervisor reads it when it
+// looks for hangs and when the process is gone. No lock, no allocation, no system call on the way of a
+// sample.
 #pragma once
+
+#include "runtime/arena/arena.hpp"
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
 
 #include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-
-#include "runtime/arena/arena.hpp"
-#include "runtime/base/fd.hpp"
-#include "runtime/base/result.hpp"
 
 namespace penstock::arena {
 

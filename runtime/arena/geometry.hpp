@@ -3,29 +3,31 @@
 //   partition 0                                  partition 1
 //   | slot 0 ..... |guard| slot 1 ..... |guard|  | slot 0 ..... |guard| ...
 //
-// The guard page after each slot is part of the file and mapped by the owner (one registration must be one range),
-// but not by workers: there, writing past a slot is a SIGSEGV on the sample that did it.
+// The guard page after each slot is part of the file and mapped by the owner (one registration must be one
+// range), but not by workers: there, writing past a slot is a SIGSEGV on the sample that did it.
 #pragma once
+
+#include "runtime/base/units.hpp"
 
 #include <cstddef>
 #include <cstdint>
-
-#include "runtime/base/units.hpp"
 
 namespace penstock::arena {
 
 inline constexpr std::uint64_t page_bytes = 4096;  // x86-64; checked against sysconf where memory is mapped
 
 struct geometry {
-  std::uint64_t slot_bytes = 0;     ///< what a batch may use
-  std::uint32_t slots = 0;          ///< in a partition
-  std::uint32_t partitions = 0;     ///< one a worker place, one more for the sacrificial worker
+  std::uint64_t slot_bytes = 0;  ///< what a batch may use
+  std::uint32_t slots = 0;       ///< in a partition
+  std::uint32_t partitions = 0;  ///< one a worker place, one more for the sacrificial worker
 
   [[nodiscard]] constexpr std::uint64_t slot_mapped_bytes() const { return round_up(slot_bytes, page_bytes); }
   [[nodiscard]] constexpr std::uint64_t slot_stride() const { return slot_mapped_bytes() + page_bytes; }
   [[nodiscard]] constexpr std::uint64_t slot_offset(std::uint32_t slot) const { return slot * slot_stride(); }
   [[nodiscard]] constexpr std::uint64_t partition_bytes() const { return slots * slot_stride(); }
-  [[nodiscard]] constexpr std::uint64_t partition_offset(std::uint32_t p) const { return p * partition_bytes(); }
+  [[nodiscard]] constexpr std::uint64_t partition_offset(std::uint32_t p) const {
+    return p * partition_bytes();
+  }
   [[nodiscard]] constexpr std::uint64_t bytes() const { return partitions * partition_bytes(); }
 
   bool operator==(const geometry&) const = default;

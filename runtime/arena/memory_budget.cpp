@@ -1,13 +1,13 @@
 #include "runtime/arena/memory_budget.hpp"
 
+#include "runtime/base/units.hpp"
+
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <sstream>
-
-#include "runtime/base/units.hpp"
 
 namespace penstock::arena {
 namespace {
@@ -54,7 +54,8 @@ constexpr std::uint64_t no_limit_from = std::uint64_t{1} << 60;
 
 void add_cgroup_limits(std::vector<memory_limit>& limits, const fs::path& mount, fs::path group,
                        const cgroup_files& files) {
-  // From our own group up to the mount; in a container the path may not exist below it, the mount itself does.
+  // From our own group up to the mount; in a container the path may not exist below it, the mount itself
+  // does.
   while (true) {
     const fs::path folder = group.relative_path().empty() ? mount : mount / group.relative_path();
     const auto limit = number_in(folder / files.limit);
@@ -102,21 +103,26 @@ std::vector<memory_limit> memory_limits(const fs::path& root) {
 result<void> check_memory(const memory_need& need, const std::vector<memory_limit>& limits) {
   const auto tightest = std::ranges::min_element(limits, {}, &memory_limit::available);
   if (tightest != limits.end() && need.reserved_bytes > tightest->available) {
-    const std::string total = tightest->total ? fmt::format(" of {}", bytes_for_people(*tightest->total)) : "";
+    const std::string total =
+        tightest->total ? fmt::format(" of {}", bytes_for_people(*tightest->total)) : "";
     return refuse(errc::out_of_memory, "the arena needs {} ({}), but {} leaves {}{}; {}",
                   bytes_for_people(need.reserved_bytes), need.explanation, tightest->who,
                   bytes_for_people(tightest->available), total, need.remedy);
   }
   rlimit bound{};
-  if (::getrlimit(RLIMIT_FSIZE, &bound) == 0 && bound.rlim_cur != RLIM_INFINITY && need.file_bytes > bound.rlim_cur) {
-    return refuse(errc::out_of_memory, "the arena's file needs {} ({}), but the limit on file sizes (ulimit -f) is {}; {}",
-                  bytes_for_people(need.file_bytes), need.explanation, bytes_for_people(bound.rlim_cur), need.remedy);
+  if (::getrlimit(RLIMIT_FSIZE, &bound) == 0 && bound.rlim_cur != RLIM_INFINITY &&
+      need.file_bytes > bound.rlim_cur) {
+    return refuse(errc::out_of_memory,
+                  "the arena's file needs {} ({}), but the limit on file sizes (ulimit -f) is {}; {}",
+                  bytes_for_people(need.file_bytes), need.explanation, bytes_for_people(bound.rlim_cur),
+                  need.remedy);
   }
   if (::getrlimit(RLIMIT_AS, &bound) == 0 && bound.rlim_cur != RLIM_INFINITY) {
     const std::uint64_t used = address_space_used("/");
     if (used + need.mapped_bytes > bound.rlim_cur) {
       return refuse(errc::out_of_memory,
-                    "mapping the arena needs {} of address space ({}), but of the limit (ulimit -v) of {} {} are in use; {}",
+                    "mapping the arena needs {} of address space ({}), but of the limit (ulimit -v) of {} {} "
+                    "are in use; {}",
                     bytes_for_people(need.mapped_bytes), need.explanation, bytes_for_people(bound.rlim_cur),
                     bytes_for_people(used), need.remedy);
     }

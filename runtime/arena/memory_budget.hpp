@@ -1,14 +1,14 @@
-// Is there room? Asked before the arena is reserved, so that too little memory is one clear sentence and not an OOM
-// kill, a SIGBUS or a SIGXFSZ. Reads /proc and the cgroup files; the roots can be replaced in tests.
+// Is there room? Asked before the arena is reserved, so that too little memory is one clear sentence and not
+// an OOM kill, a SIGBUS or a SIGXFSZ. Reads /proc and the cgroup files; the roots can be replaced in tests.
 #pragma once
+
+#include "runtime/base/result.hpp"
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include "runtime/base/result.hpp"
 
 namespace penstock::arena {
 
@@ -22,17 +22,17 @@ struct memory_need {
 
 /// One upper bound on memory and who sets it.
 struct memory_limit {
-  std::string who;                   ///< "available memory", "memory cgroup /sys/fs/cgroup/a/b"
-  std::uint64_t available = 0;       ///< what may still be used
+  std::string who;              ///< "available memory", "memory cgroup /sys/fs/cgroup/a/b"
+  std::uint64_t available = 0;  ///< what may still be used
   std::optional<std::uint64_t> total;
 };
 
-/// MemAvailable and every memory cgroup above this process (v1 and v2). Files that cannot be read set no limit.
-/// Reclaimable file cache counts as available.
+/// MemAvailable and every memory cgroup above this process (v1 and v2). Files that cannot be read set no
+/// limit. Reclaimable file cache counts as available.
 [[nodiscard]] std::vector<memory_limit> memory_limits(const std::filesystem::path& root = "/");
 
-/// Compares a need with the limits and with RLIMIT_FSIZE and RLIMIT_AS. Refuses with errc::out_of_memory, naming the
-/// tightest limit, both numbers and the remedy.
+/// Compares a need with the limits and with RLIMIT_FSIZE and RLIMIT_AS. Refuses with errc::out_of_memory,
+/// naming the tightest limit, both numbers and the remedy.
 result<void> check_memory(const memory_need& need, const std::vector<memory_limit>& limits);
 
 }  // namespace penstock::arena

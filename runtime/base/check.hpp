@@ -8,13 +8,15 @@
 
 namespace penstock {
 
-[[noreturn]] void contract_violated(const char* file, int line, const char* condition, std::string_view values);
+[[noreturn]] void contract_violated(const char* file, int line, const char* condition,
+                                    std::string_view values);
 
 }  // namespace penstock
 
-/// PENSTOCK_CHECK(slot < slots, "slot {} of {}", slot, slots): the format is evaluated only when the check fails.
-#define PENSTOCK_CHECK(condition, ...)                                                                  \
-  do {                                                                                                  \
-    if (!(condition)) [[unlikely]]                                                                      \
-      ::penstock::contract_violated(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__));        \
+/// PENSTOCK_CHECK(slot < slots, "slot {} of {}", slot, slots): the format is evaluated only when the check
+/// fails.
+#define PENSTOCK_CHECK(condition, ...)                                                           \
+  do {                                                                                           \
+    if (!(condition)) [[unlikely]]                                                               \
+      ::penstock::contract_violated(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \
   } while (false)

@@ -1,9 +1,9 @@
+#include "runtime/base/result.hpp"
+
 #include <penstock/error.hpp>
 
 #include <string_view>
 #include <system_error>
-
-#include "runtime/base/result.hpp"
 
 namespace penstock {
 

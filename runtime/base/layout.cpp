@@ -1,9 +1,9 @@
 #include "runtime/base/layout.hpp"
 
+#include "runtime/base/units.hpp"
+
 #include <algorithm>
 #include <numeric>
-
-#include "runtime/base/units.hpp"
 
 namespace penstock {
 namespace {
@@ -14,7 +14,8 @@ result<std::uint64_t> checked_row_bytes(const tensor_spec& spec) {
   std::uint64_t bytes = size_of(spec.type);
   for (const std::uint32_t extent : spec.shape) {
     if (extent == 0) return refuse(errc::dataset, "tensor '{}' has a dimension of 0", spec.name);
-    if (bytes > batch_bytes_max / extent) return refuse(errc::dataset, "a sample of tensor '{}' is too large", spec.name);
+    if (bytes > batch_bytes_max / extent)
+      return refuse(errc::dataset, "a sample of tensor '{}' is too large", spec.name);
     bytes *= extent;
   }
   return bytes;

@@ -1,15 +1,17 @@
-// How a batch lies in a slot: one region a tensor, rows back to back, small tensors first so that a short batch is
-// one contiguous copy. Pure; worker, device and sinks compute the same layout from the same description.
+// How a batch lies in a slot: one region a tensor, rows back to back, small tensors first so that a short
+// batch is one contiguous copy. Pure; worker, device and sinks compute the same layout from the same
+// description.
 #pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <penstock/tensor.hpp>
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
-
-#include "runtime/base/result.hpp"
-#include <penstock/tensor.hpp>
 
 namespace penstock {
 
@@ -34,8 +36,8 @@ struct batch_layout {
   [[nodiscard]] std::optional<std::size_t> index_of(std::string_view name) const noexcept;
 };
 
-/// Refuses (errc::dataset) no tensors, two of the same name, an empty name, a zero dimension, an image that is not
-/// uint8 [h, w, c], and sizes beyond 2^40 bytes a batch.
+/// Refuses (errc::dataset) no tensors, two of the same name, an empty name, a zero dimension, an image that
+/// is not uint8 [h, w, c], and sizes beyond 2^40 bytes a batch.
 result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t batch_size);
 
 }  // namespace penstock

@@ -25,7 +25,8 @@ spdlog::level::level_enum to_spdlog(level severity) {
   return spdlog::level::off;
 }
 
-// Our own logger object: an embedding program may use spdlog for itself, its registry and default logger are its own.
+// Our own logger object: an embedding program may use spdlog for itself, its registry and default logger are
+// its own.
 spdlog::logger& stderr_logger() {
   static const auto logger = [] {
     const auto colour =
@@ -52,8 +53,12 @@ sink_place& custom_sink() {
 
 }  // namespace
 
-void set_level(level lowest) { lowest_level.store(lowest, std::memory_order_relaxed); }
-level current_level() noexcept { return lowest_level.load(std::memory_order_relaxed); }
+void set_level(level lowest) {
+  lowest_level.store(lowest, std::memory_order_relaxed);
+}
+level current_level() noexcept {
+  return lowest_level.load(std::memory_order_relaxed);
+}
 
 void set_sink(sink taker) {
   auto& place = custom_sink();

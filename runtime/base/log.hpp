@@ -24,19 +24,23 @@ void write(level severity, std::string_view part, std::string_view line);
 
 template <class... Args>
 void debug(std::string_view part, fmt::format_string<Args...> format, Args&&... args) {
-  if (current_level() <= level::debug) write(level::debug, part, fmt::format(format, std::forward<Args>(args)...));
+  if (current_level() <= level::debug)
+    write(level::debug, part, fmt::format(format, std::forward<Args>(args)...));
 }
 template <class... Args>
 void info(std::string_view part, fmt::format_string<Args...> format, Args&&... args) {
-  if (current_level() <= level::info) write(level::info, part, fmt::format(format, std::forward<Args>(args)...));
+  if (current_level() <= level::info)
+    write(level::info, part, fmt::format(format, std::forward<Args>(args)...));
 }
 template <class... Args>
 void warn(std::string_view part, fmt::format_string<Args...> format, Args&&... args) {
-  if (current_level() <= level::warn) write(level::warn, part, fmt::format(format, std::forward<Args>(args)...));
+  if (current_level() <= level::warn)
+    write(level::warn, part, fmt::format(format, std::forward<Args>(args)...));
 }
 template <class... Args>
 void error(std::string_view part, fmt::format_string<Args...> format, Args&&... args) {
-  if (current_level() <= level::error) write(level::error, part, fmt::format(format, std::forward<Args>(args)...));
+  if (current_level() <= level::error)
+    write(level::error, part, fmt::format(format, std::forward<Args>(args)...));
 }
 
 }  // namespace penstock::log

@@ -1,14 +1,15 @@
-// How functions say no: result<T> holds a value or a failure. Libraries that throw are wrapped in the .cpp that
-// calls them, so nothing inside penstock throws across a folder. Used everywhere in runtime/ and actors/.
+// How functions say no: result<T> holds a value or a failure. Libraries that throw are wrapped in the .cpp
+// that calls them, so nothing inside penstock throws across a folder. Used everywhere in runtime/ and
+// actors/.
 #pragma once
 
+#include <penstock/error.hpp>
+
 #include <fmt/core.h>
+#include <tl/expected.hpp>
 
 #include <string_view>
-#include <tl/expected.hpp>
 #include <utility>
-
-#include <penstock/error.hpp>
 
 namespace penstock {
 

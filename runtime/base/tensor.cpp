@@ -44,7 +44,9 @@ std::uint64_t elements_of(std::span<const std::uint32_t> shape) noexcept {
   return product;
 }
 
-std::uint64_t bytes_of(const tensor_spec& spec) noexcept { return elements_of(spec.shape) * size_of(spec.type); }
+std::uint64_t bytes_of(const tensor_spec& spec) noexcept {
+  return elements_of(spec.shape) * size_of(spec.type);
+}
 
 std::uint64_t tensor_view::bytes() const noexcept {
   std::uint64_t product = size_of(type);

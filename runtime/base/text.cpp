@@ -40,8 +40,8 @@ std::string printable(std::string_view raw) {
     const std::size_t length = utf8_length(raw);
     const auto lead = static_cast<std::uint8_t>(raw.front());
     // C0, DEL and C1 (U+0080..U+009F, in UTF-8 c2 80..c2 9f) move cursors and change colours.
-    const bool control =
-        lead < 0x20 || lead == 0x7f || (length == 2 && lead == 0xc2 && static_cast<std::uint8_t>(raw[1]) < 0xa0);
+    const bool control = lead < 0x20 || lead == 0x7f ||
+                         (length == 2 && lead == 0xc2 && static_cast<std::uint8_t>(raw[1]) < 0xa0);
     if (length == 0 || control) {
       for (std::size_t i = 0; i < std::max<std::size_t>(length, 1); ++i) {
         shown += fmt::format("\\x{:02x}", static_cast<std::uint8_t>(raw[i]));

@@ -7,8 +7,8 @@
 
 namespace penstock {
 
-/// UTF-8 as it is; every byte that is not part of valid UTF-8, and every control character, as \xNN. The result is
-/// safe in a terminal, in JSON and on one line.
+/// UTF-8 as it is; every byte that is not part of valid UTF-8, and every control character, as \xNN. The
+/// result is safe in a terminal, in JSON and on one line.
 std::string printable(std::string_view raw);
 
 /// At most `limit` bytes, cut between characters, with "..." where something is missing.

@@ -15,14 +15,24 @@ struct unit {
 };
 
 constexpr std::array byte_units{
-    unit{"TiB", 1024 * GiB}, unit{"TB", 1'000'000'000'000}, unit{"GiB", GiB}, unit{"GB", 1'000'000'000},
-    unit{"MiB", MiB},        unit{"MB", 1'000'000},         unit{"KiB", KiB}, unit{"KB", 1000},
+    unit{"TiB", 1024 * GiB},
+    unit{"TB", 1'000'000'000'000},
+    unit{"GiB", GiB},
+    unit{"GB", 1'000'000'000},
+    unit{"MiB", MiB},
+    unit{"MB", 1'000'000},
+    unit{"KiB", KiB},
+    unit{"KB", 1000},
     unit{"B", 1},
 };
 
 constexpr std::array time_units{
-    unit{"d", 86'400'000'000'000}, unit{"h", 3'600'000'000'000}, unit{"m", 60'000'000'000},
-    unit{"s", 1'000'000'000},      unit{"ms", 1'000'000},        unit{"us", 1000},
+    unit{"d", 86'400'000'000'000},
+    unit{"h", 3'600'000'000'000},
+    unit{"m", 60'000'000'000},
+    unit{"s", 1'000'000'000},
+    unit{"ms", 1'000'000},
+    unit{"us", 1000},
     unit{"ns", 1},
 };
 
@@ -38,7 +48,8 @@ result<std::uint64_t> parse(std::string_view text, std::span<const unit> units, 
   const char* const end = text.data() + text.size();
   const auto [rest, status] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
   if (status != std::errc{} || !std::isfinite(number)) {
-    return refuse(errc::config, "'{}' is not a {}: write a number and a unit, as in \"{}\"", text, what, example);
+    return refuse(errc::config, "'{}' is not a {}: write a number and a unit, as in \"{}\"", text, what,
+                  example);
   }
   if (number < 0) return refuse(errc::config, "a {} cannot be negative: '{}'", what, text);
   std::string_view name(rest, static_cast<std::size_t>(end - rest));
@@ -73,7 +84,9 @@ std::string as_config(std::uint64_t value, std::span<const unit> units, std::str
 
 }  // namespace
 
-result<std::uint64_t> parse_bytes(std::string_view text) { return parse(text, byte_units, "size", "64MiB"); }
+result<std::uint64_t> parse_bytes(std::string_view text) {
+  return parse(text, byte_units, "size", "64MiB");
+}
 
 result<nanoseconds> parse_duration(std::string_view text) {
   return parse(text, time_units, "duration", "250ms").map([](std::uint64_t ns) {
@@ -110,8 +123,8 @@ std::string bytes_as_config(std::uint64_t bytes) {
 }
 
 std::string duration_as_config(nanoseconds time) {
-  constexpr std::array usual{unit{"h", 3'600'000'000'000}, unit{"m", 60'000'000'000}, unit{"s", 1'000'000'000},
-                             unit{"ms", 1'000'000}, unit{"us", 1000}};
+  constexpr std::array usual{unit{"h", 3'600'000'000'000}, unit{"m", 60'000'000'000},
+                             unit{"s", 1'000'000'000}, unit{"ms", 1'000'000}, unit{"us", 1000}};
   const auto ns = static_cast<std::uint64_t>(time.count());
   return ns == 0 ? "0s" : as_config(ns, usual, "ns");
 }

@@ -1,12 +1,12 @@
 // Sizes and times with their units: parsing "64MiB" and "250ms", and printing them for people.
 #pragma once
 
+#include "runtime/base/result.hpp"
+
 #include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
-
-#include "runtime/base/result.hpp"
 
 namespace penstock {
 

@@ -1,15 +1,15 @@
 #include "runtime/control/control_client.hpp"
 
+#include "runtime/base/clock.hpp"
+#include "runtime/control/control_server.hpp"
+#include "runtime/control/socket_place.hpp"
+
+#include <nlohmann/json.hpp>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <nlohmann/json.hpp>
-
-#include "runtime/base/clock.hpp"
-#include "runtime/control/control_server.hpp"
-#include "runtime/control/socket_place.hpp"
 
 namespace penstock::control {
 namespace {
@@ -36,21 +36,24 @@ result<void> wait_for(int fd, short events, steady_time until) {
 
 }  // namespace
 
-result<json> ask(const std::filesystem::path& socket, json request, std::optional<std::chrono::milliseconds> deadline) {
+result<json> ask(const std::filesystem::path& socket, json request,
+                 std::optional<std::chrono::milliseconds> deadline) {
   const steady_time until = deadline ? std::chrono::steady_clock::now() + *deadline : never;
   auto connected = connect_to(socket);
   if (!connected) return tl::unexpected(std::move(connected.error()));
   request["penstock"] = protocol_version;
   const std::string line = request.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
   for (std::size_t sent = 0; sent < line.size();) {
-    if (auto ok = wait_for(connected->get(), POLLOUT, until); !ok) return tl::unexpected(std::move(ok.error()));
+    if (auto ok = wait_for(connected->get(), POLLOUT, until); !ok)
+      return tl::unexpected(std::move(ok.error()));
     const ssize_t bytes = ::send(connected->get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (bytes < 0 && errno != EINTR) return refuse_os(errc::io, errno, "asking the session");
     if (bytes > 0) sent += static_cast<std::size_t>(bytes);
   }
   std::string received;
   while (received.find('\n') == std::string::npos) {
-    if (auto ok = wait_for(connected->get(), POLLIN, until); !ok) return tl::unexpected(std::move(ok.error()));
+    if (auto ok = wait_for(connected->get(), POLLIN, until); !ok)
+      return tl::unexpected(std::move(ok.error()));
     char piece[16 * 1024];
     const ssize_t bytes = ::read(connected->get(), piece, sizeof piece);
     if (bytes < 0 && errno == EINTR) continue;
@@ -59,7 +62,8 @@ result<json> ask(const std::filesystem::path& socket, json request, std::optiona
     if (received.size() > answer_bytes_max) return refuse(errc::protocol, "the session's answer is too long");
   }
   json parsed = json::parse(received, nullptr, false);
-  if (parsed.is_discarded() || !parsed.is_object()) return refuse(errc::protocol, "the session's answer is not JSON");
+  if (parsed.is_discarded() || !parsed.is_object())
+    return refuse(errc::protocol, "the session's answer is not JSON");
   return parsed;
 }
 

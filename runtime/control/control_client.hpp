@@ -1,17 +1,18 @@
 // The CLI's mouth: one request, one answer, with a deadline.
 #pragma once
 
+#include "runtime/base/result.hpp"
+
+#include <nlohmann/json_fwd.hpp>
+
 #include <chrono>
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
-
-#include "runtime/base/result.hpp"
 
 namespace penstock::control {
 
-/// Sends a request (the protocol version is added) and waits for its answer. Refuses with errc::io when there is no
-/// session or it goes away, errc::timed_out, errc::protocol for an answer that is none.
+/// Sends a request (the protocol version is added) and waits for its answer. Refuses with errc::io when there
+/// is no session or it goes away, errc::timed_out, errc::protocol for an answer that is none.
 result<nlohmann::ordered_json> ask(const std::filesystem::path& socket, nlohmann::ordered_json request,
                                    std::optional<std::chrono::milliseconds> deadline);
 

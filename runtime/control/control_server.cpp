@@ -1,15 +1,15 @@
 #include "runtime/control/control_server.hpp"
 
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <nlohmann/json.hpp>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <set>
 
 namespace penstock::control {
@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 using boost::asio::local::stream_protocol;
 using json = nlohmann::ordered_json;
 
-constexpr auto request_deadline = 10s;   // to send a whole line, and to take the answer
+constexpr auto request_deadline = 10s;  // to send a whole line, and to take the answer
 constexpr auto ask_again_after = 20ms;
 constexpr std::size_t connections_max = 64;
 
@@ -35,7 +35,9 @@ bool same_user(int fd) {
 
 }  // namespace
 
-json good_answer(json result) { return {{"ok", true}, {"result", std::move(result)}}; }
+json good_answer(json result) {
+  return {{"ok", true}, {"result", std::move(result)}};
+}
 
 json refusal(int exit_code, const std::string& kind, const std::string& message) {
   return {{"ok", false}, {"exit", exit_code}, {"error", {{"kind", kind}, {"message", message}}}};
@@ -44,22 +46,25 @@ json refusal(int exit_code, const std::string& kind, const std::string& message)
 class control_server::listener : public std::enable_shared_from_this<listener> {
  public:
   listener(boost::asio::io_context& io, bound_socket socket, request_handler handler)
-      : io_(io), path_(std::move(socket.path)), handler_(std::move(handler)),
+      : io_(io),
+        path_(std::move(socket.path)),
+        handler_(std::move(handler)),
         acceptor_(io, stream_protocol(), socket.listener.release()) {
     struct stat facts {};
     if (::stat(path_.c_str(), &facts) == 0) inode_ = facts.st_ino;
   }
 
   void accept() {
-    acceptor_.async_accept([self = shared_from_this()](const boost::system::error_code& status, stream_protocol::socket peer) {
-      if (status == boost::asio::error::operation_aborted || self->closed_) return;
-      if (!status && self->connections_.size() < connections_max && same_user(peer.native_handle())) {
-        const auto made = std::make_shared<connection>(*self, std::move(peer));
-        self->connections_.insert(made);
-        made->read();
-      }
-      self->accept();
-    });
+    acceptor_.async_accept(
+        [self = shared_from_this()](const boost::system::error_code& status, stream_protocol::socket peer) {
+          if (status == boost::asio::error::operation_aborted || self->closed_) return;
+          if (!status && self->connections_.size() < connections_max && same_user(peer.native_handle())) {
+            const auto made = std::make_shared<connection>(*self, std::move(peer));
+            self->connections_.insert(made);
+            made->read();
+          }
+          self->accept();
+        });
   }
 
   void close() {
@@ -83,16 +88,17 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
 
     void read() {
       expect_progress();
-      boost::asio::async_read_until(peer_, boost::asio::dynamic_buffer(received_, request_bytes_max), '\n',
-                                    [self = shared_from_this()](const boost::system::error_code& status, std::size_t bytes) {
-                                      self->timer_.cancel();
-                                      if (self->over_) return;
-                                      if (status == boost::asio::error::not_found) {
-                                        return self->reply(refusal(exit_refused, "protocol", "the request is too long"), true);
-                                      }
-                                      if (status) return self->end();
-                                      self->take(bytes);
-                                    });
+      boost::asio::async_read_until(
+          peer_, boost::asio::dynamic_buffer(received_, request_bytes_max), '\n',
+          [self = shared_from_this()](const boost::system::error_code& status, std::size_t bytes) {
+            self->timer_.cancel();
+            if (self->over_) return;
+            if (status == boost::asio::error::not_found) {
+              return self->reply(refusal(exit_refused, "protocol", "the request is too long"), true);
+            }
+            if (status) return self->end();
+            self->take(bytes);
+          });
     }
 
     /// The session ends: who waits is told how.
@@ -120,7 +126,8 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
       const auto version = request.value("penstock", json());
       if (version != protocol_version) {
         return reply(refusal(exit_refused, "protocol",
-                             "this session speaks control protocol " + std::to_string(protocol_version)), true);
+                             "this session speaks control protocol " + std::to_string(protocol_version)),
+                     true);
       }
       ask(request);
     }
@@ -141,13 +148,14 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
     void reply(const json& what, bool then_end) {
       answer_ = what.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
       expect_progress();
-      boost::asio::async_write(peer_, boost::asio::buffer(answer_),
-                               [self = shared_from_this(), then_end](const boost::system::error_code& status, std::size_t) {
-                                 self->timer_.cancel();
-                                 if (self->over_) return;
-                                 if (status || then_end) return self->end();
-                                 self->read();
-                               });
+      boost::asio::async_write(
+          peer_, boost::asio::buffer(answer_),
+          [self = shared_from_this(), then_end](const boost::system::error_code& status, std::size_t) {
+            self->timer_.cancel();
+            if (self->over_) return;
+            if (status || then_end) return self->end();
+            self->read();
+          });
     }
 
     void expect_progress() {
@@ -188,10 +196,16 @@ control_server::control_server(boost::asio::io_context& io, bound_socket socket,
   listener_->accept();
 }
 
-control_server::~control_server() { listener_->close(); }
+control_server::~control_server() {
+  listener_->close();
+}
 
-void control_server::close() { listener_->close(); }
+void control_server::close() {
+  listener_->close();
+}
 
-const std::filesystem::path& control_server::path() const noexcept { return listener_->path(); }
+const std::filesystem::path& control_server::path() const noexcept {
+  return listener_->path();
+}
 
 }  // namespace penstock::control

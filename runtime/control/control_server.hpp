@@ -2,20 +2,22 @@
 //
 //   {"penstock": 1, "verb": "status"}            ->  {"ok": true, "result": {...}}
 //   {"penstock": 1, "verb": "wait", "for": ...}  ->  answered when it holds, or the session ends
-//   anything else                                ->  {"ok": false, "exit": 7, "error": {"kind": ..., "message": ...}}
+//   anything else                                ->  {"ok": false, "exit": 7, "error": {"kind": ...,
+//   "message": ...}}
 //
-// Only processes of the same user (or root) are heard. Requests have a length cap and a deadline, connections are
-// counted; a client that stalls, floods or sends garbage costs a bounded amount of memory and is dropped.
+// Only processes of the same user (or root) are heard. Requests have a length cap and a deadline, connections
+// are counted; a client that stalls, floods or sends garbage costs a bounded amount of memory and is dropped.
 #pragma once
 
+#include "runtime/control/socket_place.hpp"
+
 #include <boost/asio/io_context.hpp>
+#include <nlohmann/json_fwd.hpp>
+
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-
-#include "runtime/control/socket_place.hpp"
 
 namespace penstock::control {
 
@@ -28,7 +30,8 @@ using answer = std::optional<nlohmann::ordered_json>;
 using request_handler = std::function<answer(const nlohmann::ordered_json& request, bool last_call)>;
 
 [[nodiscard]] nlohmann::ordered_json good_answer(nlohmann::ordered_json result);
-[[nodiscard]] nlohmann::ordered_json refusal(int exit_code, const std::string& kind, const std::string& message);
+[[nodiscard]] nlohmann::ordered_json refusal(int exit_code, const std::string& kind,
+                                             const std::string& message);
 
 class control_server {
  public:

@@ -1,7 +1,8 @@
 #include "runtime/control/report_json.hpp"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
+
+#include <cmath>
 
 namespace penstock::control {
 namespace {
@@ -14,18 +15,28 @@ json or_null(const std::optional<T>& value) {
 }
 
 /// Microseconds are enough, and "0.05" reads better than 0.049999999999999996.
-double rounded(double seconds) { return std::round(seconds * 1e6) / 1e6; }
+double rounded(double seconds) {
+  return std::round(seconds * 1e6) / 1e6;
+}
 
-double rate(double amount, double seconds) { return seconds > 0 ? std::round(amount / seconds * 10) / 10 : 0; }
+double rate(double amount, double seconds) {
+  return seconds > 0 ? std::round(amount / seconds * 10) / 10 : 0;
+}
 
 json as_json(const device_report& device) {
   return {{"kind", device.kind}, {"name", device.name}, {"uuid", or_null(device.uuid)}};
 }
 
 json as_json(const epoch_report& e) {
-  return {{"epoch", e.epoch},         {"complete", e.complete}, {"from_batch", e.from_batch},
-          {"expected", e.expected},   {"delivered", e.delivered}, {"failed", e.failed},
-          {"quarantined", e.quarantined}, {"batches", e.batches},   {"digest", or_null(e.digest)},
+  return {{"epoch", e.epoch},
+          {"complete", e.complete},
+          {"from_batch", e.from_batch},
+          {"expected", e.expected},
+          {"delivered", e.delivered},
+          {"failed", e.failed},
+          {"quarantined", e.quarantined},
+          {"batches", e.batches},
+          {"digest", or_null(e.digest)},
           {"seconds", rounded(e.seconds)}};
 }
 
@@ -123,8 +134,8 @@ json as_json(const session_status& s) {
          {"samples_delivered", s.samples_delivered},
          {"samples_expected", s.samples_expected},
          {"bytes_uploaded", s.bytes_uploaded}};
-  j["gpu"] = {{"kind", s.gpu.kind},   {"name", s.gpu.name}, {"uuid", or_null(s.gpu.uuid)}, {"state", s.gpu_state},
-              {"pid", s.gpu_pid}, {"placement", s.gpu_placement}};
+  j["gpu"] = {{"kind", s.gpu.kind},   {"name", s.gpu.name}, {"uuid", or_null(s.gpu.uuid)},
+              {"state", s.gpu_state}, {"pid", s.gpu_pid},   {"placement", s.gpu_placement}};
   j["workers"] = json::array();
   for (const worker_status& w : s.workers) j["workers"].push_back(as_json(w));
   j["quarantined"] = s.quarantined;

@@ -1,9 +1,9 @@
 // Reports and status as the JSON that scripts rely on: schemas penstock.run/1 and penstock.status/1.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include <penstock/report.hpp>
+
+#include <nlohmann/json_fwd.hpp>
 
 namespace penstock::control {
 

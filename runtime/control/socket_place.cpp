@@ -1,5 +1,7 @@
 #include "runtime/control/socket_place.hpp"
 
+#include "runtime/base/text.hpp"
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -11,8 +13,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-
-#include "runtime/base/text.hpp"
 
 namespace penstock::control {
 namespace {
@@ -44,11 +44,14 @@ result<unique_fd> lock_folder(const fs::path& folder) {
   unique_fd lock(::open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock) return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
   // Held for the time of a bind or an unlink; nobody sleeps with it.
-  if (::flock(lock.get(), LOCK_EX) != 0) return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
+  if (::flock(lock.get(), LOCK_EX) != 0)
+    return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
   return lock;
 }
 
-bool somebody_listens(const fs::path& socket) { return connect_to(socket).has_value(); }
+bool somebody_listens(const fs::path& socket) {
+  return connect_to(socket).has_value();
+}
 
 }  // namespace
 
@@ -61,14 +64,16 @@ fs::path socket_folder() {
 result<fs::path> make_socket_folder() {
   const fs::path folder = socket_folder();
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return refuse_os(errc::io, errno, fmt::format("making the folder of control sockets '{}'", folder.string()));
+    return refuse_os(errc::io, errno,
+                     fmt::format("making the folder of control sockets '{}'", folder.string()));
   }
   struct stat facts {};
   if (::lstat(folder.c_str(), &facts) != 0) {
     return refuse_os(errc::io, errno, fmt::format("looking at '{}'", folder.string()));
   }
   if (!S_ISDIR(facts.st_mode) || facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0) {
-    return refuse(errc::io, "'{}' is not a private folder of this user (owner {}, mode {:o}): no control socket there",
+    return refuse(errc::io,
+                  "'{}' is not a private folder of this user (owner {}, mode {:o}): no control socket there",
                   folder.string(), facts.st_uid, facts.st_mode & 07777U);
   }
   return folder;
@@ -92,7 +97,8 @@ result<bound_socket> bind_session_socket(const std::string& name, int pid) {
   ::unlink(bound.path.c_str());
   if (::bind(listener->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
       ::chmod(bound.path.c_str(), 0600) != 0 || ::listen(listener->get(), backlog) != 0) {
-    return refuse_os(errc::io, errno, fmt::format("opening the control socket '{}'", printable(bound.path.native())));
+    return refuse_os(errc::io, errno,
+                     fmt::format("opening the control socket '{}'", printable(bound.path.native())));
   }
   ::fcntl(listener->get(), F_SETFL, O_NONBLOCK);
   bound.listener = std::move(*listener);
@@ -105,7 +111,8 @@ std::vector<found_session> find_sessions() {
   for (const auto& entry : fs::directory_iterator(socket_folder(), ignored)) {
     const std::string file = entry.path().filename().string();
     if (!file.ends_with(suffix)) continue;
-    sessions.push_back({file.substr(0, file.size() - suffix.size()), entry.path(), somebody_listens(entry.path())});
+    sessions.push_back(
+        {file.substr(0, file.size() - suffix.size()), entry.path(), somebody_listens(entry.path())});
   }
   std::ranges::sort(sessions, {}, &found_session::name);
   return sessions;

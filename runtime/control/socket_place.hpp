@@ -1,26 +1,27 @@
-// Where control sockets lie, and taking and giving up a name there. One folder a user, readable by nobody else.
+// Where control sockets lie, and taking and giving up a name there. One folder a user, readable by nobody
+// else.
 #pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
 
 #include <filesystem>
 #include <string>
 #include <vector>
-
-#include "runtime/base/fd.hpp"
-#include "runtime/base/result.hpp"
 
 namespace penstock::control {
 
 /// $XDG_RUNTIME_DIR/penstock, else /tmp/penstock-UID.
 [[nodiscard]] std::filesystem::path socket_folder();
 
-/// The same, made if it is missing. Refuses a folder that belongs to somebody else, that others may enter, or that is
-/// a link: whoever owns it could stand between session and CLI.
+/// The same, made if it is missing. Refuses a folder that belongs to somebody else, that others may enter, or
+/// that is a link: whoever owns it could stand between session and CLI.
 result<std::filesystem::path> make_socket_folder();
 
 struct bound_socket {
-  unique_fd listener;          ///< listening, non-blocking, close-on-exec
+  unique_fd listener;  ///< listening, non-blocking, close-on-exec
   std::filesystem::path path;
-  bool renamed = false;        ///< a live session had the name; this one is NAME-PID
+  bool renamed = false;  ///< a live session had the name; this one is NAME-PID
 };
 
 /// Listens as NAME.sock. A socket that nobody listens on is replaced; a live one is never taken over.

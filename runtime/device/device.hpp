@@ -1,6 +1,12 @@
-// A device that batches are copied to: the CUDA device, or the host device, a real one that copies to host memory and
-// says so. Driven by the GPU owner actor, which is the only caller of everything but the consumer's part.
+// A device that batches are copied to: the CUDA device, or the host device, a real one that copies to host
+// memory and says so. Driven by the GPU owner actor, which is the only caller of everything but the
+// consumer's part.
 #pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/device/transfer_plan.hpp"
+
+#include <penstock/stream.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -10,10 +16,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include "runtime/base/result.hpp"
-#include "runtime/device/transfer_plan.hpp"
-#include <penstock/stream.hpp>
 
 namespace penstock::device {
 
@@ -25,9 +27,9 @@ struct identity {
 
 /// Copy a slot into a device buffer and convert it there.
 struct upload_job {
-  std::uint64_t upload = 0;     ///< comes back in progress
-  std::uint32_t buffer = 0;     ///< of the ring; must be free
-  std::uint32_t partition = 0;  ///< attached
+  std::uint64_t upload = 0;       ///< comes back in progress
+  std::uint32_t buffer = 0;       ///< of the ring; must be free
+  std::uint32_t partition = 0;    ///< attached
   std::uint64_t slot_offset = 0;  ///< in the partition
   std::uint32_t rows = 0;
 };
@@ -52,22 +54,23 @@ class device {
 
   /// Selects the device and creates what must live there first. Refuses with errc::device_*.
   virtual result<identity> open() = 0;
-  /// Memory that slots lie in, mapped until detach() or close(). True if the device's DMA engine can read it directly
-  /// (page-locked); false is slower, not wrong.
+  /// Memory that slots lie in, mapped until detach() or close(). True if the device's DMA engine can read it
+  /// directly (page-locked); false is slower, not wrong.
   virtual result<bool> attach(std::uint32_t partition, std::span<std::byte> memory) = 0;
   /// Nothing of it is read any more when this returns. Only after all its uploads are copied.
   virtual result<void> detach(std::uint32_t partition) = 0;
-  /// A ring of buffers for batches of this plan. Refuses with errc::device_out_of_memory, naming asked and free; the
-  /// device stays usable.
+  /// A ring of buffers for batches of this plan. Refuses with errc::device_out_of_memory, naming asked and
+  /// free; the device stays usable.
   virtual result<void> allocate(const transfer_plan& plan, std::uint32_t buffers) = 0;
   /// Starts a job and returns. Jobs are copied in the order of submission.
   virtual result<void> submit(const upload_job& job) = 0;
-  /// What has happened since the last call. An error that a copy or kernel left behind is reported here or in any
-  /// later call: it happened at or before that.
+  /// What has happened since the last call. An error that a copy or kernel left behind is reported here or in
+  /// any later call: it happened at or before that.
   virtual result<std::vector<progress>> poll() = 0;
   /// Called from any thread when poll() has news. Must only pass a message on. Set before the first submit.
   virtual void on_progress(std::function<void()> waker) = 0;
-  /// Waits for what is under way, gives everything back. Idempotent. Call before destruction, on the owner's thread.
+  /// Waits for what is under way, gives everything back. Idempotent. Call before destruction, on the owner's
+  /// thread.
   virtual void close() noexcept = 0;
 
   // The consumer's part: any thread, for a buffer whose upload is ready and that is not released.
@@ -81,8 +84,8 @@ class device {
   virtual result<void> release(std::uint32_t buffer, stream_handle stream) = 0;
 };
 
-/// "auto", "host", "cuda", "cuda:N" or "uuid:GPU-...". Not opened yet. With "auto" the CUDA device is chosen when
-/// this build has it and the machine has a GPU. Refuses what this build cannot do.
+/// "auto", "host", "cuda", "cuda:N" or "uuid:GPU-...". Not opened yet. With "auto" the CUDA device is chosen
+/// when this build has it and the machine has a GPU. Refuses what this build cannot do.
 result<std::unique_ptr<device>> make_device(const std::string& choice);
 
 }  // namespace penstock::device

@@ -1,5 +1,8 @@
 #include "runtime/device/host_device.hpp"
 
+#include "runtime/base/check.hpp"
+#include "runtime/base/units.hpp"
+
 #include <pthread.h>
 
 #include <algorithm>
@@ -10,9 +13,6 @@
 #include <map>
 #include <mutex>
 #include <thread>
-
-#include "runtime/base/check.hpp"
-#include "runtime/base/units.hpp"
 
 namespace penstock::device {
 namespace {
@@ -37,7 +37,8 @@ class conversion_table {
 };
 
 template <class T>
-void convert_row(const convert_step& step, const conversion_table<T>& table, const std::uint8_t* from, T* to, bool mirrored) {
+void convert_row(const convert_step& step, const conversion_table<T>& table, const std::uint8_t* from, T* to,
+                 bool mirrored) {
   const std::uint32_t w = step.width;
   const std::uint32_t channels = step.channels;
   for (std::uint32_t c = 0; c < channels; ++c) {
@@ -47,13 +48,15 @@ void convert_row(const convert_step& step, const conversion_table<T>& table, con
       const bool planar = step.layout == image_layout::nchw;
       T* out = planar ? to + (std::size_t{c} * step.height + y) * w : to + std::size_t{y} * w * channels + c;
       const std::size_t out_step = planar ? 1 : channels;
-      for (std::uint32_t x = 0; x < w; ++x) out[x * out_step] = values[line[std::size_t{mirrored ? w - 1 - x : x} * channels]];
+      for (std::uint32_t x = 0; x < w; ++x)
+        out[x * out_step] = values[line[std::size_t{mirrored ? w - 1 - x : x} * channels]];
     }
   }
 }
 
 template <class T, class Round>
-void convert_rows(const convert_step& step, const std::byte* slot, std::byte* buffer, std::uint32_t rows, Round round) {
+void convert_rows(const convert_step& step, const std::byte* slot, std::byte* buffer, std::uint32_t rows,
+                  Round round) {
   const conversion_table<T> table(step, round);
   const std::size_t elements = std::size_t{step.height} * step.width * step.channels;
   for (std::uint32_t r = 0; r < rows; ++r) {
@@ -68,9 +71,11 @@ void convert(const convert_step& step, const std::byte* slot, std::byte* buffer,
     case dtype::uint8:
       return convert_rows<std::uint8_t>(step, slot, buffer, rows, [](std::uint8_t x, float) { return x; });
     case dtype::float16:
-      return convert_rows<std::uint16_t>(step, slot, buffer, rows, [](std::uint8_t, float y) { return to_float16(y); });
+      return convert_rows<std::uint16_t>(step, slot, buffer, rows,
+                                         [](std::uint8_t, float y) { return to_float16(y); });
     case dtype::bfloat16:
-      return convert_rows<std::uint16_t>(step, slot, buffer, rows, [](std::uint8_t, float y) { return to_bfloat16(y); });
+      return convert_rows<std::uint16_t>(step, slot, buffer, rows,
+                                         [](std::uint8_t, float y) { return to_bfloat16(y); });
     case dtype::float32:
       return convert_rows<float>(step, slot, buffer, rows, [](std::uint8_t, float y) { return y; });
     default: PENSTOCK_CHECK(false, "image type {}", static_cast<int>(step.type));
@@ -112,7 +117,8 @@ class host_device final : public device {
       const std::lock_guard hold(mutex_);
       const auto memory = partitions_.find(job.partition);
       PENSTOCK_CHECK(memory != partitions_.end(), "partition {}", job.partition);
-      PENSTOCK_CHECK(job.slot_offset + plan_.slot.used_bytes(job.rows) <= memory->second.size(), "slot at {}", job.slot_offset);
+      PENSTOCK_CHECK(job.slot_offset + plan_.slot.used_bytes(job.rows) <= memory->second.size(), "slot at {}",
+                     job.slot_offset);
       PENSTOCK_CHECK(job.buffer < buffers_.size(), "buffer {} of {}", job.buffer, buffers_.size());
       jobs_.push_back({job, memory->second.data() + job.slot_offset});
     }
@@ -203,13 +209,15 @@ class host_device final : public device {
   std::mutex mutex_;
   std::condition_variable work_;
   std::map<std::uint32_t, std::span<std::byte>> partitions_;
-  std::deque<queued_job> jobs_;   // at most one a slot
-  std::vector<progress> done_;    // at most two a job
+  std::deque<queued_job> jobs_;  // at most one a slot
+  std::vector<progress> done_;   // at most two a job
   bool closing_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<device> make_host_device() { return std::make_unique<host_device>(); }
+std::unique_ptr<device> make_host_device() {
+  return std::make_unique<host_device>();
+}
 
 }  // namespace penstock::device

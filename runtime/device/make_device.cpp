@@ -1,7 +1,7 @@
-#include <charconv>
-
 #include "runtime/device/device.hpp"
 #include "runtime/device/host_device.hpp"
+
+#include <charconv>
 #ifdef PENSTOCK_HAVE_CUDA
 #include "runtime/device/cuda/cuda_device.hpp"
 #endif
@@ -24,7 +24,8 @@ result<std::unique_ptr<device>> make_cuda([[maybe_unused]] const std::string& ch
   return make_cuda_device(selected);
 #else
   return refuse(errc::device_unavailable,
-                "[gpu] device = \"{}\": this build has no CUDA device (it was built without nvcc); device = \"host\" works",
+                "[gpu] device = \"{}\": this build has no CUDA device (it was built without nvcc); device = "
+                "\"host\" works",
                 choice);
 #endif
 }

@@ -1,9 +1,9 @@
 #include "runtime/device/transfer_plan.hpp"
 
+#include "runtime/base/units.hpp"
+
 #include <bit>
 #include <cmath>
-
-#include "runtime/base/units.hpp"
 
 namespace penstock::device {
 namespace {
@@ -12,7 +12,8 @@ std::optional<std::uint64_t> flip_flags_of(const batch_layout& slot) {
   const auto index = slot.index_of("flip");
   if (!index) return std::nullopt;
   const tensor_place& place = slot.tensors[*index];
-  const bool fits = place.spec.role == tensor_role::record && place.spec.type == dtype::uint8 && place.row_bytes == 1;
+  const bool fits =
+      place.spec.role == tensor_role::record && place.spec.type == dtype::uint8 && place.row_bytes == 1;
   return fits ? std::optional(place.offset) : std::nullopt;
 }
 
@@ -33,13 +34,14 @@ result<transfer_plan> plan_transfer(const batch_layout& slot, const image_settin
     if (is_image && (image.type != dtype::uint8 || image.layout != image_layout::nhwc || flip)) {
       const auto& hwc = place.spec.shape;
       if (image.type != dtype::uint8 && hwc[2] != 1 && hwc[2] != 3) {
-        return refuse(errc::dataset, "image tensor '{}' has {} channels; mean and std are given for 1 or 3", t.name,
-                      hwc[2]);
+        return refuse(errc::dataset, "image tensor '{}' has {} channels; mean and std are given for 1 or 3",
+                      t.name, hwc[2]);
       }
       t.type = image.type;
       t.shape = converted_shape(hwc, image.layout);
       t.row_bytes = elements_of(hwc) * size_of(image.type);
-      convert_step step{place.offset, t.offset, hwc[0], hwc[1], hwc[2], image.layout, image.type, {}, {}, flip};
+      convert_step step{place.offset, t.offset,   hwc[0], hwc[1], hwc[2],
+                        image.layout, image.type, {},     {},     flip};
       for (std::size_t c = 0; c < 3; ++c) {
         step.scale[c] = static_cast<float>(1.0 / (255.0 * image.std[c]));
         step.shift[c] = static_cast<float>(-image.mean[c] / image.std[c]);
@@ -77,7 +79,8 @@ std::uint16_t to_float16(float value) noexcept {
 
 std::uint16_t to_bfloat16(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fff'ffffU) > 0x7f80'0000U) return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);  // NaN stays
+  if ((bits & 0x7fff'ffffU) > 0x7f80'0000U)
+    return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);  // NaN stays
   return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U);
 }
 

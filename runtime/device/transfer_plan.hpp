@@ -1,16 +1,17 @@
-// What happens to a batch between its slot and its device buffer: which tensors are copied as they are, which are
-// converted, and where the results lie. Pure; the host device and the CUDA device follow the same plan.
+// What happens to a batch between its slot and its device buffer: which tensors are copied as they are, which
+// are converted, and where the results lie. Pure; the host device and the CUDA device follow the same plan.
 #pragma once
+
+#include "runtime/base/layout.hpp"
+#include "runtime/base/result.hpp"
+
+#include <penstock/config.hpp>
 
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include "runtime/base/layout.hpp"
-#include "runtime/base/result.hpp"
-#include <penstock/config.hpp>
 
 namespace penstock::device {
 
@@ -49,7 +50,8 @@ struct convert_step {
   dtype type = dtype::float16;
   std::array<float, 3> scale{};
   std::array<float, 3> shift{};
-  std::optional<std::uint64_t> flip_flags;  ///< offset in the slot of one byte a row: mirror it from left to right
+  std::optional<std::uint64_t>
+      flip_flags;  ///< offset in the slot of one byte a row: mirror it from left to right
 };
 
 struct transfer_plan {
@@ -57,14 +59,14 @@ struct transfer_plan {
   std::vector<device_tensor> tensors;  ///< all but the records, in the order of the description
   std::vector<copy_step> copies;
   std::vector<convert_step> conversions;
-  std::uint64_t buffer_bytes = 0;      ///< of a full batch's results
-  bool staged = false;                 ///< the raw slot has to be on the device too, for the kernel to read
+  std::uint64_t buffer_bytes = 0;  ///< of a full batch's results
+  bool staged = false;             ///< the raw slot has to be on the device too, for the kernel to read
 
   [[nodiscard]] std::uint64_t staging_bytes() const noexcept { return staged ? slot.bytes : 0; }
 };
 
-/// Refuses (errc::dataset) an image with a number of channels that cannot be normalised. A uint8 record "flip" with one
-/// byte a row steers the mirroring of every image tensor.
+/// Refuses (errc::dataset) an image with a number of channels that cannot be normalised. A uint8 record
+/// "flip" with one byte a row steers the mirroring of every image tensor.
 result<transfer_plan> plan_transfer(const batch_layout& slot, const image_settings& image);
 
 /// The one formula. Also what the conversion tables of the host device hold.

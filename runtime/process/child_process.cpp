@@ -54,8 +54,9 @@ std::string output_tail::last_lines(std::size_t count) const {
   return kept_.substr(begin, end - begin);
 }
 
-result<std::unique_ptr<child_process>> child_process::start(boost::asio::io_context& io, spawn_request request,
-                                                            unique_fd output_pipe, child_callbacks callbacks) {
+result<std::unique_ptr<child_process>> child_process::start(boost::asio::io_context& io,
+                                                            spawn_request request, unique_fd output_pipe,
+                                                            child_callbacks callbacks) {
   auto started = spawn(request);
   if (!started) return tl::unexpected(std::move(started.error()));
   auto made = std::unique_ptr<child_process>(
@@ -67,7 +68,10 @@ result<std::unique_ptr<child_process>> child_process::start(boost::asio::io_cont
 
 child_process::child_process(boost::asio::io_context& io, child started, unique_fd output_pipe,
                              child_callbacks callbacks)
-    : child_(std::move(started)), callbacks_(std::move(callbacks)), end_(io, ::dup(child_.pidfd.get())), output_(io) {
+    : child_(std::move(started)),
+      callbacks_(std::move(callbacks)),
+      end_(io, ::dup(child_.pidfd.get())),
+      output_(io) {
   if (output_pipe) {
     const int flags = ::fcntl(output_pipe.get(), F_GETFL);
     ::fcntl(output_pipe.get(), F_SETFL, flags | O_NONBLOCK);
@@ -84,19 +88,22 @@ child_process::~child_process() {
 }
 
 void child_process::wait_for_end() {
-  end_.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
-    if (!alive.expired() && status != boost::asio::error::operation_aborted) ended();
-  });
+  end_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                  [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
+                    if (!alive.expired() && status != boost::asio::error::operation_aborted) ended();
+                  });
 }
 
 void child_process::wait_for_output() {
-  output_.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
-    if (alive.expired() || !running_ || status == boost::asio::error::operation_aborted) return;
-    for (int i = 0; i < reads_a_turn; ++i) {
-      if (!read_output()) return;
-    }
-    wait_for_output();
-  });
+  output_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                     [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
+                       if (alive.expired() || !running_ || status == boost::asio::error::operation_aborted)
+                         return;
+                       for (int i = 0; i < reads_a_turn; ++i) {
+                         if (!read_output()) return;
+                       }
+                       wait_for_output();
+                     });
 }
 
 /// False when there is nothing more to wait for; reads what is there.

@@ -1,19 +1,20 @@
 // A child under watch: its end is noticed through the pidfd, its output is kept. Lives on the io_thread.
 #pragma once
 
+#include "runtime/process/spawn.hpp"
+
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "runtime/process/spawn.hpp"
-
 namespace penstock::process {
 
-/// The last bytes of what a process wrote to stdout and stderr, and its lines as they come. The pipe is always read,
-/// so a flood never blocks the process; lines longer than 4 KiB are cut.
+/// The last bytes of what a process wrote to stdout and stderr, and its lines as they come. The pipe is
+/// always read, so a flood never blocks the process; lines longer than 4 KiB are cut.
 class output_tail {
  public:
   static constexpr std::size_t kept_bytes = 64 * 1024;
@@ -38,8 +39,8 @@ struct child_callbacks {
   std::function<void(const exit_report&, const output_tail&)> exited;
 };
 
-/// Construct, use and destroy on the io_thread. Destroying it before the end of the process kills the whole group
-/// and reaps it.
+/// Construct, use and destroy on the io_thread. Destroying it before the end of the process kills the whole
+/// group and reaps it.
 class child_process {
  public:
   /// `output_pipe` may be empty. Starts the program and its watch.

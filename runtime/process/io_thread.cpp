@@ -12,7 +12,9 @@ all_signals_blocked::all_signals_blocked() {
   ::pthread_sigmask(SIG_SETMASK, &all, &before_);
 }
 
-all_signals_blocked::~all_signals_blocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+all_signals_blocked::~all_signals_blocked() {
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
 
 io_thread::io_thread() : context_(1), keep_running_(context_.get_executor()) {
   const all_signals_blocked quiet;

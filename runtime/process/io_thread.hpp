@@ -1,15 +1,16 @@
-// The session's one thread for waiting: sockets, pidfds, pipes and timers run on its io_context, and children are
-// spawned on it, because PR_SET_PDEATHSIG follows the spawning thread.
+// The session's one thread for waiting: sockets, pidfds, pipes and timers run on its io_context, and children
+// are spawned on it, because PR_SET_PDEATHSIG follows the spawning thread.
 #pragma once
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+
 #include <thread>
 
 namespace penstock::process {
 
-/// Blocks all signals for the calling thread while it lives, so that threads started meanwhile never take a signal
-/// that is meant for the embedding program.
+/// Blocks all signals for the calling thread while it lives, so that threads started meanwhile never take a
+/// signal that is meant for the embedding program.
 class all_signals_blocked {
  public:
   all_signals_blocked();
@@ -30,7 +31,9 @@ class io_thread {
   io_thread& operator=(const io_thread&) = delete;
 
   [[nodiscard]] boost::asio::io_context& context() noexcept { return context_; }
-  [[nodiscard]] bool runs_this_code() const noexcept { return std::this_thread::get_id() == thread_.get_id(); }
+  [[nodiscard]] bool runs_this_code() const noexcept {
+    return std::this_thread::get_id() == thread_.get_id();
+  }
 
  private:
   boost::asio::io_context context_;

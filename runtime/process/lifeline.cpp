@@ -15,15 +15,19 @@ namespace {
 // Exit code of a process whose parent is gone (docs: exit codes).
 constexpr int parent_lost = 83;
 
-/// Async-signal-safe. The group is killed only if it is ours: a program started by hand must not kill its shell.
+/// Async-signal-safe. The group is killed only if it is ours: a program started by hand must not kill its
+/// shell.
 [[noreturn]] void end_of_the_line() {
   if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
   ::_exit(parent_lost);
 }
 
-void on_hangup(int) { end_of_the_line(); }
+void on_hangup(int) {
+  end_of_the_line();
+}
 
-void watch(int lifeline_fd, int stop_fd, std::chrono::milliseconds interval, const std::function<void()>& tick) {
+void watch(int lifeline_fd, int stop_fd, std::chrono::milliseconds interval,
+           const std::function<void()>& tick) {
   std::array<pollfd, 2> ends{{{lifeline_fd, POLLIN, 0}, {stop_fd, POLLIN, 0}}};
   while (true) {
     tick();
@@ -39,11 +43,13 @@ void watch(int lifeline_fd, int stop_fd, std::chrono::milliseconds interval, con
 
 result<lifeline> lifeline::create() {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return refuse_os(errc::system, errno, "creating the lifeline (pipe2)");
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    return refuse_os(errc::system, errno, "creating the lifeline (pipe2)");
   return lifeline{unique_fd(ends[0]), unique_fd(ends[1])};
 }
 
-lifeline_guard::lifeline_guard(int lifeline_fd, std::chrono::milliseconds interval, std::function<void()> tick)
+lifeline_guard::lifeline_guard(int lifeline_fd, std::chrono::milliseconds interval,
+                               std::function<void()> tick)
     : stop_(::eventfd(0, EFD_CLOEXEC)) {
   struct sigaction action {};
   action.sa_handler = on_hangup;

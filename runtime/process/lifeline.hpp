@@ -1,18 +1,18 @@
-// What ties a child to its session: when the session ends, in whatever way, the child and all that it started end
-// too. Two independent ropes: the end of a pipe, and the signal of the parent's death.
+// What ties a child to its session: when the session ends, in whatever way, the child and all that it started
+// end too. Two independent ropes: the end of a pipe, and the signal of the parent's death.
 #pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
 
 #include <chrono>
 #include <functional>
 #include <thread>
 
-#include "runtime/base/fd.hpp"
-#include "runtime/base/result.hpp"
-
 namespace penstock::process {
 
-/// The session's end of the rope. Children inherit `read_end`; nobody ever writes. The kernel closes `write_end` when
-/// the session's process is gone.
+/// The session's end of the rope. Children inherit `read_end`; nobody ever writes. The kernel closes
+/// `write_end` when the session's process is gone.
 struct lifeline {
   unique_fd read_end;
   unique_fd write_end;
@@ -20,11 +20,12 @@ struct lifeline {
   static result<lifeline> create();
 };
 
-/// The child's end: create one first thing in main. A stopped child cannot run the handler; the kernel sends SIGHUP and
-/// SIGCONT to a stopped process group that becomes orphaned, so it runs all the same - unless the stop took effect only
-/// after the session's death, a race of microseconds that only a cgroup would close. From construction on SIGHUP (which is also what the kernel sends when the
-/// parent dies, and to a stopped group that is orphaned) and end-of-file on the lifeline kill the whole process
-/// group. `tick` runs every `interval` on a thread that does no user work: it proves that the process runs at all.
+/// The child's end: create one first thing in main. A stopped child cannot run the handler; the kernel sends
+/// SIGHUP and SIGCONT to a stopped process group that becomes orphaned, so it runs all the same - unless the
+/// stop took effect only after the session's death, a race of microseconds that only a cgroup would close.
+/// From construction on SIGHUP (which is also what the kernel sends when the parent dies, and to a stopped
+/// group that is orphaned) and end-of-file on the lifeline kill the whole process group. `tick` runs every
+/// `interval` on a thread that does no user work: it proves that the process runs at all.
 class lifeline_guard {
  public:
   lifeline_guard(int lifeline_fd, std::chrono::milliseconds interval, std::function<void()> tick);

@@ -80,7 +80,8 @@ std::uint32_t usable_cores() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   std::uint32_t cores = std::thread::hardware_concurrency();
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = static_cast<std::uint32_t>(CPU_COUNT(&allowed));
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+    cores = static_cast<std::uint32_t>(CPU_COUNT(&allowed));
   const double quota = cpu_quota();
   if (std::isfinite(quota)) cores = std::min(cores, static_cast<std::uint32_t>(std::ceil(quota)));
   return std::max<std::uint32_t>(cores, 1);

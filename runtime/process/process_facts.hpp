@@ -1,4 +1,5 @@
-// What /proc says about a process: how much private memory it uses, whether a debugger holds it, where it waits.
+// What /proc says about a process: how much private memory it uses, whether a debugger holds it, where it
+// waits.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +19,8 @@ struct process_facts {
 /// Nothing when the process is gone.
 std::optional<process_facts> look_at(pid_t pid);
 
-/// The kernel function a process waits in ("futex_wait_queue", "folio_wait_bit"), empty if it runs or may not be told.
+/// The kernel function a process waits in ("futex_wait_queue", "folio_wait_bit"), empty if it runs or may not
+/// be told.
 std::string wait_channel(pid_t pid);
 
 /// Cores that this process may use: affinity, and the CPU quota of its cgroups. At least 1.

@@ -1,9 +1,11 @@
 #include "runtime/process/spawn.hpp"
 
+#include "runtime/base/text.hpp"
+
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -20,8 +22,6 @@
 #include <filesystem>
 #include <sstream>
 
-#include "runtime/base/text.hpp"
-
 // glibc 2.36 has the number but not the name in <sys/wait.h> for C++ without P_PIDFD in older headers.
 #ifndef P_PIDFD
 #define P_PIDFD 3
@@ -32,8 +32,8 @@ namespace {
 
 constexpr std::size_t child_stack_bytes = 64 * 1024;
 
-/// What the child needs between clone and exec, prepared before: there it may neither allocate nor lock, since it
-/// runs in our memory while other threads may hold any lock.
+/// What the child needs between clone and exec, prepared before: there it may neither allocate nor lock,
+/// since it runs in our memory while other threads may hold any lock.
 struct launch {
   const char* program = nullptr;
   std::vector<char*> argv;
@@ -61,7 +61,8 @@ int child_main(void* argument) {
 
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
-  for (int s = 1; s < NSIG; ++s) ::sigaction(s, &standard, nullptr);  // fails for SIGKILL and SIGSTOP, as it should
+  for (int s = 1; s < NSIG; ++s)
+    ::sigaction(s, &standard, nullptr);  // fails for SIGKILL and SIGSTOP, as it should
 
   // Out of the way first: a source may have the number of a target.
   for (inherited_fd& fd : l.fds) {
@@ -104,7 +105,8 @@ bool is_executable_file(const std::filesystem::path& file) {
 
 std::vector<std::filesystem::path> own_folders() {
   std::vector<std::filesystem::path> folders;
-  if (const char* named = std::getenv("PENSTOCK_LIBEXEC"); named != nullptr && *named != '\0') folders.emplace_back(named);
+  if (const char* named = std::getenv("PENSTOCK_LIBEXEC"); named != nullptr && *named != '\0')
+    folders.emplace_back(named);
   std::error_code ignored;
   const auto add = [&](const std::filesystem::path& file) {
     const auto folder = file.parent_path();
@@ -133,7 +135,8 @@ result<child> spawn(const spawn_request& request) {
   l.parent = ::getpid();
   for (const inherited_fd& fd : l.fds) l.highest_target = std::max(l.highest_target, fd.theirs);
 
-  void* stack = ::mmap(nullptr, child_stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  void* stack = ::mmap(nullptr, child_stack_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (stack == MAP_FAILED) return refuse_os(errc::system, errno, "finding memory to start a process");
 
   // No handler of ours may run in the child while it shares our memory.
@@ -148,7 +151,8 @@ result<child> spawn(const spawn_request& request) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::munmap(stack, child_stack_bytes);
 
-  if (pid < 0) return refuse_os(errc::system, clone_errno, fmt::format("starting '{}'", printable(request.program)));
+  if (pid < 0)
+    return refuse_os(errc::system, clone_errno, fmt::format("starting '{}'", printable(request.program)));
   child started{pid, unique_fd(pidfd)};
   if (l.failed_step != nullptr) {
     reap(started, std::chrono::seconds(1));
@@ -161,7 +165,8 @@ result<child> spawn(const spawn_request& request) {
 }
 
 std::optional<exit_report> reap(const child& dead, std::chrono::milliseconds deadline) {
-  // Polled, because waitid on a pidfd knows no timeout (and does not wait at all once the pidfd is non-blocking).
+  // Polled, because waitid on a pidfd knows no timeout (and does not wait at all once the pidfd is
+  // non-blocking).
   pollfd end{dead.pidfd.get(), POLLIN, 0};
   const auto until = std::chrono::steady_clock::now() + deadline;
   while (true) {
@@ -219,7 +224,8 @@ result<std::string> find_program(const std::string& name) {
       if (is_executable_file(file)) return file.string();
     }
   }
-  return refuse(errc::worker_program, "program '{}' was not found; looked in {}and PATH", printable(name), looked_in);
+  return refuse(errc::worker_program, "program '{}' was not found; looked in {}and PATH", printable(name),
+                looked_in);
 }
 
 }  // namespace penstock::process

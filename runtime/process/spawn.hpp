@@ -1,6 +1,9 @@
-// Starting child processes so that they cannot outlive the session, and finding out how they ended. The supervisor
-// starts everything through this.
+// Starting child processes so that they cannot outlive the session, and finding out how they ended. The
+// supervisor starts everything through this.
 #pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
 
 #include <sys/types.h>
 
@@ -8,9 +11,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
-#include "runtime/base/fd.hpp"
-#include "runtime/base/result.hpp"
 
 namespace penstock::process {
 
@@ -35,7 +35,8 @@ struct child {
 
 /// Starts a program like vfork would: cost and memory do not depend on the size of this process. The child
 ///  - leads a process group of its own,
-///  - gets SIGHUP when the calling *thread* ends (PR_SET_PDEATHSIG): call from a thread that lives as long as the
+///  - gets SIGHUP when the calling *thread* ends (PR_SET_PDEATHSIG): call from a thread that lives as long as
+///  the
 ///    session,
 ///  - has default signal dispositions, an empty signal mask and none of our descriptors but those named.
 /// Refuses with errc::worker_program when the program cannot be executed, errc::system for anything else.
@@ -49,9 +50,10 @@ struct exit_report {
   int code = 0;               ///< exit status, or signal number
 };
 
-/// Waits for the end of the child, kills what is left of its process group while the leader is still a zombie (so
-/// that the group's number cannot belong to anybody else), and reaps it. Never waits for any other child. Nothing if
-/// the child is still alive when the time is over: a process in an uninterruptible system call survives SIGKILL.
+/// Waits for the end of the child, kills what is left of its process group while the leader is still a zombie
+/// (so that the group's number cannot belong to anybody else), and reaps it. Never waits for any other child.
+/// Nothing if the child is still alive when the time is over: a process in an uninterruptible system call
+/// survives SIGKILL.
 std::optional<exit_report> reap(const child& dead, std::chrono::milliseconds deadline);
 
 /// Sends a signal to the whole group of a child that is not reaped yet.
@@ -60,9 +62,9 @@ void signal_group(const child& to, int signal) noexcept;
 /// "SIGSEGV"; "signal 77" for one without a name.
 std::string signal_name(int signal);
 
-/// Where programs of penstock's own are looked for: $PENSTOCK_LIBEXEC, the folder of the running program and of the
-/// library that holds this code, and ../libexec/penstock beside each. A plain name is then searched in PATH; a name
-/// with a slash is taken as it is. Refuses (errc::worker_program), saying where it looked.
+/// Where programs of penstock's own are looked for: $PENSTOCK_LIBEXEC, the folder of the running program and
+/// of the library that holds this code, and ../libexec/penstock beside each. A plain name is then searched in
+/// PATH; a name with a slash is taken as it is. Refuses (errc::worker_program), saying where it looked.
 result<std::string> find_program(const std::string& name);
 
 }  // namespace penstock::process

@@ -1,8 +1,8 @@
 #include "runtime/schedule/epoch_book.hpp"
 
-#include <cstring>
-
 #include "runtime/base/check.hpp"
+
+#include <cstring>
 
 namespace penstock::schedule {
 namespace {
@@ -105,13 +105,16 @@ std::vector<std::byte> serialise(const stream_state& s) {
 }
 
 result<stream_state> parse_state(std::span<const std::byte> bytes) {
-  const auto no = [](const char* why) { return refuse(errc::state_mismatch, "this is not a saved state: {}", why); };
+  const auto no = [](const char* why) {
+    return refuse(errc::state_mismatch, "this is not a saved state: {}", why);
+  };
   if (bytes.size() < 2 * sizeof(std::uint64_t)) return no("it is too short");
   reader in(bytes.first(bytes.size() - sizeof(std::uint64_t)));
   if (in.number() != magic) return no("it does not begin like one of this version");
   std::uint64_t sum = 0;
   std::memcpy(&sum, bytes.data() + bytes.size() - sizeof sum, sizeof sum);
-  if (sum != checksum(bytes.first(bytes.size() - sizeof sum))) return no("its checksum is wrong, it was cut or changed");
+  if (sum != checksum(bytes.first(bytes.size() - sizeof sum)))
+    return no("its checksum is wrong, it was cut or changed");
   stream_state s;
   s.identity.seed = in.number();
   s.identity.batch_size = static_cast<std::uint32_t>(in.number());
@@ -136,7 +139,8 @@ result<stream_state> parse_state(std::span<const std::byte> bytes) {
 result<void> check_same_stream(const stream_identity& saved, const stream_identity& now) {
   std::string differences;
   const auto compare = [&](const char* what, const auto& a, const auto& b) {
-    if (a != b) differences += fmt::format("{}{} was {} and is {}", differences.empty() ? "" : ", ", what, a, b);
+    if (a != b)
+      differences += fmt::format("{}{} was {} and is {}", differences.empty() ? "" : ", ", what, a, b);
   };
   compare("seed", saved.seed, now.seed);
   compare("batch_size", saved.batch_size, now.batch_size);
@@ -149,8 +153,11 @@ result<void> check_same_stream(const stream_identity& saved, const stream_identi
   return refuse(errc::state_mismatch, "the saved state belongs to another stream: {}", differences);
 }
 
-epoch_book::epoch_book(stream_identity identity, std::uint64_t batches_per_epoch, std::uint64_t samples_per_epoch)
-    : identity_(std::move(identity)), batches_per_epoch_(batches_per_epoch), samples_per_epoch_(samples_per_epoch) {}
+epoch_book::epoch_book(stream_identity identity, std::uint64_t batches_per_epoch,
+                       std::uint64_t samples_per_epoch)
+    : identity_(std::move(identity)),
+      batches_per_epoch_(batches_per_epoch),
+      samples_per_epoch_(samples_per_epoch) {}
 
 void epoch_book::resume(const stream_state& state) {
   next_ = state.epoch * batches_per_epoch_ + state.next_batch;
@@ -164,10 +171,13 @@ void epoch_book::resume(const stream_state& state) {
   open.batch_digests = state.batch_digests;
 }
 
-void epoch_book::begin_at(stream_position position) { next_ = position; }
+void epoch_book::begin_at(stream_position position) {
+  next_ = position;
+}
 
 epoch_account& epoch_book::open_account(std::uint64_t epoch, std::uint64_t from_batch) {
-  if (!accounts_.empty() && accounts_.back().epoch == epoch && !accounts_.back().complete) return accounts_.back();
+  if (!accounts_.empty() && accounts_.back().epoch == epoch && !accounts_.back().complete)
+    return accounts_.back();
   accounts_.push_back({});
   accounts_.back().epoch = epoch;
   accounts_.back().from_batch = from_batch;

@@ -1,6 +1,9 @@
-// The accounts of a stream: what each epoch delivered, failed and quarantined, its digest, and the state from which a
-// later run goes on (semantics 5-7). Pure.
+// The accounts of a stream: what each epoch delivered, failed and quarantined, its digest, and the state from
+// which a later run goes on (semantics 5-7). Pure.
 #pragma once
+
+#include "runtime/base/ids.hpp"
+#include "runtime/base/result.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -8,9 +11,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include "runtime/base/result.hpp"
-#include "runtime/base/ids.hpp"
 
 namespace penstock::schedule {
 
@@ -53,7 +53,8 @@ struct stream_state {
   bool operator==(const stream_state&) const = default;
 };
 
-/// Binary: about 100 bytes, the fingerprint, 8 bytes a batch of the open epoch and 8 a bad sample, and a checksum.
+/// Binary: about 100 bytes, the fingerprint, 8 bytes a batch of the open epoch and 8 a bad sample, and a
+/// checksum.
 [[nodiscard]] std::vector<std::byte> serialise(const stream_state& state);
 /// Refuses (errc::state_mismatch) what is not a whole state of this version.
 result<stream_state> parse_state(std::span<const std::byte> bytes);
@@ -70,8 +71,8 @@ class epoch_book {
   void begin_at(stream_position position);
 
   /// A batch was acknowledged; in order.
-  void delivered(stream_position position, std::uint64_t rows, std::uint64_t failed, std::uint64_t quarantined,
-                 std::optional<std::uint64_t> digest);
+  void delivered(stream_position position, std::uint64_t rows, std::uint64_t failed,
+                 std::uint64_t quarantined, std::optional<std::uint64_t> digest);
 
   [[nodiscard]] const std::vector<epoch_account>& epochs() const noexcept { return accounts_; }
   [[nodiscard]] stream_position next() const noexcept { return next_; }

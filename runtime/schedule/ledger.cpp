@@ -1,8 +1,8 @@
 #include "runtime/schedule/ledger.hpp"
 
-#include <algorithm>
-
 #include "runtime/base/check.hpp"
+
+#include <algorithm>
 
 namespace penstock::schedule {
 namespace {
@@ -24,7 +24,9 @@ bool plausible(const load_report& report, std::size_t samples) {
 
 }  // namespace
 
-std::string batch_source::describe(std::uint64_t sample) const { return fmt::format("sample {}", sample); }
+std::string batch_source::describe(std::uint64_t sample) const {
+  return fmt::format("sample {}", sample);
+}
 
 ledger::ledger(ledger_settings settings, const batch_source& source, stream_range range)
     : settings_(settings), source_(source), range_(range), base_(range.first), next_upload_(range.first) {
@@ -32,7 +34,8 @@ ledger::ledger(ledger_settings settings, const batch_source& source, stream_rang
   PENSTOCK_CHECK(range.first <= range.end, "range {}..{}", range.first, range.end);
 }
 
-// ---- decisions -----------------------------------------------------------------------------------------------
+// ---- decisions
+// -----------------------------------------------------------------------------------------------
 
 std::vector<command> ledger::advance() {
   if (!gave_up_) {
@@ -84,13 +87,15 @@ bool ledger::anyone_free() const {
 }
 
 bool ledger::eligible(std::uint32_t index, const worker_entry& worker, const batch& b) const {
-  const auto can_load = [](const worker_entry& w) { return w.alive && !w.draining && w.kind == worker_kind::loader; };
+  const auto can_load = [](const worker_entry& w) {
+    return w.alive && !w.draining && w.kind == worker_kind::loader;
+  };
   const auto died_of_it = [&](std::uint32_t i) { return std::ranges::find(b.avoid, i) != b.avoid.end(); };
   if (!can_load(worker)) return false;
   if (!died_of_it(index)) return true;
   // It may try again only when there is nobody who did not die of this batch.
-  return std::ranges::none_of(workers_,
-                              [&](const auto& entry) { return !died_of_it(entry.first) && can_load(entry.second); });
+  return std::ranges::none_of(
+      workers_, [&](const auto& entry) { return !died_of_it(entry.first) && can_load(entry.second); });
 }
 
 std::optional<std::uint32_t> ledger::choose_worker(const batch& b) const {
@@ -108,7 +113,8 @@ std::optional<std::uint32_t> ledger::choose_worker(const batch& b) const {
 }
 
 void ledger::make_room_for_head() {
-  // Without this the pool can lock up: a batch is lost, and all slots hold finished later ones that wait for it.
+  // Without this the pool can lock up: a batch is lost, and all slots hold finished later ones that wait for
+  // it.
   const stream_position head = next_upload_;
   if (!waiting_.contains(head)) return;
   resolve_samples(head);
@@ -119,7 +125,8 @@ void ledger::make_room_for_head() {
     if (!eligible(index, worker, lost)) continue;
     for (const slot& s : worker.slots) {
       if (s.state == slot_state::uploading) return;  // a slot comes free by itself
-      if (s.state == slot_state::loaded && s.position && (!highest || *s.position > *highest)) highest = s.position;
+      if (s.state == slot_state::loaded && s.position && (!highest || *s.position > *highest))
+        highest = s.position;
     }
   }
   if (!highest || *highest < head) return;
@@ -144,7 +151,8 @@ void ledger::upload_in_order() {
   }
 }
 
-// ---- slots ---------------------------------------------------------------------------------------------------
+// ---- slots
+// ---------------------------------------------------------------------------------------------------
 
 lease_ref ledger::take_slot(std::uint32_t index, std::optional<stream_position> position) {
   worker_entry& worker = workers_.at(index);
@@ -175,15 +183,16 @@ void ledger::back_to_waiting(stream_position position) {
   waiting_.insert(position);
 }
 
-// ---- workers -------------------------------------------------------------------------------------------------
+// ---- workers
+// -------------------------------------------------------------------------------------------------
 
 void ledger::worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind) {
   worker_entry& worker = workers_[who.worker];
   if (who.incarnation <= worker.incarnation) return;
-  PENSTOCK_CHECK(!worker.alive, "worker {}: incarnation {} joined before {} died", who.worker, who.incarnation,
-                 worker.incarnation);
-  PENSTOCK_CHECK(worker.slots.empty() || worker.slots.size() == slots, "worker {}: {} slots, had {}", who.worker,
-                 slots, worker.slots.size());
+  PENSTOCK_CHECK(!worker.alive, "worker {}: incarnation {} joined before {} died", who.worker,
+                 who.incarnation, worker.incarnation);
+  PENSTOCK_CHECK(worker.slots.empty() || worker.slots.size() == slots, "worker {}: {} slots, had {}",
+                 who.worker, slots, worker.slots.size());
   worker.kind = kind;
   worker.incarnation = who.incarnation;
   worker.alive = true;
@@ -194,7 +203,8 @@ void ledger::worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind
   }
 }
 
-std::optional<charge> ledger::worker_died(worker_ref who, std::optional<flight_mark> mark, const std::string& cause) {
+std::optional<charge> ledger::worker_died(worker_ref who, std::optional<flight_mark> mark,
+                                          const std::string& cause) {
   worker_entry* worker = living(who);
   if (worker == nullptr) return std::nullopt;
   const std::optional<charge> charged = mark ? resolve(who, *mark) : std::nullopt;
@@ -245,7 +255,8 @@ std::optional<charge> ledger::resolve(worker_ref who, const flight_mark& mark) c
   return std::nullopt;  // a lease that seek() dropped
 }
 
-// ---- loading -------------------------------------------------------------------------------------------------
+// ---- loading
+// -------------------------------------------------------------------------------------------------
 
 arrival ledger::loaded(const load_report& report) {
   worker_entry* worker = living(report.lease.holder);
@@ -290,8 +301,9 @@ void ledger::record_failure(stream_position position, std::uint64_t sample, cons
   outbox_.emplace_back(sample_failed{position, sample, reason});
   if (settings_.on_bad_sample == bad_sample_rule::fail && !gave_up_) {
     gave_up_ = true;
-    outbox_.emplace_back(give_up{{errc::sample, fmt::format("{}: {} (on_bad_sample = \"fail\")",
-                                                            source_.describe(sample), reason), 0}});
+    outbox_.emplace_back(
+        give_up{{errc::sample,
+                 fmt::format("{}: {} (on_bad_sample = \"fail\")", source_.describe(sample), reason), 0}});
   }
 }
 
@@ -319,7 +331,8 @@ void ledger::resolve_samples(stream_position position) {
   }
 }
 
-ledger::resolved_row ledger::resolve_row(stream_position position, std::uint32_t row, std::uint64_t planned) const {
+ledger::resolved_row ledger::resolve_row(stream_position position, std::uint32_t row,
+                                         std::uint64_t planned) const {
   const std::uint64_t epoch = source_.epoch_of(position);
   const loss lost = loss_of(epoch, planned);
   if (lost == loss::none || settings_.on_bad_sample != bad_sample_rule::replace) return {planned, lost};
@@ -336,7 +349,8 @@ ledger::loss ledger::loss_of(std::uint64_t epoch, std::uint64_t sample) const {
   return loss::none;
 }
 
-// ---- suspicion, isolation, quarantine ------------------------------------------------------------------------
+// ---- suspicion, isolation, quarantine
+// ------------------------------------------------------------------------
 
 void ledger::charge_death(const charge& to, std::uint32_t worker, const std::string& cause) {
   const sample_key key{source_.epoch_of(to.position), to.sample};
@@ -362,16 +376,18 @@ void ledger::quarantine(const charge& to, const suspicion& evidence) {
   if (gave_up_) return;
   if (settings_.on_bad_sample == bad_sample_rule::fail) {
     gave_up_ = true;
-    outbox_.emplace_back(give_up{{errc::sample, fmt::format("{} killed {} workers (on_bad_sample = \"fail\")",
-                                                            source_.describe(to.sample), attempts), 0}});
+    outbox_.emplace_back(give_up{{errc::sample,
+                                  fmt::format("{} killed {} workers (on_bad_sample = \"fail\")",
+                                              source_.describe(to.sample), attempts),
+                                  0}});
   } else if (quarantined_.size() > settings_.quarantine_max) {
     gave_up_ = true;
-    outbox_.emplace_back(give_up{{errc::quarantine_full,
-                                  fmt::format("{} samples are quarantined and [quarantine] allows {}: the fault is "
-                                              "systematic, not in the samples; the last one was {}",
-                                              quarantined_.size(), settings_.quarantine_max,
-                                              source_.describe(to.sample)),
-                                  0}});
+    outbox_.emplace_back(
+        give_up{{errc::quarantine_full,
+                 fmt::format("{} samples are quarantined and [quarantine] allows {}: the fault is "
+                             "systematic, not in the samples; the last one was {}",
+                             quarantined_.size(), settings_.quarantine_max, source_.describe(to.sample)),
+                 0}});
   }
 }
 
@@ -382,8 +398,9 @@ void ledger::release_from_quarantine(std::uint64_t sample) {
 
 bool ledger::under_isolation(std::uint64_t epoch, const batch& b) const {
   if (isolations_.empty()) return false;
-  return std::ranges::any_of(b.samples,
-                             [&](const planned_sample& s) { return isolations_.contains({epoch, s.sample}); });
+  return std::ranges::any_of(b.samples, [&](const planned_sample& s) {
+    return isolations_.contains({epoch, s.sample});
+  });
 }
 
 void ledger::lease_isolations() {
@@ -396,7 +413,8 @@ void ledger::lease_isolations() {
       if (waiting.lease) continue;
       waiting.lease = take_slot(index, std::nullopt);
       const auto attempt = static_cast<std::uint32_t>(suspects_.at(key).causes.size()) + 1;
-      outbox_.emplace_back(load_command{*waiting.lease, waiting.position, key.first, {{key.second, attempt}}});
+      outbox_.emplace_back(
+          load_command{*waiting.lease, waiting.position, key.first, {{key.second, attempt}}});
       break;  // alone: one at a time
     }
   }
@@ -415,7 +433,8 @@ void ledger::isolation_reported(const load_report& report) {
   isolations_.erase(it);
 }
 
-// ---- the device ----------------------------------------------------------------------------------------------
+// ---- the device
+// ----------------------------------------------------------------------------------------------
 
 void ledger::slot_released(std::uint64_t upload) {
   const auto it = uploads_.find(upload);
@@ -505,7 +524,9 @@ void ledger::seek(stream_range range) {
   next_upload_ = range.first;
 }
 
-void ledger::extend(stream_position end) { range_.end = std::max(range_.end, end); }
+void ledger::extend(stream_position end) {
+  range_.end = std::max(range_.end, end);
+}
 
 std::uint32_t ledger::leases_of(std::uint32_t worker) const noexcept {
   const auto it = workers_.find(worker);

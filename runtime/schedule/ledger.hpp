@@ -1,18 +1,25 @@
-// Who loads what, where it lies, and what is owed to the consumer: the one place that knows. Pure: no clock, no
-// thread, no I/O. Events come in as calls, commands come out of advance(). Driven by actors/scheduler.
+// Who loads what, where it lies, and what is owed to the consumer: the one place that knows. Pure: no clock,
+// no thread, no I/O. Events come in as calls, commands come out of advance(). Driven by actors/scheduler.
 //
 // The life of a batch:
 //
 //              lease                loaded             in order            copy done          acknowledged
-//   waiting ----------> leased -------------> loaded -----------> uploading --------> on_device ----------> gone
+//   waiting ----------> leased -------------> loaded -----------> uploading --------> on_device ---------->
+//   gone
 //      ^                  |  worker died         |  a lost earlier    |                    |
 //      |                  v                      v  batch needs it    v  owner died        v  owner died
 //      +------------------+----------------------+        (back to loaded)                 |
 //      +-----------------------------------------------------------------------------------+
 //
-// A slot is busy from the lease until the device has copied it, so it is never written while it is read. A batch that
-// is loaded survives the death of its worker: its bytes are complete and the memory belongs to the session.
+// A slot is busy from the lease until the device has copied it, so it is never written while it is read. A
+// batch that is loaded survives the death of its worker: its bytes are complete and the memory belongs to the
+// session.
 #pragma once
+
+#include "runtime/base/ids.hpp"
+#include "runtime/base/result.hpp"
+
+#include <penstock/config.hpp>
 
 #include <cstdint>
 #include <deque>
@@ -23,10 +30,6 @@
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include "runtime/base/ids.hpp"
-#include "runtime/base/result.hpp"
-#include <penstock/config.hpp>
 
 namespace penstock::schedule {
 
@@ -65,7 +68,8 @@ struct planned_sample {
   bool operator==(const planned_sample&) const = default;
 };
 
-// ---- commands ------------------------------------------------------------------------------------------------
+// ---- commands
+// ------------------------------------------------------------------------------------------------
 
 /// To the lease's holder: fill the slot with these samples.
 struct load_command {
@@ -108,7 +112,8 @@ struct give_up {
 using command =
     std::variant<load_command, upload_command, sample_failed, sample_quarantined, batch_discarded, give_up>;
 
-// ---- what events say -----------------------------------------------------------------------------------------
+// ---- what events say
+// -----------------------------------------------------------------------------------------
 
 /// What became of a message from a worker.
 enum class arrival : std::uint8_t {
@@ -152,7 +157,8 @@ struct delivery {
   std::uint32_t quarantined = 0;  ///< planned rows lost to quarantine
 };
 
-// ---- the ledger ----------------------------------------------------------------------------------------------
+// ---- the ledger
+// ----------------------------------------------------------------------------------------------
 
 /// Not thread-safe. `source` must outlive the ledger.
 class ledger {
@@ -164,9 +170,10 @@ class ledger {
 
   // Workers. An incarnation joins once, when it is ready, and dies once; repeats are ignored.
   void worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind = worker_kind::loader);
-  /// Call when the process is reaped, never before: its slots are given out again. Returns the sample that the death
-  /// was charged to, if there is one.
-  std::optional<charge> worker_died(worker_ref who, std::optional<flight_mark> mark, const std::string& cause);
+  /// Call when the process is reaped, never before: its slots are given out again. Returns the sample that
+  /// the death was charged to, if there is one.
+  std::optional<charge> worker_died(worker_ref who, std::optional<flight_mark> mark,
+                                    const std::string& cause);
   /// No new leases for this worker; what it holds is finished.
   void worker_drains(worker_ref who);
 
@@ -288,7 +295,8 @@ class ledger {
   void free_slot(std::uint32_t worker, std::uint32_t index);
   void back_to_waiting(stream_position position);
   void resolve_samples(stream_position position);
-  [[nodiscard]] resolved_row resolve_row(stream_position position, std::uint32_t row, std::uint64_t planned) const;
+  [[nodiscard]] resolved_row resolve_row(stream_position position, std::uint32_t row,
+                                         std::uint64_t planned) const;
   [[nodiscard]] loss loss_of(std::uint64_t epoch, std::uint64_t sample) const;
   [[nodiscard]] bool under_isolation(std::uint64_t epoch, const batch& b) const;
   void charge_death(const charge& to, std::uint32_t worker, const std::string& cause);

@@ -1,12 +1,12 @@
 #include "runtime/sink/npy_writer.hpp"
 
+#include "runtime/base/fd.hpp"
+#include "runtime/base/text.hpp"
+
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
-
-#include "runtime/base/fd.hpp"
-#include "runtime/base/text.hpp"
 
 namespace penstock::sink {
 namespace {

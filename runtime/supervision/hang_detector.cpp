@@ -14,9 +14,13 @@ nanoseconds hang_settings::tick() const noexcept {
   return std::clamp<nanoseconds>(shortest / 8, std::chrono::milliseconds(10), std::chrono::milliseconds(500));
 }
 
-void hang_detector::watch(std::uint32_t worker, steady_time now) { watched_[worker] = {now, now, now, 0, 0}; }
+void hang_detector::watch(std::uint32_t worker, steady_time now) {
+  watched_[worker] = {now, now, now, 0, 0};
+}
 
-void hang_detector::forget(std::uint32_t worker) { watched_.erase(worker); }
+void hang_detector::forget(std::uint32_t worker) {
+  watched_.erase(worker);
+}
 
 std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector<child_sign>& signs) {
   const nanoseconds shortest =
@@ -53,7 +57,8 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
   return verdicts;
 }
 
-std::optional<hang_verdict> hang_detector::judge(const clocks& c, const child_sign& sign, steady_time now) const {
+std::optional<hang_verdict> hang_detector::judge(const clocks& c, const child_sign& sign,
+                                                 steady_time now) const {
   if (!sign.ready) {
     if (sign.traced || now - c.started < settings_.start_deadline) return std::nullopt;
     return hang_verdict{sign.worker, hang::start, now - c.started};

@@ -1,13 +1,14 @@
-// Is a child that is not dead still of use? Three clocks (semantics 20): the start deadline, the heartbeat, which
-// proves only that the process runs, and the item timeout, one sample's work. Pure; fed by the supervisor's tick.
+// Is a child that is not dead still of use? Three clocks (semantics 20): the start deadline, the heartbeat,
+// which proves only that the process runs, and the item timeout, one sample's work. Pure; fed by the
+// supervisor's tick.
 #pragma once
+
+#include "runtime/base/clock.hpp"
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <vector>
-
-#include "runtime/base/clock.hpp"
 
 namespace penstock::supervision {
 
@@ -46,8 +47,9 @@ class hang_detector {
   void watch(std::uint32_t worker, steady_time now);
   void forget(std::uint32_t worker);
 
-  /// Call about every settings.tick(). Holds fire (semantics 21) when this call itself comes late by more than half
-  /// a timeout, and, with four or more children, for one further timeout when over half of them missed together.
+  /// Call about every settings.tick(). Holds fire (semantics 21) when this call itself comes late by more
+  /// than half a timeout, and, with four or more children, for one further timeout when over half of them
+  /// missed together.
   std::vector<hang_verdict> look(steady_time now, const std::vector<child_sign>& signs);
 
  private:
@@ -59,7 +61,8 @@ class hang_detector {
     std::uint64_t work_mark = 0;
   };
 
-  [[nodiscard]] std::optional<hang_verdict> judge(const clocks& c, const child_sign& sign, steady_time now) const;
+  [[nodiscard]] std::optional<hang_verdict> judge(const clocks& c, const child_sign& sign,
+                                                  steady_time now) const;
 
   hang_settings settings_;
   std::map<std::uint32_t, clocks> watched_;

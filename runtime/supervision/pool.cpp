@@ -1,8 +1,8 @@
 #include "runtime/supervision/pool.hpp"
 
-#include <algorithm>
-
 #include "runtime/base/check.hpp"
+
+#include <algorithm>
 
 namespace penstock::supervision {
 namespace {
@@ -32,7 +32,8 @@ pool::pool(const pool_settings& settings) : settings_(settings) {
 }
 
 pool::place& pool::at(std::uint32_t worker) {
-  return places_.try_emplace(worker, restart_policy(settings_.restart, settings_.seed + worker)).first->second;
+  return places_.try_emplace(worker, restart_policy(settings_.restart, settings_.seed + worker))
+      .first->second;
 }
 
 pool::place* pool::current(worker_ref who) {
@@ -51,7 +52,9 @@ void pool::open(steady_time now) {
   }
 }
 
-void pool::close() { open_ = false; }
+void pool::close() {
+  open_ = false;
+}
 
 void pool::child_ready(worker_ref who, steady_time now) {
   place* p = current(who);
@@ -144,14 +147,17 @@ void pool::restart(std::uint32_t worker, steady_time now) {
   }
 }
 
-void pool::drain(std::uint32_t worker) { dismiss(at(worker)); }
+void pool::drain(std::uint32_t worker) {
+  dismiss(at(worker));
+}
 
 /// Nobody has to be here any more; whoever is may finish what it holds.
 void pool::dismiss(place& p) {
   p.policy.forgive();
   p.wanted = false;
   p.canary_waits = false;
-  p.operated = p.state == child_state::starting || p.state == child_state::ready || p.state == child_state::draining;
+  p.operated =
+      p.state == child_state::starting || p.state == child_state::ready || p.state == child_state::draining;
   if (p.state == child_state::backoff) p.state = child_state::stopped;
 }
 
@@ -222,9 +228,11 @@ void pool::start_due_places(steady_time now) {
 }
 
 void pool::look_for_mass_death(steady_time now) {
-  while (!recent_counted_.empty() && now - recent_counted_.front().first > canary_window) recent_counted_.pop_front();
+  while (!recent_counted_.empty() && now - recent_counted_.front().first > canary_window)
+    recent_counted_.pop_front();
   std::uint32_t loaders = 0;
-  for (const auto& [worker, p] : places_) loaders += worker != settings_.sacrificial_place && p.wanted ? 1 : 0;
+  for (const auto& [worker, p] : places_)
+    loaders += worker != settings_.sacrificial_place && p.wanted ? 1 : 0;
   if (loaders < canary_pool_size || canary_ || recent_counted_.size() * 2 < loaders) return;
   // One event, not many: one place tries it for all.
   for (auto& [worker, p] : places_) {
@@ -259,8 +267,11 @@ void pool::end_canary() {
 void pool::check_minimum(steady_time now) {
   const std::uint32_t ready = loader_count(child_state::ready) + loader_count(child_state::draining);
   if (!any_hope()) {
-    fail({errc::workers_exhausted, fmt::format("no loader worker is left: each place died more often than "
-                                               "[loader.restart] allows; {}", last_trouble_), 0});
+    fail({errc::workers_exhausted,
+          fmt::format("no loader worker is left: each place died more often than "
+                      "[loader.restart] allows; {}",
+                      last_trouble_),
+          0});
     return;
   }
   if (ready >= settings_.min_ready) {
@@ -282,12 +293,14 @@ bool pool::any_hope() const {
   for (const auto& [worker, p] : places_) {
     if (worker == settings_.sacrificial_place) continue;
     any_place = true;
-    if (p.state != child_state::failed && p.state != child_state::unkillable && (p.wanted || p.state != child_state::stopped)) {
+    if (p.state != child_state::failed && p.state != child_state::unkillable &&
+        (p.wanted || p.state != child_state::stopped)) {
       return true;
     }
   }
   // All drained by an operator is his business, not a failure.
-  return !any_place || std::ranges::none_of(places_, [](const auto& e) { return e.second.state == child_state::failed; });
+  return !any_place ||
+         std::ranges::none_of(places_, [](const auto& e) { return e.second.state == child_state::failed; });
 }
 
 void pool::fail(failure reason) {
@@ -303,7 +316,8 @@ steady_time pool::next_deadline() const {
     if (p.wanted && !p.canary_waits) next = std::min(next, p.restart_at);
   }
   // Whoever is due and was held back by the ceiling is due again when a second has passed.
-  if (next != never && !recent_starts_.empty() && recent_starts_.size() >= settings_.restarts_per_second_max) {
+  if (next != never && !recent_starts_.empty() &&
+      recent_starts_.size() >= settings_.restarts_per_second_max) {
     next = std::max(next, recent_starts_.front() + 1s);
   }
   if (below_minimum_since_) next = std::min(next, *below_minimum_since_ + settings_.min_ready_within);
@@ -312,21 +326,23 @@ steady_time pool::next_deadline() const {
 
 std::vector<place_view> pool::places() const {
   std::vector<place_view> views;
-  for (const auto& [worker, p] : places_) views.push_back({worker, p.incarnation, p.state, p.restarts, p.restart_at});
+  for (const auto& [worker, p] : places_)
+    views.push_back({worker, p.incarnation, p.state, p.restarts, p.restart_at});
   return views;
 }
 
 std::uint32_t pool::loader_count(child_state state) const {
   std::uint32_t n = 0;
-  for (const auto& [worker, p] : places_) n += worker != settings_.sacrificial_place && p.state == state ? 1 : 0;
+  for (const auto& [worker, p] : places_)
+    n += worker != settings_.sacrificial_place && p.state == state ? 1 : 0;
   return n;
 }
 
 std::uint32_t pool::alive() const {
   std::uint32_t n = 0;
   for (const auto& [worker, p] : places_) {
-    n += p.state == child_state::starting || p.state == child_state::ready || p.state == child_state::draining ||
-                 p.state == child_state::unkillable
+    n += p.state == child_state::starting || p.state == child_state::ready ||
+                 p.state == child_state::draining || p.state == child_state::unkillable
              ? 1
              : 0;
   }

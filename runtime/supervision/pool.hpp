@@ -1,5 +1,5 @@
-// The pool of loader places: which process has to exist, which has to go, and when to give up. Pure: events and the
-// time come in, commands go out. Driven by actors/supervisor, which does the spawning and killing.
+// The pool of loader places: which process has to exist, which has to go, and when to give up. Pure: events
+// and the time come in, commands go out. Driven by actors/supervisor, which does the spawning and killing.
 //
 //                 start                  ready                          died: restart later
 //   (stopped) ------------> starting ------------> ready -------------------------------> backoff
@@ -11,6 +11,11 @@
 //   killed and not dead after its deadline ----> unkillable
 #pragma once
 
+#include "runtime/base/clock.hpp"
+#include "runtime/base/ids.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/supervision/restart_policy.hpp"
+
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -19,11 +24,6 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/base/clock.hpp"
-#include "runtime/base/ids.hpp"
-#include "runtime/base/result.hpp"
-#include "runtime/supervision/restart_policy.hpp"
-
 namespace penstock::supervision {
 
 enum class child_state : std::uint8_t { stopped, starting, ready, draining, backoff, failed, unkillable };
@@ -31,8 +31,8 @@ enum class child_state : std::uint8_t { stopped, starting, ready, draining, back
 
 struct pool_settings {
   restart_settings restart;
-  std::uint32_t workers = 1;         ///< wanted at the beginning
-  std::uint32_t min_ready = 1;       ///< fewer for `min_ready_within` end the run
+  std::uint32_t workers = 1;    ///< wanted at the beginning
+  std::uint32_t min_ready = 1;  ///< fewer for `min_ready_within` end the run
   nanoseconds min_ready_within{60'000'000'000};
   std::uint32_t restarts_per_second_max = 50;
   std::uint32_t sacrificial_place = 64;  ///< number of the extra place
@@ -74,14 +74,15 @@ class pool {
   /// The process is reaped. `last_words` goes into the error if this ends the run.
   void child_died(worker_ref who, steady_time now, const death& d, const std::string& cause,
                   const std::string& last_words);
-  /// The process could not be started at all: counts like a fruitless death; a broken program fails the place.
+  /// The process could not be started at all: counts like a fruitless death; a broken program fails the
+  /// place.
   void start_failed(worker_ref who, steady_time now, const failure& why);
   void child_unkillable(worker_ref who);
 
   // Operator actions: never count, clear the history.
   void scale(std::uint32_t workers, steady_time now);
   void restart(std::uint32_t worker, steady_time now);  ///< drains it; a replacement follows
-  void drain(std::uint32_t worker);                     ///< drains it; the place stays empty until scale or restart
+  void drain(std::uint32_t worker);  ///< drains it; the place stays empty until scale or restart
   void want_sacrificial(bool wanted, steady_time now);
   /// A worker that grew too large or did its share: replaced after its sample, not counted.
   void recycle(worker_ref who);
@@ -105,8 +106,8 @@ class pool {
     child_state state = child_state::stopped;
     std::uint32_t incarnation = 0;
     std::uint32_t restarts = 0;
-    bool wanted = false;       // a process has to be here
-    bool operated = false;     // its end was asked for: not counted
+    bool wanted = false;    // a process has to be here
+    bool operated = false;  // its end was asked for: not counted
     bool drain_sent = false;
     bool canary_waits = false;  // held back until the canary is ready
     steady_time restart_at = never;
@@ -128,7 +129,7 @@ class pool {
   pool_settings settings_;
   std::map<std::uint32_t, place> places_;
   std::vector<pool_command> outbox_;
-  std::deque<steady_time> recent_starts_;    // for the ceiling
+  std::deque<steady_time> recent_starts_;                             // for the ceiling
   std::deque<std::pair<steady_time, std::uint32_t>> recent_counted_;  // for the canary: when, which place
   std::optional<std::uint32_t> canary_;
   std::optional<steady_time> below_minimum_since_;

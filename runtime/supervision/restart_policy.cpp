@@ -37,7 +37,8 @@ void restart_policy::forgive() noexcept {
 nanoseconds restart_policy::next_wait() {
   const std::uint32_t k = in_a_row_++;
   if (k == 0) return nanoseconds(0);  // the first restart does not wait
-  const double grown = static_cast<double>(settings_.backoff_base.count()) * std::pow(settings_.backoff_factor, k - 1);
+  const double grown =
+      static_cast<double>(settings_.backoff_base.count()) * std::pow(settings_.backoff_factor, k - 1);
   const double longest = std::min(grown, static_cast<double>(settings_.backoff_max.count()));
   // Uniform in [d/2, d]; from the raw bits, since the library's distributions differ between vendors.
   const double share = 0.5 + 0.5 * (static_cast<double>(random_() >> 11U) * 0x1.0p-53);

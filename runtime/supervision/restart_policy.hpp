@@ -5,16 +5,17 @@
 //   transient      stopped     restart                    give the place up
 //   temporary      stopped     stopped                    stopped
 //
-// Only *counted* deaths (fruitless and not charged to a sample) wait and count towards the intensity: a worker that
-// gets work done is worth restarting for ever, and a sample that kills is the ledger's business.
+// Only *counted* deaths (fruitless and not charged to a sample) wait and count towards the intensity: a
+// worker that gets work done is worth restarting for ever, and a sample that kills is the ledger's business.
 #pragma once
+
+#include "runtime/base/clock.hpp"
+
+#include <penstock/config.hpp>
 
 #include <cstdint>
 #include <deque>
 #include <random>
-
-#include "runtime/base/clock.hpp"
-#include <penstock/config.hpp>
 
 namespace penstock::supervision {
 

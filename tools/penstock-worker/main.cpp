@@ -2,11 +2,13 @@
 #include "actors/protocol/messages.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/factory.hpp"
+
 #include <penstock/worker.hpp>
 
 int main() {
   return penstock::worker_main([](const penstock::config& settings) {
     const bool indexed = settings.dataset.type != penstock::dataset_type::synthetic;
-    return penstock::value_or_throw(penstock::make_dataset(settings, indexed ? penstock::protocol::child_fd::index : -1));
+    return penstock::value_or_throw(
+        penstock::make_dataset(settings, indexed ? penstock::protocol::child_fd::index : -1));
   });
 }

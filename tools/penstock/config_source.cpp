@@ -1,15 +1,15 @@
 #include "tools/penstock/config_source.hpp"
 
-#include <unistd.h>
+#include "runtime/config/diagnostic.hpp"
+#include "tools/penstock/output.hpp"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
-#include "runtime/config/diagnostic.hpp"
-#include "tools/penstock/output.hpp"
+#include <filesystem>
 
 namespace penstock::cli {
 namespace {
@@ -54,7 +54,8 @@ tl::expected<config_file::loaded_config, config_file::rejection> load(const conf
 
 int tell_rejection(const config_file::rejection& refused, bool json) {
   if (json) {
-    nlohmann::ordered_json out{{"error", {{"kind", name_of(refused.code)}, {"message", "the config is not usable"}}}};
+    nlohmann::ordered_json out{
+        {"error", {{"kind", name_of(refused.code)}, {"message", "the config is not usable"}}}};
     out["diagnostics"] = nlohmann::ordered_json::parse(config_file::to_json(refused.diagnostics));
     print_json(out);
   } else {

@@ -1,11 +1,11 @@
 // The config options that several verbs share: FILE, --set, and the shorthands that are spelled like --set.
 #pragma once
 
+#include "runtime/config/load.hpp"
+
 #include <optional>
 #include <string>
 #include <vector>
-
-#include "runtime/config/load.hpp"
 
 namespace CLI {
 class App;

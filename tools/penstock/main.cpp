@@ -1,15 +1,16 @@
 // penstock: the command line. Each verb lives in a file of its own.
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-#include <functional>
-#include <nlohmann/json.hpp>
-
 #include "runtime/config/describe.hpp"
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/run_command.hpp"
 #include "tools/penstock/session_commands.hpp"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <nlohmann/json.hpp>
+
+#include <functional>
 
 namespace penstock::cli {
 namespace {
@@ -25,7 +26,8 @@ int check_config(const check_options& o) {
   auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.json);
   if (o.json) {
-    print_json({{"ok", true}, {"diagnostics", nlohmann::ordered_json::parse(config_file::to_json(loaded->warnings))}});
+    print_json({{"ok", true},
+                {"diagnostics", nlohmann::ordered_json::parse(config_file::to_json(loaded->warnings))}});
     return exit_ok;
   }
   tell_warnings(*loaded);
@@ -61,8 +63,9 @@ void add_small_verbs(CLI::App& app, std::function<int()>& chosen) {
       if (*json) {
         print_json({{"version", PENSTOCK_VERSION}, {"cuda", PENSTOCK_CUDA_BUILT}});
       } else {
-        print(fmt::format("penstock {} ({})", PENSTOCK_VERSION,
-                          PENSTOCK_CUDA_BUILT ? "CUDA and host device" : "host device only: built without nvcc"));
+        print(fmt::format(
+            "penstock {} ({})", PENSTOCK_VERSION,
+            PENSTOCK_CUDA_BUILT ? "CUDA and host device" : "host device only: built without nvcc"));
       }
       return static_cast<int>(exit_ok);
     };
@@ -70,7 +73,9 @@ void add_small_verbs(CLI::App& app, std::function<int()>& chosen) {
 }
 
 int main_of(int argc, char** argv) {
-  CLI::App app("penstock feeds GPUs: loader worker processes, one GPU owner, nothing lost when one of them dies", "penstock");
+  CLI::App app(
+      "penstock feeds GPUs: loader worker processes, one GPU owner, nothing lost when one of them dies",
+      "penstock");
   app.require_subcommand(1);
   app.set_help_all_flag("--help-all", "help of all verbs");
   std::function<int()> chosen;
@@ -90,4 +95,6 @@ int main_of(int argc, char** argv) {
 }  // namespace
 }  // namespace penstock::cli
 
-int main(int argc, char** argv) { return penstock::cli::main_of(argc, argv); }
+int main(int argc, char** argv) {
+  return penstock::cli::main_of(argc, argv);
+}

@@ -8,7 +8,9 @@ namespace penstock::cli {
 result<npy_sink> npy_sink::create(std::filesystem::path folder) {
   std::error_code status;
   std::filesystem::create_directories(folder, status);
-  if (status) return refuse_os(errc::sink, status.value(), fmt::format("making the folder '{}'", printable(folder.native())));
+  if (status)
+    return refuse_os(errc::sink, status.value(),
+                     fmt::format("making the folder '{}'", printable(folder.native())));
   return npy_sink(std::move(folder));
 }
 

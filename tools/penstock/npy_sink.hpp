@@ -1,10 +1,11 @@
 // `--sink npy`: every batch as files that NumPy reads, exactly as it lies on the device.
 #pragma once
 
-#include <filesystem>
-
 #include "runtime/base/result.hpp"
+
 #include <penstock/batch.hpp>
+
+#include <filesystem>
 
 namespace penstock::cli {
 
@@ -13,7 +14,8 @@ class npy_sink {
   /// Makes the folder if it is missing.
   static result<npy_sink> create(std::filesystem::path folder);
 
-  /// e0-b000000.image.npy, .label.npy, .index.npy (int64 sample indices), and the records: .crop.npy, .flip.npy.
+  /// e0-b000000.image.npy, .label.npy, .index.npy (int64 sample indices), and the records: .crop.npy,
+  /// .flip.npy.
   result<void> write(const Batch& batch) const;
 
  private:

@@ -1,13 +1,13 @@
 #include "tools/penstock/output.hpp"
 
+#include "runtime/control/report_json.hpp"
+
+#include <nlohmann/json.hpp>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
-
-#include "runtime/control/report_json.hpp"
 
 namespace penstock::cli {
 namespace {
@@ -22,7 +22,9 @@ void write_all(int fd, std::string_view text) {
 }
 
 /// In one write: lines of different threads do not mix.
-void write_line(int fd, std::string_view line) { write_all(fd, std::string(line) + "\n"); }
+void write_line(int fd, std::string_view line) {
+  write_all(fd, std::string(line) + "\n");
+}
 
 std::string_view escape_of(style how) {
   switch (how) {
@@ -38,7 +40,9 @@ std::string_view escape_of(style how) {
 
 }  // namespace
 
-bool is_terminal(int fd) { return ::isatty(fd) == 1; }
+bool is_terminal(int fd) {
+  return ::isatty(fd) == 1;
+}
 
 bool colours_on(int fd) {
   const char* no_colour = std::getenv("NO_COLOR");
@@ -59,9 +63,15 @@ std::string styled(style how, std::string_view text) {
   return std::string(escape_of(how)).append(text).append("\x1b[0m");
 }
 
-void say(std::string_view line) { write_line(STDERR_FILENO, line); }
-void say_raw(std::string_view text) { write_all(STDERR_FILENO, text); }
-void print(std::string_view line) { write_line(STDOUT_FILENO, line); }
+void say(std::string_view line) {
+  write_line(STDERR_FILENO, line);
+}
+void say_raw(std::string_view text) {
+  write_all(STDERR_FILENO, text);
+}
+void print(std::string_view line) {
+  write_line(STDOUT_FILENO, line);
+}
 
 void print_json(const nlohmann::ordered_json& what) {
   print(what.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));

@@ -1,11 +1,13 @@
-// What the CLI says and how: people get words on stderr, scripts get one JSON object on stdout, exit codes are fixed.
+// What the CLI says and how: people get words on stderr, scripts get one JSON object on stdout, exit codes
+// are fixed.
 #pragma once
 
+#include "runtime/base/result.hpp"
+
 #include <nlohmann/json_fwd.hpp>
+
 #include <string>
 #include <string_view>
-
-#include "runtime/base/result.hpp"
 
 namespace penstock::cli {
 

@@ -1,14 +1,14 @@
 #include "tools/penstock/progress.hpp"
 
+#include "runtime/base/log.hpp"
+#include "runtime/base/units.hpp"
+#include "tools/penstock/output.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-
-#include "runtime/base/log.hpp"
-#include "runtime/base/units.hpp"
-#include "tools/penstock/output.hpp"
 
 namespace penstock::cli {
 namespace {
@@ -28,7 +28,10 @@ std::string bar(double share, std::size_t cells) {
 
 std::string duration_left(double samples_left, double rate) {
   if (rate <= 0) return "";
-  return "  " + duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(std::ceil(samples_left / rate)))) + " left";
+  return "  " +
+         duration_for_people(
+             std::chrono::seconds(static_cast<std::int64_t>(std::ceil(samples_left / rate)))) +
+         " left";
 }
 
 std::string trouble(const session_status& s) {
@@ -51,7 +54,9 @@ std::string progress_line(const session_status& now, const session_status& befor
   const auto done = static_cast<double>(now.samples_delivered);
   const double rate =
       seconds_between > 0 ? (done - static_cast<double>(before.samples_delivered)) / seconds_between : 0;
-  const double bytes_rate = seconds_between > 0 ? static_cast<double>(now.bytes_uploaded - before.bytes_uploaded) / seconds_between : 0;
+  const double bytes_rate =
+      seconds_between > 0 ? static_cast<double>(now.bytes_uploaded - before.bytes_uploaded) / seconds_between
+                          : 0;
   std::string text;
   if (now.samples_expected > 0) {
     const double share = std::min(1.0, done / static_cast<double>(now.samples_expected));
@@ -75,7 +80,9 @@ progress_display::progress_display(std::function<session_status()> look)
     log::set_sink([this](log::level severity, std::string_view part, std::string_view line) {
       const std::lock_guard hold(mutex_);
       clear();
-      const style how = severity >= log::level::error ? style::red : severity == log::level::warn ? style::yellow : style::faint;
+      const style how = severity >= log::level::error  ? style::red
+                        : severity == log::level::warn ? style::yellow
+                                                       : style::faint;
       say(styled(how, part) + ": " + std::string(line));
     });
   }
@@ -100,14 +107,16 @@ void progress_display::run() {
   auto before_at = std::chrono::steady_clock::now();
   session_status before = look_();
   std::unique_lock hold(mutex_);
-  while (!over_signal_.wait_for(hold, terminal_ ? std::chrono::milliseconds(redraw_every) : std::chrono::milliseconds(line_every),
-                                [&] { return over_; })) {
+  while (!over_signal_.wait_for(
+      hold, terminal_ ? std::chrono::milliseconds(redraw_every) : std::chrono::milliseconds(line_every),
+      [&] { return over_; })) {
     hold.unlock();
     const session_status now = look_();
     const auto now_at = std::chrono::steady_clock::now();
     hold.lock();
     const double seconds = std::chrono::duration<double>(now_at - before_at).count();
-    const std::string line = progress_line(now, before, seconds, terminal_ ? terminal_width(STDERR_FILENO) - 1 : 200, terminal_);
+    const std::string line =
+        progress_line(now, before, seconds, terminal_ ? terminal_width(STDERR_FILENO) - 1 : 200, terminal_);
     if (terminal_) {
       clear();
       say_raw(line);

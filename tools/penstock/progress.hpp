@@ -1,6 +1,8 @@
-// How far a run is: a bar that is redrawn on a terminal, a plain line now and then everywhere else. Reads the session's
-// status from a thread of its own, so it goes on while the consumer waits.
+// How far a run is: a bar that is redrawn on a terminal, a plain line now and then everywhere else. Reads the
+// session's status from a thread of its own, so it goes on while the consumer waits.
 #pragma once
+
+#include <penstock/report.hpp>
 
 #include <condition_variable>
 #include <cstdint>
@@ -9,17 +11,16 @@
 #include <string>
 #include <thread>
 
-#include <penstock/report.hpp>
-
 namespace penstock::cli {
 
 /// One line about a run: "epoch 1/3  [====>     ] 42 %  1234 samples/s  eta 12 s  4 workers". Pure.
-[[nodiscard]] std::string progress_line(const session_status& now, const session_status& before, double seconds_between,
-                                        std::size_t width, bool with_bar);
+[[nodiscard]] std::string progress_line(const session_status& now, const session_status& before,
+                                        double seconds_between, std::size_t width, bool with_bar);
 
 class progress_display {
  public:
-  /// Asks `look` several times a second until destroyed. Logs that go to stderr meanwhile appear above the bar.
+  /// Asks `look` several times a second until destroyed. Logs that go to stderr meanwhile appear above the
+  /// bar.
   explicit progress_display(std::function<session_status()> look);
   ~progress_display();
   progress_display(const progress_display&) = delete;

@@ -1,16 +1,5 @@
 #include "tools/penstock/run_command.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-#include <csignal>
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
@@ -20,7 +9,19 @@
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/progress.hpp"
 #include "tools/penstock/stop_signals.hpp"
+
 #include <penstock/session.hpp>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
 
 namespace penstock::cli {
 namespace {
@@ -43,7 +44,8 @@ struct run_options {
   bool dry_run = false;
 };
 
-// ---- files ---------------------------------------------------------------------------------------------------
+// ---- files
+// ---------------------------------------------------------------------------------------------------
 
 /// A file that appears whole or not at all. The place is tried at the beginning, not after hours.
 class file_at_the_end {
@@ -75,7 +77,8 @@ class file_at_the_end {
   }
 
  private:
-  file_at_the_end(std::string path, std::string temporary) : path_(std::move(path)), temporary_(std::move(temporary)) {}
+  file_at_the_end(std::string path, std::string temporary)
+      : path_(std::move(path)), temporary_(std::move(temporary)) {}
   std::string path_;
   std::string temporary_;
 };
@@ -84,7 +87,8 @@ result<std::vector<std::byte>> read_state(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) return std::vector<std::byte>();
   std::ifstream in(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (!in.good() && !in.eof()) return refuse_os(errc::io, errno, fmt::format("reading the state '{}'", printable(path)));
+  if (!in.good() && !in.eof())
+    return refuse_os(errc::io, errno, fmt::format("reading the state '{}'", printable(path)));
   if (text.empty()) return refuse(errc::state_mismatch, "the state file '{}' is empty", printable(path));
   const auto* first = reinterpret_cast<const std::byte*>(text.data());
   return std::vector<std::byte>(first, first + text.size());
@@ -94,7 +98,8 @@ std::string_view as_text(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// ---- the run -------------------------------------------------------------------------------------------------
+// ---- the run
+// -------------------------------------------------------------------------------------------------
 
 struct run_places {
   std::optional<npy_sink> npy;
@@ -145,9 +150,10 @@ std::optional<failure> consume(Session& session, const run_places& places, nanos
 }
 
 std::string epoch_line(const epoch_report& e) {
-  std::string line = fmt::format("epoch {}{}: {} of {} samples in {} batches, {}", e.epoch, e.complete ? "" : " (incomplete)",
-                                 e.delivered, e.expected, e.batches,
-                                 duration_for_people(std::chrono::nanoseconds(static_cast<std::int64_t>(e.seconds * 1e9))));
+  std::string line =
+      fmt::format("epoch {}{}: {} of {} samples in {} batches, {}", e.epoch,
+                  e.complete ? "" : " (incomplete)", e.delivered, e.expected, e.batches,
+                  duration_for_people(std::chrono::nanoseconds(static_cast<std::int64_t>(e.seconds * 1e9))));
   if (e.failed > 0) line += fmt::format(", {} failed", e.failed);
   if (e.quarantined > 0) line += fmt::format(", {} quarantined", e.quarantined);
   if (e.digest) line += ", digest " + *e.digest;
@@ -160,7 +166,8 @@ void tell_losses(const run_report& r) {
     say(fmt::format("  {} sample {} ({}): {}", styled(style::yellow, "failed"), r.failures[i].sample,
                     r.failures[i].path.value_or("-"), r.failures[i].error));
   }
-  if (r.failures.size() > shown) say(fmt::format("  ... and {} more; --report FILE lists them", r.failures.size() - shown));
+  if (r.failures.size() > shown)
+    say(fmt::format("  ... and {} more; --report FILE lists them", r.failures.size() - shown));
   for (const quarantine_report& q : r.quarantine) {
     say(fmt::format("  {} sample {} ({}): killed {} workers", styled(style::red, "quarantined"), q.sample,
                     q.path.value_or("-"), q.attempts));
@@ -170,7 +177,8 @@ void tell_losses(const run_report& r) {
 void tell_report(const run_report& r) {
   for (const epoch_report& e : r.epochs) say(epoch_line(e));
   tell_losses(r);
-  if (!r.deaths.empty()) say(fmt::format("workers: {} ended unexpectedly, {} restarts", r.deaths.size(), r.restarts));
+  if (!r.deaths.empty())
+    say(fmt::format("workers: {} ended unexpectedly, {} restarts", r.deaths.size(), r.restarts));
   if (r.batches == 0 && r.error) {
     say(styled(style::red, "error:") + " " + r.error->message);
     return;
@@ -180,7 +188,8 @@ void tell_report(const run_report& r) {
   say(fmt::format("{}: {} samples in {}: {:.0f} samples/s, {}/s to {}{}; first batch after {}",
                   styled(how, control::name_of(r.outcome)), r.samples,
                   duration_for_people(nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))), rate,
-                  bytes_for_people(static_cast<std::uint64_t>(r.seconds > 0 ? static_cast<double>(r.bytes) / r.seconds : 0)),
+                  bytes_for_people(static_cast<std::uint64_t>(
+                      r.seconds > 0 ? static_cast<double>(r.bytes) / r.seconds : 0)),
                   r.device.name.empty() ? "no device" : r.device.name,
                   r.device.kind == "host" ? " (the host device; no GPU is used)" : "",
                   duration_for_people(nanoseconds(static_cast<std::int64_t>(r.first_batch_seconds * 1e9)))));
@@ -197,7 +206,8 @@ int exit_code_of(const run_report& r, int signal) {
 int tell_end(const run_options& o, const run_places& places, const run_report& report, int signal) {
   const auto json = control::as_json(report);
   if (places.report) {
-    const std::string text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    const std::string text =
+        json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
     if (auto ok = places.report->write(text); !ok) return refuse_with(exit_failed, ok.error(), o.json);
   }
   if (o.json) print_json(json);
@@ -214,14 +224,20 @@ int dry_run(const config& settings, const run_options& o) {
     const auto plan = Session::dry_run(settings);
     for (const std::string& notice : plan.notices) say(notice);
     if (o.json) {
-      print_json({{"samples", plan.samples}, {"expected_samples", plan.expected_samples},
-                  {"batches_per_epoch", plan.batches_per_epoch}, {"workers", plan.workers},
-                  {"slot_bytes", plan.slot_bytes}, {"arena_bytes", plan.arena_bytes}, {"fingerprint", plan.fingerprint}});
+      print_json({{"samples", plan.samples},
+                  {"expected_samples", plan.expected_samples},
+                  {"batches_per_epoch", plan.batches_per_epoch},
+                  {"workers", plan.workers},
+                  {"slot_bytes", plan.slot_bytes},
+                  {"arena_bytes", plan.arena_bytes},
+                  {"fingerprint", plan.fingerprint}});
     } else {
-      print(fmt::format("{} samples, {} in an epoch, {} batches of {}; {} workers, {} slots each of {}: {} of shared memory",
-                        plan.samples, plan.expected_samples, plan.batches_per_epoch, settings.sampler.batch_size,
-                        plan.workers, settings.loader.slots_per_worker, bytes_for_people(plan.slot_bytes),
-                        bytes_for_people(plan.arena_bytes)));
+      print(
+          fmt::format("{} samples, {} in an epoch, {} batches of {}; {} workers, {} slots each of {}: {} of "
+                      "shared memory",
+                      plan.samples, plan.expected_samples, plan.batches_per_epoch,
+                      settings.sampler.batch_size, plan.workers, settings.loader.slots_per_worker,
+                      bytes_for_people(plan.slot_bytes), bytes_for_people(plan.arena_bytes)));
       print("fingerprint " + plan.fingerprint);
     }
     return exit_ok;
@@ -232,7 +248,8 @@ int dry_run(const config& settings, const run_options& o) {
 
 int run(const run_options& o) {
   const auto state_every = parse_duration(o.state_every);
-  if (!state_every) return refuse_with(exit_usage, {errc::usage, "--state-every: " + state_every.error().message, 0}, o.json);
+  if (!state_every)
+    return refuse_with(exit_usage, {errc::usage, "--state-every: " + state_every.error().message, 0}, o.json);
   auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.json);
   if (!o.quiet) tell_warnings(*loaded);
@@ -275,7 +292,8 @@ int run(const run_options& o) {
       report.error = trouble;
     }
     if (places->state && !trouble) {
-      if (auto ok = places->state->write(as_text(session.state())); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+      if (auto ok = places->state->write(as_text(session.state())); !ok)
+        return refuse_with(exit_failed, ok.error(), o.json);
     }
     return tell_end(o, *places, report, signals.received());
   } catch (const error& e) {
@@ -292,14 +310,19 @@ void add_run_command(CLI::App& app, std::function<int()>& chosen) {
   add_config_shorthands(*verb, o->source);
   verb->add_option("--batches", o->batches, "stop after so many batches over all epochs")->type_name("N");
   verb->add_flag("--digest", o->digest, "read every batch back from the device and hash it");
-  verb->add_option("--sink", o->sink, "what becomes of batches: null, npy")->type_name("SINK")->capture_default_str();
+  verb->add_option("--sink", o->sink, "what becomes of batches: null, npy")
+      ->type_name("SINK")
+      ->capture_default_str();
   verb->add_option("--out", o->out, "folder for --sink npy")->type_name("DIR");
   verb->add_option("--report", o->report, "write the report to a file, as JSON")->type_name("FILE");
   verb->add_flag("--json", o->json, "the report as one JSON object on stdout");
   verb->add_flag("--quiet", o->quiet, "no progress, no closing report");
-  verb->add_option("--state", o->state, "resume from this file if it exists; written at the end and now and then")
+  verb->add_option("--state", o->state,
+                   "resume from this file if it exists; written at the end and now and then")
       ->type_name("FILE");
-  verb->add_option("--state-every", o->state_every, "how often the state is written")->type_name("TIME")->capture_default_str();
+  verb->add_option("--state-every", o->state_every, "how often the state is written")
+      ->type_name("TIME")
+      ->capture_default_str();
   verb->add_flag("--dry-run", o->dry_run, "say what would be done, start nothing");
   verb->callback([o, &chosen] { chosen = [o] { return run(*o); }; });
 }

@@ -1,17 +1,18 @@
 #include "tools/penstock/session_commands.hpp"
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-#include <algorithm>
-#include <charconv>
-#include <nlohmann/json.hpp>
-#include <thread>
-
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/output.hpp"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
 
 namespace penstock::cli {
 namespace {
@@ -31,7 +32,8 @@ struct session_choice {
 };
 
 void add_choice(CLI::App& verb, session_choice& into) {
-  verb.add_option("--session", into.session, "the session's name; not needed when only one is live")->type_name("NAME");
+  verb.add_option("--session", into.session, "the session's name; not needed when only one is live")
+      ->type_name("NAME");
   verb.add_option("--socket", into.socket, "the session's control socket")->type_name("PATH");
   verb.add_flag("--json", into.as_json, "one JSON object on stdout");
 }
@@ -56,10 +58,12 @@ chosen_socket choose(const session_choice& choice) {
     for (const auto& s : live) {
       if (s.name == choice.session) return {s.path, exit_ok};
     }
-    return no(fmt::format("no session '{}' is live; live: {}", choice.session, names.empty() ? "none" : names));
+    return no(
+        fmt::format("no session '{}' is live; live: {}", choice.session, names.empty() ? "none" : names));
   }
   if (live.empty()) return no("no session is live in " + control::socket_folder().string());
-  if (live.size() > 1) return no(fmt::format("several sessions are live, name one with --session: {}", names));
+  if (live.size() > 1)
+    return no(fmt::format("several sessions are live, name one with --session: {}", names));
   return {live.front().path, exit_ok};
 }
 
@@ -91,9 +95,12 @@ int ask_session(const session_choice& choice, json request, std::optional<std::c
   return answer->value("exit", static_cast<int>(exit_refused));
 }
 
-// ---- tables --------------------------------------------------------------------------------------------------
+// ---- tables
+// --------------------------------------------------------------------------------------------------
 
-std::string text_of(const json& value) { return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string text_of(const json& value) {
+  return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
+}
 
 std::string last_death_of(const json& worker) {
   const json& d = worker.at("last_death");
@@ -107,27 +114,35 @@ void tell_status(const json& s) {
                     text_of(s.at("state")), text_of(s.at("pid")), text_of(s.at("epoch")),
                     text_of(s.at("batches_delivered")), text_of(s.at("samples_delivered"))));
   const json& gpu = s.at("gpu");
-  print(fmt::format("gpu  {}  {}  {}", text_of(gpu.at("state")), text_of(gpu.at("name")), text_of(gpu.at("placement"))));
-  print(fmt::format("{:<12}{:<12}{:>8}{:>10}{:>9}{:>10}  {}", "worker", "state", "pid", "restarts", "samples", "memory", "last death"));
+  print(fmt::format("gpu  {}  {}  {}", text_of(gpu.at("state")), text_of(gpu.at("name")),
+                    text_of(gpu.at("placement"))));
+  print(fmt::format("{:<12}{:<12}{:>8}{:>10}{:>9}{:>10}  {}", "worker", "state", "pid", "restarts", "samples",
+                    "memory", "last death"));
   for (const json& w : s.at("workers")) {
-    print(fmt::format("{:<12}{:<12}{:>8}{:>10}{:>9}{:>10}  {}", "worker/" + text_of(w.at("id")), text_of(w.at("state")),
-                      text_of(w.at("pid")), text_of(w.at("restarts")), text_of(w.at("samples")),
-                      bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()), last_death_of(w)));
+    print(fmt::format("{:<12}{:<12}{:>8}{:>10}{:>9}{:>10}  {}", "worker/" + text_of(w.at("id")),
+                      text_of(w.at("state")), text_of(w.at("pid")), text_of(w.at("restarts")),
+                      text_of(w.at("samples")), bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()),
+                      last_death_of(w)));
   }
   if (s.at("failed") != 0 || s.at("quarantined") != 0) {
-    print(fmt::format("{} samples failed, {} quarantined", text_of(s.at("failed")), text_of(s.at("quarantined"))));
+    print(fmt::format("{} samples failed, {} quarantined", text_of(s.at("failed")),
+                      text_of(s.at("quarantined"))));
   }
 }
 
 void tell_deaths(const json& result) {
   for (const json& d : result.at("deaths")) {
-    print(fmt::format("worker/{}  pid {}  {}  {}{}", text_of(d.at("worker")), text_of(d.at("pid")), text_of(d.at("cause")),
+    print(fmt::format("worker/{}  pid {}  {}  {}{}", text_of(d.at("worker")), text_of(d.at("pid")),
+                      text_of(d.at("cause")),
                       d.at("signal").is_null() ? "exit " + text_of(d.at("code")) : text_of(d.at("signal")),
-                      d.at("sample").is_null() ? "" : "  sample " + text_of(d.at("sample")) + " (" + text_of(d.at("path")) + ")"));
+                      d.at("sample").is_null()
+                          ? ""
+                          : "  sample " + text_of(d.at("sample")) + " (" + text_of(d.at("path")) + ")"));
   }
 }
 
-// ---- verbs ---------------------------------------------------------------------------------------------------
+// ---- verbs
+// ---------------------------------------------------------------------------------------------------
 
 struct request_options {
   session_choice choice;
@@ -178,7 +193,9 @@ int wait(const request_options& o) {
   std::optional<std::chrono::milliseconds> deadline;
   if (!o.timeout.empty()) {
     const auto time = parse_duration(o.timeout);
-    if (!time) return refuse_with(exit_usage, {errc::usage, "--timeout: " + time.error().message, 0}, o.choice.as_json);
+    if (!time)
+      return refuse_with(exit_usage, {errc::usage, "--timeout: " + time.error().message, 0},
+                         o.choice.as_json);
     deadline = std::chrono::ceil<std::chrono::milliseconds>(*time);
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -187,13 +204,16 @@ int wait(const request_options& o) {
     const auto gone = std::chrono::floor<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
     deadline = std::max(*deadline - gone, std::chrono::milliseconds(0));
   }
-  return ask_session(o.choice, {{"verb", "wait"}, {"for", o.wait_for}}, deadline, [&](const json&) { say(o.wait_for); });
+  return ask_session(o.choice, {{"verb", "wait"}, {"for", o.wait_for}}, deadline,
+                     [&](const json&) { say(o.wait_for); });
 }
 
 int for_worker(const request_options& o, const char* verb) {
   const auto worker = worker_in(o.target);
   if (!worker) {
-    return refuse_with(exit_no_target, {errc::usage, fmt::format("'{}' is no worker: write worker/N", o.target), 0}, o.choice.as_json);
+    return refuse_with(exit_no_target,
+                       {errc::usage, fmt::format("'{}' is no worker: write worker/N", o.target), 0},
+                       o.choice.as_json);
   }
   return ask_session(o.choice, {{"verb", verb}, {"worker", *worker}}, answer_deadline,
                      [&](const json&) { say(fmt::format("{}: {} asked for", o.target, verb)); });
@@ -219,11 +239,13 @@ struct verb_place {
   std::shared_ptr<request_options> options;
 };
 
-verb_place add_verb(CLI::App& app, std::function<int()>& chosen, const std::string& name, const std::string& help, action act) {
+verb_place add_verb(CLI::App& app, std::function<int()>& chosen, const std::string& name,
+                    const std::string& help, action act) {
   auto options = std::make_shared<request_options>();
   CLI::App* verb = app.add_subcommand(name, help);
   add_choice(*verb, options->choice);
-  verb->callback([options, act = std::move(act), &chosen] { chosen = [options, act] { return act(*options); }; });
+  verb->callback(
+      [options, act = std::move(act), &chosen] { chosen = [options, act] { return act(*options); }; });
   return {verb, options};
 }
 
@@ -244,10 +266,12 @@ void add_session_commands(CLI::App& app, std::function<int()>& chosen) {
       ->type_name("WHAT")
       ->check(CLI::IsMember({"ready", "finished"}))
       ->capture_default_str();
-  wait_verb.verb->add_option("--timeout", wait_verb.options->timeout, "give up after this time, exit 6")->type_name("TIME");
+  wait_verb.verb->add_option("--timeout", wait_verb.options->timeout, "give up after this time, exit 6")
+      ->type_name("TIME");
 
   const auto stop_verb = add_verb(app, chosen, "stop", "end a session cleanly", [](const request_options& o) {
-    return ask_session(o.choice, {{"verb", "stop"}, {"now", o.now}}, answer_deadline, [](const json&) { say("stopping"); });
+    return ask_session(o.choice, {{"verb", "stop"}, {"now", o.now}}, answer_deadline,
+                       [](const json&) { say("stopping"); });
   });
   stop_verb.verb->add_flag("--now", stop_verb.options->now, "do not wait for samples at hand");
 
@@ -257,16 +281,18 @@ void add_session_commands(CLI::App& app, std::function<int()>& chosen) {
     return ask_session(o.choice, {{"verb", "deaths"}}, answer_deadline, tell_deaths);
   });
 
-  const auto scale_verb = add_verb(app, chosen, "scale", "change the number of workers", [](const request_options& o) {
-    return ask_session(o.choice, {{"verb", "scale"}, {"workers", o.workers}}, answer_deadline,
-                       [&](const json&) { say(fmt::format("scaling to {} workers", o.workers)); });
-  });
+  const auto scale_verb =
+      add_verb(app, chosen, "scale", "change the number of workers", [](const request_options& o) {
+        return ask_session(o.choice, {{"verb", "scale"}, {"workers", o.workers}}, answer_deadline,
+                           [&](const json&) { say(fmt::format("scaling to {} workers", o.workers)); });
+      });
   scale_verb.verb->add_option("N", scale_verb.options->workers, "workers")->required();
 
   for (const char* verb : {"restart", "drain"}) {
-    const auto place = add_verb(app, chosen, verb,
-                                verb[0] == 'r' ? "replace a worker after what it holds" : "send a worker home after what it holds",
-                                [verb](const request_options& o) { return for_worker(o, verb); });
+    const auto place = add_verb(
+        app, chosen, verb,
+        verb[0] == 'r' ? "replace a worker after what it holds" : "send a worker home after what it holds",
+        [verb](const request_options& o) { return for_worker(o, verb); });
     place.verb->add_option("TARGET", place.options->target, "worker/N")->required();
   }
   add_verb(app, chosen, "sessions", "list live sessions, remove the sockets of dead ones", sessions);

@@ -1,11 +1,11 @@
 #include "tools/penstock/stop_signals.hpp"
 
+#include "tools/penstock/output.hpp"
+
 #include <pthread.h>
 #include <unistd.h>
 
 #include <csignal>
-
-#include "tools/penstock/output.hpp"
 
 namespace penstock::cli {
 namespace {
@@ -30,7 +30,9 @@ stop_signals::stop_signals() {
   ::signal(SIGPIPE, SIG_IGN);
 }
 
-stop_signals::~stop_signals() { ignore(); }
+stop_signals::~stop_signals() {
+  ignore();
+}
 
 void stop_signals::listen(std::function<void(int)> stop) {
   thread_ = std::thread([this, stop = std::move(stop)] { run(stop); });

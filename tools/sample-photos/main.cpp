@@ -1,10 +1,12 @@
-// Makes a folder of JPEGs to try penstock on when no photographs are at hand: smooth fields of colour with shapes and
-// grain, 500 x 375 at quality 90, about as large and as hard to decode as the photographs of an image collection.
+// Makes a folder of JPEGs to try penstock on when no photographs are at hand: smooth fields of colour with
+// shapes and grain, 500 x 375 at quality 90, about as large and as hard to decode as the photographs of an
+// image collection.
 //
 //   penstock-sample-photos FOLDER COUNT
+// clang-format off
 #include <cstdio>  // jpeglib.h needs it first
-
 #include <jpeglib.h>
+// clang-format on
 
 #include <algorithm>
 #include <array>
@@ -33,7 +35,8 @@ std::vector<std::uint8_t> paint(std::mt19937& random) {
   std::vector<std::uint8_t> pixels(std::size_t{width} * height * 3);
   std::array<std::array<wave, 5>, 3> fields{};
   for (auto& field : fields) {
-    for (wave& w : field) w = {40 * unit(random), 0.03F * unit(random), 0.03F * unit(random), 6.28F * unit(random)};
+    for (wave& w : field)
+      w = {40 * unit(random), 0.03F * unit(random), 0.03F * unit(random), 6.28F * unit(random)};
   }
   struct disc {
     float x, y, radius;
@@ -41,20 +44,25 @@ std::vector<std::uint8_t> paint(std::mt19937& random) {
   };
   std::vector<disc> discs(12);
   for (disc& d : discs) {
-    d = {width * unit(random), height * unit(random), 10 + 60 * unit(random), {unit(random), unit(random), unit(random)}};
+    d = {width * unit(random),
+         height * unit(random),
+         10 + 60 * unit(random),
+         {unit(random), unit(random), unit(random)}};
   }
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
       const float grain = 24 * (unit(random) - 0.5F);
       for (std::size_t c = 0; c < 3; ++c) {
         float value = 128 + grain;
-        for (const wave& w : fields[c]) value += w.amplitude * std::sin(w.along_x * x + w.along_y * y + w.phase);
+        for (const wave& w : fields[c])
+          value += w.amplitude * std::sin(w.along_x * x + w.along_y * y + w.phase);
         for (const disc& d : discs) {
           const float dx = x - d.x;
           const float dy = y - d.y;
           if (dx * dx + dy * dy < d.radius * d.radius) value = 0.5F * value + 127 * d.tint[c];
         }
-        pixels[(std::size_t(y) * width + x) * 3 + c] = static_cast<std::uint8_t>(std::clamp(value, 0.0F, 255.0F));
+        pixels[(std::size_t(y) * width + x) * 3 + c] =
+            static_cast<std::uint8_t>(std::clamp(value, 0.0F, 255.0F));
       }
     }
   }

@@ -1,7 +1,7 @@
+#include "runtime/device/cuda/convert.hpp"
+
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-
-#include "runtime/device/cuda/convert.hpp"
 
 namespace penstock::device {
 namespace {
@@ -11,9 +11,13 @@ constexpr unsigned threads = 256;
 template <class T>
 __device__ T rounded(std::uint8_t x, float scale, float shift);
 template <>
-__device__ std::uint8_t rounded(std::uint8_t x, float, float) { return x; }
+__device__ std::uint8_t rounded(std::uint8_t x, float, float) {
+  return x;
+}
 template <>
-__device__ float rounded(std::uint8_t x, float scale, float shift) { return __fmaf_rn(float(x), scale, shift); }
+__device__ float rounded(std::uint8_t x, float scale, float shift) {
+  return __fmaf_rn(float(x), scale, shift);
+}
 template <>
 __device__ __half rounded(std::uint8_t x, float scale, float shift) {
   return __float2half_rn(__fmaf_rn(float(x), scale, shift));

@@ -1,5 +1,5 @@
-// The conversion kernel: uint8 NHWC rows to the output type and layout, normalised and mirrored. Plain types, since
-// nvcc compiles it as C++17.
+// The conversion kernel: uint8 NHWC rows to the output type and layout, normalised and mirrored. Plain types,
+// since nvcc compiles it as C++17.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,11 @@
 #include "runtime/device/cuda/cuda_device.hpp"
 
+#include "runtime/base/check.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/device/cuda/convert.hpp"
+#include "runtime/device/cuda/cuda_error.hpp"
+
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -8,12 +14,6 @@
 #include <cstdio>
 #include <deque>
 #include <map>
-
-#include "runtime/base/check.hpp"
-#include "runtime/base/log.hpp"
-#include "runtime/base/units.hpp"
-#include "runtime/device/cuda/convert.hpp"
-#include "runtime/device/cuda/cuda_error.hpp"
 
 namespace penstock::device {
 namespace {
@@ -38,8 +38,9 @@ std::string list_of_devices(int count) {
   return list.empty() ? "none" : list;
 }
 
-/// Makes our context current for one call and leaves the caller's thread as it was. The driver's stack is used
-/// because cudaSetDevice, called to restore, would create a context on whatever device the caller had selected.
+/// Makes our context current for one call and leaves the caller's thread as it was. The driver's stack is
+/// used because cudaSetDevice, called to restore, would create a context on whatever device the caller had
+/// selected.
 class current_context {
  public:
   struct entry_points {
@@ -79,10 +80,12 @@ class cuda_device final : public device {
     }
     auto ordinal = select(count);
     if (!ordinal) return tl::unexpected(std::move(ordinal.error()));
-    if (auto ok = call(cudaSetDevice(*ordinal), "selecting the device"); !ok) return tl::unexpected(ok.error());
+    if (auto ok = call(cudaSetDevice(*ordinal), "selecting the device"); !ok)
+      return tl::unexpected(ok.error());
     if (auto ok = call(cudaFree(nullptr), "creating the context"); !ok) return tl::unexpected(ok.error());
     cudaDeviceProp facts{};
-    if (auto ok = call(cudaGetDeviceProperties(&facts, *ordinal), "asking for the device's properties"); !ok) {
+    if (auto ok = call(cudaGetDeviceProperties(&facts, *ordinal), "asking for the device's properties");
+        !ok) {
       return tl::unexpected(ok.error());
     }
     name_ = facts.name;
@@ -106,8 +109,11 @@ class cuda_device final : public device {
     if (is_sticky(status)) return refuse_cuda(status, "page-locking memory, at or before");
     // Slower, not wrong (S1.6).
     if (!warned_pageable_) {
-      log::warn("gpu", "{} of the arena could not be page-locked ({}): copies will be slower. Usual cause: a low limit "
-                "on locked memory (ulimit -l)", bytes_for_people(memory.size()), cudaGetErrorString(status));
+      log::warn(
+          "gpu",
+          "{} of the arena could not be page-locked ({}): copies will be slower. Usual cause: a low limit "
+          "on locked memory (ulimit -l)",
+          bytes_for_people(memory.size()), cudaGetErrorString(status));
       warned_pageable_ = true;
     }
     partitions_[partition] = {memory, false};
@@ -133,9 +139,10 @@ class cuda_device final : public device {
       std::size_t free = 0;
       std::size_t total = 0;
       cudaMemGetInfo(&free, &total);
-      auto no = cuda_failure(status, fmt::format("allocating {} buffers of {} on {} (asked {}, free {} of {})", buffers,
-                                                 bytes_for_people(one), name_, bytes_for_people(all),
-                                                 bytes_for_people(free), bytes_for_people(total)));
+      auto no =
+          cuda_failure(status, fmt::format("allocating {} buffers of {} on {} (asked {}, free {} of {})",
+                                           buffers, bytes_for_people(one), name_, bytes_for_people(all),
+                                           bytes_for_people(free), bytes_for_people(total)));
       return tl::unexpected(std::move(no));
     }
     ring_.resize(buffers);
@@ -143,7 +150,8 @@ class cuda_device final : public device {
       ring_[i].data = static_cast<std::byte*>(memory_) + i * one;
       ring_[i].staging = ring_[i].data + round_up(plan.buffer_bytes, layout_alignment);
       for (cudaEvent_t* e : {&ring_[i].copied, &ring_[i].ready, &ring_[i].released}) {
-        if (auto ok = call(cudaEventCreateWithFlags(e, cudaEventDisableTiming), "creating an event"); !ok) return ok;
+        if (auto ok = call(cudaEventCreateWithFlags(e, cudaEventDisableTiming), "creating an event"); !ok)
+          return ok;
       }
     }
     return {};
@@ -153,8 +161,8 @@ class cuda_device final : public device {
     const auto memory = partitions_.find(job.partition);
     PENSTOCK_CHECK(memory != partitions_.end(), "partition {}", job.partition);
     PENSTOCK_CHECK(job.buffer < ring_.size(), "buffer {} of {}", job.buffer, ring_.size());
-    PENSTOCK_CHECK(job.slot_offset + plan_.slot.used_bytes(job.rows) <= memory->second.memory.size(), "slot at {}",
-                   job.slot_offset);
+    PENSTOCK_CHECK(job.slot_offset + plan_.slot.used_bytes(job.rows) <= memory->second.memory.size(),
+                   "slot at {}", job.slot_offset);
     ring_buffer& b = ring_[job.buffer];
     const std::byte* slot = memory->second.memory.data() + job.slot_offset;
     const auto what = [&] { return fmt::format("uploading into buffer {}, at or before", job.buffer); };
@@ -282,19 +290,24 @@ class cuda_device final : public device {
     if (choice_.uuid) {
       for (int i = 0; i < count; ++i) {
         cudaDeviceProp facts{};
-        if (cudaGetDeviceProperties(&facts, i) == cudaSuccess && uuid_text(facts.uuid).starts_with(*choice_.uuid)) return i;
+        if (cudaGetDeviceProperties(&facts, i) == cudaSuccess &&
+            uuid_text(facts.uuid).starts_with(*choice_.uuid))
+          return i;
       }
-      return refuse(errc::device_unavailable, "no GPU has the UUID {}; there is: {}", *choice_.uuid, list_of_devices(count));
+      return refuse(errc::device_unavailable, "no GPU has the UUID {}; there is: {}", *choice_.uuid,
+                    list_of_devices(count));
     }
     const auto ordinal = static_cast<int>(choice_.ordinal.value_or(0));
     if (ordinal < count) return ordinal;
-    return refuse(errc::device_unavailable, "cuda:{} does not exist; there is: {}", ordinal, list_of_devices(count));
+    return refuse(errc::device_unavailable, "cuda:{} does not exist; there is: {}", ordinal,
+                  list_of_devices(count));
   }
 
   result<void> find_driver() {
     cudaDriverEntryPointQueryResult found{};
     const auto entry = [&](const char* name, auto& function) {
-      return call(cudaGetDriverEntryPointByVersion(name, reinterpret_cast<void**>(&function), 12000, cudaEnableDefault, &found),
+      return call(cudaGetDriverEntryPointByVersion(name, reinterpret_cast<void**>(&function), 12000,
+                                                   cudaEnableDefault, &found),
                   fmt::format("looking up {} in the driver", name));
     };
     CUresult (*get_current)(CUcontext*) = nullptr;
@@ -312,7 +325,8 @@ class cuda_device final : public device {
                   fmt::format("copying {} to {}, at or before", bytes_for_people(bytes), name_));
     };
     if (plan_.staged) {
-      // The whole batch in one copy; what needs no conversion is moved on the device, where that costs nothing.
+      // The whole batch in one copy; what needs no conversion is moved on the device, where that costs
+      // nothing.
       if (auto ok = enqueue(b.staging, slot, plan_.slot.used_bytes(rows)); !ok) return ok;
       return {};
     }
@@ -324,10 +338,14 @@ class cuda_device final : public device {
 
   result<void> convert(const ring_buffer& b, std::uint32_t rows) {
     if (rows == 0) return {};
-    if (auto ok = call(cudaStreamWaitEvent(compute_stream_, b.copied, 0), "ordering a kernel after its copy"); !ok) return ok;
+    if (auto ok = call(cudaStreamWaitEvent(compute_stream_, b.copied, 0), "ordering a kernel after its copy");
+        !ok)
+      return ok;
     for (const copy_step& step : plan_.copies) {
       if (auto ok = call(cudaMemcpyAsync(b.data + step.to, b.staging + step.from, step.row_bytes * rows,
-                                         cudaMemcpyDeviceToDevice, compute_stream_), "moving a tensor, at or before"); !ok) {
+                                         cudaMemcpyDeviceToDevice, compute_stream_),
+                         "moving a tensor, at or before");
+          !ok) {
         return ok;
       }
     }
@@ -344,19 +362,22 @@ class cuda_device final : public device {
       k.type = kernel_type_of(step.type);
       std::copy(step.scale.begin(), step.scale.end(), k.scale);
       std::copy(step.shift.begin(), step.shift.end(), k.shift);
-      if (auto ok = call(launch_convert(k, compute_stream_), "converting a batch, at or before"); !ok) return ok;
+      if (auto ok = call(launch_convert(k, compute_stream_), "converting a batch, at or before"); !ok)
+        return ok;
     }
     return {};
   }
 
-  // One host function at a time, on a stream of its own: on the copy stream it would stop the next copy until the
-  // host has run it (measured: 64 KiB copies fall from 18 to 1.9 GB/s).
+  // One host function at a time, on a stream of its own: on the copy stream it would stop the next copy until
+  // the host has run it (measured: 64 KiB copies fall from 18 to 1.9 GB/s).
   void arm() {
     if (!waker_ || in_flight_.empty() || armed_.exchange(true, std::memory_order_acq_rel)) return;
     const auto pending = std::ranges::find_if(in_flight_, [](const flight& f) { return !f.slot_is_free; });
     const cudaEvent_t next = pending == in_flight_.end() ? in_flight_.front().ready : pending->copied;
     if (cudaStreamWaitEvent(wake_stream_, next, 0) != cudaSuccess ||
-        cudaLaunchHostFunc(wake_stream_, [](void* self) { static_cast<cuda_device*>(self)->waker_(); }, this) != cudaSuccess) {
+        cudaLaunchHostFunc(
+            wake_stream_, [](void* self) { static_cast<cuda_device*>(self)->waker_(); }, this) !=
+            cudaSuccess) {
       cudaGetLastError();
       waker_();  // poll() will find out what is wrong
     }
@@ -382,14 +403,18 @@ class cuda_device final : public device {
 
 }  // namespace
 
-std::unique_ptr<device> make_cuda_device(const cuda_choice& choice) { return std::make_unique<cuda_device>(choice); }
+std::unique_ptr<device> make_cuda_device(const cuda_choice& choice) {
+  return std::make_unique<cuda_device>(choice);
+}
 
 bool cuda_is_there() {
   int count = 0;
   const auto status = cudaGetDeviceCount(&count);
   cudaGetLastError();
-  // Anything but "no driver" and "no device" is a broken GPU: choose it, so that opening it says what is wrong.
-  return status != cudaErrorInsufficientDriver && status != cudaErrorNoDevice && (status != cudaSuccess || count > 0);
+  // Anything but "no driver" and "no device" is a broken GPU: choose it, so that opening it says what is
+  // wrong.
+  return status != cudaErrorInsufficientDriver && status != cudaErrorNoDevice &&
+         (status != cudaSuccess || count > 0);
 }
 
 }  // namespace penstock::device

@@ -1,14 +1,14 @@
-// The CUDA device: one copy stream on which slots are copied to the device first in, first out, one compute stream on
-// which they are converted, a ring of buffers, events for completion. Shares the primary context with the program
-// that embeds us; never resets it.
+// The CUDA device: one copy stream on which slots are copied to the device first in, first out, one compute
+// stream on which they are converted, a ring of buffers, events for completion. Shares the primary context
+// with the program that embeds us; never resets it.
 #pragma once
+
+#include "runtime/device/device.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
-
-#include "runtime/device/device.hpp"
 
 namespace penstock::device {
 

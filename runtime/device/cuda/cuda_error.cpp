@@ -33,7 +33,8 @@ errc kind_of(cudaError_t code) noexcept {
 }
 
 failure cuda_failure(cudaError_t code, std::string_view what) {
-  return {kind_of(code), fmt::format("{}: {} (CUDA error {})", what, cudaGetErrorString(code), static_cast<int>(code)),
+  return {kind_of(code),
+          fmt::format("{}: {} (CUDA error {})", what, cudaGetErrorString(code), static_cast<int>(code)),
           static_cast<int>(code)};
 }
 

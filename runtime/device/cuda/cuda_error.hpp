@@ -1,11 +1,11 @@
 // CUDA's codes as failures: what kind of trouble it is, and a sentence with the code.
 #pragma once
 
+#include "runtime/base/result.hpp"
+
 #include <cuda_runtime_api.h>
 
 #include <string_view>
-
-#include "runtime/base/result.hpp"
 
 namespace penstock::device {
 

@@ -1,6 +1,10 @@
-// A batch on the device, in the consumer's hands. It owns one of the [gpu] buffers until it is released or destroyed;
-// while all buffers are held, no further batch can come.
+// A batch on the device, in the consumer's hands. It owns one of the [gpu] buffers until it is released or
+// destroyed; while all buffers are held, no further batch can come.
 #pragma once
+
+#include <penstock/export.hpp>
+#include <penstock/stream.hpp>
+#include <penstock/tensor.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -9,14 +13,11 @@
 #include <string_view>
 #include <vector>
 
-#include <penstock/export.hpp>
-#include <penstock/stream.hpp>
-#include <penstock/tensor.hpp>
-
 namespace penstock {
 
-/// Move-only. Use from one thread at a time. May outlive the session's iteration, but not the Session: destroying a
-/// Session while a batch is held is an error in the program and is said so (the batch becomes empty first).
+/// Move-only. Use from one thread at a time. May outlive the session's iteration, but not the Session:
+/// destroying a Session while a batch is held is an error in the program and is said so (the batch becomes
+/// empty first).
 class PENSTOCK_API Batch {
  public:
   Batch() noexcept;
@@ -30,15 +31,17 @@ class PENSTOCK_API Batch {
 
   [[nodiscard]] std::uint64_t epoch() const;
   [[nodiscard]] std::uint64_t sequence() const;  ///< within the epoch
-  [[nodiscard]] std::size_t rows() const;        ///< samples in it; fewer than the batch size when some were lost
+  [[nodiscard]] std::size_t rows() const;  ///< samples in it; fewer than the batch size when some were lost
   [[nodiscard]] std::span<const std::uint64_t> samples() const;  ///< dataset indices of the rows
 
-  /// The tensors on the device. `data` is a device pointer (a host pointer on the host device), valid until release.
+  /// The tensors on the device. `data` is a device pointer (a host pointer on the host device), valid until
+  /// release.
   [[nodiscard]] std::span<const tensor_view> tensors() const;
   /// Throws error (errc::usage) with the names there are.
   [[nodiscard]] const tensor_view& tensor(std::string_view name) const;
 
-  /// Work put on `stream` after this call sees the batch. Touches only that stream; leaves the current device alone.
+  /// Work put on `stream` after this call sees the batch. Touches only that stream; leaves the current device
+  /// alone.
   void wait(stream_handle stream) const;
   /// Gives the buffer back when what is on `stream` now is done. Throws error (errc::usage) the second time.
   void release(stream_handle stream);

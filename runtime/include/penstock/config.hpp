@@ -1,6 +1,9 @@
-// The settings of a session as plain structs: read them from a file with load_config, or fill them in code. The
-// structs come from config_keys.def, which names each key, its default, its limits and its meaning.
+// The settings of a session as plain structs: read them from a file with load_config, or fill them in code.
+// The structs come from config_keys.def, which names each key, its default, its limits and its meaning.
 #pragma once
+
+#include <penstock/export.hpp>
+#include <penstock/tensor.hpp>
 
 #include <array>
 #include <chrono>
@@ -11,9 +14,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <penstock/export.hpp>
-#include <penstock/tensor.hpp>
 
 namespace penstock {
 
@@ -31,7 +31,17 @@ using string_map = std::map<std::string, std::string>;
 // Each spelling in a config file is the enumerator's name with '-' for '_'.
 enum class dataset_type : std::uint8_t { image_folder, tar, npy, raw, tokens, synthetic, custom };
 enum class fill_kind : std::uint8_t { stamp, memset, memcpy, random };
-enum class fault_kind : std::uint8_t { segv, abort, exit, kill, hang, raise, leak, stop, slow };  ///< raise is "throw"
+enum class fault_kind : std::uint8_t {
+  segv,
+  abort,
+  exit,
+  kill,
+  hang,
+  raise,
+  leak,
+  stop,
+  slow
+};  ///< raise is "throw"
 enum class augment_kind : std::uint8_t { none, centre_crop, random_resized_crop };
 enum class orientation_rule : std::uint8_t { exif, ignore };
 enum class start_rule : std::uint8_t { lazy, eager };
@@ -49,9 +59,9 @@ using namespace std::chrono_literals;
 #define PENSTOCK_TABLE(type, path, actor, help) struct type {
 #define PENSTOCK_KEY(type, name, fallback, limits, use, effect, help) type name = fallback;
 #define PENSTOCK_SUBTABLE(type, name) type name;
-#define PENSTOCK_TABLE_END(type)                   \
-  bool operator==(const type&) const = default;    \
-  }                                                \
+#define PENSTOCK_TABLE_END(type)                \
+  bool operator==(const type&) const = default; \
+  }                                             \
   ;
 #include <penstock/config_keys.def>
 

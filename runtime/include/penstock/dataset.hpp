@@ -1,6 +1,11 @@
-// What a dataset is: a fixed number of samples, each of which can be loaded into memory that penstock provides.
-// Implemented by the built-in datasets and by users; called in worker processes only, by one thread.
+// What a dataset is: a fixed number of samples, each of which can be loaded into memory that penstock
+// provides. Implemented by the built-in datasets and by users; called in worker processes only, by one
+// thread.
 #pragma once
+
+#include <penstock/export.hpp>
+#include <penstock/random.hpp>
+#include <penstock/tensor.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -9,14 +14,10 @@
 #include <string>
 #include <vector>
 
-#include <penstock/export.hpp>
-#include <penstock/random.hpp>
-#include <penstock/tensor.hpp>
-
 namespace penstock {
 
-/// What the session needs to know before the first sample: it sizes the shared memory from it, and refuses a later
-/// worker that says something else.
+/// What the session needs to know before the first sample: it sizes the shared memory from it, and refuses a
+/// later worker that says something else.
 struct dataset_description {
   std::string type;                  ///< "image-folder", or the name of your own
   std::uint64_t samples = 0;         ///< sample indices are 0 .. samples - 1
@@ -41,8 +42,9 @@ struct sample_request {
   random_source& random;
 };
 
-/// Where the bytes of one sample go: one span a tensor, in the order of the description, straight in the shared
-/// memory that the device reads. The bytes are undefined before load() and all of them must be written.
+/// Where the bytes of one sample go: one span a tensor, in the order of the description, straight in the
+/// shared memory that the device reads. The bytes are undefined before load() and all of them must be
+/// written.
 class sample_slot {
  public:
   explicit sample_slot(std::span<const std::span<std::byte>> tensors) noexcept : tensors_(tensors) {}
@@ -60,8 +62,8 @@ class sample_slot {
   std::span<const std::span<std::byte>> tensors_;
 };
 
-/// A dataset. One instance lives in each worker process; penstock calls it from one thread. A crash in here costs
-/// one process, which is replaced, and is charged to the sample that was being loaded.
+/// A dataset. One instance lives in each worker process; penstock calls it from one thread. A crash in here
+/// costs one process, which is replaced, and is charged to the sample that was being loaded.
 class PENSTOCK_API Dataset {
  public:
   Dataset() = default;
@@ -75,9 +77,9 @@ class PENSTOCK_API Dataset {
   /// Called once, after describe() and before the first sample. Throwing counts as describe() throwing.
   virtual void setup(const worker_context& context);
 
-  /// Fills the slot with one sample. Throwing makes the sample a failure: it is reported by name and leaves its
-  /// batch as [loader] on_bad_sample says; it is not tried again. Throw transient_error for storage that may
-  /// recover: it is tried three times more, with growing pauses, before it counts as a failure.
+  /// Fills the slot with one sample. Throwing makes the sample a failure: it is reported by name and leaves
+  /// its batch as [loader] on_bad_sample says; it is not tried again. Throw transient_error for storage that
+  /// may recover: it is tried three times more, with growing pauses, before it counts as a failure.
   virtual void load(const sample_request& request, const sample_slot& slot) = 0;
 
   /// What a person calls this sample (a path, a key): shown in reports. Cheap; called before each load.

@@ -1,13 +1,13 @@
-// What can go wrong, in one type. Inside penstock a failure travels as a value (base/result.hpp); the public API
-// throws it as penstock::error. Used by everyone.
+// What can go wrong, in one type. Inside penstock a failure travels as a value (base/result.hpp); the public
+// API throws it as penstock::error. Used by everyone.
 #pragma once
+
+#include <penstock/export.hpp>
 
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
-
-#include <penstock/export.hpp>
 
 namespace penstock {
 

@@ -1,17 +1,18 @@
-// The only source of randomness a dataset may use: counter-based, so that a sample's bytes depend on nothing but
-// (seed, epoch, sample index, draw number) - not on the worker, on batch mates or on crashes. Used by datasets.
+// The only source of randomness a dataset may use: counter-based, so that a sample's bytes depend on nothing
+// but (seed, epoch, sample index, draw number) - not on the worker, on batch mates or on crashes. Used by
+// datasets.
 #pragma once
+
+#include <penstock/export.hpp>
 
 #include <array>
 #include <cstdint>
 
-#include <penstock/export.hpp>
-
 namespace penstock {
 
-/// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Cheap to construct and to
-/// copy; no state outside the object. Satisfies std::uniform_random_bit_generator, but prefer the members below:
-/// the distributions of the standard library differ between vendors.
+/// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Cheap to construct
+/// and to copy; no state outside the object. Satisfies std::uniform_random_bit_generator, but prefer the
+/// members below: the distributions of the standard library differ between vendors.
 class PENSTOCK_API random_source {
  public:
   using result_type = std::uint32_t;

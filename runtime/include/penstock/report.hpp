@@ -1,13 +1,13 @@
-// What a session did and how it stands, as plain facts. `penstock run --report` and `penstock status` are these
-// structs as JSON.
+// What a session did and how it stands, as plain facts. `penstock run --report` and `penstock status` are
+// these structs as JSON.
 #pragma once
+
+#include <penstock/error.hpp>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <penstock/error.hpp>
 
 namespace penstock {
 
@@ -57,8 +57,8 @@ struct death_report {
   std::int32_t pid = 0;
   std::uint32_t incarnation = 0;
   death_cause cause = death_cause::unknown;
-  std::optional<std::string> signal;  ///< "SIGSEGV"
-  std::optional<std::int32_t> code;   ///< exit status
+  std::optional<std::string> signal;    ///< "SIGSEGV"
+  std::optional<std::int32_t> code;     ///< exit status
   std::optional<std::uint64_t> sample;  ///< that the death is charged to
   std::optional<std::string> path;
   std::optional<std::uint64_t> epoch;
@@ -100,7 +100,7 @@ struct run_report {
   std::uint32_t workers_configured = 0;
   std::uint32_t workers_started = 0;  ///< incarnations, the sacrificial worker's included
   std::uint32_t restarts = 0;
-  std::uint64_t stale_dropped = 0;  ///< messages that came too late or were false
+  std::uint64_t stale_dropped = 0;   ///< messages that came too late or were false
   std::vector<death_report> deaths;  ///< the last 1000
   std::vector<quarantine_report> quarantine;
   std::vector<failure_report> failures;  ///< the first 10000
@@ -132,7 +132,7 @@ struct session_status {
   std::uint64_t samples_expected = 0;  ///< of the whole run; 0 until the dataset is known
   std::uint64_t bytes_uploaded = 0;    ///< tensor bytes copied to the device
   device_report gpu;
-  std::string gpu_state;      ///< idle, opening, ready, failed, closed
+  std::string gpu_state;  ///< idle, opening, ready, failed, closed
   std::int32_t gpu_pid = 0;
   std::string gpu_placement;  ///< embedded, process
   std::vector<worker_status> workers;

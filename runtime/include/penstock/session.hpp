@@ -1,6 +1,11 @@
-// A session: loader workers, scheduler, supervisor and GPU owner behind one object. Construct it, take batches,
-// destroy it.
+// A session: loader workers, scheduler, supervisor and GPU owner behind one object. Construct it, take
+// batches, destroy it.
 #pragma once
+
+#include <penstock/batch.hpp>
+#include <penstock/config.hpp>
+#include <penstock/error.hpp>
+#include <penstock/report.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -13,23 +18,18 @@
 #include <string>
 #include <vector>
 
-#include <penstock/batch.hpp>
-#include <penstock/config.hpp>
-#include <penstock/error.hpp>
-#include <penstock/report.hpp>
-
 namespace penstock {
 
 struct session_options {
-  bool digests = false;                          ///< hash every batch as it is delivered
-  std::optional<std::uint64_t> batches;          ///< deliver so many batches in all, then end as "stopped"
-  std::span<const std::byte> state;              ///< go on where Session::state() of an earlier run ended
-  bool control_socket = true;                    ///< let `penstock status` and friends attach
+  bool digests = false;                  ///< hash every batch as it is delivered
+  std::optional<std::uint64_t> batches;  ///< deliver so many batches in all, then end as "stopped"
+  std::span<const std::byte> state;      ///< go on where Session::state() of an earlier run ended
+  bool control_socket = true;            ///< let `penstock status` and friends attach
 };
 
-/// Thread rules: one thread takes batches; stop(), status(), report() and state() may be called from any thread, also
-/// meanwhile. Several sessions in one process work. The library installs no signal handler and reaps no children but
-/// its own.
+/// Thread rules: one thread takes batches; stop(), status(), report() and state() may be called from any
+/// thread, also meanwhile. Several sessions in one process work. The library installs no signal handler and
+/// reaps no children but its own.
 class PENSTOCK_API Session {
  public:
   /// Checks the config and starts nothing (unless [loader] start = "eager"). Throws error: errc::config, or
@@ -40,19 +40,21 @@ class PENSTOCK_API Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  /// The next batch of the stream, over all [sampler] epochs; nothing at its end or after stop(). The first call starts
-  /// the workers. Throws error: what went wrong, and from then on the same error.
+  /// The next batch of the stream, over all [sampler] epochs; nothing at its end or after stop(). The first
+  /// call starts the workers. Throws error: what went wrong, and from then on the same error.
   std::optional<Batch> next();
 
-  /// The batches of one epoch, from its first. Taking another epoch than the one that follows drops what was prepared.
+  /// The batches of one epoch, from its first. Taking another epoch than the one that follows drops what was
+  /// prepared.
   class Epoch;
   Epoch epoch(std::uint64_t number);
 
-  /// Ends the stream: next() returns nothing, workers finish their sample and go; who is not gone when the patience is
-  /// over is killed. From any thread; calling it again with less patience shortens the end. Does not wait.
+  /// Ends the stream: next() returns nothing, workers finish their sample and go; who is not gone when the
+  /// patience is over is killed. From any thread; calling it again with less patience shortens the end. Does
+  /// not wait.
   void stop(std::chrono::milliseconds patience = std::chrono::seconds(10)) noexcept;
-  /// Waits until everything has ended that stop() sent home, and gives back all memory. From the thread that takes
-  /// batches; the destructor does it too.
+  /// Waits until everything has ended that stop() sent home, and gives back all memory. From the thread that
+  /// takes batches; the destructor does it too.
   void close() noexcept;
   /// No new work is handed out until resume().
   void pause();
@@ -60,8 +62,8 @@ class PENSTOCK_API Session {
 
   [[nodiscard]] session_status status() const;
   [[nodiscard]] run_report report() const;
-  /// Where the stream stands after the last batch that was handed out: at most 1 KiB and 8 bytes a batch of the open
-  /// epoch (with digests), to be given to session_options::state.
+  /// Where the stream stands after the last batch that was handed out: at most 1 KiB and 8 bytes a batch of
+  /// the open epoch (with digests), to be given to session_options::state.
   [[nodiscard]] std::vector<std::byte> state() const;
 
   /// What this config would do: facts about dataset and plan, without starting a process.
@@ -120,6 +122,8 @@ class Session::Epoch::iterator {
   std::optional<Batch> current_;
 };
 
-inline Session::Epoch::iterator Session::Epoch::begin() { return iterator(*this); }
+inline Session::Epoch::iterator Session::Epoch::begin() {
+  return iterator(*this);
+}
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
-// A stream of the consumer's as an opaque handle, so that no CUDA header is needed to use penstock. <penstock/cuda.hpp>
-// makes one from a cudaStream_t. On the host device every stream is the null stream.
+// A stream of the consumer's as an opaque handle, so that no CUDA header is needed to use penstock.
+// <penstock/cuda.hpp> makes one from a cudaStream_t. On the host device every stream is the null stream.
 #pragma once
 
 namespace penstock {

@@ -1,6 +1,8 @@
-// The shape of data: element types, what one sample's tensors look like, and views of a batch's tensors. Used by
-// dataset authors, by consumers of batches and by every stage between them.
+// The shape of data: element types, what one sample's tensors look like, and views of a batch's tensors. Used
+// by dataset authors, by consumers of batches and by every stage between them.
 #pragma once
+
+#include <penstock/export.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +10,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <penstock/export.hpp>
 
 namespace penstock {
 
@@ -37,7 +37,8 @@ PENSTOCK_API std::string_view name_of(dtype type) noexcept;
 enum class tensor_role : std::uint8_t {
   data,    ///< copied to the device as it is
   image,   ///< uint8 [height, width, channels]: the device converts, normalises and flips it (see [gpu])
-  record,  ///< facts about the sample for sinks ("crop", "flip"): not part of the batch on the device or its digest
+  record,  ///< facts about the sample for sinks ("crop", "flip"): not part of the batch on the device or its
+           ///< digest
 };
 
 /// One tensor of one sample. The batch axis is not part of the shape; a scalar has an empty one.
@@ -55,8 +56,9 @@ PENSTOCK_API std::uint64_t elements_of(std::span<const std::uint32_t> shape) noe
 /// Bytes of one sample of this tensor.
 PENSTOCK_API std::uint64_t bytes_of(const tensor_spec& spec) noexcept;
 
-/// A tensor of a whole batch somewhere in memory: first axis = rows, C order, no padding between rows. Borrows the
-/// memory; `data` is a device pointer in a device batch and a host pointer in a copy that was read back.
+/// A tensor of a whole batch somewhere in memory: first axis = rows, C order, no padding between rows.
+/// Borrows the memory; `data` is a device pointer in a device batch and a host pointer in a copy that was
+/// read back.
 struct tensor_view {
   std::string_view name;
   dtype type = dtype::uint8;

@@ -2,12 +2,12 @@
 // Link penstock::worker; no CUDA and no session comes with it.
 #pragma once
 
-#include <functional>
-#include <memory>
-
 #include <penstock/config.hpp>
 #include <penstock/dataset.hpp>
 #include <penstock/export.hpp>
+
+#include <functional>
+#include <memory>
 
 namespace penstock {
 
@@ -15,9 +15,9 @@ namespace penstock {
 /// config.dataset.options. An exception ends the run with its message: the dataset as a whole is unusable.
 using dataset_factory = std::function<std::unique_ptr<Dataset>(const config&)>;
 
-/// The whole life of a worker process: talks to the session that started it, loads what it is told to, and returns
-/// the exit code for main. Call it from main, before any other thread exists. Started by hand it explains itself and
-/// returns 78.
+/// The whole life of a worker process: talks to the session that started it, loads what it is told to, and
+/// returns the exit code for main. Call it from main, before any other thread exists. Started by hand it
+/// explains itself and returns 78.
 PENSTOCK_API int worker_main(const dataset_factory& make);
 
 }  // namespace penstock

@@ -1,6 +1,9 @@
-// The GPU owner actor with the host device behind a recorder, which notes who calls what from which thread and can
-// fail at any call.
+// The GPU owner actor with the host device behind a recorder, which notes who calls what from which thread
+// and can fail at any call.
 #include "actors/gpu_owner/gpu_owner.hpp"
+
+#include "actors/protocol/actor_settings.hpp"
+#include "runtime/device/host_device.hpp"
 
 #include <caf/actor_system.hpp>
 #include <caf/send.hpp>
@@ -11,9 +14,6 @@
 #include <future>
 #include <set>
 #include <thread>
-
-#include "actors/protocol/actor_settings.hpp"
-#include "runtime/device/host_device.hpp"
 
 using namespace penstock;
 using namespace penstock::gpu_owner;
@@ -26,7 +26,9 @@ using namespace std::chrono_literals;
 class recording_device final : public device::device {
  public:
   result<penstock::device::identity> open() override { return note("open") ? inner_->open() : no(); }
-  result<bool> attach(std::uint32_t p, std::span<std::byte> m) override { return note("attach") ? inner_->attach(p, m) : no(); }
+  result<bool> attach(std::uint32_t p, std::span<std::byte> m) override {
+    return note("attach") ? inner_->attach(p, m) : no();
+  }
   result<void> detach(std::uint32_t p) override { return note("detach") ? inner_->detach(p) : no(); }
   result<void> allocate(const penstock::device::transfer_plan& plan, std::uint32_t n) override {
     return note("allocate") ? inner_->allocate(plan, n) : no();
@@ -47,7 +49,9 @@ class recording_device final : public device::device {
     inner_->close();
   }
   std::byte* address(std::uint32_t b) const override { return inner_->address(b); }
-  result<void> read_back(std::uint32_t b, std::uint64_t o, std::span<std::byte> to) override { return inner_->read_back(b, o, to); }
+  result<void> read_back(std::uint32_t b, std::uint64_t o, std::span<std::byte> to) override {
+    return inner_->read_back(b, o, to);
+  }
   result<void> wait(std::uint32_t b, stream_handle s) override { return inner_->wait(b, s); }
   result<void> release(std::uint32_t b, stream_handle s) override { return inner_->release(b, s); }
 
@@ -104,7 +108,8 @@ class stage {
     for (std::uint32_t s = 0; s < shape.slots; ++s) {
       std::memset(partition_->bytes().data() + shape.slot_offset(s), static_cast<int>(s), 1024);
     }
-    const auto layout = lay_out(std::vector<tensor_spec>{{"data", dtype::uint8, {16}, tensor_role::data}}, rows);
+    const auto layout =
+        lay_out(std::vector<tensor_spec>{{"data", dtype::uint8, {16}, tensor_role::data}}, rows);
     plan_ = std::make_shared<const device::transfer_plan>(device::plan_transfer(*layout, {}).value());
     buffers_ = buffers;
   }
@@ -122,9 +127,7 @@ class stage {
       ++failures;
       consumer->fail(why);
     };
-    around.slots_released = [this](const std::vector<std::uint64_t>& uploads) {
-      released += uploads.size();
-    };
+    around.slots_released = [this](const std::vector<std::uint64_t>& uploads) { released += uploads.size(); };
     around.progressed = [](std::uint64_t, std::uint64_t, bool) {};
     owner_ = spawn_gpu_owner(system_, std::move(around));
     caf::anon_send(owner_, open_device{});
@@ -132,7 +135,8 @@ class stage {
     caf::anon_send(owner_, attach_partition{0, partition_, shape});
   }
   void upload(std::uint64_t number, std::uint32_t partition, std::uint32_t slot, std::size_t samples = rows) {
-    caf::anon_send(owner_, upload_batches{{{number, 0, number, 0, number, partition, slot, std::vector<std::uint64_t>(samples, number)}}});
+    caf::anon_send(owner_, upload_batches{{{number, 0, number, 0, number, partition, slot,
+                                            std::vector<std::uint64_t>(samples, number)}}});
   }
   void release(std::uint32_t buffer) {
     device->buffer_is_free(buffer);

@@ -31,7 +31,8 @@ TEST_CASE("a config arrives as it was sent, to the last bit") {
 
 TEST_CASE("a config that was cut or has bytes left over is refused") {
   const std::string bytes = config_as_bytes(unusual());
-  for (std::size_t length = 0; length < bytes.size(); ++length) CHECK_FALSE(config_from_bytes(bytes.substr(0, length)));
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    CHECK_FALSE(config_from_bytes(bytes.substr(0, length)));
   CHECK_FALSE(config_from_bytes(bytes + "x"));
   CHECK_FALSE(config_from_bytes(std::string(1000, '\xff')));
 }

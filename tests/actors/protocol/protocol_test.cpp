@@ -1,11 +1,11 @@
+#include "actors/protocol/link.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <future>
 #include <random>
-
-#include "actors/protocol/link.hpp"
 
 using namespace penstock;
 using namespace penstock::protocol;
@@ -39,7 +39,8 @@ TEST_CASE("messages survive their way as bytes, in any pieces") {
     }
     REQUIRE(received.size() == conversation.size());
     CHECK(std::get<hello>(received[0]).pid == 4127);
-    CHECK(std::get<dataset_described>(received[1]).tensors[0].shape == std::vector<std::uint32_t>{224, 224, 3});
+    CHECK(std::get<dataset_described>(received[1]).tensors[0].shape ==
+          std::vector<std::uint32_t>{224, 224, 3});
     CHECK(std::get<batch_loaded>(received[3]).failures[0].reason == "truncated");
     CHECK_FALSE(reader.in_the_middle());
   }
@@ -124,9 +125,9 @@ TEST_CASE("what one end of a link sends the other receives, in order") {
   auto ends = make_link_pair();
   REQUIRE(ends);
   std::vector<std::uint32_t> received;
-  const auto session = worker_link::make(io, std::move(ends->first), {[&](from_worker&& m) {
-                                           received.push_back(std::get<batch_loaded>(m).slot);
-                                         }, {}});
+  const auto session =
+      worker_link::make(io, std::move(ends->first),
+                        {[&](from_worker&& m) { received.push_back(std::get<batch_loaded>(m).slot); }, {}});
   const auto worker = session_link::make(io, std::move(ends->second), {});
   session->start();
   worker->start();
@@ -141,9 +142,9 @@ TEST_CASE("the end of the peer is reported once") {
   REQUIRE(ends);
   int closed = 0;
   const auto session = worker_link::make(io, std::move(ends->first), {{}, [&](const std::string& reason) {
-                                           ++closed;
-                                           CHECK(reason.empty());
-                                         }});
+                                                                        ++closed;
+                                                                        CHECK(reason.empty());
+                                                                      }});
   session->start();
   ends->second.reset();
   REQUIRE(run_until(io, [&] { return closed == 1; }));
@@ -158,7 +159,8 @@ TEST_CASE("a peer that writes nonsense is cut off with the reason") {
   auto ends = make_link_pair();
   REQUIRE(ends);
   std::string reason;
-  const auto session = worker_link::make(io, std::move(ends->first), {{}, [&](const std::string& r) { reason = r; }});
+  const auto session =
+      worker_link::make(io, std::move(ends->first), {{}, [&](const std::string& r) { reason = r; }});
   session->start();
   REQUIRE(::write(ends->second.get(), "GET / HTTP/1.1\r\n", 16) == 16);
   REQUIRE(run_until(io, [&] { return !reason.empty(); }));
@@ -174,7 +176,8 @@ TEST_CASE("the last messages of a peer are drained though somebody else holds it
   REQUIRE(::write(ends->second.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
   ends->second.reset();
   int received = 0;
-  const auto session = worker_link::make(io, std::move(ends->first), {[&](from_worker&&) { ++received; }, {}});
+  const auto session =
+      worker_link::make(io, std::move(ends->first), {[&](from_worker&&) { ++received; }, {}});
   session->drain();
   CHECK(received == 2);
 }

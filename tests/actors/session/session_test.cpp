@@ -1,4 +1,7 @@
 // Sessions as an embedding program sees them, with real workers and the host device.
+#include "runtime/base/log.hpp"
+#include "runtime/process/process_facts.hpp"
+
 #include <penstock/session.hpp>
 
 #include <catch2/catch_test_macros.hpp>
@@ -16,9 +19,6 @@
 #include <numeric>
 #include <set>
 #include <thread>
-
-#include "runtime/base/log.hpp"
-#include "runtime/process/process_facts.hpp"
 
 using namespace penstock;
 using namespace std::chrono_literals;
@@ -169,7 +169,8 @@ TEST_CASE("the owner opens its device before any worker is started, and two epoc
   }
   log::set_sink({});
   const auto opened = std::ranges::find(lines, "gpu: opened host memory");
-  const auto started = std::ranges::find_if(lines, [](const std::string& l) { return l.find("started (pid") != std::string::npos; });
+  const auto started = std::ranges::find_if(
+      lines, [](const std::string& l) { return l.find("started (pid") != std::string::npos; });
   REQUIRE(opened != lines.end());
   REQUIRE(started != lines.end());
   CHECK(opened < started);

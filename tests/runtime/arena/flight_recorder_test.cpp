@@ -1,15 +1,16 @@
 #include "runtime/arena/flight_recorder.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-
 #include "runtime/base/ids.hpp"
+
+#include <catch2/catch_test_macros.hpp>
 
 using namespace penstock;
 using namespace penstock::arena;
 
 TEST_CASE("a flight state survives its way through one word") {
-  for (const flight_state s : {flight_state{}, flight_state{phase::loading, 1023, 1'048'575, generation_mask},
-                               flight_state{phase::checking, 1, 0, 1}, flight_state{phase::setup, 0, 77, 12345}}) {
+  for (const flight_state s :
+       {flight_state{}, flight_state{phase::loading, 1023, 1'048'575, generation_mask},
+        flight_state{phase::checking, 1, 0, 1}, flight_state{phase::setup, 0, 77, 12345}}) {
     CHECK(unpack(pack(s)) == s);
   }
 }

@@ -1,12 +1,12 @@
 #include "runtime/arena/memory_budget.hpp"
 
+#include "runtime/base/units.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <fstream>
-
-#include "runtime/base/units.hpp"
 
 using namespace penstock;
 using namespace penstock::arena;
@@ -18,7 +18,9 @@ namespace fs = std::filesystem;
 /// A root with just the files that a test needs.
 class fake_root {
  public:
-  fake_root() : path_(fs::temp_directory_path() / fmt::format("penstock-root-{}", ::getpid())) { fs::remove_all(path_); }
+  fake_root() : path_(fs::temp_directory_path() / fmt::format("penstock-root-{}", ::getpid())) {
+    fs::remove_all(path_);
+  }
   ~fake_root() { fs::remove_all(path_); }
   fake_root(const fake_root&) = delete;
   fake_root& operator=(const fake_root&) = delete;
@@ -33,7 +35,9 @@ class fake_root {
   fs::path path_;
 };
 
-memory_need need(std::uint64_t bytes) { return {bytes, bytes, bytes, "4 workers x 3 slots x 1 MiB", "lower [loader] workers"}; }
+memory_need need(std::uint64_t bytes) {
+  return {bytes, bytes, bytes, "4 workers x 3 slots x 1 MiB", "lower [loader] workers"};
+}
 
 }  // namespace
 
@@ -71,13 +75,15 @@ TEST_CASE("a machine that says nothing sets no limit") {
 }
 
 TEST_CASE("too little memory is refused with both numbers, the limit's name and the remedy") {
-  const std::vector<memory_limit> limits{{"available memory", 8 * GiB, 16 * GiB}, {"memory cgroup /x", GiB, 2 * GiB}};
+  const std::vector<memory_limit> limits{{"available memory", 8 * GiB, 16 * GiB},
+                                         {"memory cgroup /x", GiB, 2 * GiB}};
   CHECK(check_memory(need(GiB), limits));
   const auto no = check_memory(need(3 * GiB), limits);
   REQUIRE_FALSE(no);
   CHECK(no.error().code == errc::out_of_memory);
   CHECK(no.error().message ==
-        "the arena needs 3.00 GiB (4 workers x 3 slots x 1 MiB), but memory cgroup /x leaves 1.00 GiB of 2.00 GiB; "
+        "the arena needs 3.00 GiB (4 workers x 3 slots x 1 MiB), but memory cgroup /x leaves 1.00 GiB of "
+        "2.00 GiB; "
         "lower [loader] workers");
 }
 

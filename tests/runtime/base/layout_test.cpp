@@ -20,7 +20,8 @@ TEST_CASE("tensors do not overlap and begin on aligned offsets") {
     CHECK(place.offset + place.row_bytes * 5 <= layout->bytes);
     for (const tensor_place& other : layout->tensors) {
       if (&other == &place) continue;
-      const bool apart = place.offset + place.row_bytes * 5 <= other.offset || other.offset + other.row_bytes * 5 <= place.offset;
+      const bool apart = place.offset + place.row_bytes * 5 <= other.offset ||
+                         other.offset + other.row_bytes * 5 <= place.offset;
       CHECK(apart);
     }
   }
@@ -54,5 +55,6 @@ TEST_CASE("a description that cannot be a batch is refused with the reason") {
         "image tensor 'x' is not uint8 [height, width, channels]");
   CHECK(message({{"x", dtype::float64, {4294967295U, 4294967295U, 4294967295U}}}, 1) ==
         "a sample of tensor 'x' is too large");
-  CHECK(message({{"x", dtype::uint8, {1U << 30}}}, 4096).find("is larger than 1.00 TiB") != std::string::npos);
+  CHECK(message({{"x", dtype::uint8, {1U << 30}}}, 4096).find("is larger than 1.00 TiB") !=
+        std::string::npos);
 }

@@ -10,10 +10,10 @@ TEST_CASE("bytes that are not UTF-8 or move the cursor are shown in hexadecimal"
   CHECK(printable("plain é 漢 🐟.jpg") == "plain é 漢 🐟.jpg");
   CHECK(printable("a\nb\x1b[31m") == "a\\x0ab\\x1b[31m");
   CHECK(printable("caf\xe9.jpg") == "caf\\xe9.jpg");
-  CHECK(printable("\xed\xa0\x80") == "\\xed\\xa0\\x80");      // a surrogate
-  CHECK(printable("\xc0\xaf") == "\\xc0\\xaf");               // overlong
+  CHECK(printable("\xed\xa0\x80") == "\\xed\\xa0\\x80");  // a surrogate
+  CHECK(printable("\xc0\xaf") == "\\xc0\\xaf");           // overlong
   CHECK(printable("cut \xe2\x82") == "cut \\xe2\\x82");
-  CHECK(printable("\xc2\x9b") == "\\xc2\\x9b");               // a C1 control
+  CHECK(printable("\xc2\x9b") == "\\xc2\\x9b");  // a C1 control
 }
 
 TEST_CASE("long text is cut between characters") {

@@ -22,20 +22,24 @@ TEST_CASE("durations are read with their unit") {
 }
 
 TEST_CASE("a size without a number, a unit or room is refused with what to write instead") {
-  for (const char* text : {"", "64", "MiB", "-1MiB", "64mb", "1e400B", "nanB", "9223372036854775808B", "9000000TiB"}) {
+  for (const char* text :
+       {"", "64", "MiB", "-1MiB", "64mb", "1e400B", "nanB", "9223372036854775808B", "9000000TiB"}) {
     CAPTURE(text);
     CHECK_FALSE(parse_bytes(text));
   }
   CHECK(parse_bytes("64").error().message ==
         "'64' has no unit: one of TiB, TB, GiB, GB, MiB, MB, KiB, KB, B, as in \"64MiB\"");
-  CHECK(parse_duration("10x").error().message == "'x' is not a unit of a duration: one of d, h, m, s, ms, us, ns");
+  CHECK(parse_duration("10x").error().message ==
+        "'x' is not a unit of a duration: one of d, h, m, s, ms, us, ns");
 }
 
 TEST_CASE("what is printed for a config file reads back as the same value") {
-  for (const std::uint64_t bytes : {0ULL, 1ULL, 1023ULL, 1024ULL, 64ULL << 20U, 3ULL << 29U, 12345678901ULL}) {
+  for (const std::uint64_t bytes :
+       {0ULL, 1ULL, 1023ULL, 1024ULL, 64ULL << 20U, 3ULL << 29U, 12345678901ULL}) {
     CHECK(parse_bytes(bytes_as_config(bytes)) == bytes);
   }
-  for (const nanoseconds time : {0ns, 1ns, nanoseconds(1500us), nanoseconds(200ms), nanoseconds(90s), nanoseconds(2h)}) {
+  for (const nanoseconds time :
+       {0ns, 1ns, nanoseconds(1500us), nanoseconds(200ms), nanoseconds(90s), nanoseconds(2h)}) {
     CHECK(parse_duration(duration_as_config(time)) == time);
   }
 }

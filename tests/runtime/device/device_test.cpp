@@ -1,6 +1,8 @@
 // What any device must do; run against the host device here.
 #include "runtime/device/device.hpp"
 
+#include "runtime/device/host_device.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
@@ -9,8 +11,6 @@
 #include <future>
 #include <random>
 #include <set>
-
-#include "runtime/device/host_device.hpp"
 
 using namespace penstock;
 using namespace penstock::device;
@@ -97,11 +97,13 @@ TEST_CASE("every element of a converted batch is the formula's, mirrored where i
       for (std::uint32_t x = 0; x < w; ++x) {
         for (std::uint32_t c = 0; c < 3; ++c) {
           const std::uint32_t sx = r % 2 == 1 ? w - 1 - x : x;
-          const auto pixel = static_cast<std::uint8_t>(memory[slot.tensors[0].offset + ((r * h + y) * w + sx) * 3 + c]);
+          const auto pixel =
+              static_cast<std::uint8_t>(memory[slot.tensors[0].offset + ((r * h + y) * w + sx) * 3 + c]);
           const auto scale = static_cast<float>(1.0 / (255.0 * settings.std[c]));
           const auto shift = static_cast<float>(-settings.mean[c] / settings.std[c]);
           const float y32 = std::fma(static_cast<float>(pixel), scale, shift);
-          const std::size_t at = layout == image_layout::nchw ? ((r * 3 + c) * h + y) * w + x : ((r * h + y) * w + x) * 3 + c;
+          const std::size_t at =
+              layout == image_layout::nchw ? ((r * 3 + c) * h + y) * w + x : ((r * h + y) * w + x) * 3 + c;
           switch (type) {
             case dtype::uint8: REQUIRE(element<std::uint8_t>(out, at) == pixel); break;
             case dtype::float16: REQUIRE(element<std::uint16_t>(out, at) == to_float16(y32)); break;
@@ -119,7 +121,8 @@ TEST_CASE("every element of a converted batch is the formula's, mirrored where i
 }
 
 TEST_CASE("jobs are done in the order of their submission, each first copied, then ready") {
-  const auto slot = lay_out(std::vector<tensor_spec>{{"data", dtype::uint8, {64}, tensor_role::data}}, 4).value();
+  const auto slot =
+      lay_out(std::vector<tensor_spec>{{"data", dtype::uint8, {64}, tensor_role::data}}, 4).value();
   const auto plan = plan_transfer(slot, {}).value();
   std::vector<std::byte> memory(slot.bytes * 8);
   const auto device = make_host_device();

@@ -32,7 +32,8 @@ double from_float16(std::uint16_t bits) {
 }  // namespace
 
 TEST_CASE("records stay behind, labels are copied, images are converted") {
-  const auto plan = plan_transfer(photo_layout(8), {image_layout::nchw, dtype::float16, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}});
+  const auto plan =
+      plan_transfer(photo_layout(8), {image_layout::nchw, dtype::float16, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}});
   REQUIRE(plan);
   REQUIRE(plan->tensors.size() == 2);
   CHECK(plan->tensors[0].name == "image");
@@ -46,7 +47,8 @@ TEST_CASE("records stay behind, labels are copied, images are converted") {
 }
 
 TEST_CASE("a uint8 NHWC image without flip flags needs no conversion") {
-  const auto slot = lay_out(std::vector<tensor_spec>{{"image", dtype::uint8, {4, 6, 3}, tensor_role::image}}, 2).value();
+  const auto slot =
+      lay_out(std::vector<tensor_spec>{{"image", dtype::uint8, {4, 6, 3}, tensor_role::image}}, 2).value();
   const auto plan = plan_transfer(slot, {image_layout::nhwc, dtype::uint8, {}, {1, 1, 1}});
   REQUIRE(plan);
   CHECK(plan->conversions.empty());
@@ -54,8 +56,10 @@ TEST_CASE("a uint8 NHWC image without flip flags needs no conversion") {
 }
 
 TEST_CASE("an image with two channels cannot be normalised with three means") {
-  const auto slot = lay_out(std::vector<tensor_spec>{{"image", dtype::uint8, {4, 6, 2}, tensor_role::image}}, 2).value();
-  CHECK(plan_transfer(slot, {}).error().message == "image tensor 'image' has 2 channels; mean and std are given for 1 or 3");
+  const auto slot =
+      lay_out(std::vector<tensor_spec>{{"image", dtype::uint8, {4, 6, 2}, tensor_role::image}}, 2).value();
+  CHECK(plan_transfer(slot, {}).error().message ==
+        "image tensor 'image' has 2 channels; mean and std are given for 1 or 3");
   CHECK(plan_transfer(slot, {image_layout::nchw, dtype::uint8, {}, {1, 1, 1}}));
 }
 

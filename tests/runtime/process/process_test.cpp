@@ -1,3 +1,8 @@
+#include "runtime/process/child_process.hpp"
+#include "runtime/process/io_thread.hpp"
+#include "runtime/process/lifeline.hpp"
+#include "runtime/process/spawn.hpp"
+
 #include <boost/asio/post.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -12,11 +17,6 @@
 #include <fstream>
 #include <future>
 #include <sstream>
-
-#include "runtime/process/child_process.hpp"
-#include "runtime/process/io_thread.hpp"
-#include "runtime/process/lifeline.hpp"
-#include "runtime/process/spawn.hpp"
 
 using namespace penstock;
 using namespace penstock::process;
@@ -34,7 +34,9 @@ pipe_ends make_pipe() {
   return {unique_fd(ends[0]), unique_fd(ends[1])};
 }
 
-spawn_request shell(const std::string& script) { return {"/bin/sh", {"-c", script}, {"PATH=/bin:/usr/bin"}, {}}; }
+spawn_request shell(const std::string& script) {
+  return {"/bin/sh", {"-c", script}, {"PATH=/bin:/usr/bin"}, {}};
+}
 
 std::string read_all(const unique_fd& from) {
   std::string text;
@@ -70,7 +72,8 @@ std::pair<std::string, exit_report> output_of(spawn_request request) {
   return {text, reap_now(*started)};
 }
 
-/// The states of a group's processes, one letter each as in /proc/PID/stat; zombies that wait for init left out.
+/// The states of a group's processes, one letter each as in /proc/PID/stat; zombies that wait for init left
+/// out.
 std::string states_of(pid_t group) {
   std::string states;
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
@@ -96,9 +99,13 @@ bool becomes(pid_t group, const std::string& expected) {
   return false;
 }
 
-bool group_is_gone(pid_t group) { return becomes(group, ""); }
+bool group_is_gone(pid_t group) {
+  return becomes(group, "");
+}
 
-std::string guarded_child() { return find_program("process_guarded_child").value(); }
+std::string guarded_child() {
+  return find_program("process_guarded_child").value();
+}
 
 }  // namespace
 
@@ -118,7 +125,8 @@ TEST_CASE("how a process ended is reported") {
 
 TEST_CASE("a child has no descriptor but those handed over") {
   const unique_fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const unique_fd leaky(::fcntl(null.get(), F_DUPFD, 77));  // not close-on-exec, as an embedding program may have them
+  const unique_fd leaky(
+      ::fcntl(null.get(), F_DUPFD, 77));  // not close-on-exec, as an embedding program may have them
   REQUIRE(leaky);
   // The shell itself has the folder open while it lists.
   const auto [listing, report] = output_of(shell("echo /proc/self/fd/*"));
@@ -155,7 +163,8 @@ TEST_CASE("a child starts with default signal handling and an empty mask, whatev
 }
 
 TEST_CASE("a child leads its own process group") {
-  const auto [text, report] = output_of(shell("ps -o pgid= -p $$ 2>/dev/null || cut -d' ' -f5 /proc/$$/stat"));
+  const auto [text, report] =
+      output_of(shell("ps -o pgid= -p $$ 2>/dev/null || cut -d' ' -f5 /proc/$$/stat"));
   CHECK(std::stoi(text) == report.pid);
 }
 
@@ -167,7 +176,8 @@ TEST_CASE("a program that is missing or not executable is refused by name") {
   auto folder = spawn({"/tmp", {}, {}, {}});
   REQUIRE_FALSE(folder);
   CHECK(folder.error().os_code == EACCES);
-  CHECK(find_program("penstock-no-such-program").error().message.find("was not found; looked in") != std::string::npos);
+  CHECK(find_program("penstock-no-such-program").error().message.find("was not found; looked in") !=
+        std::string::npos);
 }
 
 TEST_CASE("what a child started dies with it") {
@@ -196,7 +206,8 @@ TEST_CASE("the end of the lifeline kills a child and all that it started") {
   auto rope = lifeline::create();
   REQUIRE(rope);
   pipe_ends out = make_pipe();
-  auto started = spawn({guarded_child(), {"with-grandchild"}, {}, {{rope->read_end.get(), 3}, {out.write.get(), 1}}});
+  auto started =
+      spawn({guarded_child(), {"with-grandchild"}, {}, {{rope->read_end.get(), 3}, {out.write.get(), 1}}});
   REQUIRE(started);
   REQUIRE(read_line(out.read) == "ready");
   rope->write_end.reset();
@@ -213,7 +224,8 @@ TEST_CASE("the death of the session kills its children, stopped ones and grandch
   if (session == 0) {
     // Its own lifeline end is the only one; it holds it until it is killed.
     auto rope = lifeline::create();
-    auto started = spawn({guarded_child(), {"with-grandchild"}, {}, {{rope->read_end.get(), 3}, {out.write.get(), 1}}});
+    auto started =
+        spawn({guarded_child(), {"with-grandchild"}, {}, {{rope->read_end.get(), 3}, {out.write.get(), 1}}});
     ::dprintf(out.write.get(), "%d\n", started ? started->pid : -1);
     while (true) ::pause();
   }

@@ -1,6 +1,10 @@
-// The ledger against a small world of workers, memory, a device and a consumer, driven by random scripts: deaths at
-// any moment, messages that arrive late, owners that die. An independent record of what lies in each slot finds every
-// lost, doubled, reordered or overwritten batch. A script that fails is shrunk and printed.
+// The ledger against a small world of workers, memory, a device and a consumer, driven by random scripts:
+// deaths at any moment, messages that arrive late, owners that die. An independent record of what lies in
+// each slot finds every lost, doubled, reordered or overwritten batch. A script that fails is shrunk and
+// printed.
+#include "runtime/schedule/ledger.hpp"
+#include "tests/runtime/schedule/small_plan.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -10,9 +14,6 @@
 #include <random>
 #include <set>
 
-#include "runtime/schedule/ledger.hpp"
-#include "tests/runtime/schedule/small_plan.hpp"
-
 using namespace penstock;
 using namespace penstock::schedule;
 using testing::small_plan;
@@ -20,7 +21,8 @@ using testing::small_plan;
 namespace {
 
 enum class act : std::uint8_t { work, deliver, kill, start, copy, acknowledge, kill_owner, pause, count };
-constexpr const char* act_names[] = {"work", "deliver", "kill", "start", "copy", "acknowledge", "kill_owner", "pause"};
+constexpr const char* act_names[] = {"work", "deliver",     "kill",       "start",
+                                     "copy", "acknowledge", "kill_owner", "pause"};
 
 struct step {
   act what = act::work;
@@ -34,10 +36,10 @@ struct world_settings {
   std::uint32_t batch_size = 1;
   std::uint64_t epochs = 1;
   bad_sample_rule rule = bad_sample_rule::skip;
-  std::set<std::uint64_t> killers;        // kill in every attempt
-  std::set<std::uint64_t> killers_once;   // kill in the first attempt of each epoch
-  std::set<std::uint64_t> broken;         // fail with an error
-  bool deaths_unreported = false;         // a planted bug: nobody tells the ledger
+  std::set<std::uint64_t> killers;       // kill in every attempt
+  std::set<std::uint64_t> killers_once;  // kill in the first attempt of each epoch
+  std::set<std::uint64_t> broken;        // fail with an error
+  bool deaths_unreported = false;        // a planted bug: nobody tells the ledger
 };
 
 struct violation {
@@ -117,7 +119,8 @@ class world {
   }
 
   bool kills(const planned_sample& s) const {
-    return settings_.killers.contains(s.sample) || (settings_.killers_once.contains(s.sample) && s.attempt == 1);
+    return settings_.killers.contains(s.sample) ||
+           (settings_.killers_once.contains(s.sample) && s.attempt == 1);
   }
 
   // One sample of the oldest lease.
@@ -126,7 +129,8 @@ class world {
     if (!p.alive || p.leases.empty()) return;
     held_lease& held = p.leases.front();
     memory& slot = memory_[{number, held.load.lease.slot}];
-    if (in_use_by_device(number, held.load.lease.slot)) throw violation{"a slot is written while the device reads it"};
+    if (in_use_by_device(number, held.load.lease.slot))
+      throw violation{"a slot is written while the device reads it"};
     slot.being_written = true;
     if (held.next_row < held.load.samples.size()) {
       const planned_sample s = held.load.samples[held.next_row];
@@ -154,16 +158,19 @@ class world {
     if (in_transit_.empty()) return;
     // Messages of one worker keep their order; those of different workers do not.
     const worker_ref sender = in_transit_[pick % in_transit_.size()].lease.holder;
-    const auto first = std::ranges::find_if(in_transit_, [&](const auto& r) { return r.lease.holder == sender; });
+    const auto first =
+        std::ranges::find_if(in_transit_, [&](const auto& r) { return r.lease.holder == sender; });
     const load_report report = *first;
     in_transit_.erase(first);
     const place& p = places_[sender.worker];
-    const arrival expected = p.alive && p.incarnation == sender.incarnation ? arrival::accepted : arrival::late;
-    if (books_.loaded(report) != expected) throw violation{"a report was not accepted, or accepted though it was late"};
+    const arrival expected =
+        p.alive && p.incarnation == sender.incarnation ? arrival::accepted : arrival::late;
+    if (books_.loaded(report) != expected)
+      throw violation{"a report was not accepted, or accepted though it was late"};
   }
 
-  // From outside, at any moment: between samples nothing is charged. The sacrificial worker is spared, since a kill
-  // from outside looks exactly like a verdict there.
+  // From outside, at any moment: between samples nothing is charged. The sacrificial worker is spared, since
+  // a kill from outside looks exactly like a verdict there.
   void kill(std::uint32_t number) {
     place& p = places_[number];
     if (!p.alive) return;
@@ -196,7 +203,8 @@ class world {
     }
   }
 
-  void check_charge(const place& p, const std::optional<flight_mark>& mark, const std::optional<charge>& charged) const {
+  void check_charge(const place& p, const std::optional<flight_mark>& mark,
+                    const std::optional<charge>& charged) const {
     if (charged.has_value() != mark.has_value()) {
       // The verdict may have fallen in another epoch while the sample was being tried alone.
       const bool decided = mark && quarantined_.contains(p.leases.front().load.samples.front().sample);
@@ -223,7 +231,8 @@ class world {
 
   void take_lease(const load_command& load) {
     place& p = places_[load.lease.holder.worker];
-    if (!p.alive || p.incarnation != load.lease.holder.incarnation) throw violation{"a lease for a dead worker"};
+    if (!p.alive || p.incarnation != load.lease.holder.incarnation)
+      throw violation{"a lease for a dead worker"};
     const bool alone = load.lease.holder.worker == sacrificial_place;
     if (alone && load.samples.size() != 1) throw violation{"company in isolation"};
     if (!alone && p.leases.size() >= settings_.slots) throw violation{"more leases than slots"};
@@ -298,7 +307,8 @@ class world {
   void check_content(const upload_command& upload, const delivery& done) {
     const auto planned = plan_.samples(upload.position);
     if (done.delivered != upload.samples.size()) throw violation{"delivered rows are not the uploaded rows"};
-    if (done.delivered + done.failed + done.quarantined != planned.size()) throw violation{"the sum is wrong"};
+    if (done.delivered + done.failed + done.quarantined != planned.size())
+      throw violation{"the sum is wrong"};
     if (wrongly_quarantined_) return;
     std::vector<std::uint64_t> expected;
     for (std::size_t row = 0; row < planned.size(); ++row) {
@@ -361,7 +371,8 @@ class world {
   bool wrongly_quarantined_ = false;
 };
 
-std::string run(const world_settings& settings, const std::vector<step>& script, std::uint64_t* steps = nullptr) {
+std::string run(const world_settings& settings, const std::vector<step>& script,
+                std::uint64_t* steps = nullptr) {
   world w(settings);
   try {
     w.run(script);
@@ -377,7 +388,8 @@ std::vector<step> shrunk(const world_settings& settings, std::vector<step> scrip
   for (std::size_t part = script.size() / 2; part > 0; part /= 2) {
     for (std::size_t i = 0; i + part <= script.size();) {
       auto shorter = script;
-      shorter.erase(shorter.begin() + static_cast<std::ptrdiff_t>(i), shorter.begin() + static_cast<std::ptrdiff_t>(i + part));
+      shorter.erase(shorter.begin() + static_cast<std::ptrdiff_t>(i),
+                    shorter.begin() + static_cast<std::ptrdiff_t>(i + part));
       if (run(settings, shorter) == what) {
         script = std::move(shorter);
       } else {
@@ -390,7 +402,8 @@ std::vector<step> shrunk(const world_settings& settings, std::vector<step> scrip
 
 std::string as_text(const std::vector<step>& script) {
   std::string text;
-  for (const step& s : script) text += fmt::format("{{act::{}, {}}}, ", act_names[static_cast<int>(s.what)], s.pick);
+  for (const step& s : script)
+    text += fmt::format("{{act::{}, {}}}, ", act_names[static_cast<int>(s.what)], s.pick);
   return text;
 }
 

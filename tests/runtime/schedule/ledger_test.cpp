@@ -1,9 +1,9 @@
 // The ledger's rules one by one. Their interplay is explored in ledger_model_test.cpp.
 #include "runtime/schedule/ledger.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-
 #include "tests/runtime/schedule/small_plan.hpp"
+
+#include <catch2/catch_test_macros.hpp>
 
 using namespace penstock;
 using namespace penstock::schedule;
@@ -29,7 +29,9 @@ constexpr worker_ref a2{0, 2};
 constexpr worker_ref b1{1, 1};
 constexpr worker_ref helper1{9, 1};
 
-flight_mark mark_of(const load_command& load, std::uint32_t row) { return {load.lease.slot, load.lease.generation, row}; }
+flight_mark mark_of(const load_command& load, std::uint32_t row) {
+  return {load.lease.slot, load.lease.generation, row};
+}
 
 /// Kills the holder of `load` on its row and brings the next incarnation.
 std::optional<charge> kill_on(ledger& books, const load_command& load, std::uint32_t row) {
@@ -244,12 +246,24 @@ TEST_CASE("a living worker that lies about its lease is found out") {
   books.worker_joined(a1, 2);
   const auto loads = only<load_command>(books.advance());
   load_report lie = success(loads[0]);
-  SECTION("a slot that it does not have") { lie.lease.slot = 2; }
-  SECTION("a generation of the future") { ++lie.lease.generation; }
-  SECTION("more rows than samples") { ++lie.rows; }
-  SECTION("a failure of a row that does not exist") { lie = {lie.lease, 1, {{2, "x"}}}; }
-  SECTION("the same failure twice") { lie = {lie.lease, 0, {{1, "x"}, {1, "x"}}}; }
-  SECTION("the same lease twice") { REQUIRE(books.loaded(lie) == arrival::accepted); }
+  SECTION("a slot that it does not have") {
+    lie.lease.slot = 2;
+  }
+  SECTION("a generation of the future") {
+    ++lie.lease.generation;
+  }
+  SECTION("more rows than samples") {
+    ++lie.rows;
+  }
+  SECTION("a failure of a row that does not exist") {
+    lie = {lie.lease, 1, {{2, "x"}}};
+  }
+  SECTION("the same failure twice") {
+    lie = {lie.lease, 0, {{1, "x"}, {1, "x"}}};
+  }
+  SECTION("the same lease twice") {
+    REQUIRE(books.loaded(lie) == arrival::accepted);
+  }
   CHECK(books.loaded(lie) == arrival::impossible);
   CHECK(books.stale_dropped() == 1);
 }

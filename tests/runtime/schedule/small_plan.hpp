@@ -10,7 +10,9 @@ class small_plan : public batch_source {
   small_plan(std::uint64_t samples, std::uint32_t batch_size) : samples_(samples), batch_size_(batch_size) {}
 
   [[nodiscard]] std::uint64_t batches() const { return (samples_ + batch_size_ - 1) / batch_size_; }
-  [[nodiscard]] std::uint64_t epoch_of(stream_position position) const override { return position / batches(); }
+  [[nodiscard]] std::uint64_t epoch_of(stream_position position) const override {
+    return position / batches();
+  }
   [[nodiscard]] std::vector<std::uint64_t> samples(stream_position position) const override {
     const std::uint64_t first = position % batches() * batch_size_;
     std::vector<std::uint64_t> list;

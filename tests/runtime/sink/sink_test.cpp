@@ -1,3 +1,6 @@
+#include "runtime/sink/digest.hpp"
+#include "runtime/sink/npy_writer.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -8,9 +11,6 @@
 #include <numeric>
 #include <sstream>
 
-#include "runtime/sink/digest.hpp"
-#include "runtime/sink/npy_writer.hpp"
-
 using namespace penstock;
 using namespace penstock::sink;
 
@@ -19,7 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 
 struct folder {
-  folder() : path(fs::temp_directory_path() / fmt::format("penstock-sink-{}", ::getpid())) { fs::create_directories(path); }
+  folder() : path(fs::temp_directory_path() / fmt::format("penstock-sink-{}", ::getpid())) {
+    fs::create_directories(path);
+  }
   ~folder() { fs::remove_all(path); }
   fs::path path;
 };
@@ -33,7 +35,8 @@ struct batch {
   std::vector<std::uint64_t> shape{3, 4};
 
   [[nodiscard]] std::uint64_t digest() {
-    const std::vector<tensor_view> tensors{{name, type, shape, pixels.data()}, {"label", dtype::int64, {3}, labels.data()}};
+    const std::vector<tensor_view> tensors{{name, type, shape, pixels.data()},
+                                           {"label", dtype::int64, {3}, labels.data()}};
     return batch_digest(samples, tensors);
   }
 };
@@ -50,14 +53,30 @@ TEST_CASE("a digest changes with every sample, name, type, shape and byte") {
   const std::uint64_t original = batch().digest();
   batch b;
   CHECK(b.digest() == original);
-  SECTION("sample") { b.samples[1] = 2; }
-  SECTION("order of samples") { std::swap(b.samples[0], b.samples[1]); }
-  SECTION("name") { b.name = "imagf"; }
-  SECTION("type") { b.type = dtype::int8; }
-  SECTION("shape") { b.shape = {3, 2, 2}; }
-  SECTION("first byte") { b.pixels.front() ^= 1; }
-  SECTION("last byte") { b.pixels.back() ^= 1; }
-  SECTION("label") { b.labels[2] = 3; }
+  SECTION("sample") {
+    b.samples[1] = 2;
+  }
+  SECTION("order of samples") {
+    std::swap(b.samples[0], b.samples[1]);
+  }
+  SECTION("name") {
+    b.name = "imagf";
+  }
+  SECTION("type") {
+    b.type = dtype::int8;
+  }
+  SECTION("shape") {
+    b.shape = {3, 2, 2};
+  }
+  SECTION("first byte") {
+    b.pixels.front() ^= 1;
+  }
+  SECTION("last byte") {
+    b.pixels.back() ^= 1;
+  }
+  SECTION("label") {
+    b.labels[2] = 3;
+  }
   CHECK(b.digest() != original);
 }
 
@@ -68,7 +87,10 @@ TEST_CASE("an epoch's digest depends on the order of its batches") {
 
 TEST_CASE("an npy header is padded to 64 bytes and says type and shape as NumPy does") {
   for (const auto& [shape, text] : std::vector<std::pair<std::vector<std::uint64_t>, std::string>>{
-           {{}, "'shape': (), "}, {{5}, "'shape': (5,), "}, {{5, 2}, "'shape': (5, 2), "}, {{0, 224, 224, 3}, "'shape': (0, 224, 224, 3), "}}) {
+           {{}, "'shape': (), "},
+           {{5}, "'shape': (5,), "},
+           {{5, 2}, "'shape': (5, 2), "},
+           {{0, 224, 224, 3}, "'shape': (0, 224, 224, 3), "}}) {
     const std::string header = npy_header(dtype::float16, shape);
     CHECK(header.size() % 64 == 0);
     CHECK(header.ends_with("\n"));

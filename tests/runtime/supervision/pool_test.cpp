@@ -128,7 +128,8 @@ TEST_CASE("fewer ready workers than the minimum for its time end the run") {
 TEST_CASE("a program that cannot be executed ends the run with the reason") {
   world w(with_workers(4));
   const auto refs = w.started();
-  w.children.start_failed(refs[0], w.now, {errc::worker_program, "executing 'x': No such file or directory", ENOENT});
+  w.children.start_failed(refs[0], w.now,
+                          {errc::worker_program, "executing 'x': No such file or directory", ENOENT});
   w.started();
   REQUIRE(w.failed());
   CHECK(w.failed()->message == "executing 'x': No such file or directory");
@@ -140,7 +141,8 @@ TEST_CASE("an exit that would repeat itself ends the run at once") {
   w.children.child_died(refs[1], w.now, {death::how::no_restart, false, false}, "exit 78", "dataset differs");
   w.started();
   REQUIRE(w.failed());
-  CHECK(w.failed()->message == "worker 1 ended with exit 78 and would do so again; its last output:\ndataset differs");
+  CHECK(w.failed()->message ==
+        "worker 1 ended with exit 78 and would do so again; its last output:\ndataset differs");
 }
 
 TEST_CASE("more than fifty restarts a second are delayed, not refused") {
@@ -154,7 +156,8 @@ TEST_CASE("more than fifty restarts a second are delayed, not refused") {
   CHECK(w.started().size() == 10);
 }
 
-TEST_CASE("when half the pool dies fruitlessly at once, one tries first and the rest follow when it is ready") {
+TEST_CASE(
+    "when half the pool dies fruitlessly at once, one tries first and the rest follow when it is ready") {
   world w(with_workers(4));
   w.start_all();
   w.kill({0, 1});

@@ -33,10 +33,14 @@ TEST_CASE("the restart types treat each kind of end as the table says") {
     death end;
     act expected;
   };
-  for (const row& r : {row{restart_type::permanent, normal_end, act::restart}, {restart_type::permanent, crash, act::restart},
-                       {restart_type::permanent, hopeless, act::fail}, {restart_type::transient, normal_end, act::stop},
-                       {restart_type::transient, crash, act::restart}, {restart_type::transient, hopeless, act::fail},
-                       {restart_type::temporary, normal_end, act::stop}, {restart_type::temporary, crash, act::stop},
+  for (const row& r : {row{restart_type::permanent, normal_end, act::restart},
+                       {restart_type::permanent, crash, act::restart},
+                       {restart_type::permanent, hopeless, act::fail},
+                       {restart_type::transient, normal_end, act::stop},
+                       {restart_type::transient, crash, act::restart},
+                       {restart_type::transient, hopeless, act::fail},
+                       {restart_type::temporary, normal_end, act::stop},
+                       {restart_type::temporary, crash, act::stop},
                        {restart_type::temporary, hopeless, act::stop}}) {
     CAPTURE(static_cast<int>(r.type), static_cast<int>(r.end.ending));
     CHECK(policy_of(r.type).child_died(start, r.end).act == r.expected);
@@ -57,7 +61,8 @@ TEST_CASE("deaths that are charged to a sample do not count against the worker")
   for (int i = 0; i < 100; ++i) CHECK(policy.child_died(start, charged_crash).at == start);
 }
 
-TEST_CASE("fruitless deaths wait longer and longer, up to the limit, with jitter between half and the whole") {
+TEST_CASE(
+    "fruitless deaths wait longer and longer, up to the limit, with jitter between half and the whole") {
   restart_settings settings;
   settings.intensity_max = 1000;
   restart_policy policy(settings, 42);
