@@ -95,7 +95,7 @@ TEST_CASE("a batch that was being loaded when its worker died is leased again at
   books.worker_joined(b1, 2);
   auto loads = only<load_command>(books.advance());
   REQUIRE(loads.size() == 2);
-  const load_command& lost = loads[0].lease.holder == a1 ? loads[0] : loads[1];
+  const load_command lost = loads[0].lease.holder == a1 ? loads[0] : loads[1];
   books.worker_died(a1, std::nullopt, "SIGKILL");
   loads = only<load_command>(books.advance());
   REQUIRE(loads.size() == 1);
@@ -214,7 +214,7 @@ TEST_CASE("a lost batch takes the slot of the highest finished one when none is 
   books.worker_joined(a1, 2);
   books.worker_joined(b1, 2);
   const auto loads = only<load_command>(books.advance());
-  const load_command& lost = loads[0];
+  const load_command lost = loads[0];
   std::uint64_t highest = 0;
   for (const load_command& load : loads) {
     if (load.lease.holder == lost.lease.holder) continue;
