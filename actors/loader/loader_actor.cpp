@@ -2,6 +2,7 @@
 
 #include "actors/loader/lease_runner.hpp"
 #include "actors/protocol/config_bytes.hpp"
+#include "actors/protocol/tensors.hpp"
 
 #include <caf/actor_system.hpp>
 #include <caf/stateful_actor.hpp>
@@ -19,15 +20,6 @@ constexpr int exit_temporary = 75;
 constexpr int exit_configuration = 78;
 constexpr int exit_protocol = 82;
 constexpr int exit_parent_lost = 83;
-
-protocol::dataset_described as_message(const dataset_description& d) {
-  protocol::dataset_described message{d.type, d.samples, {}, d.fingerprint};
-  for (const tensor_spec& t : d.tensors) {
-    message.tensors.push_back(
-        {t.name, static_cast<std::uint8_t>(t.type), static_cast<std::uint8_t>(t.role), t.shape});
-  }
-  return message;
-}
 
 struct loader_state {
   loader_state() = default;
@@ -99,7 +91,11 @@ void open(self_pointer self, const protocol::open_dataset& order) {
     if (!s.dataset) throw error({errc::dataset, "the worker program made no dataset", 0});
     s.description = s.dataset->describe();
   });
-  if (described) s.around.link->send(as_message(s.description));
+  if (described) {
+    const dataset_description& d = s.description;
+    s.around.link->send(
+        protocol::dataset_described{d.type, d.samples, protocol::as_wire(d.tensors), d.fingerprint});
+  }
 }
 
 void assign(self_pointer self, const protocol::assign_slots& order) {

@@ -1,6 +1,6 @@
 #include "actors/protocol/actor_settings.hpp"
 #include "actors/protocol/config_bytes.hpp"
-#include "actors/session/batch_body.hpp"
+#include "actors/gpu_owner/batch_body.hpp"
 #include "actors/session/board.hpp"
 #include "actors/session/control_verbs.hpp"
 #include "actors/session/session_actor.hpp"

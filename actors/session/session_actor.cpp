@@ -1,5 +1,6 @@
 #include "actors/session/session_actor.hpp"
 
+#include "actors/protocol/tensors.hpp"
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
@@ -31,19 +32,11 @@ struct session_state {
 
 using self_pointer = session_actor::stateful_pointer<session_state>;
 
-/// Numbers from another process become enumerators only if they are some.
 result<dataset_description> checked(const protocol::dataset_described& from) {
-  dataset_description d{from.type, from.samples, {}, from.fingerprint};
-  for (const protocol::wire_tensor& t : from.tensors) {
-    if (t.type > static_cast<std::uint8_t>(dtype::float64) ||
-        t.role > static_cast<std::uint8_t>(tensor_role::record)) {
-      return refuse(errc::protocol, "tensor '{}' has element type {} and role {}, which do not exist", t.name,
-                    t.type, t.role);
-    }
-    d.tensors.push_back({t.name, static_cast<dtype>(t.type), t.shape, static_cast<tensor_role>(t.role)});
-  }
-  if (d.samples == 0) return refuse(errc::dataset, "the dataset has no samples");
-  return d;
+  auto tensors = protocol::from_wire(from.tensors);
+  if (!tensors) return tl::unexpected(std::move(tensors.error()));
+  if (from.samples == 0) return refuse(errc::dataset, "the dataset has no samples");
+  return dataset_description{from.type, from.samples, std::move(*tensors), from.fingerprint};
 }
 
 std::string difference(const dataset_description& a, const dataset_description& b) {

@@ -5,7 +5,7 @@
 #include "runtime/base/units.hpp"
 #include "runtime/control/report_json.hpp"
 #include "tools/penstock/config_source.hpp"
-#include "tools/penstock/npy_sink.hpp"
+#include "actors/gpu_owner/npy_sink.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/progress.hpp"
 #include "tools/penstock/stop_signals.hpp"
@@ -102,7 +102,7 @@ std::string_view as_text(const std::vector<std::byte>& bytes) {
 // -------------------------------------------------------------------------------------------------
 
 struct run_places {
-  std::optional<npy_sink> npy;
+  std::optional<gpu_owner::npy_sink> npy;
   std::optional<file_at_the_end> report;
   std::optional<file_at_the_end> state;
 };
@@ -111,7 +111,7 @@ result<run_places> open_places(const run_options& o) {
   run_places places;
   if (o.sink == "npy") {
     if (o.out.empty()) return refuse(errc::usage, "--sink npy needs --out DIR");
-    auto made = npy_sink::create(o.out);
+    auto made = gpu_owner::npy_sink::create(o.out);
     if (!made) return tl::unexpected(std::move(made.error()));
     places.npy.emplace(std::move(*made));
   } else if (o.sink != "null") {

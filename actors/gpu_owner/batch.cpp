@@ -1,4 +1,4 @@
-#include "actors/session/batch_body.hpp"
+#include "actors/gpu_owner/batch_body.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/sink/digest.hpp"
 

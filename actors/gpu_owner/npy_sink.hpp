@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-namespace penstock::cli {
+namespace penstock::gpu_owner {
 
 class npy_sink {
  public:
@@ -23,4 +23,4 @@ class npy_sink {
   std::filesystem::path folder_;
 };
 
-}  // namespace penstock::cli
+}  // namespace penstock::gpu_owner

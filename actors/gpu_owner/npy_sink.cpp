@@ -1,9 +1,9 @@
-#include "tools/penstock/npy_sink.hpp"
+#include "actors/gpu_owner/npy_sink.hpp"
 
 #include "runtime/base/text.hpp"
 #include "runtime/sink/npy_writer.hpp"
 
-namespace penstock::cli {
+namespace penstock::gpu_owner {
 
 result<npy_sink> npy_sink::create(std::filesystem::path folder) {
   std::error_code status;
@@ -30,4 +30,4 @@ result<void> npy_sink::write(const Batch& batch) const {
   return sink::write_npy(file("index"), {"index", dtype::int64, {indices.size()}, indices.data()});
 }
 
-}  // namespace penstock::cli
+}  // namespace penstock::gpu_owner
