@@ -82,6 +82,10 @@ class device {
   virtual result<void> wait(std::uint32_t buffer, stream_handle stream) = 0;
   /// The buffer is used again when what is on the stream now is done.
   virtual result<void> release(std::uint32_t buffer, stream_handle stream) = 0;
+  /// Waits until the work on the stream is done, and says what it left behind.
+  virtual result<void> finish(stream_handle stream) = 0;
+  /// Whether addresses are plain host memory.
+  [[nodiscard]] virtual bool on_host() const noexcept = 0;
 };
 
 /// "auto", "host", "cuda", "cuda:N" or "uuid:GPU-...". Not opened yet. With "auto" the CUDA device is chosen

@@ -156,6 +156,8 @@ class host_device final : public device {
   // Ready batches are complete in host memory, and the consumer's work on them is done when it says so.
   result<void> wait(std::uint32_t, stream_handle) override { return {}; }
   result<void> release(std::uint32_t, stream_handle) override { return {}; }
+  result<void> finish(stream_handle) override { return {}; }
+  [[nodiscard]] bool on_host() const noexcept override { return true; }
 
  private:
   struct queued_job {

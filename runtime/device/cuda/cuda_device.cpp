@@ -253,6 +253,14 @@ class cuda_device final : public device {
                 "releasing a batch, at or before");
   }
 
+  result<void> finish(stream_handle stream) override {
+    const current_context ours(driver_, context_);
+    return call(cudaStreamSynchronize(static_cast<cudaStream_t>(stream.native)),
+                "waiting for the work of a stream, at or before");
+  }
+
+  [[nodiscard]] bool on_host() const noexcept override { return false; }
+
  private:
   struct attached_memory {
     std::span<std::byte> memory;

@@ -54,6 +54,8 @@ class recording_device final : public device::device {
   }
   result<void> wait(std::uint32_t b, stream_handle s) override { return inner_->wait(b, s); }
   result<void> release(std::uint32_t b, stream_handle s) override { return inner_->release(b, s); }
+  result<void> finish(stream_handle s) override { return inner_->finish(s); }
+  [[nodiscard]] bool on_host() const noexcept override { return inner_->on_host(); }
 
   void fail_at(std::string call, int number) {
     failing_call_ = std::move(call);

@@ -1,0 +1,115 @@
+#include "actors/gpu_owner/plugin_sink.hpp"
+
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+
+#include <penstock/device_program.hpp>
+
+#include <dlfcn.h>
+
+#include <filesystem>
+
+namespace penstock::gpu_owner {
+namespace {
+
+constexpr std::size_t snapshot_bytes_max = 1U << 20U;  // it travels in one message
+
+/// Runs code of the program's author.
+template <class Step>
+auto guarded(const std::string& path, const std::string& what, Step step) -> result<decltype(step())> {
+  std::string reason = "an exception that is not a std::exception";
+  try {
+    if constexpr (std::is_void_v<decltype(step())>) {
+      step();
+      return {};
+    } else {
+      return step();
+    }
+  } catch (const error& e) {
+    return tl::unexpected(e.as_failure());
+  } catch (const std::exception& e) {
+    reason = e.what();
+  } catch (...) {  // NOLINT: said above
+  }
+  return refuse(errc::sink, "the device program '{}' failed {}: {}", printable(path), what, reason);
+}
+
+class plugin_sink final : public batch_sink {
+ public:
+  plugin_sink(std::string path, std::unique_ptr<DeviceProgram> program,
+              std::shared_ptr<device::device> device)
+      : path_(std::move(path)), program_(std::move(program)), device_(std::move(device)) {}
+
+  result<void> take(const Batch& batch) override {
+    // The legacy default stream: the program needs no stream of ours to know, and the copy stream does not
+    // wait for it.
+    const stream_handle stream{};
+    const std::string which = fmt::format("with batch {} of epoch {}", batch.sequence(), batch.epoch());
+    const DeviceBatch view{batch.epoch(), batch.sequence(), batch.samples(), batch.tensors(),
+                           device_->on_host()};
+    auto done = guarded(path_, which, [&] {
+      batch.wait(stream);
+      program_->on_batch(view, stream);
+    });
+    if (!done) return done;
+    return device_->finish(stream);
+  }
+
+  [[nodiscard]] replay_rule replay() const override {
+    if (!program_->keeps_state()) return replay_rule::again;
+    return gives_snapshots_ ? replay_rule::from_snapshot : replay_rule::never;
+  }
+
+  result<std::vector<std::byte>> snapshot() override {
+    auto taken = guarded(path_, "at its snapshot", [&] { return program_->snapshot(); });
+    if (!taken) return tl::unexpected(std::move(taken.error()));
+    gives_snapshots_ = taken->has_value();
+    if (!gives_snapshots_) return std::vector<std::byte>();
+    if ((*taken)->size() > snapshot_bytes_max) {
+      return refuse(errc::sink, "the device program '{}' gave a snapshot of {}; at most {} are kept",
+                    printable(path_), bytes_for_people((*taken)->size()),
+                    bytes_for_people(snapshot_bytes_max));
+    }
+    return std::move(**taken);
+  }
+
+  result<void> restore(std::span<const std::byte> state) override {
+    return guarded(path_, "restoring its snapshot", [&] { program_->restore(state); });
+  }
+
+  result<void> finish() override {
+    return guarded(path_, "at its end", [&] { program_->finish(); });
+  }
+
+ private:
+  std::string path_;
+  std::unique_ptr<DeviceProgram> program_;  // its code stays loaded: nothing is gained by unloading it
+  std::shared_ptr<device::device> device_;
+  bool gives_snapshots_ = true;  // until it gives none
+};
+
+}  // namespace
+
+result<std::unique_ptr<batch_sink>> open_plugin(const std::string& path,
+                                                std::shared_ptr<device::device> device) {
+  // A name without a slash would be searched in the system's library folders.
+  const std::string absolute = std::filesystem::absolute(path).native();
+  void* const library = ::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return refuse(errc::sink, "opening the device program: {}", ::dlerror());
+  const auto* entry = static_cast<const device_program_entry*>(::dlsym(library, "penstock_device_program"));
+  if (entry == nullptr) {
+    return refuse(errc::sink,
+                  "'{}' is no device program: it does not say PENSTOCK_DEVICE_PROGRAM(...) anywhere",
+                  printable(path));
+  }
+  if (entry->version != device_program_version) {
+    return refuse(errc::sink,
+                  "the device program '{}' was built for interface {}, this penstock has {}: build it again",
+                  printable(path), entry->version, device_program_version);
+  }
+  auto made = guarded(path, "to start", [&] { return std::unique_ptr<DeviceProgram>(entry->make()); });
+  if (!made) return tl::unexpected(std::move(made.error()));
+  return std::make_unique<plugin_sink>(path, std::move(*made), std::move(device));
+}
+
+}  // namespace penstock::gpu_owner

@@ -1,0 +1,78 @@
+// A program of yours that runs beside the GPU owner and takes every batch where it lies: on the device. Build
+// it as a shared library and name it with `penstock run FILE --sink plugin:PATH`. Needs this header and no
+// library.
+//
+//   class brightness final : public penstock::DeviceProgram { void on_batch(...) override { ... } };
+//   PENSTOCK_DEVICE_PROGRAM(brightness)
+#pragma once
+
+#include <penstock/stream.hpp>
+#include <penstock/tensor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+/// A batch on the device, borrowed for the time of one call. Pointers are device pointers (host pointers on
+/// the host device); what is put on the call's stream may use them, nothing else may.
+struct DeviceBatch {
+  std::uint64_t epoch = 0;
+  std::uint64_t sequence = 0;              ///< within the epoch
+  std::span<const std::uint64_t> samples;  ///< dataset indices of the rows
+  std::span<const tensor_view> tensors;
+  bool on_host = false;  ///< the host device: plain memory, no stream
+
+  [[nodiscard]] std::size_t rows() const noexcept { return samples.size(); }
+  /// Null when there is no such tensor.
+  [[nodiscard]] const tensor_view* find(std::string_view name) const noexcept {
+    for (const tensor_view& t : tensors) {
+      if (t.name == name) return &t;
+    }
+    return nullptr;
+  }
+};
+
+/// Called from one thread, batches in the order of the stream. An exception ends the run with its message and
+/// the batch's name. A batch counts as delivered when its work on the stream is done (and, with state, when a
+/// snapshot holds it), so a program whose process dies is started again and sees exactly the batches that
+/// were not delivered: some of them for the second time.
+class DeviceProgram {
+ public:
+  DeviceProgram() = default;
+  DeviceProgram(const DeviceProgram&) = delete;
+  DeviceProgram& operator=(const DeviceProgram&) = delete;
+  virtual ~DeviceProgram() = default;
+
+  /// Put work on `stream`; there is no need to wait for it.
+  virtual void on_batch(const DeviceBatch& batch, stream_handle stream) = 0;
+
+  /// False for a program that remembers nothing from batch to batch. One that keeps state and gives no
+  /// snapshots cannot be replayed: the death of its process fails the run.
+  [[nodiscard]] virtual bool keeps_state() const { return true; }
+  /// Everything that restore() needs, at most 1 MiB. Taken every few batches, when their work is done.
+  [[nodiscard]] virtual std::optional<std::vector<std::byte>> snapshot() { return std::nullopt; }
+  /// Called before the first batch of a new process with the last snapshot, if there is one.
+  virtual void restore(std::span<const std::byte> state) { static_cast<void>(state); }
+  /// The stream is over: print results, write files. Not called when the run failed.
+  virtual void finish() {}
+};
+
+/// Grows when DeviceProgram or DeviceBatch change; a program that was built for another one is refused.
+inline constexpr std::uint32_t device_program_version = 1;
+
+struct device_program_entry {
+  std::uint32_t version = device_program_version;
+  DeviceProgram* (*make)() = nullptr;  ///< may throw
+};
+
+}  // namespace penstock
+
+#define PENSTOCK_DEVICE_PROGRAM(type)                           \
+  extern "C" __attribute__((visibility("default")))             \
+  const penstock::device_program_entry penstock_device_program{ \
+      penstock::device_program_version, []() -> penstock::DeviceProgram* { return new type; }};
