@@ -225,6 +225,7 @@ void deliver(scheduler_state& s, const batch_delivered& batch) {
   const std::uint64_t epoch = s.source->epoch_of(done->position);
   std::erase_if(s.failed, [&](const auto& one) { return one.first < epoch; });
   s.news.delivered(*done, epoch);
+  if (const schedule::epoch_account& open = s.book->epochs().back(); open.complete) s.news.epoch_done(open);
 }
 
 stream_accounts accounts_of(const scheduler_state& s) {

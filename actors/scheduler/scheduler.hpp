@@ -159,6 +159,7 @@ struct scheduler_news {
   std::function<void(const lost_sample&)> sample_quarantined;
   /// A batch was delivered; `stale_dropped` counts messages that came too late or were false.
   std::function<void(const schedule::delivery&, std::uint64_t epoch)> delivered;
+  std::function<void(const schedule::epoch_account&)> epoch_done;
   std::function<void(std::uint64_t stale_dropped, std::uint64_t quarantined)> counted;
   std::function<void(const failure&)> gave_up;
   std::function<void(std::uint64_t voyage)> stream_finished;

@@ -118,29 +118,30 @@ void board::waited(nanoseconds in_all) {
   report_.device_waited_seconds = seconds(in_all);
 }
 
-void board::ended(run_outcome how, const std::optional<failure>& why, steady_time now) {
+bool board::ended(run_outcome how, const std::optional<failure>& why, steady_time now) {
   const std::lock_guard hold(mutex_);
-  if (report_.outcome == run_outcome::failed) return;  // the first reason stays
-  report_.outcome = how;
+  if (report_.outcome == run_outcome::failed) return false;  // the first reason stays
   if (why) report_.error = why;
   ended_ = how == run_outcome::running ? std::nullopt : std::optional(now);
+  return std::exchange(report_.outcome, how) != how;
 }
 
-void board::ended_if_running(run_outcome how, steady_time now) {
+bool board::ended_if_running(run_outcome how, steady_time now) {
   const std::lock_guard hold(mutex_);
-  if (report_.outcome != run_outcome::running) return;
+  if (report_.outcome != run_outcome::running) return false;
   report_.outcome = how;
   ended_ = now;
+  return true;
 }
 
-void board::paused(bool is_paused) {
+bool board::paused(bool is_paused) {
   const std::lock_guard hold(mutex_);
-  paused_ = is_paused;
+  return std::exchange(paused_, is_paused) != is_paused;
 }
 
-void board::stopping() {
+bool board::stopping() {
   const std::lock_guard hold(mutex_);
-  stopping_ = true;
+  return !std::exchange(stopping_, true);
 }
 
 session_status board::status() const {

@@ -35,10 +35,11 @@ class board {
   void begun(steady_time now);
   void batch_taken(std::uint64_t epoch, steady_time demanded, steady_time taken);
   void waited(nanoseconds in_all);
-  void ended(run_outcome how, const std::optional<failure>& why, steady_time now);
-  void ended_if_running(run_outcome how, steady_time now);
-  void paused(bool is_paused);
-  void stopping();
+  // True if that was news.
+  bool ended(run_outcome how, const std::optional<failure>& why, steady_time now);
+  bool ended_if_running(run_outcome how, steady_time now);
+  bool paused(bool is_paused);
+  bool stopping();
 
   [[nodiscard]] session_status status() const;
   /// With the epochs as the scheduler's accounts have them.

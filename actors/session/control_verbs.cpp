@@ -15,6 +15,7 @@ using json = nlohmann::ordered_json;
 constexpr int exit_not_met = 3;
 constexpr int exit_no_target = 4;
 constexpr int exit_refused = 7;
+constexpr std::size_t events_in_an_answer = 500;
 
 bool is_ready(const session_status& s) {
   const auto wanted = [](const worker_status& w) { return w.state != "stopped"; };
@@ -62,6 +63,19 @@ json deaths_of(const session_controls& controls) {
   return control::good_answer({{"deaths", std::move(all)}});
 }
 
+/// {"after": N, "follow": bool}: the events after number N; with follow, when there is one or the session
+/// ends.
+control::answer events_after(const json& request, bool last_call, const session_controls& controls) {
+  const json number = request.value("after", json(0U));
+  if (!number.is_number_unsigned())
+    return control::refusal(exit_refused, "usage", "'after' has to be the number of an event, or 0");
+  const control::event_reading found = controls.events(number.get<std::uint64_t>(), events_in_an_answer);
+  if (found.events.empty() && request.value("follow", json()) == true && !last_call) return std::nullopt;
+  json all = json::array();
+  for (const event& e : found.events) all.push_back(control::as_json(e));
+  return control::good_answer({{"events", std::move(all)}, {"lost", found.lost}, {"last", found.last}});
+}
+
 json scale(const json& request, const session_controls& controls) {
   const json number = request.value("workers", json());
   if (!number.is_number_unsigned() || number.get<std::uint64_t>() < 1 ||
@@ -84,6 +98,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
     return wait_for(what.is_string() ? what.get<std::string>() : std::string(), last_call, status);
   }
   if (verb == "deaths") return deaths_of(controls);
+  if (verb == "events") return events_after(request, last_call, controls);
   if (verb == "stop") {
     controls.stop(request.value("now", json()) == true);
     return control::good_answer({{"stopping", true}});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/control/control_server.hpp"
+#include "runtime/control/event_journal.hpp"
 
 #include <penstock/report.hpp>
 
@@ -13,6 +14,7 @@ namespace penstock::session {
 struct session_controls {
   std::function<session_status()> status;
   std::function<std::vector<death_report>()> deaths;
+  std::function<control::event_reading(std::uint64_t after, std::size_t limit)> events;
   std::function<void(bool at_once)> stop;
   std::function<void(bool paused)> pause;
   std::function<void(std::uint32_t workers)> scale;

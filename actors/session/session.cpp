@@ -1,10 +1,12 @@
+#include "actors/gpu_owner/batch_body.hpp"
 #include "actors/protocol/actor_settings.hpp"
 #include "actors/protocol/config_bytes.hpp"
-#include "actors/gpu_owner/batch_body.hpp"
 #include "actors/session/board.hpp"
 #include "actors/session/control_verbs.hpp"
 #include "actors/session/session_actor.hpp"
+#include "actors/session/session_events.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/control/event_journal.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/process/lifeline.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -29,6 +31,7 @@ constexpr std::size_t actor_threads = 2;
 constexpr auto accounts_deadline = 2s;
 constexpr std::chrono::milliseconds patience_of_stop = 10s;  // finish the sample at hand
 constexpr std::chrono::milliseconds patience_of_destruction = 200ms;
+constexpr std::chrono::milliseconds patience_with_callbacks = 200ms;  // for events that are not told yet
 constexpr auto pool_close_deadline = 3s;  // beyond the workers' patience: their reaping
 
 steady_time now() {
@@ -118,6 +121,8 @@ class Session::body {
   supervisor::supervisor_settings supervisor_settings_now() const;
   supervisor::worker_callbacks callbacks_of_workers();
   void fail(const failure& why);
+  void tell(event what) { journal_->note(std::move(what)); }
+  void tell_ended(run_outcome how);
   std::optional<Batch> hand_out(gpu_owner::ready_batch ready, steady_time demanded);
   std::optional<Batch> end_of_stream();
   void seek(schedule::stream_range range);
@@ -130,6 +135,8 @@ class Session::body {
   std::optional<schedule::stream_state> resumed_;
   const std::uint32_t workers_;
   session::board board_;
+  const std::shared_ptr<control::event_journal> journal_ = std::make_shared<control::event_journal>();
+  session::worker_watch watch_;  // only the supervisor's news
   std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
   std::shared_ptr<batch_home> home_;
 
@@ -140,6 +147,7 @@ class Session::body {
   schedule::stream_range range_;
   scheduler::stream_accounts final_accounts_;  // when the engine is gone
   std::condition_variable plan_or_end_;
+  std::unique_ptr<control::event_caller> listener_;
   bool started_ = false;
   bool stopped_ = false;
   bool failed_ = false;
@@ -158,7 +166,7 @@ class Session::body {
 
 Session::body::body(config settings, session_options options)
     : settings_(std::move(settings)),
-      options_{options.digests, options.batches, {}, options.control_socket},
+      options_{options.digests, options.batches, {}, options.control_socket, options.on_event},
       workers_(workers_of(settings_)),
       board_(settings_.name, std::string(name_of(settings_.gpu.placement))) {
   if (!options.state.empty()) resumed_ = value_or_throw(schedule::parse_state(options.state));
@@ -185,6 +193,11 @@ void Session::body::start() {
     started_ = true;
   }
   board_.begun(now());
+  tell(session::event_of(event_kind::run_started, fmt::format("the run begins with {} workers", workers_)));
+  if (options_.on_event) {
+    const process::all_signals_blocked quiet;
+    listener_ = std::make_unique<control::event_caller>(journal_, options_.on_event);
+  }
   if (auto ok = try_start(); !ok) fail(ok.error());
 }
 
@@ -237,11 +250,13 @@ void Session::body::spawn_actors(engine& e) {
   engine* const all = &e;
   owner.opened = [this, all](const device::identity& what) {
     board_.device_opened(what);
+    tell(session::event_of(event_kind::device_opened, what.name));
     log::debug("gpu", "opened {}", what.name);
     caf::anon_send(all->session, session::device_ready{});
   };
   owner.failed = [this](const failure& why) {
     board_.device_state("failed");
+    tell(session::event_of(event_kind::device_failed, why.message));
     fail(why);
   };
   owner.slots_released = [all](std::vector<std::uint64_t> uploads) {
@@ -265,15 +280,18 @@ void Session::body::spawn_actors(engine& e) {
   news.sample_failed = [this](const scheduler::lost_sample& lost) {
     log::warn("scheduler", "sample {} ({}) failed: {}", lost.sample, lost.name, lost.reason);
     board_.sample_failed(lost);
+    tell(session::event_of_failed(lost));
   };
   news.sample_quarantined = [this](const scheduler::lost_sample& lost) {
     log::warn("scheduler", "sample {} ({}) is quarantined: it killed {} workers", lost.sample, lost.name,
               lost.attempts);
     board_.sample_quarantined(lost);
+    tell(session::event_of_quarantined(lost));
   };
   news.delivered = [this](const schedule::delivery& batch, std::uint64_t epoch) {
     board_.delivered(batch, epoch);
   };
+  news.epoch_done = [this](const schedule::epoch_account& done) { tell(session::event_of(done)); };
   news.counted = [this](std::uint64_t stale, std::uint64_t quarantined) {
     board_.counted(stale, quarantined);
   };
@@ -320,8 +338,12 @@ void Session::body::spawn_actors(engine& e) {
   supervision.changed = [this](const std::vector<worker_status>& workers, bool degraded,
                                std::uint32_t started, std::uint32_t restarts) {
     board_.workers_changed(workers, degraded, started, restarts);
+    for (event& one : watch_.look(workers, degraded)) tell(std::move(one));
   };
-  supervision.worker_died = [this](const death_report& death) { board_.worker_died(death); };
+  supervision.worker_died = [this](const death_report& death) {
+    board_.worker_died(death);
+    tell(session::event_of(death));
+  };
   supervision.gave_up = [this](const failure& why) { fail(why); };
   supervision.pool_closed = [this] {
     const std::lock_guard hold(mutex_);
@@ -342,6 +364,9 @@ void Session::body::spawn_actors(engine& e) {
                           std::shared_ptr<const device::transfer_plan> transfer,
                           schedule::stream_range range) {
     board_.planned(samples_in(*order, range));
+    tell(session::event_of(event_kind::stream_opened,
+                           fmt::format("{} batches an epoch of {} samples", order->batches_per_epoch(),
+                                       order->expected_samples())));
     const std::lock_guard hold(mutex_);
     plan_ = std::move(order);
     transfer_ = std::move(transfer);
@@ -368,6 +393,9 @@ void Session::body::open_control_socket(engine& e) {
   engine* const all = &e;
   session::session_controls controls;
   controls.status = [this] { return board_.status(); };
+  controls.events = [journal = journal_](std::uint64_t after, std::size_t limit) {
+    return journal->events_after(after, limit);
+  };
   controls.deaths = [this] { return board_.report({}, now()).deaths; };
   controls.stop = [this](bool at_once) { stop(at_once ? std::chrono::milliseconds(0) : patience_of_stop); };
   controls.pause = [this](bool paused) { pause(paused); };
@@ -407,7 +435,8 @@ supervisor::supervisor_settings Session::body::supervisor_settings_now() const {
 
 /// From any thread. The run is over; workers are sent home, the consumer gets the reason.
 void Session::body::fail(const failure& why) {
-  board_.ended(run_outcome::failed, why, now());
+  if (board_.ended(run_outcome::failed, why, now()))
+    tell(session::event_of(event_kind::run_failed, why.message));
   consumer_->fail(why);
   const std::lock_guard hold(mutex_);
   failed_ = true;
@@ -417,7 +446,7 @@ void Session::body::fail(const failure& why) {
 }
 
 void Session::body::stop(std::chrono::milliseconds patience) noexcept {
-  board_.stopping();
+  if (board_.stopping()) tell(session::event_of(event_kind::stopping, "the session was told to stop"));
   consumer_->stop();
   const std::lock_guard hold(mutex_);
   patience_ = std::min(patience_, patience);
@@ -427,7 +456,10 @@ void Session::body::stop(std::chrono::milliseconds patience) noexcept {
 }
 
 void Session::body::pause(bool paused) {
-  board_.paused(paused);
+  if (board_.paused(paused)) {
+    tell(paused ? session::event_of(event_kind::paused, "no new work is handed out")
+                : session::event_of(event_kind::resumed, "work is handed out again"));
+  }
   const std::lock_guard hold(mutex_);
   if (engine_) caf::anon_send(engine_->scheduler, scheduler::pause_stream{paused});
 }
@@ -443,7 +475,7 @@ void Session::body::wait_for_pool() {
 }
 
 void Session::body::close() noexcept {
-  board_.ended_if_running(run_outcome::stopped, now());
+  if (board_.ended_if_running(run_outcome::stopped, now())) tell_ended(run_outcome::stopped);
   wait_for_pool();
   if (home_) home_->close();
   scheduler::stream_accounts last = accounts();
@@ -451,8 +483,11 @@ void Session::body::close() noexcept {
   {
     const std::lock_guard hold(mutex_);
     e = engine_.get();
-    if (e == nullptr) return;
-    final_accounts_ = std::move(last);
+    if (e != nullptr) final_accounts_ = std::move(last);
+  }
+  if (e == nullptr) {  // it never ran, or is closed already
+    if (listener_) listener_->stop(patience_with_callbacks);
+    return;
   }
   // From the outside in: nobody asks any more, no process speaks, the device rests, the actors go.
   std::promise<void> deaf;
@@ -468,6 +503,7 @@ void Session::body::close() noexcept {
   caf::anon_send_exit(e->supervisor, caf::exit_reason::user_shutdown);
   // All have been told to go; only then may the handles be dropped that they know each other by.
   e->system->await_all_actors_done();
+  if (listener_) listener_->stop(patience_with_callbacks);
   const std::lock_guard hold(mutex_);
   engine_.reset();
 }
@@ -549,8 +585,15 @@ std::optional<Batch> Session::body::end_of_stream() {
     const std::lock_guard hold(mutex_);
     whole = !stopped_ && plan_ && next_position_ >= settings_.sampler.epochs * plan_->batches_per_epoch();
   }
-  board_.ended(whole ? run_outcome::finished : run_outcome::stopped, std::nullopt, now());
+  const run_outcome how = whole ? run_outcome::finished : run_outcome::stopped;
+  if (board_.ended(how, std::nullopt, now())) tell_ended(how);
   return std::nullopt;
+}
+
+void Session::body::tell_ended(run_outcome how) {
+  tell(how == run_outcome::finished
+           ? session::event_of(event_kind::run_finished, "everything that was asked for is delivered")
+           : session::event_of(event_kind::run_stopped, "the run was stopped"));
 }
 
 scheduler::stream_accounts Session::body::accounts() {

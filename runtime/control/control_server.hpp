@@ -2,6 +2,9 @@
 //
 //   {"penstock": 1, "verb": "status"}            ->  {"ok": true, "result": {...}}
 //   {"penstock": 1, "verb": "wait", "for": ...}  ->  answered when it holds, or the session ends
+//   {"penstock": 1, "verb": "events", "after": 17, "follow": true}
+//                                                ->  {"ok": true, "result": {"events": [...], "last": 20,
+//                                                "lost": 0}}
 //   anything else                                ->  {"ok": false, "exit": 7, "error": {"kind": ...,
 //   "message": ...}}
 //

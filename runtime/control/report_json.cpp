@@ -1,8 +1,11 @@
 #include "runtime/control/report_json.hpp"
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include <chrono>
 #include <cmath>
+#include <ctime>
 
 namespace penstock::control {
 namespace {
@@ -21,6 +24,16 @@ double rounded(double seconds) {
 
 double rate(double amount, double seconds) {
   return seconds > 0 ? std::round(amount / seconds * 10) / 10 : 0;
+}
+
+std::string as_utc(std::chrono::system_clock::time_point time) {
+  const auto whole = std::chrono::floor<std::chrono::seconds>(time);
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(time - whole).count();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(whole);
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, micros);
 }
 
 json as_json(const device_report& device) {
@@ -140,6 +153,22 @@ json as_json(const session_status& s) {
   for (const worker_status& w : s.workers) j["workers"].push_back(as_json(w));
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;
+  return j;
+}
+
+json as_json(const event& e) {
+  json j{{"number", e.number},
+         {"time", as_utc(e.time)},
+         {"kind", penstock::name_of(e.kind)},
+         {"worker", or_null(e.worker)},
+         {"incarnation", or_null(e.incarnation)},
+         {"pid", or_null(e.pid)},
+         {"sample", or_null(e.sample)},
+         {"path", or_null(e.path)},
+         {"epoch", or_null(e.epoch)},
+         {"seq", or_null(e.sequence)}};
+  j["death"] = e.death ? as_json(*e.death) : json(nullptr);
+  j["text"] = e.text;
   return j;
 }
 

@@ -1,6 +1,7 @@
 // Reports and status as the JSON that scripts rely on: schemas penstock.run/1 and penstock.status/1.
 #pragma once
 
+#include <penstock/event.hpp>
 #include <penstock/report.hpp>
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,6 +11,8 @@ namespace penstock::control {
 nlohmann::ordered_json as_json(const run_report& report);
 nlohmann::ordered_json as_json(const session_status& status);
 nlohmann::ordered_json as_json(const death_report& death);
+/// One line of `penstock events --json`. "time" is UTC with microseconds: "2026-11-20T14:04:18.123456Z".
+nlohmann::ordered_json as_json(const event& what);
 /// {"error": {"kind": "...", "message": "..."}}: what every verb prints with --json when it fails.
 nlohmann::ordered_json as_json(const failure& why);
 

@@ -5,6 +5,7 @@
 #include <penstock/batch.hpp>
 #include <penstock/config.hpp>
 #include <penstock/error.hpp>
+#include <penstock/event.hpp>
 #include <penstock/report.hpp>
 
 #include <chrono>
@@ -25,6 +26,7 @@ struct session_options {
   std::optional<std::uint64_t> batches;  ///< deliver so many batches in all, then end as "stopped"
   std::span<const std::byte> state;      ///< go on where Session::state() of an earlier run ended
   bool control_socket = true;            ///< let `penstock status` and friends attach
+  event_callback on_event;               ///< hears of deaths, bad samples, epochs, ...: see event.hpp
 };
 
 /// Thread rules: one thread takes batches; stop(), status(), report() and state() may be called from any

@@ -1,0 +1,112 @@
+#include "actors/session/session_events.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::session {
+namespace {
+
+std::string sample_in_words(std::uint64_t sample, const std::string& name) {
+  return name.empty() ? fmt::format("sample {}", sample) : fmt::format("sample {} ({})", sample, name);
+}
+
+event event_of_lost(event_kind kind, const scheduler::lost_sample& lost, std::string text) {
+  event e = event_of(kind, std::move(text));
+  e.sample = lost.sample;
+  if (!lost.name.empty()) e.path = lost.name;
+  e.epoch = lost.epoch;
+  e.sequence = lost.sequence;
+  return e;
+}
+
+event event_of_worker(event_kind kind, const worker_status& w, std::string text) {
+  event e = event_of(kind, std::move(text));
+  e.worker = w.id;
+  e.incarnation = w.incarnation;
+  e.pid = w.pid;
+  return e;
+}
+
+std::string cause_in_words(const death_report& d) {
+  if (d.cause == death_cause::signal && d.signal) return *d.signal;
+  if (d.cause == death_cause::exit && d.code) return fmt::format("exit {}", *d.code);
+  return name_of(d.cause);
+}
+
+}  // namespace
+
+event event_of(event_kind kind, std::string text) {
+  event e;
+  e.time = std::chrono::system_clock::now();
+  e.kind = kind;
+  e.text = std::move(text);
+  return e;
+}
+
+event event_of(const death_report& d) {
+  std::string text = fmt::format("worker {} (pid {}) ended: {}", d.worker, d.pid, cause_in_words(d));
+  if (d.sample) text += ", while loading " + sample_in_words(*d.sample, d.path.value_or(""));
+  event e = event_of(event_kind::worker_died, std::move(text));
+  e.worker = d.worker;
+  e.incarnation = d.incarnation;
+  e.pid = d.pid;
+  e.sample = d.sample;
+  e.path = d.path;
+  e.epoch = d.epoch;
+  e.sequence = d.sequence;
+  e.death = d;
+  return e;
+}
+
+event event_of_failed(const scheduler::lost_sample& lost) {
+  return event_of_lost(event_kind::sample_failed, lost,
+                       fmt::format("{} failed: {}", sample_in_words(lost.sample, lost.name), lost.reason));
+}
+
+event event_of_quarantined(const scheduler::lost_sample& lost) {
+  std::string causes;
+  for (const std::string& cause : lost.causes) causes += (causes.empty() ? "" : ", ") + cause;
+  return event_of_lost(event_kind::sample_quarantined, lost,
+                       fmt::format("{} is quarantined: it killed {} workers ({})",
+                                   sample_in_words(lost.sample, lost.name), lost.attempts, causes));
+}
+
+event event_of(const schedule::epoch_account& done) {
+  event e = event_of(
+      event_kind::epoch_done,
+      fmt::format("epoch {} is done: {} of {} samples in {} batches, {} failed, {} quarantined", done.epoch,
+                  done.delivered, done.expected, done.batches, done.failed, done.quarantined));
+  e.epoch = done.epoch;
+  return e;
+}
+
+std::vector<event> worker_watch::look(const std::vector<worker_status>& workers, bool degraded) {
+  std::vector<event> news;
+  for (const worker_status& w : workers) {
+    seen& s = workers_[w.id];
+    if (w.pid && s.started < w.incarnation) {
+      const bool first = std::exchange(s.started, w.incarnation) == 0 && w.incarnation <= 1;
+      news.push_back(event_of_worker(
+          first ? event_kind::worker_started : event_kind::worker_restarted, w,
+          fmt::format("worker {} {} (pid {})", w.id, first ? "started" : "was replaced", *w.pid)));
+    }
+    if (w.state == "ready" && s.ready < w.incarnation) {
+      s.ready = w.incarnation;
+      news.push_back(event_of_worker(event_kind::worker_ready, w, fmt::format("worker {} is ready", w.id)));
+    }
+    const bool failed = w.state == "failed";
+    if (std::exchange(s.failed, failed) != failed && failed) {
+      news.push_back(event_of_worker(event_kind::worker_failed, w,
+                                     fmt::format("worker {} died too often: its place stays empty", w.id)));
+    }
+  }
+  if (std::exchange(degraded_, degraded) != degraded) {
+    news.push_back(degraded ? event_of(event_kind::degraded, "fewer workers are left than were wanted")
+                            : event_of(event_kind::recovered, "all wanted workers are back"));
+  }
+  return news;
+}
+
+}  // namespace penstock::session

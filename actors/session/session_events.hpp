@@ -1,0 +1,35 @@
+// Puts what happens to a session into events: one function a kind of news, each with its sentence for people.
+// Pure; used by the session, which notes the events in its journal.
+#pragma once
+
+#include "actors/scheduler/scheduler.hpp"
+
+#include <penstock/event.hpp>
+
+#include <map>
+#include <vector>
+
+namespace penstock::session {
+
+[[nodiscard]] event event_of(event_kind kind, std::string text);
+[[nodiscard]] event event_of(const death_report& death);
+[[nodiscard]] event event_of_failed(const scheduler::lost_sample& lost);
+[[nodiscard]] event event_of_quarantined(const scheduler::lost_sample& lost);
+[[nodiscard]] event event_of(const schedule::epoch_account& done);
+
+/// The supervisor tells how all workers stand; what changed since the last time is news.
+class worker_watch {
+ public:
+  [[nodiscard]] std::vector<event> look(const std::vector<worker_status>& workers, bool degraded);
+
+ private:
+  struct seen {
+    std::uint32_t started = 0;  // the last incarnation of which that was told
+    std::uint32_t ready = 0;
+    bool failed = false;
+  };
+  std::map<std::uint32_t, seen> workers_;
+  bool degraded_ = false;
+};
+
+}  // namespace penstock::session

@@ -1,0 +1,33 @@
+#include <penstock/event.hpp>
+
+namespace penstock {
+
+const char* name_of(event_kind kind) noexcept {
+  switch (kind) {
+    case event_kind::run_started: return "run_started";
+    case event_kind::stream_opened: return "stream_opened";
+    case event_kind::device_opened: return "device_opened";
+    case event_kind::device_failed: return "device_failed";
+    case event_kind::device_lost: return "device_lost";
+    case event_kind::worker_started: return "worker_started";
+    case event_kind::worker_restarted: return "worker_restarted";
+    case event_kind::worker_ready: return "worker_ready";
+    case event_kind::worker_died: return "worker_died";
+    case event_kind::worker_failed: return "worker_failed";
+    case event_kind::sample_failed: return "sample_failed";
+    case event_kind::sample_quarantined: return "sample_quarantined";
+    case event_kind::epoch_done: return "epoch_done";
+    case event_kind::paused: return "paused";
+    case event_kind::resumed: return "resumed";
+    case event_kind::scaled: return "scaled";
+    case event_kind::degraded: return "degraded";
+    case event_kind::recovered: return "recovered";
+    case event_kind::stopping: return "stopping";
+    case event_kind::run_finished: return "run_finished";
+    case event_kind::run_stopped: return "run_stopped";
+    case event_kind::run_failed: break;
+  }
+  return "run_failed";
+}
+
+}  // namespace penstock

@@ -1,0 +1,72 @@
+// The last few thousand events of a session, numbered, for everybody who wants to know what happened: the
+// callback of an embedding program, `penstock events`, chaos, traces. Written by actors, owned by the
+// session.
+#pragma once
+
+#include <penstock/event.hpp>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace penstock::control {
+
+inline constexpr std::size_t events_kept = 4096;
+
+struct event_reading {
+  std::vector<event> events;  ///< in order
+  std::uint64_t lost = 0;     ///< events after the asked number that are no longer kept
+  std::uint64_t last = 0;     ///< number of the last event there is: where the next reading may begin
+};
+
+/// Thread-safe. Writing costs a short lock and never waits for a reader.
+class event_journal {
+ public:
+  explicit event_journal(std::size_t capacity = events_kept);
+
+  /// Gives the event its number.
+  void note(event what);
+
+  /// Events with a larger number, the oldest first, at most `limit` of them. 0: from the beginning.
+  [[nodiscard]] event_reading events_after(std::uint64_t number, std::size_t limit = events_kept) const;
+  /// The same, but waits until there is one, or until give_up().
+  [[nodiscard]] event_reading wait_for_events_after(std::uint64_t number, std::size_t limit) const;
+  /// Whoever waits, now or later, gets what there is.
+  void give_up();
+
+ private:
+  [[nodiscard]] event_reading read(std::uint64_t number, std::size_t limit) const;
+
+  const std::size_t capacity_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable news_;
+  std::deque<event> kept_;
+  std::uint64_t last_ = 0;
+  bool given_up_ = false;
+};
+
+/// A thread that reads a journal to a callback, from its first event on. Its queue is the journal: a slow
+/// callback loses the oldest events, counted in `dropped`, and holds up nobody.
+class event_caller {
+ public:
+  event_caller(std::shared_ptr<event_journal> journal, event_callback callback);
+  ~event_caller();
+  event_caller(const event_caller&) = delete;
+  event_caller& operator=(const event_caller&) = delete;
+
+  /// Waits for a call that is under way; what is noted by now is still told, as long as the patience lasts.
+  /// No call comes after it. From within the callback it cannot wait: that call is the last.
+  void stop(std::chrono::milliseconds patience) noexcept;
+
+ private:
+  struct work;
+  std::shared_ptr<work> work_;
+  std::thread thread_;
+};
+
+}  // namespace penstock::control

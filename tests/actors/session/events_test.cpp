@@ -1,0 +1,153 @@
+// What an embedding program hears of a session through on_event.
+#include "tests/actors/session/support.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <future>
+#include <mutex>
+#include <thread>
+
+using namespace penstock;
+using namespace penstock::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Collects what it hears; read after the session is closed.
+struct ear {
+  std::vector<event> heard;
+  [[nodiscard]] event_callback listen() {
+    return [this](const event& e) { heard.push_back(e); };
+  }
+  [[nodiscard]] std::vector<event> of(event_kind kind) const {
+    std::vector<event> some;
+    std::ranges::copy_if(heard, std::back_inserter(some), [&](const event& e) { return e.kind == kind; });
+    return some;
+  }
+  [[nodiscard]] std::size_t place_of(event_kind kind) const {
+    return static_cast<std::size_t>(std::ranges::find(heard, kind, &event::kind) - heard.begin());
+  }
+};
+
+ear heard_from(const config& c) {
+  ear e;
+  session_options options = quietly();
+  options.on_event = e.listen();
+  Session session(c, options);
+  try {
+    while (session.next()) {
+    }
+  } catch (const error&) {
+  }
+  session.close();
+  return e;
+}
+
+}  // namespace
+
+TEST_CASE("an undisturbed run tells its beginning, its workers, each epoch and its end, in this order") {
+  const ear e = heard_from(small(2));
+  REQUIRE_FALSE(e.heard.empty());
+  CHECK(e.heard.front().kind == event_kind::run_started);
+  CHECK(e.heard.back().kind == event_kind::run_finished);
+  CHECK(e.of(event_kind::worker_started).size() == 2);
+  CHECK(e.of(event_kind::worker_ready).size() == 2);
+  CHECK(e.of(event_kind::worker_died).empty());
+  CHECK(e.of(event_kind::epoch_done).size() == 2);
+  CHECK(e.of(event_kind::epoch_done).at(1).epoch == 1);
+  CHECK(e.place_of(event_kind::device_opened) < e.place_of(event_kind::worker_started));
+  CHECK(e.place_of(event_kind::worker_started) < e.place_of(event_kind::worker_ready));
+  CHECK(e.place_of(event_kind::stream_opened) < e.place_of(event_kind::epoch_done));
+  for (std::size_t i = 0; i < e.heard.size(); ++i) CHECK(e.heard[i].number == i + 1);
+}
+
+TEST_CASE("a death is told with its sample, then the replacement") {
+  config c = small(2);
+  c.sampler.epochs = 1;
+  c.dataset.faults = {{17, fault_kind::segv, 1, 1.0}};
+  const ear e = heard_from(c);
+  const auto deaths = e.of(event_kind::worker_died);
+  REQUIRE(deaths.size() == 1);
+  CHECK(deaths[0].sample == 17);
+  REQUIRE(deaths[0].death);
+  CHECK(deaths[0].death->signal == "SIGSEGV");
+  CHECK(deaths[0].text.find("SIGSEGV, while loading sample 17") != std::string::npos);
+  const auto replacements = e.of(event_kind::worker_restarted);
+  REQUIRE(replacements.size() == 1);
+  CHECK(replacements[0].worker == deaths[0].worker);
+  CHECK(replacements[0].incarnation == 2);
+  CHECK(replacements[0].pid != deaths[0].pid);
+}
+
+TEST_CASE("a failed and a quarantined sample are each told once, by name") {
+  config c = small(2);
+  c.sampler.epochs = 1;
+  c.dataset.faults = {{5, fault_kind::raise, 0, 1.0}, {6, fault_kind::abort, 0, 1.0}};
+  const ear e = heard_from(c);
+  REQUIRE(e.of(event_kind::sample_failed).size() == 1);
+  CHECK(e.of(event_kind::sample_failed)[0].sample == 5);
+  REQUIRE(e.of(event_kind::sample_quarantined).size() == 1);
+  CHECK(e.of(event_kind::sample_quarantined)[0].sample == 6);
+  CHECK(e.of(event_kind::worker_died).size() == 3);
+  CHECK(e.heard.back().kind == event_kind::run_finished);
+}
+
+TEST_CASE("a run that fails tells why, once") {
+  config c = small(1);
+  c.dataset.faults = {{5, fault_kind::raise, 0, 1.0}};
+  c.loader.on_bad_sample = bad_sample_rule::fail;
+  const ear e = heard_from(c);
+  REQUIRE(e.of(event_kind::run_failed).size() == 1);
+  CHECK(e.of(event_kind::run_failed)[0].text.find("sample 5") != std::string::npos);
+}
+
+TEST_CASE("a callback that never returns until the stream is over does not hold it up") {
+  std::promise<void> over;
+  std::uint64_t batches = 0;
+  session_options options = quietly();
+  options.on_event = [&, done = over.get_future().share()](const event&) { done.wait(); };
+  {
+    Session session(small(2), options);
+    while (session.next()) ++batches;
+    over.set_value();
+  }
+  CHECK(batches == 26);
+}
+
+TEST_CASE("a callback may stop its session") {
+  config c = small(2);
+  c.dataset.samples = 100'000;
+  c.dataset.faults = {{3, fault_kind::raise, 0, 1.0}};
+  c.sampler.shuffle = false;
+  Session* running = nullptr;
+  session_options options = quietly();
+  options.on_event = [&](const event& e) {
+    if (e.kind == event_kind::sample_failed) running->stop();
+  };
+  Session session(c, options);
+  running = &session;
+  while (session.next()) {
+  }
+  CHECK(session.report().outcome == run_outcome::stopped);
+  session.close();
+}
+
+TEST_CASE("pausing, resuming and stopping are told, and only when they change something") {
+  ear e;
+  session_options options = quietly();
+  options.on_event = e.listen();
+  {
+    Session session(small(), options);
+    REQUIRE(session.next());
+    session.pause();
+    session.pause();
+    session.resume();
+    session.stop();
+    session.stop();
+  }
+  CHECK(e.of(event_kind::paused).size() == 1);
+  CHECK(e.of(event_kind::resumed).size() == 1);
+  CHECK(e.of(event_kind::stopping).size() == 1);
+  CHECK(e.of(event_kind::run_stopped).size() == 1);
+}

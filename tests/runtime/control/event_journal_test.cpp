@@ -1,0 +1,161 @@
+// The journal of events and the thread that tells them to a program's callback.
+#include "runtime/control/event_journal.hpp"
+
+#include "runtime/base/log.hpp"
+#include "runtime/control/report_json.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+
+#include <future>
+#include <stdexcept>
+
+using namespace penstock;
+using namespace penstock::control;
+using namespace std::chrono_literals;
+
+namespace {
+
+event with_text(std::string text) {
+  event e;
+  e.text = std::move(text);
+  return e;
+}
+
+void note_many(event_journal& journal, int count) {
+  for (int i = 0; i < count; ++i) journal.note(with_text(std::to_string(i)));
+}
+
+}  // namespace
+
+TEST_CASE("events are numbered from one and read in order, from any number on") {
+  event_journal journal(10);
+  CHECK(journal.events_after(0).events.empty());
+  note_many(journal, 3);
+  const event_reading all = journal.events_after(0);
+  REQUIRE(all.events.size() == 3);
+  CHECK(all.events[0].number == 1);
+  CHECK(all.events[2].text == "2");
+  CHECK(all.last == 3);
+  CHECK(all.lost == 0);
+  CHECK(journal.events_after(2).events.size() == 1);
+  CHECK(journal.events_after(3).events.empty());
+  CHECK(journal.events_after(1000).events.empty());
+  CHECK(journal.events_after(0, 2).events.size() == 2);
+}
+
+TEST_CASE("a full journal forgets the oldest events and says how many a reader has missed") {
+  event_journal journal(4);
+  note_many(journal, 10);
+  const event_reading found = journal.events_after(2);
+  CHECK(found.lost == 4);
+  REQUIRE(found.events.size() == 4);
+  CHECK(found.events[0].number == 7);
+  CHECK(found.last == 10);
+}
+
+TEST_CASE("a callback hears every event once, in order, also those of before it") {
+  auto journal = std::make_shared<event_journal>();
+  note_many(*journal, 100);
+  std::vector<std::uint64_t> heard;
+  event_caller caller(journal, [&](const event& e) { heard.push_back(e.number); });
+  note_many(*journal, 100);
+  caller.stop(10s);
+  REQUIRE(heard.size() == 200);
+  for (std::size_t i = 0; i < heard.size(); ++i) CHECK(heard[i] == i + 1);
+}
+
+TEST_CASE("a callback that stands still holds up nobody, and hears afterwards how much it missed") {
+  auto journal = std::make_shared<event_journal>(8);
+  std::promise<void> entered;
+  std::promise<void> go_on;
+  std::vector<event> heard;
+  event_caller caller(journal, [&](const event& e) {
+    heard.push_back(e);
+    if (heard.size() == 1) {
+      entered.set_value();
+      go_on.get_future().wait();
+    }
+  });
+  journal->note(with_text("first"));
+  entered.get_future().wait();
+  note_many(*journal, 1000);  // returns although nobody reads
+  go_on.set_value();
+  caller.stop(10s);
+  REQUIRE(heard.size() == 9);
+  CHECK(heard[1].dropped == 992);
+  CHECK(heard[1].number == 994);
+  CHECK(heard[2].dropped == 0);
+}
+
+TEST_CASE("what a callback throws is logged, and the next event comes") {
+  std::string logged;
+  log::set_sink([&](log::level, std::string_view, std::string_view line) { logged += line; });
+  auto journal = std::make_shared<event_journal>();
+  int calls = 0;
+  event_caller caller(journal, [&](const event&) {
+    ++calls;
+    throw std::runtime_error("my own fault");
+  });
+  note_many(*journal, 2);
+  caller.stop(10s);
+  log::set_sink({});
+  CHECK(calls == 2);
+  CHECK(logged.find("my own fault") != std::string::npos);
+}
+
+TEST_CASE("no call comes after stop, and impatience leaves untold what waits") {
+  auto journal = std::make_shared<event_journal>();
+  std::promise<void> entered;
+  std::promise<void> go_on;
+  int calls = 0;
+  event_caller caller(journal, [&](const event&) {
+    if (++calls == 1) {
+      entered.set_value();
+      go_on.get_future().wait();
+    }
+  });
+  note_many(*journal, 5);
+  entered.get_future().wait();
+  go_on.set_value();
+  caller.stop(-1ms);
+  const int told = calls;
+  note_many(*journal, 5);
+  CHECK(told <= 5);
+  CHECK(calls == told);
+}
+
+TEST_CASE("a callback that ends its own caller is not waited for") {
+  auto journal = std::make_shared<event_journal>();
+  std::promise<void> done;
+  auto calls = std::make_shared<std::atomic<int>>(0);
+  std::unique_ptr<event_caller> caller;
+  std::promise<void> made;
+  caller = std::make_unique<event_caller>(journal, [&, calls](const event&) {
+    ++*calls;
+    made.get_future().wait();
+    caller.reset();
+    done.set_value();
+  });
+  made.set_value();
+  note_many(*journal, 3);
+  REQUIRE(done.get_future().wait_for(10s) == std::future_status::ready);
+  CHECK(*calls == 1);
+}
+
+TEST_CASE("an event as JSON has all fields, null where it has nothing to say") {
+  event e;
+  e.number = 7;
+  e.time = std::chrono::system_clock::time_point(1'700'000'000'123'456us);
+  e.kind = event_kind::worker_died;
+  e.worker = 3;
+  e.death = death_report{};
+  e.death->signal = "SIGSEGV";
+  e.text = "worker 3 ended";
+  const auto j = as_json(e);
+  CHECK(j["time"] == "2023-11-14T22:13:20.123456Z");
+  CHECK(j["kind"] == "worker_died");
+  CHECK(j["worker"] == 3);
+  CHECK(j["sample"].is_null());
+  CHECK(j["death"]["signal"] == "SIGSEGV");
+}
