@@ -73,6 +73,10 @@ void print(std::string_view line) {
   write_line(STDOUT_FILENO, line);
 }
 
+void print_raw(std::string_view text) {
+  write_all(STDOUT_FILENO, text);
+}
+
 void print_json(const nlohmann::ordered_json& what) {
   print(what.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }

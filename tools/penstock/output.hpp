@@ -41,6 +41,7 @@ void say(std::string_view line);
 /// Text that has its own line ends.
 void say_raw(std::string_view text);
 void print(std::string_view line);
+void print_raw(std::string_view text);
 void print_json(const nlohmann::ordered_json& what);
 
 /// Tells a failure in the form that was asked for and returns the exit code.

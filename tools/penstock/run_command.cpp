@@ -9,12 +9,10 @@
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/progress.hpp"
 #include "tools/penstock/stop_signals.hpp"
+#include "tools/penstock/verb_table.hpp"
 
 #include <penstock/session.hpp>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
@@ -303,9 +301,25 @@ int run(const run_options& o) {
 
 }  // namespace
 
-void add_run_command(CLI::App& app, std::function<int()>& chosen) {
-  auto o = std::make_shared<run_options>();
-  CLI::App* verb = app.add_subcommand("run", "load batches onto the device as a config file says");
+void add_run_command(verb_table& verbs) {
+  const auto o = std::make_shared<run_options>();
+  CLI::App* const verb = &verbs.add(
+      {"run",
+       verb_group::run,
+       "load batches onto the device as a config file says",
+       "Starts the workers, delivers every batch of every epoch to the sink and reports. Ctrl-C ends it "
+       "cleanly "
+       "(exit code 130), twice within two seconds. While it runs, the verbs that operate a live session "
+       "attach "
+       "to it.",
+       {{"penstock run photos.toml", "with a progress bar and a closing report"},
+        {"penstock run photos.toml --workers 8 --set sampler.batch_size=64",
+         "some keys otherwise than in the file"},
+        {"penstock run photos.toml --digest --json --quiet",
+         "for scripts: the report, with a digest of the stream"},
+        {"penstock run photos.toml --sink npy --out batches", "each batch as files, as it lay on the device"},
+        {"penstock run photos.toml --state photos.state", "go on where an earlier run was ended"}}},
+      [o] { return run(*o); });
   add_config_options(*verb, o->source);
   add_config_shorthands(*verb, o->source);
   verb->add_option("--batches", o->batches, "stop after so many batches over all epochs")->type_name("N");
@@ -324,7 +338,6 @@ void add_run_command(CLI::App& app, std::function<int()>& chosen) {
       ->type_name("TIME")
       ->capture_default_str();
   verb->add_flag("--dry-run", o->dry_run, "say what would be done, start nothing");
-  verb->callback([o, &chosen] { chosen = [o] { return run(*o); }; });
 }
 
 }  // namespace penstock::cli

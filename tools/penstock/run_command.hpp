@@ -1,15 +1,11 @@
-// `penstock run FILE`: an embedding program like any other, that hands batches to a sink and reports.
+// `penstock run FILE`: an embedding program like any other, that hands batches to a sink and reports. Used by
+// main.cpp.
 #pragma once
-
-#include <functional>
-
-namespace CLI {
-class App;
-}
 
 namespace penstock::cli {
 
-/// Adds the verb; `chosen` receives what to do when it is the one that was given.
-void add_run_command(CLI::App& app, std::function<int()>& chosen);
+class verb_table;
+
+void add_run_command(verb_table& verbs);
 
 }  // namespace penstock::cli

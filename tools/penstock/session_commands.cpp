@@ -1,17 +1,15 @@
 #include "tools/penstock/session_commands.hpp"
 
+#include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
-#include "tools/penstock/output.hpp"
-
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-#include <nlohmann/json.hpp>
+#include "tools/penstock/session_link.hpp"
+#include "tools/penstock/session_tables.hpp"
+#include "tools/penstock/targets.hpp"
+#include "tools/penstock/verb_table.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <thread>
 
 namespace penstock::cli {
@@ -20,160 +18,52 @@ namespace {
 using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 
-constexpr std::chrono::milliseconds answer_deadline = 10s;
 constexpr std::chrono::milliseconds appearance_deadline = 3s;  // of a session that is just being started
 constexpr auto look_again_after = 20ms;
-
-/// Which session is meant.
-struct session_choice {
-  std::string session;
-  std::string socket;
-  bool as_json = false;
-};
-
-void add_choice(CLI::App& verb, session_choice& into) {
-  verb.add_option("--session", into.session, "the session's name; not needed when only one is live")
-      ->type_name("NAME");
-  verb.add_option("--socket", into.socket, "the session's control socket")->type_name("PATH");
-  verb.add_flag("--json", into.as_json, "one JSON object on stdout");
-}
-
-struct chosen_socket {
-  std::filesystem::path path;
-  int refused = exit_ok;  // already told
-};
-
-chosen_socket choose(const session_choice& choice) {
-  if (!choice.socket.empty()) return {choice.socket, exit_ok};
-  std::vector<control::found_session> live;
-  for (auto& s : control::find_sessions()) {
-    if (s.alive) live.push_back(std::move(s));
-  }
-  const auto no = [&](const std::string& why) {
-    return chosen_socket{{}, refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json)};
-  };
-  std::string names;
-  for (const auto& s : live) names += (names.empty() ? "" : ", ") + s.name;
-  if (!choice.session.empty()) {
-    for (const auto& s : live) {
-      if (s.name == choice.session) return {s.path, exit_ok};
-    }
-    return no(
-        fmt::format("no session '{}' is live; live: {}", choice.session, names.empty() ? "none" : names));
-  }
-  if (live.empty()) return no("no session is live in " + control::socket_folder().string());
-  if (live.size() > 1)
-    return no(fmt::format("several sessions are live, name one with --session: {}", names));
-  return {live.front().path, exit_ok};
-}
-
-/// Asks and tells what went wrong; the result of a good answer goes to `tell`.
-int ask_session(const session_choice& choice, json request, std::optional<std::chrono::milliseconds> deadline,
-                const std::function<void(const json&)>& tell) {
-  const chosen_socket socket = choose(choice);
-  if (socket.refused != exit_ok) return socket.refused;
-  const auto answer = control::ask(socket.path, std::move(request), deadline);
-  if (!answer) {
-    const exit_code code = answer.error().code == errc::timed_out ? exit_timed_out : exit_no_session;
-    return refuse_with(code, answer.error(), choice.as_json);
-  }
-  if (answer->value("ok", false)) {
-    const json& result = answer->at("result");
-    if (choice.as_json) {
-      print_json(result);
-    } else {
-      tell(result);
-    }
-    return exit_ok;
-  }
-  const json why = answer->value("error", json::object());
-  if (choice.as_json) {
-    print_json({{"error", why}});
-  } else {
-    say(styled(style::red, "error:") + " " + why.value("message", "the session refused"));
-  }
-  return answer->value("exit", static_cast<int>(exit_refused));
-}
-
-// ---- tables
-// --------------------------------------------------------------------------------------------------
-
-std::string text_of(const json& value) {
-  return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-std::string last_death_of(const json& worker) {
-  const json& d = worker.at("last_death");
-  if (d.is_null()) return "-";
-  const std::string how = !d.at("signal").is_null() ? text_of(d.at("signal")) : text_of(d.at("cause"));
-  return d.at("sample").is_null() ? how : how + " on " + text_of(d.at("sample"));
-}
-
-void tell_status(const json& s) {
-  print(fmt::format("{}  {}  pid {}  epoch {}  {} batches, {} samples delivered", text_of(s.at("session")),
-                    text_of(s.at("state")), text_of(s.at("pid")), text_of(s.at("epoch")),
-                    text_of(s.at("batches_delivered")), text_of(s.at("samples_delivered"))));
-  const json& gpu = s.at("gpu");
-  print(fmt::format("gpu  {}  {}  {}", text_of(gpu.at("state")), text_of(gpu.at("name")),
-                    text_of(gpu.at("placement"))));
-  print(fmt::format("{:<12}{:<12}{:>8}{:>10}{:>9}{:>10}  {}", "worker", "state", "pid", "restarts", "samples",
-                    "memory", "last death"));
-  for (const json& w : s.at("workers")) {
-    print(fmt::format("{:<12}{:<12}{:>8}{:>10}{:>9}{:>10}  {}", "worker/" + text_of(w.at("id")),
-                      text_of(w.at("state")), text_of(w.at("pid")), text_of(w.at("restarts")),
-                      text_of(w.at("samples")), bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()),
-                      last_death_of(w)));
-  }
-  if (s.at("failed") != 0 || s.at("quarantined") != 0) {
-    print(fmt::format("{} samples failed, {} quarantined", text_of(s.at("failed")),
-                      text_of(s.at("quarantined"))));
-  }
-}
-
-void tell_deaths(const json& result) {
-  for (const json& d : result.at("deaths")) {
-    print(fmt::format("worker/{}  pid {}  {}  {}{}", text_of(d.at("worker")), text_of(d.at("pid")),
-                      text_of(d.at("cause")),
-                      d.at("signal").is_null() ? "exit " + text_of(d.at("code")) : text_of(d.at("signal")),
-                      d.at("sample").is_null()
-                          ? ""
-                          : "  sample " + text_of(d.at("sample")) + " (" + text_of(d.at("path")) + ")"));
-  }
-}
-
-// ---- verbs
-// ---------------------------------------------------------------------------------------------------
 
 struct request_options {
   session_choice choice;
   std::string wait_for = "ready";
   std::string timeout;
-  std::string target;
+  std::string target = "all";
   std::uint32_t workers = 0;
   bool now = false;
   bool check = false;
 };
 
-/// "worker/3" as a number; nothing for any other target.
-std::optional<std::uint32_t> worker_in(const std::string& target) {
-  constexpr std::string_view prefix = "worker/";
-  if (!target.starts_with(prefix)) return std::nullopt;
-  std::uint32_t number = 0;
-  const char* end = target.data() + target.size();
-  const auto [rest, status] = std::from_chars(target.data() + prefix.size(), end, number);
-  if (status != std::errc{} || rest != end) return std::nullopt;
-  return number;
+int no_such_target(const request_options& o, const std::string& why) {
+  return refuse_with(exit_no_target, {errc::usage, why, 0}, o.choice.as_json);
+}
+
+/// The workers of an answer to "status" that a target means.
+json workers_meant(const json& status, const target& meant) {
+  json some = json::array();
+  for (const json& w : status.at("workers")) {
+    if (meant.means_worker(w.at("id").get<std::uint32_t>())) some.push_back(w);
+  }
+  return some;
 }
 
 int status(const request_options& o) {
-  std::string state;
-  const int code = ask_session(o.choice, {{"verb", "status"}}, answer_deadline, tell_status);
-  if (code != exit_ok || !o.check) return code;
-  request_options quiet = o;
-  quiet.choice.as_json = false;
-  static_cast<void>(ask_session(quiet.choice, {{"verb", "status"}}, answer_deadline,
-                                [&](const json& s) { state = text_of(s.at("state")); }));
-  return state == "ok" ? exit_ok : exit_not_met;
+  const auto meant = parse_target(o.target);
+  if (!meant)
+    return no_such_target(
+        o, fmt::format("'{}' is no target; there is: {}", printable(o.target), targets_in_words));
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  session_answer answer = request(o.choice, socket.path, {{"verb", "status"}});
+  if (answer.refused != exit_ok) return answer.refused;
+  json& s = answer.result;
+  s["workers"] = workers_meant(s, *meant);
+  if (meant->kind == target_kind::worker && s.at("workers").empty())
+    return no_such_target(o, "there is no " + o.target);
+  if (o.choice.as_json) {
+    print_json(s);
+  } else {
+    print_raw(status_for_people(s, *meant, terminal_width(1)));
+    if (const std::string next = hint_after_status(s); !next.empty()) say("next: " + next);
+  }
+  return o.check && s.at("state") != "ok" ? exit_not_met : exit_ok;
 }
 
 /// `penstock run ... & penstock wait` must not depend on who is faster.
@@ -208,15 +98,40 @@ int wait(const request_options& o) {
                      [&](const json&) { say(o.wait_for); });
 }
 
-int for_worker(const request_options& o, const char* verb) {
-  const auto worker = worker_in(o.target);
-  if (!worker) {
-    return refuse_with(exit_no_target,
-                       {errc::usage, fmt::format("'{}' is no worker: write worker/N", o.target), 0},
-                       o.choice.as_json);
+/// restart and drain: one worker, or all of them, one request each.
+int for_workers(const request_options& o, const std::string& verb) {
+  const auto meant = parse_target(o.target);
+  if (!meant || meant->kind == target_kind::gpu || meant->kind == target_kind::scheduler) {
+    return no_such_target(
+        o, fmt::format("'{}' cannot be told to {}: write worker/N or workers", printable(o.target), verb));
   }
-  return ask_session(o.choice, {{"verb", verb}, {"worker", *worker}}, answer_deadline,
-                     [&](const json&) { say(fmt::format("{}: {} asked for", o.target, verb)); });
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  std::vector<std::uint32_t> workers;
+  if (meant->kind == target_kind::worker) {
+    workers.push_back(meant->worker);
+  } else {
+    const session_answer answer = request(o.choice, socket.path, {{"verb", "status"}});
+    if (answer.refused != exit_ok) return answer.refused;
+    for (const json& w : answer.result.at("workers")) {
+      if (w.at("state") != "stopped") workers.push_back(w.at("id").get<std::uint32_t>());
+    }
+  }
+  for (const std::uint32_t worker : workers) {
+    const session_answer answer = request(o.choice, socket.path, {{"verb", verb}, {"worker", worker}});
+    if (answer.refused != exit_ok) return answer.refused;
+    if (!o.choice.as_json) say(fmt::format("worker/{}: {} asked for", worker, verb));
+  }
+  if (o.choice.as_json) print_json({{verb, workers}});
+  return exit_ok;
+}
+
+int deaths(const request_options& o) {
+  return ask_session(o.choice, {{"verb", "deaths"}}, answer_deadline, [](const json& result) {
+    const json& all = result.at("deaths");
+    if (all.empty()) return say("no worker died");
+    print_raw(deaths_for_people(all, terminal_width(1)));
+  });
 }
 
 int sessions(const request_options& o) {
@@ -227,75 +142,153 @@ int sessions(const request_options& o) {
     if (!o.choice.as_json) print(fmt::format("{:<24} {}", s.name, s.path.string()));
   }
   const std::size_t removed = control::remove_dead_sockets();
-  if (o.choice.as_json) print_json({{"sessions", std::move(list)}, {"removed", removed}});
+  if (!o.choice.as_json && list.empty()) say("no session is live");
   if (!o.choice.as_json && removed > 0) say(fmt::format("removed {} sockets of dead sessions", removed));
+  if (o.choice.as_json) print_json({{"sessions", std::move(list)}, {"removed", removed}});
   return exit_ok;
 }
 
-using action = std::function<int(const request_options&)>;
+int stop(const request_options& o) {
+  return ask_session(o.choice, {{"verb", "stop"}, {"now", o.now}}, answer_deadline,
+                     [](const json&) { say("stopping"); });
+}
+
+int scale(const request_options& o) {
+  return ask_session(
+      o.choice, {{"verb", "scale"}, {"workers", o.workers}}, answer_deadline,
+      [&](const json&) { say(fmt::format("scaling to {} worker{}", o.workers, o.workers == 1 ? "" : "s")); });
+}
 
 struct verb_place {
-  CLI::App* verb;
+  CLI::App& verb;
   std::shared_ptr<request_options> options;
 };
 
-verb_place add_verb(CLI::App& app, std::function<int()>& chosen, const std::string& name,
-                    const std::string& help, action act) {
+verb_place add_verb(verb_table& verbs, verb_facts facts, std::function<int(const request_options&)> act) {
   auto options = std::make_shared<request_options>();
-  CLI::App* verb = app.add_subcommand(name, help);
-  add_choice(*verb, options->choice);
-  verb->callback(
-      [options, act = std::move(act), &chosen] { chosen = [options, act] { return act(*options); }; });
+  CLI::App& verb = verbs.add(std::move(facts), [options, act = std::move(act)] { return act(*options); });
+  add_session_choice(verb, options->choice);
   return {verb, options};
 }
 
-action simple(const char* verb, const char* told) {
+std::function<int(const request_options&)> simple(const char* verb, const char* told) {
   return [=](const request_options& o) {
     return ask_session(o.choice, {{"verb", verb}}, answer_deadline, [&](const json&) { say(told); });
   };
 }
 
-}  // namespace
+void add_status(verb_table& verbs) {
+  const auto place = add_verb(
+      verbs,
+      {"status",
+       verb_group::operate,
+       "how a live session stands",
+       "One table: the session, its device, its workers with their last deaths. The target leaves lines out.",
+       {{"penstock status", "the only live session"},
+        {"penstock status worker/3 --json | jq .workers[0].current_sample", "what worker 3 is working on"},
+        {"penstock status --check --session photos", "exit code 3 unless its state is ok, for scripts"}}},
+      status);
+  place.verb.add_flag("--check", place.options->check, "exit 3 unless the state is ok");
+  place.verb.add_option("TARGET", place.options->target, "worker/N, workers, gpu, scheduler or all");
+}
 
-void add_session_commands(CLI::App& app, std::function<int()>& chosen) {
-  const auto status_verb = add_verb(app, chosen, "status", "how a live session stands", status);
-  status_verb.verb->add_flag("--check", status_verb.options->check, "exit 3 unless the state is ok");
-
-  const auto wait_verb = add_verb(app, chosen, "wait", "wait until a session is ready or finished", wait);
-  wait_verb.verb->add_option("--for", wait_verb.options->wait_for, "ready or finished")
+void add_wait(verb_table& verbs) {
+  const auto place = add_verb(verbs,
+                              {"wait",
+                               verb_group::operate,
+                               "wait until a session is ready or finished",
+                               "Waits 3 s, or --timeout, for a session to appear at all. Exit code 3 if it "
+                               "ends otherwise, 6 if the time "
+                               "is over.",
+                               {{"penstock run photos.toml & penstock wait --for=ready --timeout 60s",
+                                 "start a run and go on when it works"},
+                                {"penstock wait --for=finished", "until the last batch is delivered"}}},
+                              wait);
+  place.verb.add_option("--for", place.options->wait_for, "what to wait for")
       ->type_name("WHAT")
       ->check(CLI::IsMember({"ready", "finished"}))
       ->capture_default_str();
-  wait_verb.verb->add_option("--timeout", wait_verb.options->timeout, "give up after this time, exit 6")
-      ->type_name("TIME");
+  place.verb.add_option("--timeout", place.options->timeout, "give up after this time")->type_name("TIME");
+}
 
-  const auto stop_verb = add_verb(app, chosen, "stop", "end a session cleanly", [](const request_options& o) {
-    return ask_session(o.choice, {{"verb", "stop"}, {"now", o.now}}, answer_deadline,
-                       [](const json&) { say("stopping"); });
-  });
-  stop_verb.verb->add_flag("--now", stop_verb.options->now, "do not wait for samples at hand");
-
-  add_verb(app, chosen, "pause", "hand out no new work", simple("pause", "paused"));
-  add_verb(app, chosen, "resume", "hand out work again", simple("resume", "resumed"));
-  add_verb(app, chosen, "deaths", "how workers ended", [](const request_options& o) {
-    return ask_session(o.choice, {{"verb", "deaths"}}, answer_deadline, tell_deaths);
-  });
-
-  const auto scale_verb =
-      add_verb(app, chosen, "scale", "change the number of workers", [](const request_options& o) {
-        return ask_session(o.choice, {{"verb", "scale"}, {"workers", o.workers}}, answer_deadline,
-                           [&](const json&) { say(fmt::format("scaling to {} workers", o.workers)); });
-      });
-  scale_verb.verb->add_option("N", scale_verb.options->workers, "workers")->required();
-
-  for (const char* verb : {"restart", "drain"}) {
+void add_changes(verb_table& verbs) {
+  for (const bool restarts : {true, false}) {
+    const std::string name = restarts ? "restart" : "drain";
     const auto place = add_verb(
-        app, chosen, verb,
-        verb[0] == 'r' ? "replace a worker after what it holds" : "send a worker home after what it holds",
-        [verb](const request_options& o) { return for_worker(o, verb); });
-    place.verb->add_option("TARGET", place.options->target, "worker/N")->required();
+        verbs,
+        {name,
+         verb_group::operate,
+         restarts ? "replace workers after what they hold" : "send workers home after what they hold",
+         restarts
+             ? "A worker that is restarted finishes the batches that it was given; another process takes its "
+               "place. The stream does not change. Operators' restarts count for nothing and clear the "
+               "worker's history: one that had failed for good comes back."
+             : "A worker that is drained finishes the batches that it was given and stays away until it is "
+               "restarted or the pool is scaled. The others take over; the stream does not change.",
+         {{"penstock " + name + " worker/3", "one worker"},
+          {"penstock " + name + " workers",
+           restarts ? "all of them" : "all of them: the stream then stands still"}}},
+        [name](const request_options& o) { return for_workers(o, name); });
+    place.verb.add_option("TARGET", place.options->target, "worker/N or workers")->required();
   }
-  add_verb(app, chosen, "sessions", "list live sessions, remove the sockets of dead ones", sessions);
+  const auto scale_place =
+      add_verb(verbs,
+               {"scale",
+                verb_group::operate,
+                "change the number of workers",
+                "From 1 to [loader.limits] max. Workers that are too many finish what they hold. "
+                "The stream does not change.",
+                {{"penstock scale 6", "six workers from now on"}}},
+               scale);
+  scale_place.verb.add_option("N", scale_place.options->workers, "workers")->required();
+}
+
+void add_stream_verbs(verb_table& verbs) {
+  add_verb(verbs,
+           {"pause",
+            verb_group::operate,
+            "hand out no new work",
+            "What is loaded already is still delivered; then everything waits for resume.",
+            {{"penstock pause", "let the machine breathe"}}},
+           simple("pause", "paused"));
+  add_verb(verbs,
+           {"resume", verb_group::operate, "hand out work again", "", {{"penstock resume", "after a pause"}}},
+           simple("resume", "resumed"));
+  const auto stop_place = add_verb(verbs,
+                                   {"stop",
+                                    verb_group::operate,
+                                    "end a session cleanly",
+                                    "Workers finish the sample at hand, batches on the device are delivered, "
+                                    "a run writes its report and state.",
+                                    {{"penstock stop", "within the deadline of [supervisor] shutdown"},
+                                     {"penstock stop --now", "without waiting for samples at hand"}}},
+                                   stop);
+  stop_place.verb.add_flag("--now", stop_place.options->now, "do not wait for samples at hand");
+}
+
+}  // namespace
+
+void add_session_commands(verb_table& verbs) {
+  add_status(verbs);
+  add_verb(verbs,
+           {"deaths",
+            verb_group::operate,
+            "how workers ended",
+            "The last 1000, oldest first: cause, signal or exit code, and the sample that the death is "
+            "charged to.",
+            {{"penstock deaths", "as a table"},
+             {"penstock deaths --json | jq '.deaths[-1].last_output'", "the last words of the last one"}}},
+           deaths);
+  add_wait(verbs);
+  add_changes(verbs);
+  add_stream_verbs(verbs);
+  add_verb(verbs,
+           {"sessions",
+            verb_group::look,
+            "list live sessions, remove the sockets of dead ones",
+            "",
+            {{"penstock sessions", "name and control socket of each"}}},
+           sessions);
 }
 
 }  // namespace penstock::cli

@@ -1,15 +1,11 @@
-// The verbs that attach to a live session through its control socket.
+// Verbs that operate a live session through its control socket: status, deaths, wait, stop, pause, resume,
+// scale, restart, drain, sessions. Used by main.cpp.
 #pragma once
-
-#include <functional>
-
-namespace CLI {
-class App;
-}
 
 namespace penstock::cli {
 
-/// status, wait, stop, pause, resume, scale, restart, drain, deaths, sessions.
-void add_session_commands(CLI::App& app, std::function<int()>& chosen);
+class verb_table;
+
+void add_session_commands(verb_table& verbs);
 
 }  // namespace penstock::cli

@@ -1,0 +1,138 @@
+"""The table of verbs as people meet it: help, the manual page, completions, usage errors."""
+
+import shutil
+import subprocess
+
+from harness import *
+
+SHARE = os.path.join(os.path.dirname(BIN.rstrip("/")), "share")
+CONTRACT = """run status deaths restart scale drain pause resume stop wait sessions check-config schema completion help
+              version""".split()
+
+
+class HelpTest(PenstockTest):
+    def table(self):
+        code, out, err = self.penstock("help", "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        return json.loads(out)
+
+    def said_by(self, *arguments):
+        code, out, err = self.penstock(*arguments)
+        self.assertEqual(code, EXIT_OK, err)
+        return out
+
+    def test_every_verb_of_the_contract_is_there_and_has_examples(self):
+        verbs = {v["verb"]: v for v in self.table()["verbs"]}
+        self.assertEqual([v for v in CONTRACT if v not in verbs], [])
+        for name, verb in verbs.items():
+            self.assertTrue(verb["examples"], name + " has no example")
+            self.assertFalse(verb["summary"].endswith("."), name)
+            for example in verb["examples"]:
+                self.assertIn("penstock", example["command"])
+                self.assertTrue(example["what"], example)
+
+    def test_examples_use_only_options_that_exist(self):
+        verbs = {v["verb"]: v for v in self.table()["verbs"]}
+        for verb in verbs.values():
+            for example in verb["examples"]:
+                for part in example["command"].replace("&", "|").replace(">", "|").replace(")", "|").replace("(", "|").split("|"):
+                    words = part.split()
+                    if words[:1] != ["penstock"]:
+                        continue
+                    known = {n for o in verbs[words[1]]["options"] for n in o["names"].split(",")}
+                    for word in words[2:]:
+                        if word.startswith("-"):
+                            self.assertIn(word.split("=")[0], known, example)
+
+    def test_every_verb_can_answer_in_json(self):
+        for verb in self.table()["verbs"]:
+            names = {n for o in verb["options"] for n in o["names"].split(",")}
+            self.assertIn("--json", names, verb["verb"])
+
+    def test_usage_errors_are_json_when_json_was_asked_for(self):
+        for verb in self.table()["verbs"]:
+            code, out, _ = self.penstock(verb["verb"], "--json", "--no-such-option")
+            self.assertEqual(code, EXIT_USAGE, verb["verb"])
+            self.assertEqual(json.loads(out)["error"]["kind"], "usage")
+
+    def test_help_fits_80_columns_and_says_the_same_as_dash_dash_help(self):
+        self.assertTrue(all(len(line) <= 80 for line in self.said_by("help").splitlines()))
+        for verb in self.table()["verbs"]:
+            text = self.said_by("help", verb["verb"])
+            for line in text.splitlines():
+                self.assertTrue(len(line) <= 80 or line.startswith("  penstock "), line)
+            self.assertEqual(text, self.said_by(verb["verb"], "--help"))
+            self.assertNotIn("\x1b", text)
+
+    def test_a_word_that_is_nearly_a_verb_or_an_option_is_recognised(self):
+        code, _, err = self.penstock("statsu")
+        self.assertEqual(code, EXIT_USAGE)
+        self.assertIn("did you mean 'status'?", err)
+        code, _, err = self.penstock("status", "--sesion", "x")
+        self.assertEqual(code, EXIT_USAGE)
+        self.assertIn("did you mean '--session'?", err)
+        self.assertIn("penstock help status", err)
+        self.assertEqual(self.penstock()[0], EXIT_USAGE)
+
+    def test_topics_explain_exit_codes_and_targets(self):
+        self.assertIn(" 78 ", self.said_by("help", "exit-codes"))
+        self.assertIn("worker/3", self.said_by("help", "targets"))
+
+    def test_the_manual_page_and_the_completions_that_are_installed_are_current(self):
+        for path, arguments in (("man/man1/penstock.1", ("help", "--man")),
+                                ("bash-completion/completions/penstock", ("completion", "bash")),
+                                ("zsh/site-functions/_penstock", ("completion", "zsh")),
+                                ("fish/vendor_completions.d/penstock.fish", ("completion", "fish"))):
+            with open(os.path.join(SHARE, path)) as file:
+                self.assertEqual(file.read(), self.said_by(*arguments), path)
+
+    def test_the_manual_page_names_every_verb_and_troff_finds_no_fault(self):
+        page = self.said_by("help", "--man")
+        for verb in self.table()["verbs"]:
+            self.assertIn('.SS "penstock ' + verb["verb"].replace("-", "\\-"), page)
+        if shutil.which("groff"):
+            done = subprocess.run(["groff", "-man", "-ww", "-z", "-Tutf8"], input=page.encode(), capture_output=True)
+            self.assertEqual(done.stderr.decode(), "")
+
+    def complete(self, *words):
+        """What bash offers after these words; the last one is being typed."""
+        script = ('source <(penstock completion bash)\n'
+                  'compopt() { :; }\n'
+                  'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _penstock; printf "%s\\n" "${COMPREPLY[@]}"\n')
+        done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True, cwd=self.folder,
+                              env=dict(self.environment, PATH=BIN + ":" + os.environ["PATH"]))
+        self.assertEqual(done.stderr, "")
+        return done.stdout.split()
+
+    def test_bash_completes_verbs_options_values_keys_and_files(self):
+        self.assertEqual(self.complete("penstock", "res"), ["restart", "resume"])
+        self.assertEqual(self.complete("penstock", "status", "--ch"), ["--check"])
+        self.assertEqual(self.complete("penstock", "wait", "--for", "=", "re"), ["ready"])
+        self.assertEqual(self.complete("penstock", "run", "x", "--set", "sampler.b"), ["sampler.batch_size="])
+        self.assertIn("workers", self.complete("penstock", "restart", "wor"))
+        self.write("photos.toml", "")
+        self.assertEqual(self.complete("penstock", "run", "pho"), ["photos.toml"])
+
+    def test_bash_completes_the_workers_and_sessions_that_live(self):
+        self.start("run", self.write("live.toml", synthetic(samples=100000, dataset='wait = "2ms"')), "--workers", 2, "--quiet")
+        self.assertEqual(self.penstock("wait", "--timeout", "20s")[0], EXIT_OK)
+        self.assertEqual(self.complete("penstock", "drain", "worker/"), ["worker/0", "worker/1"])
+        self.assertEqual(self.complete("penstock", "status", "--session", ""), ["live"])
+
+    def check_syntax(self, shell):
+        program = shutil.which(shell)
+        if program is None:
+            self.skipTest(shell + " is not installed")
+        path = self.write("completion." + shell, self.said_by("completion", shell))
+        done = subprocess.run([program, "-n", path], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_zsh_reads_its_completion(self):
+        self.check_syntax("zsh")
+
+    def test_fish_reads_its_completion(self):
+        self.check_syntax("fish")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+#include "tools/penstock/session_link.hpp"
+
+#include "runtime/base/text.hpp"
+#include "runtime/control/control_client.hpp"
+#include "runtime/control/socket_place.hpp"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+namespace penstock::cli {
+
+using json = nlohmann::ordered_json;
+
+void add_session_choice(CLI::App& verb, session_choice& into) {
+  verb.add_option("--session", into.session, "the session's name; not needed when only one is live")
+      ->type_name("NAME");
+  verb.add_option("--socket", into.socket, "the session's control socket")->type_name("PATH");
+  verb.add_flag("--json", into.as_json, "JSON on stdout, errors too");
+}
+
+chosen_socket choose(const session_choice& choice) {
+  if (!choice.socket.empty()) return {choice.socket, exit_ok};
+  std::vector<control::found_session> live;
+  for (auto& s : control::find_sessions()) {
+    if (s.alive) live.push_back(std::move(s));
+  }
+  const auto no = [&](const std::string& why, const std::string& next) {
+    const int code = refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json);
+    if (!choice.as_json) say("next: " + next);
+    return chosen_socket{{}, code};
+  };
+  std::string names;
+  for (const auto& s : live) names += (names.empty() ? "" : ", ") + s.name;
+  if (!choice.session.empty()) {
+    for (const auto& s : live) {
+      if (s.name == choice.session) return {s.path, exit_ok};
+    }
+    return no(fmt::format("no session '{}' is live; live: {}", printable(choice.session),
+                          names.empty() ? "none" : names),
+              "penstock sessions");
+  }
+  if (live.empty())
+    return no("no session is live in " + control::socket_folder().string(), "penstock run FILE");
+  if (live.size() > 1) {
+    return no(fmt::format("several sessions are live, name one with --session: {}", names),
+              "penstock status --session " + live.front().name);
+  }
+  return {live.front().path, exit_ok};
+}
+
+session_answer request(const session_choice& choice, const std::filesystem::path& socket, json question,
+                       std::optional<std::chrono::milliseconds> deadline) {
+  auto answer = control::ask(socket, std::move(question), deadline);
+  if (!answer) {
+    const exit_code code = answer.error().code == errc::timed_out ? exit_timed_out : exit_no_session;
+    return {{}, refuse_with(code, answer.error(), choice.as_json)};
+  }
+  if (answer->value("ok", false)) return {std::move(answer->at("result")), exit_ok};
+  const json why = answer->value("error", json::object());
+  if (choice.as_json) {
+    print_json({{"error", why}});
+  } else {
+    say(styled(style::red, "error:") + " " + why.value("message", "the session refused"));
+  }
+  return {{}, answer->value("exit", static_cast<int>(exit_refused))};
+}
+
+int ask_session(const session_choice& choice, json question,
+                std::optional<std::chrono::milliseconds> deadline,
+                const std::function<void(const json&)>& tell) {
+  const chosen_socket socket = choose(choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  const session_answer answer = request(choice, socket.path, std::move(question), deadline);
+  if (answer.refused != exit_ok) return answer.refused;
+  if (choice.as_json) {
+    print_json(answer.result);
+  } else {
+    tell(answer.result);
+  }
+  return exit_ok;
+}
+
+}  // namespace penstock::cli

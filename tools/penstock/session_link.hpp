@@ -1,0 +1,54 @@
+// How verbs reach a live session: which one is meant, one question and its answer, and what is told when
+// there is none. Used by every verb that operates a session.
+#pragma once
+
+#include "tools/penstock/output.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace penstock::cli {
+
+inline constexpr std::chrono::milliseconds answer_deadline{10'000};
+
+/// Which session is meant, and how the answer is wanted.
+struct session_choice {
+  std::string session;
+  std::string socket;
+  bool as_json = false;
+};
+
+/// --session, --socket and --json.
+void add_session_choice(CLI::App& verb, session_choice& into);
+
+struct chosen_socket {
+  std::filesystem::path path;
+  int refused = exit_ok;  ///< an exit code: it has been told why
+};
+[[nodiscard]] chosen_socket choose(const session_choice& choice);
+
+/// The session's answer: its result, or an exit code after what went wrong was told.
+struct session_answer {
+  nlohmann::ordered_json result;
+  int refused = exit_ok;
+};
+[[nodiscard]] session_answer request(const session_choice& choice, const std::filesystem::path& socket,
+                                     nlohmann::ordered_json question,
+                                     std::optional<std::chrono::milliseconds> deadline = answer_deadline);
+
+/// choose() and request() in one; a good answer is printed as JSON if that was asked for, else given to
+/// `tell`.
+int ask_session(const session_choice& choice, nlohmann::ordered_json question,
+                std::optional<std::chrono::milliseconds> deadline,
+                const std::function<void(const nlohmann::ordered_json&)>& tell);
+
+}  // namespace penstock::cli

@@ -1,0 +1,23 @@
+// A live session's answers as tables for people. Pure: JSON in, text out. Used by status, deaths and
+// describe.
+#pragma once
+
+#include "tools/penstock/targets.hpp"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace penstock::cli {
+
+[[nodiscard]] std::string status_for_people(const nlohmann::ordered_json& status, const target& meant,
+                                            std::size_t width);
+/// A command that is worth typing next; empty if everything is well.
+[[nodiscard]] std::string hint_after_status(const nlohmann::ordered_json& status);
+[[nodiscard]] std::string deaths_for_people(const nlohmann::ordered_json& deaths, std::size_t width);
+
+/// "SIGSEGV", "exit 3", "hang": how somebody ended.
+[[nodiscard]] std::string ending_of(const nlohmann::ordered_json& death);
+
+}  // namespace penstock::cli

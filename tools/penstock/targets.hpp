@@ -1,0 +1,31 @@
+// What verbs can be aimed at: worker/3, workers, gpu, scheduler, all. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace penstock::cli {
+
+enum class target_kind : std::uint8_t { worker, workers, gpu, scheduler, all };
+
+struct target {
+  target_kind kind = target_kind::all;
+  std::uint32_t worker = 0;  ///< of target_kind::worker
+
+  /// Whether a worker of this number is meant.
+  [[nodiscard]] bool means_worker(std::uint32_t id) const noexcept {
+    return kind == target_kind::all || kind == target_kind::workers ||
+           (kind == target_kind::worker && worker == id);
+  }
+  [[nodiscard]] bool means(target_kind what) const noexcept {
+    return kind == target_kind::all || kind == what;
+  }
+};
+
+/// Nothing for text that names no target.
+[[nodiscard]] std::optional<target> parse_target(std::string_view text);
+
+inline constexpr std::string_view targets_in_words = "worker/N, workers, gpu, scheduler, all";
+
+}  // namespace penstock::cli

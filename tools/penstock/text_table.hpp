@@ -1,0 +1,30 @@
+// Tables for people: columns as wide as they need to be, lines never longer than the terminal. Pure.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace penstock::cli {
+
+enum class column_side : unsigned char { left, right };
+
+struct table_column {
+  std::string title;
+  column_side side = column_side::left;
+  bool gives_way = false;  ///< cut first when the line gets too long
+};
+
+/// Lines with their ends. `width`: columns of the terminal; 0 for no limit.
+[[nodiscard]] std::string text_table(const std::vector<table_column>& columns,
+                                     const std::vector<std::vector<std::string>>& rows, std::size_t width);
+
+/// How many columns UTF-8 text takes, counting every character as one.
+[[nodiscard]] std::size_t columns_of(std::string_view text) noexcept;
+/// At most so many columns; what is missing is shown as "..".
+[[nodiscard]] std::string cut_to(std::string_view text, std::size_t columns);
+/// Exactly so many columns.
+[[nodiscard]] std::string padded(std::string_view text, std::size_t columns,
+                                 column_side side = column_side::left);
+
+}  // namespace penstock::cli

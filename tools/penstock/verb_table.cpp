@@ -1,0 +1,189 @@
+#include "tools/penstock/verb_table.hpp"
+
+#include "runtime/base/text.hpp"
+#include "tools/penstock/help_text.hpp"
+#include "tools/penstock/output.hpp"
+
+#include <algorithm>
+
+namespace penstock::cli {
+namespace {
+
+/// `penstock VERB --help` says what `penstock help VERB` says.
+class help_of_the_table final : public CLI::FormatterBase {
+ public:
+  explicit help_of_the_table(const verb_table& table) : table_(table) {}
+  std::string make_help(const CLI::App* app, std::string /*name*/,
+                        CLI::AppFormatMode /*mode*/) const override {
+    const verb_table::entry* verb = table_.find(app->get_name());
+    return verb != nullptr ? help_of_verb(*verb, colours_on(1)) : help_of_all(table_, colours_on(1));
+  }
+
+ private:
+  const verb_table& table_;
+};
+
+bool given(const std::vector<std::string>& arguments, std::string_view option) {
+  return std::ranges::find(arguments, option) != arguments.end();
+}
+
+std::string first_word(const std::vector<std::string>& arguments) {
+  const auto word = std::ranges::find_if(arguments, [](const std::string& a) { return !a.starts_with('-'); });
+  return word == arguments.end() ? std::string() : *word;
+}
+
+/// The option that was perhaps meant.
+std::string nearest_option(const CLI::App& verb, const std::vector<std::string>& arguments) {
+  std::vector<std::string> known;
+  for (const CLI::Option* o : verb.get_options()) {
+    for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
+  }
+  for (const std::string& a : arguments) {
+    if (!a.starts_with("--")) continue;
+    const std::string name = a.substr(0, a.find('='));
+    if (std::ranges::find(known, name) != known.end()) continue;
+    if (const std::string_view near = nearest_name(name, known); !near.empty()) {
+      return fmt::format("there is no option '{}'; did you mean '{}'?", printable(name), near);
+    }
+    return fmt::format("there is no option '{}'", printable(name));
+  }
+  return {};
+}
+
+/// CLI11 writes "WHAT:{ready,finished}" where we write "ready|finished".
+std::string value_of(const CLI::Option& option) {
+  std::string type = option.get_type_name();
+  const std::size_t begin = type.find(":{");
+  const std::size_t end = type.rfind('}');
+  if (begin == std::string::npos || end == std::string::npos) return type;
+  std::string words = type.substr(begin + 2, end - begin - 2);
+  std::ranges::replace(words, ',', '|');
+  return words;
+}
+
+}  // namespace
+
+const char* title_of(verb_group group) noexcept {
+  switch (group) {
+    case verb_group::run: return "Run";
+    case verb_group::operate: return "Operate a live session";
+    case verb_group::look: return "Look before, between and after";
+    case verb_group::shell: break;
+  }
+  return "This program";
+}
+
+const std::vector<exit_code_facts>& exit_codes() {
+  static const std::vector<exit_code_facts> all{
+      {exit_ok, "it worked"},
+      {exit_failed, "the operation or the run failed"},
+      {exit_usage, "the command line is wrong"},
+      {exit_not_met, "a condition is not met: wait, status --check, doctor"},
+      {exit_no_target, "there is no such target"},
+      {exit_no_session, "no session can be reached"},
+      {exit_timed_out, "the time was over"},
+      {exit_refused, "the session refused"},
+      {exit_config, "the config file has mistakes: penstock check-config tells them"},
+      {exit_interrupted, "ended by SIGINT (Ctrl-C), cleanly"},
+      {exit_terminated, "ended by SIGTERM, cleanly"},
+  };
+  return all;
+}
+
+std::vector<option_facts> options_of(const CLI::App& verb) {
+  std::vector<option_facts> all;
+  for (const CLI::Option* o : verb.get_options()) {
+    option_facts f;
+    f.positional = o->get_positional();
+    f.names = f.positional ? o->get_single_name() : o->get_name(false, true);
+    f.value = o->get_items_expected_max() == 0 ? std::string() : value_of(*o);
+    f.help = o->get_description();
+    f.required = o->get_required();
+    f.repeats = o->get_items_expected_max() > 1;
+    if (const std::string usual = o->get_default_str(); !usual.empty() && !f.positional)
+      f.help += fmt::format(" (default: {})", usual);
+    all.push_back(std::move(f));
+  }
+  return all;
+}
+
+std::string synopsis_of(const verb_table::entry& verb) {
+  std::string line = "penstock " + verb.facts.name;
+  bool options = false;
+  for (const option_facts& o : options_of(*verb.parser)) {
+    options |= !o.positional;
+    if (!o.positional) continue;
+    const std::string name = o.names + (o.repeats ? "..." : "");
+    line += o.required ? " " + name : " [" + name + "]";
+  }
+  return options ? line + " [OPTIONS]" : line;
+}
+
+verb_table::verb_table()
+    : app_("penstock feeds GPUs: loader worker processes, one GPU owner, nothing lost when one of them dies",
+           "penstock") {
+  app_.require_subcommand(1);
+  app_.formatter(std::make_shared<help_of_the_table>(*this));
+  app_.set_help_flag("-h,--help", "help of all verbs");
+}
+
+CLI::App& verb_table::add(verb_facts facts, action act) {
+  CLI::App* const parser = app_.add_subcommand(facts.name, facts.summary);
+  parser->set_help_flag("-h,--help", "this text");
+  parser->callback([this, act = std::move(act)] { chosen_ = act; });
+  verbs_.push_back(std::make_unique<entry>(entry{std::move(facts), parser}));
+  return *parser;
+}
+
+const verb_table::entry* verb_table::find(const std::string& name) const {
+  const auto it = std::ranges::find_if(verbs_, [&](const auto& v) { return v->facts.name == name; });
+  return it == verbs_.end() ? nullptr : it->get();
+}
+
+int verb_table::tell_usage_error(const CLI::ParseError& e, const std::vector<std::string>& arguments) const {
+  std::string why = e.what();
+  std::string where = "penstock help";
+  const std::string word = first_word(arguments);
+  if (const entry* verb = find(word)) {
+    where += " " + word;
+    if (const std::string better = nearest_option(*verb->parser, arguments); !better.empty()) why = better;
+  } else if (!word.empty()) {
+    std::vector<std::string> names;
+    for (const auto& v : verbs_) names.push_back(v->facts.name);
+    const std::string_view near = nearest_name(word, names);
+    why = fmt::format("there is no verb '{}'", printable(word)) +
+          (near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near));
+  } else {
+    why = "a verb is missing";
+  }
+  const bool json = given(arguments, "--json");
+  const int code = refuse_with(exit_usage, {errc::usage, why, 0}, json);
+  if (!json) say("next: " + where);
+  return code;
+}
+
+int verb_table::run(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  if (arguments.empty()) {
+    say_raw(help_of_all(*this, colours_on(2)));
+    return exit_usage;
+  }
+  // What every program understands.
+  if (arguments.front() == "--version" || arguments.front() == "-V") {
+    char version[] = "version";
+    char* with_verb[] = {argv[0], version};
+    return run(2, with_verb);
+  }
+  try {
+    app_.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const entry* verb = find(first_word(arguments));
+    print_raw(verb != nullptr ? help_of_verb(*verb, colours_on(1)) : help_of_all(*this, colours_on(1)));
+    return exit_ok;
+  } catch (const CLI::ParseError& e) {
+    return tell_usage_error(e, arguments);
+  }
+  return chosen_();
+}
+
+}  // namespace penstock::cli
