@@ -121,7 +121,12 @@ control::answer answer_request(const json& request, bool last_call, const sessio
 
 control::request_handler make_request_handler(session_controls controls) {
   return [controls = std::move(controls)](const json& request, bool last_call) {
-    return answer_request(request, last_call, controls);
+    try {
+      return answer_request(request, last_call, controls);
+    } catch (const error& refused) {
+      return control::answer(
+          control::refusal(exit_refused, penstock::name_of(refused.code()), refused.what()));
+    }
   };
 }
 

@@ -6,6 +6,7 @@
 #include "actors/session/session_actor.hpp"
 #include "actors/session/session_events.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/config/validate.hpp"
 #include "runtime/control/event_journal.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/process/lifeline.hpp"
@@ -17,8 +18,10 @@
 #include <caf/send.hpp>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <future>
+#include <limits>
 
 namespace penstock {
 namespace {
@@ -77,6 +80,21 @@ result<std::optional<prepared_dataset>> prepare(const config& settings) {
   return std::optional(std::move(*prepared));
 }
 
+/// Two threads in next() would each get half a stream.
+class only_taker {
+ public:
+  explicit only_taker(std::atomic<bool>& taken) : taken_(taken) {
+    if (taken_.exchange(true))
+      throw error({errc::usage, "two threads take batches of one session at the same time", 0});
+  }
+  ~only_taker() { taken_ = false; }
+  only_taker(const only_taker&) = delete;
+  only_taker& operator=(const only_taker&) = delete;
+
+ private:
+  std::atomic<bool>& taken_;
+};
+
 }  // namespace
 
 class Session::body {
@@ -85,11 +103,14 @@ class Session::body {
   ~body();
 
   std::optional<Batch> next();
-  std::optional<Batch> next_of(std::uint64_t epoch, bool from_its_first);
+  std::optional<Batch> next_of(std::uint64_t epoch, std::uint64_t& iteration);
   void start();
   void stop(std::chrono::milliseconds patience) noexcept;
   void close() noexcept;
   void pause(bool paused);
+  void scale(std::uint32_t workers);
+  void restart(std::uint32_t worker);
+  void drain(std::uint32_t worker);
   [[nodiscard]] session_status status() const { return board_.status(); }
   [[nodiscard]] run_report report();
   [[nodiscard]] std::vector<std::byte> state();
@@ -123,6 +144,9 @@ class Session::body {
   void fail(const failure& why);
   void tell(event what) { journal_->note(std::move(what)); }
   void tell_ended(run_outcome how);
+  std::optional<Batch> take();
+  std::optional<Batch> take_of(std::uint64_t epoch, bool from_its_first);
+  void check_worker(std::uint32_t worker) const;
   std::optional<Batch> hand_out(gpu_owner::ready_batch ready, steady_time demanded);
   std::optional<Batch> end_of_stream();
   void seek(schedule::stream_range range);
@@ -133,7 +157,7 @@ class Session::body {
   const config settings_;
   const session_options options_;
   std::optional<schedule::stream_state> resumed_;
-  const std::uint32_t workers_;
+  std::uint32_t workers_;  // scale() may change it until started_
   session::board board_;
   const std::shared_ptr<control::event_journal> journal_ = std::make_shared<control::event_journal>();
   session::worker_watch watch_;  // only the supervisor's news
@@ -152,12 +176,17 @@ class Session::body {
   bool stopped_ = false;
   bool failed_ = false;
   bool pool_closed_ = false;
+  bool closed_ = false;
+  std::optional<std::uint32_t> scaled_while_starting_;
   std::condition_variable pool_closed_signal_;
   std::chrono::milliseconds patience_ = patience_of_stop;  // of the end
+
+  std::atomic<bool> taking_ = false;  // a thread is in next()
 
   // Only the consumer's thread; next_position_ is set once by the session actor, before the first batch.
   std::uint64_t voyage_ = 0;
   stream_position next_position_ = 0;
+  std::uint64_t iteration_ = 0;  // grows with every range over an epoch, and with next()
   bool ended_ = false;
 };
 
@@ -165,7 +194,7 @@ class Session::body {
 // ----------------------------------------------------------------------------------------------------
 
 Session::body::body(config settings, session_options options)
-    : settings_(std::move(settings)),
+    : settings_(value_or_throw(config_file::accept(std::move(settings), config_file::process_environment()))),
       options_{options.digests, options.batches, {}, options.control_socket, options.on_event},
       workers_(workers_of(settings_)),
       board_(settings_.name, std::string(name_of(settings_.gpu.placement))) {
@@ -238,6 +267,8 @@ result<void> Session::body::try_start() {
   caf::anon_send(e->owner, gpu_owner::open_device{});
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
+  if (scaled_while_starting_)
+    caf::anon_send(engine_->supervisor, supervisor::scale_pool{*scaled_while_starting_});
   return {};
 }
 
@@ -399,15 +430,9 @@ void Session::body::open_control_socket(engine& e) {
   controls.deaths = [this] { return board_.report({}, now()).deaths; };
   controls.stop = [this](bool at_once) { stop(at_once ? std::chrono::milliseconds(0) : patience_of_stop); };
   controls.pause = [this](bool paused) { pause(paused); };
-  controls.scale = [all](std::uint32_t workers) {
-    caf::anon_send(all->supervisor, supervisor::scale_pool{workers});
-  };
-  controls.restart = [all](std::uint32_t worker) {
-    caf::anon_send(all->supervisor, supervisor::restart_worker{worker});
-  };
-  controls.drain = [all](std::uint32_t worker) {
-    caf::anon_send(all->supervisor, supervisor::drain_worker{worker});
-  };
+  controls.scale = [this](std::uint32_t workers) { scale(workers); };
+  controls.restart = [this](std::uint32_t worker) { restart(worker); };
+  controls.drain = [this](std::uint32_t worker) { drain(worker); };
   controls.workers_max = settings_.loader.limits.max;
   // Constructed, used and closed on the io thread.
   boost::asio::post(e.io->context(),
@@ -464,6 +489,50 @@ void Session::body::pause(bool paused) {
   if (engine_) caf::anon_send(engine_->scheduler, scheduler::pause_stream{paused});
 }
 
+void Session::body::scale(std::uint32_t workers) {
+  const std::uint32_t most = settings_.loader.limits.max;
+  if (workers < 1 || workers > most) {
+    throw error({errc::usage,
+                 fmt::format("{} workers: it has to be 1 to {} ([loader.limits] max)", workers, most), 0});
+  }
+  const auto there = static_cast<std::uint32_t>(board_.status().workers.size());
+  {
+    const std::lock_guard hold(mutex_);
+    // Places that were used before keep their memory.
+    if (transfer_ && workers > there) {
+      const auto shape = value_or_throw(session::geometry_of(settings_, transfer_->slot, most + 1));
+      value_or_throw(arena::check_memory(session::memory_need_of(settings_, shape, workers - there),
+                                         arena::memory_limits()));
+    }
+    if (!started_) workers_ = workers;
+    if (engine_) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers});
+    if (started_ && !engine_) scaled_while_starting_ = workers;
+  }
+  board_.configured(workers);
+  tell(session::event_of(event_kind::scaled, fmt::format("{} workers are wanted", workers)));
+}
+
+void Session::body::check_worker(std::uint32_t worker) const {
+  const session_status now_there = board_.status();
+  if (std::ranges::find(now_there.workers, worker, &worker_status::id) != now_there.workers.end()) return;
+  throw error({errc::usage,
+               now_there.workers.empty() ? std::string("no worker has been started yet")
+                                         : fmt::format("there is no worker {}", worker),
+               0});
+}
+
+void Session::body::restart(std::uint32_t worker) {
+  check_worker(worker);
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->supervisor, supervisor::restart_worker{worker});
+}
+
+void Session::body::drain(std::uint32_t worker) {
+  check_worker(worker);
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->supervisor, supervisor::drain_worker{worker});
+}
+
 /// The workers are gone, or their time is over. Meanwhile stop() may shorten it.
 void Session::body::wait_for_pool() {
   std::unique_lock hold(mutex_);
@@ -475,6 +544,10 @@ void Session::body::wait_for_pool() {
 }
 
 void Session::body::close() noexcept {
+  {
+    const std::lock_guard hold(mutex_);
+    closed_ = true;
+  }
   if (board_.ended_if_running(run_outcome::stopped, now())) tell_ended(run_outcome::stopped);
   wait_for_pool();
   if (home_) home_->close();
@@ -512,6 +585,28 @@ void Session::body::close() noexcept {
 // -------------------------------------------------------------------------------------------------
 
 std::optional<Batch> Session::body::next() {
+  const only_taker here(taking_);
+  ++iteration_;
+  return take();
+}
+
+std::optional<Batch> Session::body::next_of(std::uint64_t epoch, std::uint64_t& iteration) {
+  const only_taker here(taking_);
+  const bool from_its_first = iteration == 0;
+  if (from_its_first) iteration = ++iteration_;
+  if (iteration != iteration_) {
+    throw error({errc::usage,
+                 fmt::format("this range over epoch {} is out of date: the session goes on elsewhere", epoch),
+                 0});
+  }
+  return take_of(epoch, from_its_first);
+}
+
+std::optional<Batch> Session::body::take() {
+  {
+    const std::lock_guard hold(mutex_);
+    if (closed_) throw error({errc::usage, "this session is closed", 0});
+  }
   start();
   const steady_time demanded = now();
   while (true) {
@@ -525,13 +620,17 @@ std::optional<Batch> Session::body::next() {
   }
 }
 
-std::optional<Batch> Session::body::next_of(std::uint64_t epoch, bool from_its_first) {
+std::optional<Batch> Session::body::take_of(std::uint64_t epoch, bool from_its_first) {
+  {
+    const std::lock_guard hold(mutex_);
+    if (closed_) throw error({errc::usage, "this session is closed", 0});
+  }
   start();
   const auto range = wait_for_range_of(epoch);
-  if (!range) return next();  // failed or stopped before there was a plan: says so
+  if (!range) return take();  // failed or stopped before there was a plan: says so
   const bool inside = next_position_ >= range->first && next_position_ < range->end;
   if (from_its_first ? next_position_ != range->first : !inside && next_position_ != range->end) seek(*range);
-  if (next_position_ < range->end) return next();
+  if (next_position_ < range->end) return take();
   bool last = false;
   {
     const std::lock_guard hold(mutex_);
@@ -545,6 +644,8 @@ std::optional<schedule::stream_range> Session::body::wait_for_range_of(std::uint
   plan_or_end_.wait(hold, [&] { return plan_ || failed_ || stopped_; });
   if (!plan_) return std::nullopt;
   const std::uint64_t batches = plan_->batches_per_epoch();
+  if (batches > 0 && epoch >= std::numeric_limits<stream_position>::max() / batches)
+    throw error({errc::usage, fmt::format("there is no epoch {}", epoch), 0});
   return schedule::stream_range{epoch * batches, (epoch + 1) * batches};
 }
 
@@ -625,38 +726,61 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
+Session::body& Session::held() const {
+  if (!body_) throw error({errc::usage, "this Session was moved from", 0});
+  return *body_;
+}
 std::optional<Batch> Session::next() {
-  return body_->next();
+  return held().next();
 }
 void Session::stop(std::chrono::milliseconds patience) noexcept {
-  body_->stop(patience);
+  if (body_) body_->stop(patience);
 }
 void Session::close() noexcept {
-  body_->close();
+  if (body_) body_->close();
 }
 void Session::pause() {
-  body_->pause(true);
+  held().pause(true);
 }
 void Session::resume() {
-  body_->pause(false);
+  held().pause(false);
+}
+void Session::scale(std::uint32_t workers) {
+  held().scale(workers);
+}
+void Session::restart(std::uint32_t worker) {
+  held().restart(worker);
+}
+void Session::drain(std::uint32_t worker) {
+  held().drain(worker);
 }
 session_status Session::status() const {
-  return body_->status();
+  return held().status();
 }
 run_report Session::report() const {
-  return body_->report();
+  return held().report();
 }
 std::vector<std::byte> Session::state() const {
-  return body_->state();
+  return held().state();
 }
 Session::Epoch Session::epoch(std::uint64_t number) {
+  static_cast<void>(held());
   return {*this, number};
 }
 std::optional<Batch> Session::Epoch::next() {
-  return owner_->body_->next_of(number_, !std::exchange(begun_, true));
+  return owner_->held().next_of(number_, iteration_);
+}
+Session::Epoch::iterator Session::Epoch::begin() {
+  if (std::exchange(begun_, true))
+    throw error({errc::usage, fmt::format("this range over epoch {} was begun before", number_), 0});
+  return iterator(*this);
+}
+void Session::Epoch::iterator::past_the_end() {
+  throw error({errc::usage, "this iterator is at the end of its epoch", 0});
 }
 
-Session::outline Session::dry_run(const config& settings) {
+Session::outline Session::dry_run(const config& given) {
+  const config settings = value_or_throw(config_file::accept(given, config_file::process_environment()));
   outline o;
   o.workers = workers_of(settings);
   const auto prepared = value_or_throw(prepare(settings));

@@ -81,6 +81,24 @@ std::vector<diagnostic> validate(const penstock::config& values) {
   return found;
 }
 
+tl::expected<penstock::config, failure> accept(penstock::config values, const environment_list& environment) {
+  const std::vector<diagnostic> found = validate(values);
+  std::string message;
+  for (const diagnostic& one : found) {
+    message += fmt::format("{}{}: {}", message.empty() ? "" : "\n", one.key, one.message);
+    if (!one.where.label.empty()) message += ": " + one.where.label;
+  }
+  if (!message.empty()) return tl::unexpected(failure{errc::config, std::move(message), 0});
+  if (!values.sampler.rank) {
+    const auto adopted = adopt_launcher_rank(values.sampler, environment);
+    if (!adopted) {
+      return tl::unexpected(
+          failure{errc::config, "sampler.rank: it cannot be \"auto\": " + adopted.error(), 0});
+    }
+  }
+  return values;
+}
+
 tl::expected<std::vector<std::string>, std::string> adopt_launcher_rank(sampler_config& sampler,
                                                                         const environment_list& environment) {
   const std::array<launcher_variables, 3> launchers{{{"RANK", "WORLD_SIZE"},

@@ -6,6 +6,7 @@
 #include "runtime/config/load.hpp"
 
 #include <penstock/config.hpp>
+#include <penstock/error.hpp>
 
 #include <tl/expected.hpp>
 
@@ -24,5 +25,9 @@ std::vector<diagnostic> validate(const penstock::config& values);
 /// sentence that says why not; `sampler` is then unchanged.
 tl::expected<std::vector<std::string>, std::string> adopt_launcher_rank(sampler_config& sampler,
                                                                         const environment_list& environment);
+
+/// A config that a session may run on: validate() has nothing to say, and rank is a number. Refuses
+/// (errc::config) with one line for each mistake, "loader.workers: ...".
+tl::expected<penstock::config, failure> accept(penstock::config values, const environment_list& environment);
 
 }  // namespace penstock::config_file

@@ -29,25 +29,37 @@ struct session_options {
   event_callback on_event;               ///< hears of deaths, bad samples, epochs, ...: see event.hpp
 };
 
-/// Thread rules: one thread takes batches; stop(), status(), report() and state() may be called from any
-/// thread, also meanwhile. Several sessions in one process work. The library installs no signal handler and
-/// reaps no children but its own.
+/// Thread rules: one thread at a time takes batches, closes and destroys (a second one in next() meanwhile
+/// gets errc::usage). Everything else - stop, pause, resume, scale, restart, drain, status, report, state -
+/// may be called from any thread, also meanwhile. Several sessions in one process work; batches of one know
+/// nothing of another. The library installs no signal handler, reaps no children but its own, and its threads
+/// have all signals blocked.
+///
+/// Every member of a Session that was moved from throws error (errc::usage), but stop, close and the
+/// destructor, which do nothing.
 class PENSTOCK_API Session {
  public:
-  /// Checks the config and starts nothing (unless [loader] start = "eager"). Throws error: errc::config, or
-  /// errc::state_mismatch for a state that cannot be read.
+  /// Checks the config by the rules of config files and starts nothing (unless [loader] start = "eager"). A
+  /// rank of nullopt ("auto") is taken from the launcher's environment. Throws error: errc::config with one
+  /// line for each mistake that begins with its key ("loader.workers: ..."), or errc::state_mismatch for a
+  /// state that cannot be read.
   explicit Session(config settings, session_options options = {});
-  /// Ends whatever runs, within half a second; nothing survives it.
+  /// Ends whatever runs, within half a second (but waits for an on_event call that is under way); nothing
+  /// survives it. Batches that are still held become unusable: they throw errc::usage.
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  /// The next batch of the stream, over all [sampler] epochs; nothing at its end or after stop(). The first
-  /// call starts the workers. Throws error: what went wrong, and from then on the same error.
+  /// The next batch of the stream, over all [sampler] epochs; nothing at its end or after stop(), as often as
+  /// it is asked. The first call starts the workers. Throws error: what went wrong, and from then on the same
+  /// error - errc::state_mismatch, naming the difference, for the state of another dataset, seed, batch size
+  /// or rank. errc::usage after close(), and while another thread is in here.
   std::optional<Batch> next();
 
-  /// The batches of one epoch, from its first. Taking another epoch than the one that follows drops what was
-  /// prepared.
+  /// The batches of one epoch, from its first; epochs beyond [sampler] epochs, too. Taking another epoch than
+  /// the one that follows drops what was prepared. Only the range that was begun last can be gone on with:
+  /// taking from an earlier one, or from any after Session::next(), throws errc::usage. The Session must stay
+  /// where it is meanwhile.
   class Epoch;
   Epoch epoch(std::uint64_t number);
 
@@ -61,6 +73,15 @@ class PENSTOCK_API Session {
   /// No new work is handed out until resume().
   void pause();
   void resume();
+
+  /// From now on so many workers; those that are too many finish what they hold. Before the first demand: so
+  /// many are started. Does not wait. Throws error: errc::usage outside 1 .. [loader.limits] max,
+  /// errc::out_of_memory when their slots do not fit.
+  void scale(std::uint32_t workers);
+  /// A worker finishes what it holds and is replaced; drain: and its place stays empty until scale() or
+  /// restart(). Do not wait. Throw error (errc::usage) when there is no such worker.
+  void restart(std::uint32_t worker);
+  void drain(std::uint32_t worker);
 
   [[nodiscard]] session_status status() const;
   [[nodiscard]] run_report report() const;
@@ -84,10 +105,12 @@ class PENSTOCK_API Session {
  private:
   friend class Epoch;
   class body;
+  [[nodiscard]] body& held() const;
   std::unique_ptr<body> body_;
 };
 
-/// A range over one epoch: `for (Batch& batch : session.epoch(0))`. One iteration at a time.
+/// A range over one epoch: `for (Batch& batch : session.epoch(0))`. Borrows the session. One pass: begin() a
+/// second time throws error (errc::usage).
 class PENSTOCK_API Session::Epoch {
  public:
   class iterator;
@@ -100,18 +123,24 @@ class PENSTOCK_API Session::Epoch {
   Epoch(Session& owner, std::uint64_t number) : owner_(&owner), number_(number) {}
   Session* owner_;
   std::uint64_t number_;
+  std::uint64_t iteration_ = 0;  // 0: nothing was taken yet
   bool begun_ = false;
 };
 
-class Session::Epoch::iterator {
+class PENSTOCK_API Session::Epoch::iterator {
  public:
   using value_type = Batch;
   using difference_type = std::ptrdiff_t;
   using iterator_concept = std::input_iterator_tag;
 
   explicit iterator(Epoch& range) : range_(&range), current_(range.next()) {}
-  Batch& operator*() noexcept { return *current_; }
+  /// At the end: throws error (errc::usage).
+  Batch& operator*() {
+    if (!current_) past_the_end();
+    return *current_;
+  }
   iterator& operator++() {
+    if (!current_) past_the_end();
     current_.reset();  // the buffer first, then the next batch
     current_ = range_->next();
     return *this;
@@ -120,12 +149,9 @@ class Session::Epoch::iterator {
   friend bool operator==(const iterator& it, std::default_sentinel_t) noexcept { return !it.current_; }
 
  private:
+  [[noreturn]] static void past_the_end();
   Epoch* range_;
   std::optional<Batch> current_;
 };
-
-inline Session::Epoch::iterator Session::Epoch::begin() {
-  return iterator(*this);
-}
 
 }  // namespace penstock

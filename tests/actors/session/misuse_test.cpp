@@ -1,0 +1,206 @@
+// The public API used wrongly: each mistake is told by a typed error, none is undefined behaviour.
+#include "tests/actors/session/support.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+
+using namespace penstock;
+using namespace penstock::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// The error that `call` throws; fails if it throws none.
+template <class Call>
+failure thrown_by(Call call) {
+  try {
+    call();
+  } catch (const error& e) {
+    return e.as_failure();
+  }
+  FAIL("nothing was thrown");
+  return {};
+}
+
+failure refused(const config& c) {
+  return thrown_by([&] { const Session session(c, quietly()); });
+}
+
+}  // namespace
+
+TEST_CASE("a config built in code keeps the rules of config files, and errors name the keys") {
+  config c = small();
+  c.loader.workers = 0;
+  CHECK(refused(c).code == errc::config);
+  CHECK(refused(c).message.starts_with("loader.workers: "));
+  c = small();
+  c.sampler.batch_size = 0;
+  c.gpu.buffers = 0;
+  c.gpu.device = "gpu";
+  const std::string message = refused(c).message;
+  CHECK(message.find("sampler.batch_size: ") != std::string::npos);
+  CHECK(message.find("\ngpu.buffers: ") != std::string::npos);
+  CHECK(message.find("\ngpu.device: ") != std::string::npos);
+  c = small();
+  c.dataset.type = dataset_type::raw;
+  CHECK(refused(c).message.find("dataset.path: ") != std::string::npos);
+  c = small(5);
+  c.loader.limits.max = 4;
+  CHECK(refused(c).message.starts_with("loader.workers: "));
+  CHECK(thrown_by([&] { static_cast<void>(Session::dry_run(c)); }).code == errc::config);
+}
+
+TEST_CASE("a rank that is to come from the launcher is taken from the environment, also in code") {
+  config c = small(1);
+  c.sampler.epochs = 1;
+  c.sampler.rank = std::nullopt;
+  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"}) ::unsetenv(name);
+  CHECK(refused(c).message.starts_with("sampler.rank: "));
+  ::setenv("RANK", "1", 1);
+  ::setenv("WORLD_SIZE", "4", 1);
+  Session session(c, quietly());
+  ::unsetenv("RANK");
+  ::unsetenv("WORLD_SIZE");
+  while (session.next()) {
+  }
+  CHECK(session.report().samples == 25);
+}
+
+TEST_CASE("a Session that was moved from says so, and its end does nothing") {
+  Session a(small(), quietly());
+  REQUIRE(a.next());
+  Session::Epoch range = a.epoch(1);
+  Session b = std::move(a);
+  CHECK(thrown_by([&] { a.next(); }).code == errc::usage);
+  CHECK(thrown_by([&] { static_cast<void>(a.status()); }).code == errc::usage);
+  CHECK(thrown_by([&] { static_cast<void>(a.epoch(0)); }).code == errc::usage);
+  CHECK(thrown_by([&] { range.next(); }).code == errc::usage);
+  a.stop();
+  a.close();
+  CHECK(b.next()->sequence() == 1);
+}
+
+TEST_CASE("of two iterations of a session only the one that was begun last goes on") {
+  Session session(small(), quietly());
+  Session::Epoch first = session.epoch(0);
+  REQUIRE(first.next());
+  Session::Epoch second = session.epoch(1);
+  REQUIRE(second.next());
+  CHECK(thrown_by([&] { first.next(); }).code == errc::usage);
+  CHECK(second.next()->sequence() == 1);
+  REQUIRE(session.next());
+  CHECK(thrown_by([&] { second.next(); }).code == errc::usage);
+}
+
+TEST_CASE("a range is iterated once, and an iterator ends at its end") {
+  Session session(small(), quietly());
+  Session::Epoch range = session.epoch(0);
+  auto it = range.begin();
+  CHECK(thrown_by([&] { static_cast<void>(range.begin()); }).code == errc::usage);
+  while (it != range.end()) ++it;
+  CHECK(thrown_by([&] { ++it; }).code == errc::usage);
+  CHECK(thrown_by([&] { static_cast<void>(*it); }).code == errc::usage);
+}
+
+TEST_CASE("of two threads in next() one is refused") {
+  config c = small();
+  c.gpu.buffers = 1;
+  Session session(c, quietly());
+  auto held = session.next();
+  REQUIRE(held);
+  // Nothing comes before `held` is given back, so both are inside together; one of them is told.
+  std::atomic<int> refused_ones = 0;
+  const auto take = [&] {
+    try {
+      static_cast<void>(session.next());
+    } catch (const error& e) {
+      if (e.code() == errc::usage) ++refused_ones;
+    }
+  };
+  std::jthread one(take);
+  std::jthread two(take);
+  CHECK(eventually([&] { return refused_ones == 1; }));
+  held->release();
+}
+
+TEST_CASE("after close() nothing can be taken, and closing again is nothing") {
+  Session session(small(), quietly());
+  auto held = session.next();
+  REQUIRE(held);
+  session.close();
+  session.close();
+  CHECK(thrown_by([&] { session.next(); }).code == errc::usage);
+  CHECK(thrown_by([&] { session.epoch(0).next(); }).code == errc::usage);
+  CHECK(thrown_by([&] { static_cast<void>(held->read_back("data")); }).code == errc::usage);
+  CHECK(thrown_by([&] { held->wait({}); }).code == errc::usage);
+  CHECK(session.report().batches == 1);
+  Session never(small(), quietly());
+  never.close();
+  CHECK(thrown_by([&] { never.next(); }).code == errc::usage);
+}
+
+TEST_CASE("a batch that is kept beyond stop() can still be read and given back") {
+  Session session(small(), quietly());
+  auto held = session.next();
+  REQUIRE(held);
+  session.stop();
+  CHECK_FALSE(session.next());
+  CHECK(held->read_back("data").size() == 8 * 4096);
+  held->release();
+}
+
+TEST_CASE("the state of another dataset is refused with the difference named") {
+  std::vector<std::byte> state;
+  {
+    Session session(small(), quietly());
+    REQUIRE(session.next());
+    state = session.state();
+  }
+  config other = small();
+  other.dataset.samples = 101;
+  other.sampler.seed = 99;
+  session_options options = quietly();
+  options.state = state;
+  Session session(other, options);
+  const failure why = thrown_by([&] { session.next(); });
+  CHECK(why.code == errc::state_mismatch);
+  CHECK(why.message.find("seed was 1234 and is 99") != std::string::npos);
+  CHECK(why.message.find("fingerprint") != std::string::npos);
+  CHECK(thrown_by([&] { session.next(); }).code == errc::state_mismatch);
+}
+
+TEST_CASE("an epoch that cannot be counted is refused") {
+  Session session(small(), quietly());
+  CHECK(thrown_by([&] { session.epoch(~std::uint64_t{0}).next(); }).code == errc::usage);
+}
+
+TEST_CASE("the pool is scaled, and a worker replaced, while the stream goes on") {
+  config c = small(1);
+  c.dataset.samples = 2000;
+  c.loader.limits.max = 4;
+  Session session(c, quietly());
+  session.scale(2);  // before the first demand
+  std::uint64_t batches = 0;
+  REQUIRE(session.next());
+  const auto ready = [&] {
+    std::size_t count = 0;
+    for (const worker_status& w : session.status().workers) count += w.state == "ready" ? 1 : 0;
+    return count;
+  };
+  CHECK(eventually([&] { return ready() == 2; }));
+  session.scale(4);
+  CHECK(eventually([&] { return ready() == 4; }));
+  session.restart(1);
+  CHECK(eventually([&] { return session.status().workers.at(1).incarnation == 2 && ready() == 4; }));
+  session.drain(0);
+  CHECK(eventually([&] { return ready() == 3; }));
+  CHECK(thrown_by([&] { session.scale(0); }).code == errc::usage);
+  CHECK(thrown_by([&] { session.scale(5); }).code == errc::usage);
+  CHECK(thrown_by([&] { session.restart(17); }).code == errc::usage);
+  while (session.next()) ++batches;
+  CHECK(batches == 499);
+  CHECK(session.report().samples == 4000);
+}
