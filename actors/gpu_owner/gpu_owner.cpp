@@ -1,19 +1,24 @@
 #include "actors/gpu_owner/gpu_owner.hpp"
 
 #include "runtime/base/check.hpp"
-#include "runtime/base/log.hpp"
-#include "runtime/base/units.hpp"
 
 #include <caf/actor_system.hpp>
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
+#include <pthread.h>
 
-#include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 
 namespace penstock::gpu_owner {
 namespace {
+
+using namespace std::chrono_literals;
+
+// A copy or kernel that has not ended by then never will. Looked at while something is under way.
+constexpr auto flight_deadline = 30s;
+constexpr auto look_interval = 1s;
 
 enum class phase : std::uint8_t { closed, open, ready, failed };
 
@@ -38,8 +43,11 @@ struct owner_state {
   std::shared_ptr<const device::transfer_plan> plan;
   std::map<std::uint32_t, attached> partitions;
   std::vector<std::uint32_t> free_buffers;
-  std::deque<upload_order> waiting;           // for a buffer
-  std::map<std::uint64_t, flight> in_flight;  // by upload
+  std::deque<upload_order> waiting;       // for a buffer
+  std::deque<flight> in_flight;           // the device finishes them in this order
+  std::vector<device::upload_job> burst;  // to be submitted together
+  steady_time last_progress{};
+  bool look_due = false;
   bool pinned = true;
 };
 
@@ -81,46 +89,84 @@ std::vector<std::byte> copy_records(const device::transfer_plan& plan, std::span
   return records;
 }
 
-void submit_waiting(owner_state& s) {
-  while (s.now == phase::ready && !s.waiting.empty() && !s.free_buffers.empty()) {
+/// While something is under way the device is looked at from time to time, whether it calls or not.
+void look_later(self_pointer self) {
+  owner_state& s = self->state;
+  if (s.in_flight.empty() || std::exchange(s.look_due, true)) return;
+  self->delayed_send(gpu_owner_actor(self), look_interval, look_at_device{});
+}
+
+void submit_waiting(self_pointer self) {
+  owner_state& s = self->state;
+  if (s.now != phase::ready || s.waiting.empty() || s.free_buffers.empty()) return;
+  if (s.in_flight.empty()) s.last_progress = std::chrono::steady_clock::now();
+  s.burst.clear();
+  while (!s.waiting.empty() && !s.free_buffers.empty()) {
     upload_order order = std::move(s.waiting.front());
     s.waiting.pop_front();
     const auto slot = find_slot(s, order);
     if (!slot) return fail(s, slot.error());
     const std::uint32_t buffer = s.free_buffers.back();
     s.free_buffers.pop_back();
-    const device::upload_job job{order.upload, buffer, order.partition,
-                                 s.partitions.at(order.partition).shape.slot_offset(order.slot),
-                                 static_cast<std::uint32_t>(order.samples.size())};
+    s.burst.push_back({order.upload, buffer, order.partition,
+                       s.partitions.at(order.partition).shape.slot_offset(order.slot),
+                       static_cast<std::uint32_t>(order.samples.size())});
     auto records = copy_records(*s.plan, *slot, order.samples.size());
-    const std::uint64_t upload = order.upload;
-    s.in_flight.emplace(upload, owner_state::flight{std::move(order), buffer, std::move(records)});
-    if (auto ok = s.around.device->submit(job); !ok) return fail(s, ok.error());
+    s.in_flight.push_back({std::move(order), buffer, std::move(records)});
   }
+  if (auto ok = s.around.device->submit(s.burst); !ok) return fail(s, ok.error());
+  look_later(self);
 }
 
 void harvest(owner_state& s) {
+  if (s.now != phase::ready || s.in_flight.empty()) return;
   auto news = s.around.device->poll();
   if (!news) return fail(s, news.error());
+  if (news->empty()) return;
+  s.last_progress = std::chrono::steady_clock::now();
   // Slots first: workers wait for them.
   std::vector<std::uint64_t> released;
   for (const device::progress& p : *news) {
     if (p.reached == device::stage::copied) released.push_back(p.upload);
   }
   if (!released.empty()) s.around.slots_released(std::move(released));
-  std::uint64_t finished = 0;
+  std::vector<ready_batch> finished;
   std::uint64_t bytes = 0;
   for (const device::progress& p : *news) {
     if (p.reached != device::stage::ready) continue;
-    auto done = s.in_flight.extract(p.upload);
-    upload_order& order = done.mapped().order;
-    ++finished;
+    PENSTOCK_CHECK(!s.in_flight.empty() && s.in_flight.front().order.upload == p.upload,
+                   "upload {} is ready before an earlier one", p.upload);
+    owner_state::flight& done = s.in_flight.front();
+    upload_order& order = done.order;
     bytes += s.plan->slot.payload_bytes(static_cast<std::uint32_t>(order.samples.size()));
-    s.around.consumer->put({order.upload, order.voyage, order.position, order.epoch, order.sequence,
-                            done.mapped().buffer, std::move(order.samples),
-                            std::move(done.mapped().records)});
+    finished.push_back({order.upload, order.voyage, order.position, order.epoch, order.sequence, done.buffer,
+                        std::move(order.samples), std::move(done.records)});
+    s.in_flight.pop_front();
   }
-  if (finished > 0) s.around.progressed(finished, bytes, s.pinned);
+  if (finished.empty()) return;
+  const std::size_t count = finished.size();
+  s.around.consumer->put(std::move(finished));
+  s.around.progressed(count, bytes, s.pinned);
+}
+
+/// The device did not call: look what there is, and whether it is too long ago that anything moved.
+void look(self_pointer self) {
+  owner_state& s = self->state;
+  s.look_due = false;
+  harvest(s);
+  submit_waiting(self);
+  if (s.now != phase::ready || s.in_flight.empty()) return;
+  const steady_time now = std::chrono::steady_clock::now();
+  if (s.around.device->waits_for_consumer()) s.last_progress = now;
+  if (now - s.last_progress > flight_deadline) {
+    const upload_order& oldest = s.in_flight.front().order;
+    return fail(s, {errc::device_poisoned,
+                    fmt::format("the copy or the conversion of batch {} of epoch {} has not ended for {} s: "
+                                "the device hangs, only a new process can use it again",
+                                oldest.sequence, oldest.epoch, flight_deadline.count()),
+                    0});
+  }
+  look_later(self);
 }
 
 void open(owner_state& s) {
@@ -130,13 +176,14 @@ void open(owner_state& s) {
   s.around.opened(*opened);
 }
 
-void prepare(owner_state& s, const prepare_device& order) {
+void prepare(self_pointer self, const prepare_device& order) {
+  owner_state& s = self->state;
   if (s.now != phase::open) return;
   if (auto ok = s.around.device->allocate(*order.plan, order.buffers); !ok) return fail(s, ok.error());
   s.plan = order.plan;
   for (std::uint32_t i = order.buffers; i-- > 0;) s.free_buffers.push_back(i);
   s.now = phase::ready;
-  submit_waiting(s);
+  submit_waiting(self);
 }
 
 void attach(owner_state& s, const attach_partition& order) {
@@ -156,6 +203,7 @@ void close(owner_state& s) {
 }
 
 gpu_owner_actor::behavior_type behave(self_pointer self, owner_surroundings around) {
+  ::pthread_setname_np(::pthread_self(), owner_thread_name);
   owner_state& s = self->state;
   s.around = std::move(around);
   s.around.device->on_progress([to = caf::actor_cast<caf::weak_actor_ptr>(self)] {
@@ -163,21 +211,26 @@ gpu_owner_actor::behavior_type behave(self_pointer self, owner_surroundings arou
   });
   return {
       [&s](const open_device&) { open(s); },
-      [&s](const prepare_device& order) { prepare(s, order); },
+      [self](const prepare_device& order) { prepare(self, order); },
       [&s](const attach_partition& order) { attach(s, order); },
-      [&s](const upload_batches& more) {
-        if (s.now == phase::failed) return;
-        s.waiting.insert(s.waiting.end(), more.orders.begin(), more.orders.end());
-        submit_waiting(s);
+      [self](upload_batches& more) {
+        owner_state& state = self->state;
+        if (state.now == phase::failed) return;
+        state.waiting.insert(state.waiting.end(), std::make_move_iterator(more.orders.begin()),
+                             std::make_move_iterator(more.orders.end()));
+        harvest(state);
+        submit_waiting(self);
       },
-      [&s](const device_moved&) {
-        if (s.now != phase::ready) return;
-        harvest(s);
-        submit_waiting(s);
+      [self](const device_moved&) {
+        harvest(self->state);
+        submit_waiting(self);
       },
-      [&s](const buffer_released& free) {
-        s.free_buffers.push_back(free.buffer);
-        submit_waiting(s);
+      [self](const look_at_device&) { look(self); },
+      [self](const buffers_released&) {
+        owner_state& state = self->state;
+        state.around.consumer->take_returned(state.free_buffers);
+        harvest(state);
+        submit_waiting(self);
       },
       [self](const close_device&) {
         close(self->state);

@@ -1,8 +1,8 @@
 // The GPU owner actor: the only holder of a device. Every call to the device but the consumer's comes from
 // its one thread (it is detached), in the order of its messages.
 //
-//   hears   open_device, prepare_device, attach_partition, upload_batches, device_moved, buffer_released,
-//   close_device says    device_opened, device_failed          to the session
+//   hears   open_device, prepare_device, attach_partition, upload_batches, device_moved, buffers_released,
+//   look_at_device, close_device says    device_opened, device_failed          to the session
 //           slots_released                        to the scheduler
 //           ready batches                         to the consumer, through hand_over
 //   owns    the device, the mapped partitions, the ring of buffers
@@ -11,6 +11,8 @@
 //                    any error: failed (told once; later uploads are ignored)
 //
 // Uploads wait in a queue for a free buffer. Its bound: workers x slots, since every upload holds a slot.
+// Whatever waits is submitted, collected and handed over in bursts: with small batches a message, a wake-up
+// or a lock for each of them would cost more than its copy.
 #pragma once
 
 #include "actors/gpu_owner/hand_over.hpp"
@@ -28,6 +30,9 @@ class actor_system;
 }
 
 namespace penstock::gpu_owner {
+
+/// Under which the owner's thread stands in /proc and in debuggers.
+inline constexpr char owner_thread_name[] = "penstock-owner";
 
 struct open_device {};
 
@@ -61,10 +66,11 @@ struct upload_batches {
 /// From the device's own threads: poll it.
 struct device_moved {};
 
-/// The consumer is done with a buffer.
-struct buffer_released {
-  std::uint32_t buffer = 0;
-};
+/// The consumer is done with buffers: hand_over has them.
+struct buffers_released {};
+
+/// From itself, while uploads are under way: is there progress?
+struct look_at_device {};
 
 struct close_device {};
 
@@ -87,15 +93,16 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::prepare_device)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::attach_partition)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::upload_batches)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::device_moved)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::buffer_released)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::buffers_released)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::look_at_device)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::close_device)
 
 namespace penstock::gpu_owner {
 
 using gpu_owner_actor = caf::typed_actor<caf::reacts_to<open_device>, caf::reacts_to<prepare_device>,
                                          caf::reacts_to<attach_partition>, caf::reacts_to<upload_batches>,
-                                         caf::reacts_to<device_moved>, caf::reacts_to<buffer_released>,
-                                         caf::reacts_to<close_device>>;
+                                         caf::reacts_to<device_moved>, caf::reacts_to<buffers_released>,
+                                         caf::reacts_to<look_at_device>, caf::reacts_to<close_device>>;
 
 gpu_owner_actor spawn_gpu_owner(caf::actor_system& system, owner_surroundings around);
 

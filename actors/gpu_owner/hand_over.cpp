@@ -4,12 +4,25 @@
 
 namespace penstock::gpu_owner {
 
-void hand_over::put(ready_batch batch) {
+void hand_over::put(std::vector<ready_batch> batches) {
   {
     const std::lock_guard hold(mutex_);
-    queue_.push_back(std::move(batch));
+    queue_.insert(queue_.end(), std::make_move_iterator(batches.begin()),
+                  std::make_move_iterator(batches.end()));
   }
   changed_.notify_one();
+}
+
+void hand_over::take_returned(std::vector<std::uint32_t>& to) {
+  const std::lock_guard hold(mutex_);
+  to.insert(to.end(), returned_.begin(), returned_.end());
+  returned_.clear();
+}
+
+bool hand_over::give_back(std::uint32_t buffer) {
+  const std::lock_guard hold(mutex_);
+  returned_.push_back(buffer);
+  return returned_.size() == 1;
 }
 
 void hand_over::finish(std::uint64_t voyage) {

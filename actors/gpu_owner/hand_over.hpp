@@ -34,7 +34,9 @@ class hand_over {
   using taken = std::variant<ready_batch, stream_ended, failure>;
 
   // The owner's and the session's side.
-  void put(ready_batch batch);
+  void put(std::vector<ready_batch> batches);
+  /// Appends the buffers that the consumer gave back since the last call.
+  void take_returned(std::vector<std::uint32_t>& to);
   /// After what is queued there is nothing more, as far as this voyage goes.
   void finish(std::uint64_t voyage);
   /// Ends at once: take() gives stream_ended, whatever is queued.
@@ -45,6 +47,9 @@ class hand_over {
   // The consumer's side.
   /// Waits for the next batch.
   taken take();
+  /// The consumer is done with a buffer. True if the owner has to be told that there are some: once for all
+  /// that come before it takes them.
+  [[nodiscard]] bool give_back(std::uint32_t buffer);
   /// The stream goes on elsewhere. Gives everything that is queued: the caller releases the buffers.
   std::vector<ready_batch> begin_voyage(std::uint64_t voyage);
   /// How long take() has waited in all.
@@ -54,6 +59,7 @@ class hand_over {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<ready_batch> queue_;
+  std::vector<std::uint32_t> returned_;  // at most the device's buffers
   std::optional<failure> failure_;
   nanoseconds waited_{0};
   std::uint64_t voyage_ = 0;

@@ -272,8 +272,8 @@ scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_ac
         if (worker != state.workers.end() && worker->second.who == order.who) worker->second.draining = true;
         decide_soon(self);
       },
-      [self](lease_reported& news_of_lease) {
-        take_report(self->state, news_of_lease);
+      [self](const leases_reported& some) {
+        for (lease_reported& one : some.pile->take()) take_report(self->state, one);
         decide_soon(self);
       },
       [self](const slots_released& released) {
@@ -281,8 +281,8 @@ scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_ac
         for (const std::uint64_t upload : released.uploads) self->state.ledger->slot_released(upload);
         decide_soon(self);
       },
-      [self](const batch_delivered& batch) {
-        deliver(self->state, batch);
+      [self](const batches_delivered& some) {
+        for (const batch_delivered& one : some.pile->take()) deliver(self->state, one);
         decide_soon(self);
       },
       [self](const seek_stream& where) {

@@ -2,9 +2,9 @@
 // It decides nothing itself.
 //
 //   hears   open_stream, worker_joined, worker_ended, worker_drains     from the supervisor and the session
-//           lease_reported                                              from the workers' links
+//           leases_reported                                             from the workers' links
 //           slots_released                                              from the GPU owner
-//           batch_delivered, seek_stream, pause_stream                  from the consumer's side
+//           batches_delivered, seek_stream, pause_stream                from the consumer's side
 //   says    load_batch, stop_work                                       to workers
 //           upload_batches                                              to the GPU owner
 //           through scheduler_news                                      everything that others want to know
@@ -16,6 +16,7 @@
 
 #include "actors/gpu_owner/gpu_owner.hpp"
 #include "actors/protocol/link.hpp"
+#include "actors/protocol/pile.hpp"
 #include "runtime/dataset/plan.hpp"
 #include "runtime/schedule/epoch_book.hpp"
 #include "runtime/schedule/ledger.hpp"
@@ -69,6 +70,10 @@ struct lease_reported {
   worker_ref who;
   protocol::batch_loaded report;
 };
+using report_pile = protocol::pile<lease_reported>;
+struct leases_reported {
+  std::shared_ptr<report_pile> pile;
+};
 
 struct slots_released {
   std::vector<std::uint64_t> uploads;
@@ -78,6 +83,10 @@ struct slots_released {
 struct batch_delivered {
   std::uint64_t upload = 0;
   std::optional<std::uint64_t> digest;
+};
+using delivery_pile = protocol::pile<batch_delivered>;
+struct batches_delivered {
+  std::shared_ptr<delivery_pile> pile;
 };
 
 /// Go on at another place; batches of earlier voyages are not wanted any more.
@@ -112,9 +121,9 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::open_stream)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::worker_joined)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::worker_ended)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::worker_drains)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::lease_reported)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::leases_reported)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::slots_released)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::batch_delivered)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::batches_delivered)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::seek_stream)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::pause_stream)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::tell_accounts)
@@ -125,8 +134,8 @@ namespace penstock::scheduler {
 
 using scheduler_actor =
     caf::typed_actor<caf::reacts_to<open_stream>, caf::reacts_to<worker_joined>, caf::reacts_to<worker_ended>,
-                     caf::reacts_to<worker_drains>, caf::reacts_to<lease_reported>,
-                     caf::reacts_to<slots_released>, caf::reacts_to<batch_delivered>,
+                     caf::reacts_to<worker_drains>, caf::reacts_to<leases_reported>,
+                     caf::reacts_to<slots_released>, caf::reacts_to<batches_delivered>,
                      caf::reacts_to<seek_stream>, caf::reacts_to<pause_stream>, caf::reacts_to<tell_accounts>,
                      caf::reacts_to<decide>, caf::reacts_to<stop_scheduling>>;
 

@@ -134,6 +134,8 @@ class Session::body {
     scheduler::scheduler_actor scheduler;
     supervisor::supervisor_actor supervisor;
     session::session_actor session;
+    std::shared_ptr<scheduler::report_pile> reports = std::make_shared<scheduler::report_pile>();
+    std::shared_ptr<scheduler::delivery_pile> deliveries = std::make_shared<scheduler::delivery_pile>();
   };
 
   result<void> try_start();
@@ -261,9 +263,10 @@ result<void> Session::body::try_start() {
     spawn_actors(*e);
   }
   if (options_.control_socket) open_control_socket(*e);
-  home_ = std::make_shared<batch_home>(e->device, [owner = e->owner](std::uint32_t buffer) {
-    caf::anon_send(owner, gpu_owner::buffer_released{buffer});
-  });
+  home_ =
+      std::make_shared<batch_home>(e->device, [owner = e->owner, consumer = consumer_](std::uint32_t buffer) {
+        if (consumer->give_back(buffer)) caf::anon_send(owner, gpu_owner::buffers_released{});
+      });
   caf::anon_send(e->owner, gpu_owner::open_device{});
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
@@ -346,7 +349,8 @@ void Session::body::spawn_actors(engine& e) {
   };
   calls.spoke = [all](worker_ref who, protocol::from_worker&& message) {
     if (auto* report = std::get_if<protocol::batch_loaded>(&message)) {
-      caf::anon_send(all->scheduler, scheduler::lease_reported{who, std::move(*report)});
+      if (all->reports->add({who, std::move(*report)}))
+        caf::anon_send(all->scheduler, scheduler::leases_reported{all->reports});
     } else {
       caf::anon_send(all->supervisor, supervisor::worker_spoke{who, std::move(message)});
     }
@@ -675,7 +679,8 @@ std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, stead
   const auto digest = options_.digests ? std::optional(batch.digest()) : std::nullopt;
   board_.batch_taken(epoch, demanded, now());
   const std::lock_guard hold(mutex_);
-  if (engine_) caf::anon_send(engine_->scheduler, scheduler::batch_delivered{upload, digest});
+  if (engine_ && engine_->deliveries->add({upload, digest}))
+    caf::anon_send(engine_->scheduler, scheduler::batches_delivered{engine_->deliveries});
   return batch;
 }
 

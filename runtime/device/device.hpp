@@ -62,15 +62,19 @@ class device {
   /// A ring of buffers for batches of this plan. Refuses with errc::device_out_of_memory, naming asked and
   /// free; the device stays usable.
   virtual result<void> allocate(const transfer_plan& plan, std::uint32_t buffers) = 0;
-  /// Starts a job and returns. Jobs are copied in the order of submission.
-  virtual result<void> submit(const upload_job& job) = 0;
+  /// Starts jobs and returns. They are copied in the order of submission. Those of one call may be told about
+  /// together: many small ones in one call are cheaper than many calls.
+  virtual result<void> submit(std::span<const upload_job> jobs) = 0;
   /// What has happened since the last call. An error that a copy or kernel left behind is reported here or in
   /// any later call: it happened at or before that.
   virtual result<std::vector<progress>> poll() = 0;
+  /// The oldest job that is under way cannot begin: the consumer's stream has not come to the release of its
+  /// buffer yet. Tells a slow consumer from a copy that never ends.
+  [[nodiscard]] virtual bool waits_for_consumer() const { return false; }
   /// Called from any thread when poll() has news. Must only pass a message on. Set before the first submit.
   virtual void on_progress(std::function<void()> waker) = 0;
-  /// Waits for what is under way, gives everything back. Idempotent. Call before destruction, on the owner's
-  /// thread.
+  /// Waits for what is under way (not for ever: what a hung or poisoned device holds is left to the end of
+  /// the process), gives everything back. Idempotent. Call before destruction, on the owner's thread.
   virtual void close() noexcept = 0;
 
   // The consumer's part: any thread, for a buffer whose upload is ready and that is not released.
@@ -78,7 +82,8 @@ class device {
   [[nodiscard]] virtual std::byte* address(std::uint32_t buffer) const = 0;
   /// Copies bytes of a buffer to host memory and waits for them.
   virtual result<void> read_back(std::uint32_t buffer, std::uint64_t offset, std::span<std::byte> to) = 0;
-  /// Work that is put on the stream later sees the batch.
+  /// Work that is put on the stream later sees the batch. Touches no other stream and leaves the caller's
+  /// current device as it was; release() too.
   virtual result<void> wait(std::uint32_t buffer, stream_handle stream) = 0;
   /// The buffer is used again when what is on the stream now is done.
   virtual result<void> release(std::uint32_t buffer, stream_handle stream) = 0;

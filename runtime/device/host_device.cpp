@@ -112,17 +112,21 @@ class host_device final : public device {
     return {};
   }
 
-  result<void> submit(const upload_job& job) override {
+  result<void> submit(std::span<const upload_job> jobs) override {
+    bool was_idle = false;
     {
       const std::lock_guard hold(mutex_);
-      const auto memory = partitions_.find(job.partition);
-      PENSTOCK_CHECK(memory != partitions_.end(), "partition {}", job.partition);
-      PENSTOCK_CHECK(job.slot_offset + plan_.slot.used_bytes(job.rows) <= memory->second.size(), "slot at {}",
-                     job.slot_offset);
-      PENSTOCK_CHECK(job.buffer < buffers_.size(), "buffer {} of {}", job.buffer, buffers_.size());
-      jobs_.push_back({job, memory->second.data() + job.slot_offset});
+      was_idle = jobs_.empty();
+      for (const upload_job& job : jobs) {
+        const auto memory = partitions_.find(job.partition);
+        PENSTOCK_CHECK(memory != partitions_.end(), "partition {}", job.partition);
+        PENSTOCK_CHECK(job.slot_offset + plan_.slot.used_bytes(job.rows) <= memory->second.size(),
+                       "slot at {}", job.slot_offset);
+        PENSTOCK_CHECK(job.buffer < buffers_.size(), "buffer {} of {}", job.buffer, buffers_.size());
+        jobs_.push_back({job, memory->second.data() + job.slot_offset});
+      }
     }
-    work_.notify_one();
+    if (was_idle) work_.notify_one();
     return {};
   }
 

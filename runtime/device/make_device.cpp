@@ -1,5 +1,6 @@
 #include "runtime/device/device.hpp"
 #include "runtime/device/host_device.hpp"
+#include "runtime/device/make_choice.hpp"
 
 #include <charconv>
 #ifdef PENSTOCK_HAVE_CUDA
@@ -9,7 +10,7 @@
 namespace penstock::device {
 namespace {
 
-result<std::unique_ptr<device>> make_cuda([[maybe_unused]] const std::string& choice) {
+result<device_choice> resolve_cuda([[maybe_unused]] const std::string& choice) {
 #ifdef PENSTOCK_HAVE_CUDA
   cuda_choice selected;
   if (choice.starts_with("uuid:")) {
@@ -21,7 +22,7 @@ result<std::unique_ptr<device>> make_cuda([[maybe_unused]] const std::string& ch
     if (status != std::errc{} || rest != end) return refuse(errc::config, "'{}' names no device", choice);
     selected.ordinal = ordinal;
   }
-  return make_cuda_device(selected);
+  return device_choice{selected};
 #else
   return refuse(errc::device_unavailable,
                 "[gpu] device = \"{}\": this build has no CUDA device (it was built without nvcc); device = "
@@ -32,11 +33,20 @@ result<std::unique_ptr<device>> make_cuda([[maybe_unused]] const std::string& ch
 
 }  // namespace
 
-result<std::unique_ptr<device>> make_device(const std::string& choice) {
-  if (choice == "host") return make_host_device();
-  if (choice != "auto") return make_cuda(choice);
+result<device_choice> resolve_choice(const std::string& choice) {
+  if (choice == "host") return device_choice{};
+  if (choice != "auto") return resolve_cuda(choice);
 #ifdef PENSTOCK_HAVE_CUDA
-  if (cuda_is_there()) return make_cuda("cuda");
+  if (cuda_is_there()) return resolve_cuda("cuda");
+#endif
+  return device_choice{};
+}
+
+result<std::unique_ptr<device>> make_device(const std::string& choice) {
+  auto where = resolve_choice(choice);
+  if (!where) return tl::unexpected(std::move(where.error()));
+#ifdef PENSTOCK_HAVE_CUDA
+  if (where->cuda) return make_cuda_device(*where->cuda);
 #endif
   return make_host_device();
 }

@@ -8,86 +8,124 @@ namespace {
 
 constexpr unsigned threads = 256;
 
-template <class T>
-__device__ T rounded(std::uint8_t x, float scale, float shift);
-template <>
-__device__ std::uint8_t rounded(std::uint8_t x, float, float) {
-  return x;
-}
-template <>
-__device__ float rounded(std::uint8_t x, float scale, float shift) {
-  return __fmaf_rn(float(x), scale, shift);
-}
-template <>
-__device__ __half rounded(std::uint8_t x, float scale, float shift) {
-  return __float2half_rn(__fmaf_rn(float(x), scale, shift));
-}
-template <>
-__device__ __nv_bfloat16 rounded(std::uint8_t x, float scale, float shift) {
-  return __float2bfloat16_rn(__fmaf_rn(float(x), scale, shift));
+// Results are written past the caches' usual order (they are read by somebody else, later).
+__device__ void store16(void* to, unsigned a, unsigned b, unsigned c, unsigned d) {
+  __stcs(static_cast<uint4*>(to), make_uint4(a, b, c, d));
 }
 
-// One thread a pixel; neighbours read neighbouring bytes and, plane by plane, write neighbouring elements.
-template <class T>
-__global__ void __launch_bounds__(threads) convert_kernel(kernel_step s) {
-  const std::uint32_t pixels = s.height * s.width;
-  const std::uint32_t row = blockIdx.y;
-  const std::uint32_t pixel = blockIdx.x * threads + threadIdx.x;
-  if (pixel >= pixels) return;
-  const std::uint32_t y = pixel / s.width;
-  const std::uint32_t x = pixel % s.width;
-  const bool mirrored = s.flip_flags != nullptr && s.flip_flags[row] != 0;
-  const std::uint32_t source_x = mirrored ? s.width - 1 - x : x;
-  const std::size_t elements = std::size_t(pixels) * s.channels;
-  const std::uint8_t* from = s.from + row * elements + (std::size_t(y) * s.width + source_x) * s.channels;
-  T* to = static_cast<T*>(s.to) + row * elements;
-  for (std::uint32_t c = 0; c < s.channels; ++c) {
-    const std::size_t at = s.planar ? std::size_t(c) * pixels + pixel : std::size_t(pixel) * s.channels + c;
-    to[at] = rounded<T>(from[c], s.scale[c % 3], s.shift[c % 3]);
+struct to_uint8 {
+  using element = std::uint8_t;
+  using intermediate = std::uint32_t;
+  static __device__ intermediate prepare(std::uint32_t x, float, float) { return x; }
+  static __device__ void store1(element* to, intermediate x) { *to = static_cast<element>(x); }
+  static __device__ void store8(element* to, const intermediate (&x)[group_pixels]) {
+    const unsigned low = x[0] | x[1] << 8 | x[2] << 16 | x[3] << 24;
+    const unsigned high = x[4] | x[5] << 8 | x[6] << 16 | x[7] << 24;
+    __stcs(reinterpret_cast<uint2*>(to), make_uint2(low, high));
   }
+};
+
+// y = fma(x, scale, shift), rounded once; then to the output type, to nearest even (semantics 2).
+struct normalising {
+  using intermediate = float;
+  static __device__ float prepare(std::uint32_t x, float scale, float shift) {
+    return __fmaf_rn(as_float(x), scale, shift);
+  }
+};
+
+struct to_float32 : normalising {
+  using element = float;
+  static __device__ void store1(element* to, float y) { *to = y; }
+  static __device__ void store8(element* to, const float (&y)[group_pixels]) {
+    auto* out = reinterpret_cast<float4*>(to);
+    __stcs(out, make_float4(y[0], y[1], y[2], y[3]));
+    __stcs(out + 1, make_float4(y[4], y[5], y[6], y[7]));
+  }
+};
+
+struct to_half : normalising {
+  using element = std::uint16_t;
+  static __device__ unsigned pair(float low, float high) {
+    const __half2 both = __floats2half2_rn(low, high);
+    return *reinterpret_cast<const unsigned*>(&both);
+  }
+  static __device__ void store1(element* to, float y) { *to = __half_as_ushort(__float2half_rn(y)); }
+  static __device__ void store8(element* to, const float (&y)[group_pixels]) {
+    store16(to, pair(y[0], y[1]), pair(y[2], y[3]), pair(y[4], y[5]), pair(y[6], y[7]));
+  }
+};
+
+struct to_bfloat : normalising {
+  using element = std::uint16_t;
+  static __device__ unsigned pair(float low, float high) {
+    const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const unsigned*>(&both);
+  }
+  static __device__ void store1(element* to, float y) { *to = __bfloat16_as_ushort(__float2bfloat16_rn(y)); }
+  static __device__ void store8(element* to, const float (&y)[group_pixels]) {
+    store16(to, pair(y[0], y[1]), pair(y[2], y[3]), pair(y[4], y[5]), pair(y[6], y[7]));
+  }
+};
+
+template <class Rounding, unsigned Channels, bool Planar>
+__global__ void __launch_bounds__(threads) group_kernel(const kernel_step s, std::uint32_t groups) {
+  const std::uint32_t group = blockIdx.x * threads + threadIdx.x;
+  if (group < groups) convert_group<Rounding, Channels, Planar>(s, group);
 }
 
-template <class T>
+template <class Rounding>
+__global__ void __launch_bounds__(threads) pixel_kernel(const kernel_step s, std::uint32_t pixels) {
+  const std::uint32_t pixel = blockIdx.x * threads + threadIdx.x;
+  if (pixel < pixels) convert_pixel<Rounding>(s, pixel);
+}
+
+template <class Rounding>
 cudaError_t launch(const kernel_step& s, cudaStream_t stream) {
-  const std::uint32_t pixels = s.height * s.width;
-  const dim3 blocks((pixels + threads - 1) / threads, s.rows);
-  convert_kernel<T><<<blocks, threads, 0, stream>>>(s);
+  const std::uint32_t pixels = s.rows * pixels_of(s);
+  if (pixels == 0 || s.channels == 0) return cudaSuccess;
+  if (!goes_in_groups(s)) {
+    pixel_kernel<Rounding><<<(pixels + threads - 1) / threads, threads, 0, stream>>>(s, pixels);
+    return cudaGetLastError();
+  }
+  const std::uint32_t groups = pixels / group_pixels;
+  const unsigned blocks = (groups + threads - 1) / threads;
+  if (s.channels == 1) {
+    // With one channel both layouts are the same.
+    group_kernel<Rounding, 1, true><<<blocks, threads, 0, stream>>>(s, groups);
+  } else if (s.planar) {
+    group_kernel<Rounding, 3, true><<<blocks, threads, 0, stream>>>(s, groups);
+  } else {
+    group_kernel<Rounding, 3, false><<<blocks, threads, 0, stream>>>(s, groups);
+  }
   return cudaGetLastError();
+}
+
+template <class Rounding>
+cudaError_t launch_all(kernel_step rest, cudaStream_t stream) {
+  while (rest.rows > 0) {
+    kernel_step part = rest;
+    part.rows = rows_of_launch(rest);
+    if (const auto status = launch<Rounding>(part, stream); status != cudaSuccess) return status;
+    rest = after_rows(rest, part.rows, sizeof(typename Rounding::element));
+  }
+  return cudaSuccess;
 }
 
 }  // namespace
 
 cudaError_t launch_convert(const kernel_step& step, cudaStream_t stream) {
-  // A grid has at most 65535 blocks along y.
-  constexpr std::uint32_t rows_max = 65535;
-  for (std::uint32_t done = 0; done < step.rows; done += rows_max) {
-    kernel_step part = step;
-    const std::size_t elements = std::size_t(step.height) * step.width * step.channels;
-    part.rows = step.rows - done < rows_max ? step.rows - done : rows_max;
-    part.from += done * elements;
-    if (part.flip_flags != nullptr) part.flip_flags += done;
-    cudaError_t status = cudaSuccess;
-    switch (step.type) {
-      case kernel_type::uint8:
-        part.to = static_cast<std::uint8_t*>(step.to) + done * elements;
-        status = launch<std::uint8_t>(part, stream);
-        break;
-      case kernel_type::float16:
-        part.to = static_cast<__half*>(step.to) + done * elements;
-        status = launch<__half>(part, stream);
-        break;
-      case kernel_type::bfloat16:
-        part.to = static_cast<__nv_bfloat16*>(step.to) + done * elements;
-        status = launch<__nv_bfloat16>(part, stream);
-        break;
-      case kernel_type::float32:
-        part.to = static_cast<float*>(step.to) + done * elements;
-        status = launch<float>(part, stream);
-        break;
-    }
-    if (status != cudaSuccess) return status;
+  switch (step.type) {
+    case kernel_type::uint8: return launch_all<to_uint8>(step, stream);
+    case kernel_type::float16: return launch_all<to_half>(step, stream);
+    case kernel_type::bfloat16: return launch_all<to_bfloat>(step, stream);
+    case kernel_type::float32: return launch_all<to_float32>(step, stream);
   }
-  return cudaSuccess;
+  return cudaErrorInvalidValue;
+}
+
+cudaError_t probe_kernels() {
+  cudaFuncAttributes facts{};
+  return cudaFuncGetAttributes(&facts, reinterpret_cast<const void*>(&pixel_kernel<to_uint8>));
 }
 
 }  // namespace penstock::device

@@ -1,42 +1,40 @@
 #include "runtime/device/cuda/cuda_device.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/clock.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/device/cuda/convert.hpp"
+#include "runtime/device/cuda/cuda_choice.hpp"
 #include "runtime/device/cuda/cuda_error.hpp"
+#include "runtime/device/cuda/kernel_step.hpp"
+#include "runtime/device/cuda/stage_range.hpp"
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <deque>
 #include <map>
+#include <mutex>
+#include <thread>
 
 namespace penstock::device {
 namespace {
 
-std::string uuid_text(const cudaUUID_t& uuid) {
-  const auto byte = [&](int i) { return static_cast<unsigned>(static_cast<unsigned char>(uuid.bytes[i])); };
-  std::string text = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += fmt::format("{:02x}", byte(i));
-  }
-  return text;
-}
+using namespace std::chrono_literals;
 
-std::string list_of_devices(int count) {
-  std::string list;
-  for (int i = 0; i < count; ++i) {
-    cudaDeviceProp facts{};
-    if (cudaGetDeviceProperties(&facts, i) != cudaSuccess) continue;
-    list += fmt::format("{}cuda:{} {} {}", list.empty() ? "" : ", ", i, facts.name, uuid_text(facts.uuid));
-  }
-  return list.empty() ? "none" : list;
-}
+// Completion is watched by events, one for a group of copies: recording one after each 64 KiB copy costs as
+// much as the copy's launch. A copy that is as long as a group has its own.
+constexpr std::uint64_t group_bytes = 512 * KiB;
+constexpr std::uint32_t group_jobs = 8;
+
+// The owner is woken when so much has been copied, or all: some 20 us at the speed of PCIe 5.
+constexpr std::uint64_t wake_bytes = 1 * MiB;
+
+constexpr auto probe_deadline = 1s;
+constexpr auto close_deadline = 2s;
 
 /// Makes our context current for one call and leaves the caller's thread as it was. The driver's stack is
 /// used because cudaSetDevice, called to restore, would create a context on whatever device the caller had
@@ -59,14 +57,29 @@ class current_context {
   const entry_points& driver_;
 };
 
-kernel_type kernel_type_of(dtype type) {
-  switch (type) {
-    case dtype::uint8: return kernel_type::uint8;
-    case dtype::bfloat16: return kernel_type::bfloat16;
-    case dtype::float32: return kernel_type::float32;
-    default: return kernel_type::float16;
+/// Without blocking in the driver, which would not come back from a hung device.
+cudaError_t wait_for_stream(cudaStream_t stream, nanoseconds at_most) {
+  const auto end = std::chrono::steady_clock::now() + at_most;
+  cudaError_t status = cudaStreamQuery(stream);
+  while (status == cudaErrorNotReady && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(100us);
+    status = cudaStreamQuery(stream);
   }
+  return status;
 }
+
+/// Outlives a device that had to be abandoned: the driver may still call.
+struct wake_call {
+  std::mutex mutex;
+  std::function<void()> waker;
+  std::atomic<bool> armed{false};
+
+  void operator()() {
+    armed.store(false, std::memory_order_release);
+    const std::lock_guard hold(mutex);
+    if (waker) waker();
+  }
+};
 
 class cuda_device final : public device {
  public:
@@ -74,39 +87,31 @@ class cuda_device final : public device {
   ~cuda_device() override { close(); }
 
   result<identity> open() override {
-    int count = 0;
-    if (const auto status = cudaGetDeviceCount(&count); status != cudaSuccess) {
-      return refuse_cuda(status, "looking for CUDA devices");
-    }
-    auto ordinal = select(count);
-    if (!ordinal) return tl::unexpected(std::move(ordinal.error()));
-    if (auto ok = call(cudaSetDevice(*ordinal), "selecting the device"); !ok)
-      return tl::unexpected(ok.error());
-    if (auto ok = call(cudaFree(nullptr), "creating the context"); !ok) return tl::unexpected(ok.error());
-    cudaDeviceProp facts{};
-    if (auto ok = call(cudaGetDeviceProperties(&facts, *ordinal), "asking for the device's properties");
-        !ok) {
-      return tl::unexpected(ok.error());
-    }
-    name_ = facts.name;
+    const stage_range range("open device");
+    auto selected = select_gpu(choice_);
+    if (!selected) return tl::unexpected(std::move(selected.error()));
+    name_ = selected->what.name;
     if (auto ok = find_driver(); !ok) return tl::unexpected(ok.error());
-    for (cudaStream_t* s : {&copy_stream_, &compute_stream_, &wake_stream_}) {
+    opened_ = true;
+    for (cudaStream_t* s : {&copy_stream_, &compute_stream_, &wake_stream_, &read_stream_, &probe_stream_}) {
       if (auto ok = call(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "creating a stream"); !ok) {
         return tl::unexpected(ok.error());
       }
     }
-    opened_ = true;
-    return identity{"cuda", name_, uuid_text(facts.uuid)};
+    if (auto ok = call(cudaMalloc(&probe_memory_, layout_alignment), "allocating a few bytes"); !ok)
+      return tl::unexpected(ok.error());
+    return selected->what;
   }
 
   result<bool> attach(std::uint32_t partition, std::span<std::byte> memory) override {
+    const stage_range range("register partition");
     const auto status = cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable);
     if (status == cudaSuccess) {
       partitions_[partition] = {memory, true};
       return true;
     }
     cudaGetLastError();
-    if (is_sticky(status)) return refuse_cuda(status, "page-locking memory, at or before");
+    if (!answers()) return tl::unexpected(judged(status, "page-locking memory, at or before"));
     // Slower, not wrong (S1.6).
     if (!warned_pageable_) {
       log::warn(
@@ -121,136 +126,166 @@ class cuda_device final : public device {
   }
 
   result<void> detach(std::uint32_t partition) override {
+    const stage_range range("unregister partition");
     const auto it = partitions_.find(partition);
     if (it == partitions_.end()) return {};
     const bool registered = it->second.registered;
     std::byte* const address = it->second.memory.data();
     partitions_.erase(it);
     if (!registered) return {};
-    return call(cudaHostUnregister(address), fmt::format("unregistering partition {}", partition));
+    return call(cudaHostUnregister(address), "unregistering a partition");
   }
 
   result<void> allocate(const transfer_plan& plan, std::uint32_t buffers) override {
+    const stage_range range("allocate buffers");
+    free_buffers();
     plan_ = plan;
-    const std::uint64_t one = round_up(plan.buffer_bytes, layout_alignment) + plan.staging_bytes();
+    const std::uint64_t one =
+        round_up(plan.buffer_bytes, layout_alignment) + round_up(plan.staging_bytes(), layout_alignment);
     const std::uint64_t all = std::max<std::uint64_t>(one * buffers, 1);
     if (const auto status = cudaMalloc(&memory_, all); status != cudaSuccess) {
+      memory_ = nullptr;
       cudaGetLastError();
       std::size_t free = 0;
       std::size_t total = 0;
       cudaMemGetInfo(&free, &total);
-      auto no =
-          cuda_failure(status, fmt::format("allocating {} buffers of {} on {} (asked {}, free {} of {})",
-                                           buffers, bytes_for_people(one), name_, bytes_for_people(all),
-                                           bytes_for_people(free), bytes_for_people(total)));
-      return tl::unexpected(std::move(no));
+      return tl::unexpected(
+          judged(status, fmt::format("allocating {} buffers of {} on {} (asked {}, free {} of {})", buffers,
+                                     bytes_for_people(one), name_, bytes_for_people(all),
+                                     bytes_for_people(free), bytes_for_people(total))));
     }
     ring_.resize(buffers);
     for (std::uint32_t i = 0; i < buffers; ++i) {
       ring_[i].data = static_cast<std::byte*>(memory_) + i * one;
       ring_[i].staging = ring_[i].data + round_up(plan.buffer_bytes, layout_alignment);
-      for (cudaEvent_t* e : {&ring_[i].copied, &ring_[i].ready, &ring_[i].released}) {
-        if (auto ok = call(cudaEventCreateWithFlags(e, cudaEventDisableTiming), "creating an event"); !ok)
-          return ok;
+      if (auto ok =
+              call(cudaEventCreateWithFlags(&ring_[i].released, cudaEventDisableTiming), "creating an event");
+          !ok) {
+        return ok;
       }
     }
     return {};
   }
 
-  result<void> submit(const upload_job& job) override {
-    const auto memory = partitions_.find(job.partition);
-    PENSTOCK_CHECK(memory != partitions_.end(), "partition {}", job.partition);
-    PENSTOCK_CHECK(job.buffer < ring_.size(), "buffer {} of {}", job.buffer, ring_.size());
-    PENSTOCK_CHECK(job.slot_offset + plan_.slot.used_bytes(job.rows) <= memory->second.memory.size(),
-                   "slot at {}", job.slot_offset);
-    ring_buffer& b = ring_[job.buffer];
-    const std::byte* slot = memory->second.memory.data() + job.slot_offset;
-    const auto what = [&] { return fmt::format("uploading into buffer {}, at or before", job.buffer); };
-
-    if (b.release_pending) {
-      if (auto ok = call(cudaStreamWaitEvent(copy_stream_, b.released, 0), what()); !ok) return ok;
-      b.release_pending = false;
+  result<void> submit(std::span<const upload_job> jobs) override {
+    const stage_range range("submit copies");
+    group next;
+    std::uint64_t bytes = 0;
+    for (const upload_job& job : jobs) {
+      if (next.jobs.empty()) {
+        auto begun = begin_group();
+        if (!begun) return tl::unexpected(std::move(begun.error()));
+        next = std::move(*begun);
+        bytes = 0;
+      }
+      if (auto ok = copy(job); !ok) return ok;
+      next.jobs.push_back(job);
+      bytes += plan_.slot.used_bytes(job.rows);
+      next.bytes = bytes;
+      if (bytes < group_bytes && next.jobs.size() < group_jobs) continue;
+      if (auto ok = end_group(std::move(next)); !ok) return ok;
+      next = {};
     }
-    if (auto ok = copy(slot, b, job.rows); !ok) return ok;
-    if (auto ok = call(cudaEventRecord(b.copied, copy_stream_), what()); !ok) return ok;
-    cudaEvent_t last = b.copied;
-    if (!plan_.conversions.empty()) {
-      if (auto ok = convert(b, job.rows); !ok) return ok;
-      if (auto ok = call(cudaEventRecord(b.ready, compute_stream_), what()); !ok) return ok;
-      last = b.ready;
+    if (!next.jobs.empty()) {
+      if (auto ok = end_group(std::move(next)); !ok) return ok;
     }
-    in_flight_.push_back({job.upload, b.copied, last, false});
     arm();
     return {};
   }
 
   result<std::vector<progress>> poll() override {
+    const stage_range range("poll");
     std::vector<progress> news;
-    armed_.store(false, std::memory_order_release);
-    for (flight& f : in_flight_) {
-      if (f.slot_is_free) continue;
-      auto done = is_done(f.copied);
+    for (group& g : in_flight_) {
+      if (g.slots_are_free) continue;
+      auto done = is_done(g.copied);
       if (!done) return tl::unexpected(std::move(done.error()));
       if (!*done) break;
-      f.slot_is_free = true;
-      news.push_back({f.upload, stage::copied});
+      g.slots_are_free = true;
+      for (const upload_job& job : g.jobs) news.push_back({job.upload, stage::copied});
     }
-    while (!in_flight_.empty() && in_flight_.front().slot_is_free) {
-      auto done = is_done(in_flight_.front().ready);
-      if (!done) return tl::unexpected(std::move(done.error()));
-      if (!*done) break;
-      news.push_back({in_flight_.front().upload, stage::ready});
+    while (!in_flight_.empty() && in_flight_.front().slots_are_free) {
+      group& g = in_flight_.front();
+      if (g.ready != nullptr) {
+        auto done = is_done(g.ready);
+        if (!done) return tl::unexpected(std::move(done.error()));
+        if (!*done) break;
+      }
+      for (const upload_job& job : g.jobs) news.push_back({job.upload, stage::ready});
+      end_of(std::move(g));
       in_flight_.pop_front();
     }
     arm();
     return news;
   }
 
-  void on_progress(std::function<void()> waker) override { waker_ = std::move(waker); }
+  [[nodiscard]] bool waits_for_consumer() const override {
+    if (in_flight_.empty() || in_flight_.front().slots_are_free) return false;
+    return std::ranges::any_of(in_flight_.front().jobs, [&](const upload_job& job) {
+      return ring_[job.buffer].release_pending_on_copy &&
+             cudaEventQuery(ring_[job.buffer].released) == cudaErrorNotReady;
+    });
+  }
+
+  void on_progress(std::function<void()> waker) override {
+    const std::lock_guard hold(wake_->mutex);
+    wake_->waker = std::move(waker);
+  }
 
   void close() noexcept override {
     if (!opened_) return;
     opened_ = false;
+    on_progress({});
     // Errors are old news here: whoever could act on them has heard them from poll().
     for (cudaStream_t s : {copy_stream_, compute_stream_, wake_stream_}) {
-      cudaStreamSynchronize(s);
-      cudaStreamDestroy(s);
+      if (s == nullptr || wait_for_stream(s, close_deadline) != cudaErrorNotReady) continue;
+      log::warn("gpu", "work on {} did not end within {} s: its memory is left to the end of this process",
+                name_, std::chrono::duration_cast<std::chrono::seconds>(close_deadline).count());
+      static_cast<void>(new std::shared_ptr(wake_));
+      return;
+    }
+    for (cudaStream_t s : {copy_stream_, compute_stream_, wake_stream_, read_stream_, probe_stream_}) {
+      if (s != nullptr) cudaStreamDestroy(s);
     }
     for (const auto& [number, p] : partitions_) {
       if (p.registered) cudaHostUnregister(p.memory.data());
     }
     partitions_.clear();
-    for (const ring_buffer& b : ring_) {
-      for (cudaEvent_t e : {b.copied, b.ready, b.released}) {
-        if (e != nullptr) cudaEventDestroy(e);
-      }
-    }
-    ring_.clear();
-    if (memory_ != nullptr) cudaFree(memory_);
-    memory_ = nullptr;
+    in_flight_.clear();
+    free_buffers();
+    for (cudaEvent_t e : events_) cudaEventDestroy(e);
+    events_.clear();
+    spare_events_.clear();
+    cudaFree(probe_memory_);
+    cudaGetLastError();
   }
 
   [[nodiscard]] std::byte* address(std::uint32_t buffer) const override { return ring_[buffer].data; }
 
   result<void> read_back(std::uint32_t buffer, std::uint64_t offset, std::span<std::byte> to) override {
+    const stage_range range("read back");
     const current_context ours(driver_, context_);
-    return call(cudaMemcpy(to.data(), ring_[buffer].data + offset, to.size(), cudaMemcpyDeviceToHost),
-                "reading a batch back, at or before");
+    // Not cudaMemcpy: that waits for the streams of the program around us too.
+    if (auto ok = call(cudaMemcpyAsync(to.data(), ring_[buffer].data + offset, to.size(),
+                                       cudaMemcpyDeviceToHost, read_stream_),
+                       "reading a batch back, at or before");
+        !ok) {
+      return ok;
+    }
+    return call(cudaStreamSynchronize(read_stream_), "reading a batch back, at or before");
   }
 
-  result<void> wait(std::uint32_t buffer, stream_handle stream) override {
-    const current_context ours(driver_, context_);
-    const ring_buffer& b = ring_[buffer];
-    return call(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream.native),
-                                    plan_.conversions.empty() ? b.copied : b.ready, 0),
-                "making a stream wait for a batch, at or before");
-  }
+  // A batch is handed out when its events have been seen done, so work that is put on any stream later sees
+  // it: nothing has to be put on the stream.
+  result<void> wait(std::uint32_t, stream_handle) override { return {}; }
 
   result<void> release(std::uint32_t buffer, stream_handle stream) override {
+    const stage_range range("release");
     const current_context ours(driver_, context_);
-    ring_[buffer].release_pending = true;
-    return call(cudaEventRecord(ring_[buffer].released, static_cast<cudaStream_t>(stream.native)),
-                "releasing a batch, at or before");
+    auto ok = call(cudaEventRecord(ring_[buffer].released, static_cast<cudaStream_t>(stream.native)),
+                   "releasing a batch, at or before");
+    ring_[buffer].release_pending = ok.has_value();
+    return ok;
   }
 
   result<void> finish(stream_handle stream) override {
@@ -269,46 +304,53 @@ class cuda_device final : public device {
   struct ring_buffer {
     std::byte* data = nullptr;
     std::byte* staging = nullptr;
-    cudaEvent_t copied = nullptr;
-    cudaEvent_t ready = nullptr;
     cudaEvent_t released = nullptr;  // recorded on the consumer's stream
     bool release_pending = false;    // handed from consumer to owner together with the buffer, by message
+    bool release_pending_on_copy = false;  // the copy that is under way had to wait for `released`
   };
-  struct flight {
-    std::uint64_t upload = 0;
+  // Jobs whose completion is watched together.
+  struct group {
     cudaEvent_t copied = nullptr;
-    cudaEvent_t ready = nullptr;
-    bool slot_is_free = false;
+    cudaEvent_t ready = nullptr;  // null: ready when copied
+    std::vector<upload_job> jobs;
+    std::uint64_t bytes = 0;
+    bool slots_are_free = false;
   };
+
+  /// A failure, with its kind settled by asking the device: codes alone do not tell whether the context
+  /// lives.
+  failure judged(cudaError_t status, std::string_view what) {
+    cudaGetLastError();
+    failure why = cuda_failure(status, what);
+    const bool lost = probe_memory_ != nullptr && !answers();
+    if (lost && why.code != errc::device_hardware) {
+      why.code = errc::device_poisoned;
+      why.message += "; the context is lost: only a new process can use the device again";
+    } else if (!lost && why.code == errc::device_poisoned) {
+      why.code = errc::device_unavailable;
+    }
+    return why;
+  }
 
   result<void> call(cudaError_t status, std::string_view what) {
     if (status == cudaSuccess) return {};
+    return tl::unexpected(judged(status, what));
+  }
+
+  /// A trivial operation on a stream that nothing else uses.
+  bool answers() {
     cudaGetLastError();
-    return refuse_cuda(status, what);
+    const bool begun = cudaMemsetAsync(probe_memory_, 0, 1, probe_stream_) == cudaSuccess;
+    const bool good = begun && wait_for_stream(probe_stream_, probe_deadline) == cudaSuccess;
+    cudaGetLastError();
+    return good;
   }
 
   result<bool> is_done(cudaEvent_t event) {
     const auto status = cudaEventQuery(event);
     if (status == cudaSuccess) return true;
     if (status == cudaErrorNotReady) return false;
-    return refuse_cuda(status, "waiting for a copy or a kernel, at or before");
-  }
-
-  result<int> select(int count) const {
-    if (choice_.uuid) {
-      for (int i = 0; i < count; ++i) {
-        cudaDeviceProp facts{};
-        if (cudaGetDeviceProperties(&facts, i) == cudaSuccess &&
-            uuid_text(facts.uuid).starts_with(*choice_.uuid))
-          return i;
-      }
-      return refuse(errc::device_unavailable, "no GPU has the UUID {}; there is: {}", *choice_.uuid,
-                    list_of_devices(count));
-    }
-    const auto ordinal = static_cast<int>(choice_.ordinal.value_or(0));
-    if (ordinal < count) return ordinal;
-    return refuse(errc::device_unavailable, "cuda:{} does not exist; there is: {}", ordinal,
-                  list_of_devices(count));
+    return tl::unexpected(judged(status, "waiting for a copy or a kernel, at or before"));
   }
 
   result<void> find_driver() {
@@ -326,29 +368,99 @@ class cuda_device final : public device {
     return {};
   }
 
-  result<void> copy(const std::byte* slot, const ring_buffer& b, std::uint32_t rows) {
-    const auto enqueue = [&](std::byte* to, const std::byte* from, std::uint64_t bytes) -> result<void> {
-      if (bytes == 0) return {};
-      return call(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copy_stream_),
-                  fmt::format("copying {} to {}, at or before", bytes_for_people(bytes), name_));
-    };
+  result<cudaEvent_t> take_event() {
+    if (spare_events_.empty()) {
+      cudaEvent_t fresh = nullptr;
+      if (auto ok = call(cudaEventCreateWithFlags(&fresh, cudaEventDisableTiming), "creating an event"); !ok)
+        return tl::unexpected(std::move(ok.error()));
+      events_.push_back(fresh);
+      return fresh;
+    }
+    cudaEvent_t event = spare_events_.back();
+    spare_events_.pop_back();
+    return event;
+  }
+
+  result<group> begin_group() {
+    group fresh;
+    auto copied = take_event();
+    if (!copied) return tl::unexpected(std::move(copied.error()));
+    fresh.copied = *copied;
+    if (!plan_.conversions.empty()) {
+      auto ready = take_event();
+      if (!ready) return tl::unexpected(std::move(ready.error()));
+      fresh.ready = *ready;
+    }
+    if (!spare_lists_.empty()) {
+      fresh.jobs = std::move(spare_lists_.back());
+      spare_lists_.pop_back();
+    }
+    return fresh;
+  }
+
+  result<void> end_group(group done) {
+    if (auto ok = call(cudaEventRecord(done.copied, copy_stream_), "recording an event, at or before"); !ok)
+      return ok;
+    if (done.ready != nullptr) {
+      if (auto ok = call(cudaStreamWaitEvent(compute_stream_, done.copied, 0),
+                         "ordering a kernel after its copy, at or before");
+          !ok) {
+        return ok;
+      }
+      for (const upload_job& job : done.jobs) {
+        if (auto ok = convert(ring_[job.buffer], job.rows); !ok) return ok;
+      }
+      if (auto ok = call(cudaEventRecord(done.ready, compute_stream_), "recording an event, at or before");
+          !ok)
+        return ok;
+    }
+    in_flight_.push_back(std::move(done));
+    return {};
+  }
+
+  void end_of(group done) {
+    spare_events_.push_back(done.copied);
+    if (done.ready != nullptr) spare_events_.push_back(done.ready);
+    done.jobs.clear();
+    spare_lists_.push_back(std::move(done.jobs));
+  }
+
+  result<void> copy(const upload_job& job) {
+    const auto memory = partitions_.find(job.partition);
+    PENSTOCK_CHECK(memory != partitions_.end(), "partition {}", job.partition);
+    PENSTOCK_CHECK(job.buffer < ring_.size(), "buffer {} of {}", job.buffer, ring_.size());
+    PENSTOCK_CHECK(job.slot_offset + plan_.slot.used_bytes(job.rows) <= memory->second.memory.size(),
+                   "slot at {}", job.slot_offset);
+    ring_buffer& b = ring_[job.buffer];
+    const std::byte* slot = memory->second.memory.data() + job.slot_offset;
+    b.release_pending_on_copy = std::exchange(b.release_pending, false);
+    if (b.release_pending_on_copy) {
+      if (auto ok = call(cudaStreamWaitEvent(copy_stream_, b.released, 0),
+                         "ordering a copy after the consumer, at or before");
+          !ok)
+        return ok;
+    }
     if (plan_.staged) {
       // The whole batch in one copy; what needs no conversion is moved on the device, where that costs
       // nothing.
-      if (auto ok = enqueue(b.staging, slot, plan_.slot.used_bytes(rows)); !ok) return ok;
-      return {};
+      return enqueue(b.staging, slot, plan_.slot.used_bytes(job.rows));
     }
     for (const copy_step& step : plan_.copies) {
-      if (auto ok = enqueue(b.data + step.to, slot + step.from, step.row_bytes * rows); !ok) return ok;
+      if (auto ok = enqueue(b.data + step.to, slot + step.from, step.row_bytes * job.rows); !ok) return ok;
     }
     return {};
   }
 
+  result<void> enqueue(std::byte* to, const std::byte* from, std::uint64_t bytes) {
+    if (bytes == 0) return {};
+    const auto status = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copy_stream_);
+    if (status == cudaSuccess) return {};
+    return tl::unexpected(
+        judged(status, fmt::format("copying {} to {}, at or before", bytes_for_people(bytes), name_)));
+  }
+
   result<void> convert(const ring_buffer& b, std::uint32_t rows) {
     if (rows == 0) return {};
-    if (auto ok = call(cudaStreamWaitEvent(compute_stream_, b.copied, 0), "ordering a kernel after its copy");
-        !ok)
-      return ok;
     for (const copy_step& step : plan_.copies) {
       if (auto ok = call(cudaMemcpyAsync(b.data + step.to, b.staging + step.from, step.row_bytes * rows,
                                          cudaMemcpyDeviceToDevice, compute_stream_),
@@ -358,37 +470,47 @@ class cuda_device final : public device {
       }
     }
     for (const convert_step& step : plan_.conversions) {
-      kernel_step k;
-      k.from = reinterpret_cast<const std::uint8_t*>(b.staging + step.from);
-      k.to = b.data + step.to;
-      if (step.flip_flags) k.flip_flags = reinterpret_cast<const std::uint8_t*>(b.staging + *step.flip_flags);
-      k.rows = rows;
-      k.height = step.height;
-      k.width = step.width;
-      k.channels = step.channels;
-      k.planar = step.layout == image_layout::nchw;
-      k.type = kernel_type_of(step.type);
-      std::copy(step.scale.begin(), step.scale.end(), k.scale);
-      std::copy(step.shift.begin(), step.shift.end(), k.shift);
-      if (auto ok = call(launch_convert(k, compute_stream_), "converting a batch, at or before"); !ok)
+      if (auto ok = call(launch_convert(kernel_step_of(step, b.staging, b.data, rows), compute_stream_),
+                         "converting a batch, at or before");
+          !ok) {
         return ok;
+      }
     }
     return {};
+  }
+
+  /// What has to happen for poll() to have news that are worth waking up for.
+  [[nodiscard]] cudaEvent_t next_news() const {
+    const group& oldest = in_flight_.front();
+    if (oldest.slots_are_free) return oldest.ready;
+    std::uint64_t bytes = 0;
+    for (const group& g : in_flight_) {
+      bytes += g.bytes;
+      if (bytes >= wake_bytes) return g.copied;
+    }
+    return in_flight_.back().copied;
   }
 
   // One host function at a time, on a stream of its own: on the copy stream it would stop the next copy until
   // the host has run it (measured: 64 KiB copies fall from 18 to 1.9 GB/s).
   void arm() {
-    if (!waker_ || in_flight_.empty() || armed_.exchange(true, std::memory_order_acq_rel)) return;
-    const auto pending = std::ranges::find_if(in_flight_, [](const flight& f) { return !f.slot_is_free; });
-    const cudaEvent_t next = pending == in_flight_.end() ? in_flight_.front().ready : pending->copied;
-    if (cudaStreamWaitEvent(wake_stream_, next, 0) != cudaSuccess ||
-        cudaLaunchHostFunc(
-            wake_stream_, [](void* self) { static_cast<cuda_device*>(self)->waker_(); }, this) !=
-            cudaSuccess) {
-      cudaGetLastError();
-      waker_();  // poll() will find out what is wrong
+    if (in_flight_.empty() || wake_->armed.exchange(true, std::memory_order_acq_rel)) return;
+    const auto fire = [](void* call) { (*static_cast<wake_call*>(call))(); };
+    if (cudaStreamWaitEvent(wake_stream_, next_news(), 0) == cudaSuccess &&
+        cudaLaunchHostFunc(wake_stream_, fire, wake_.get()) == cudaSuccess) {
+      return;
     }
+    cudaGetLastError();
+    (*wake_)();  // poll() will find out what is wrong
+  }
+
+  void free_buffers() noexcept {
+    for (const ring_buffer& b : ring_) {
+      if (b.released != nullptr) cudaEventDestroy(b.released);
+    }
+    ring_.clear();
+    if (memory_ != nullptr) cudaFree(memory_);
+    memory_ = nullptr;
   }
 
   cuda_choice choice_;
@@ -399,12 +521,17 @@ class cuda_device final : public device {
   cudaStream_t copy_stream_ = nullptr;
   cudaStream_t compute_stream_ = nullptr;
   cudaStream_t wake_stream_ = nullptr;
+  cudaStream_t read_stream_ = nullptr;
+  cudaStream_t probe_stream_ = nullptr;
+  void* probe_memory_ = nullptr;
   void* memory_ = nullptr;
   std::vector<ring_buffer> ring_;
   std::map<std::uint32_t, attached_memory> partitions_;
-  std::deque<flight> in_flight_;  // at most one a buffer
-  std::function<void()> waker_;
-  std::atomic<bool> armed_{false};
+  std::deque<group> in_flight_;      // jobs: at most one a buffer
+  std::vector<cudaEvent_t> events_;  // all that groups ever used
+  std::vector<cudaEvent_t> spare_events_;
+  std::vector<std::vector<upload_job>> spare_lists_;
+  std::shared_ptr<wake_call> wake_ = std::make_shared<wake_call>();
   bool opened_ = false;
   bool warned_pageable_ = false;
 };
@@ -413,16 +540,6 @@ class cuda_device final : public device {
 
 std::unique_ptr<device> make_cuda_device(const cuda_choice& choice) {
   return std::make_unique<cuda_device>(choice);
-}
-
-bool cuda_is_there() {
-  int count = 0;
-  const auto status = cudaGetDeviceCount(&count);
-  cudaGetLastError();
-  // Anything but "no driver" and "no device" is a broken GPU: choose it, so that opening it says what is
-  // wrong.
-  return status != cudaErrorInsufficientDriver && status != cudaErrorNoDevice &&
-         (status != cudaSuccess || count > 0);
 }
 
 }  // namespace penstock::device

@@ -4,18 +4,11 @@
 #pragma once
 
 #include "runtime/device/device.hpp"
+#include "runtime/device/make_choice.hpp"
 
-#include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 
 namespace penstock::device {
-
-struct cuda_choice {
-  std::optional<std::uint32_t> ordinal;
-  std::optional<std::string> uuid;  ///< "GPU-..."; an unambiguous beginning is enough
-};
 
 std::unique_ptr<device> make_cuda_device(const cuda_choice& choice);
 

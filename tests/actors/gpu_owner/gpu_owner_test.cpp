@@ -33,11 +33,13 @@ class recording_device final : public device::device {
   result<void> allocate(const penstock::device::transfer_plan& plan, std::uint32_t n) override {
     return note("allocate") ? inner_->allocate(plan, n) : no();
   }
-  result<void> submit(const penstock::device::upload_job& job) override {
+  result<void> submit(std::span<const penstock::device::upload_job> jobs) override {
     if (!note("submit")) return no();
     const std::lock_guard hold(mutex_);
-    if (!buffers_in_use_.insert(job.buffer).second) overlaps_ = true;
-    return inner_->submit(job);
+    for (const penstock::device::upload_job& job : jobs) {
+      if (!buffers_in_use_.insert(job.buffer).second) overlaps_ = true;
+    }
+    return inner_->submit(jobs);
   }
   result<std::vector<penstock::device::progress>> poll() override {
     if (!note("poll")) return no();
@@ -142,7 +144,7 @@ class stage {
   }
   void release(std::uint32_t buffer) {
     device->buffer_is_free(buffer);
-    caf::anon_send(owner_, buffer_released{buffer});
+    if (consumer->give_back(buffer)) caf::anon_send(owner_, buffers_released{});
   }
 
   std::shared_ptr<recording_device> device = std::make_shared<recording_device>();

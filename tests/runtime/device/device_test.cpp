@@ -57,6 +57,10 @@ batch_layout photos(std::uint32_t rows, std::uint32_t h, std::uint32_t w) {
       .value();
 }
 
+result<void> submit(penstock::device::device& d, const upload_job& job) {
+  return d.submit({&job, 1});
+}
+
 template <class T>
 T element(const std::vector<std::byte>& bytes, std::size_t index) {
   T value;
@@ -87,7 +91,7 @@ TEST_CASE("every element of a converted batch is the formula's, mirrored where i
   REQUIRE(device->allocate(plan, 2));
   driver drive(*device);
   std::memset(device->address(1), 0xa5, plan.buffer_bytes);
-  REQUIRE(device->submit({9, 1, 0, 0, rows}));
+  REQUIRE(submit(*device, {9, 1, 0, 0, rows}));
   drive.until(2);
 
   std::vector<std::byte> out(plan.tensors[0].row_bytes * rows);
@@ -130,7 +134,7 @@ TEST_CASE("jobs are done in the order of their submission, each first copied, th
   REQUIRE(device->attach(3, memory));
   REQUIRE(device->allocate(plan, 8));
   driver drive(*device);
-  for (std::uint32_t i = 0; i < 8; ++i) REQUIRE(device->submit({100 + i, i, 3, i * slot.bytes, 4}));
+  for (std::uint32_t i = 0; i < 8; ++i) REQUIRE(submit(*device, {100 + i, i, 3, i * slot.bytes, 4}));
   const auto news = drive.until(16);
   std::uint64_t next_copied = 100;
   std::uint64_t next_ready = 100;
@@ -154,7 +158,7 @@ TEST_CASE("a batch without rows is ready without a byte being touched") {
   REQUIRE(device->allocate(plan, 1));
   driver drive(*device);
   std::memset(device->address(0), 0x5a, plan.buffer_bytes);
-  REQUIRE(device->submit({1, 0, 0, 0, 0}));
+  REQUIRE(submit(*device, {1, 0, 0, 0, 0}));
   drive.until(2);
   for (std::uint64_t i = 0; i < plan.buffer_bytes; ++i) REQUIRE(device->address(0)[i] == std::byte{0x5a});
   device->close();

@@ -1,0 +1,160 @@
+// The conversion kernel's arithmetic: which bytes a thread reads, what it makes of them, where it writes.
+// Compiled by nvcc into the kernels (convert.cu) and by the host compiler into the tests, which run the same
+// functions in a loop. Plain C++17, no CUDA header.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#ifdef __CUDACC__
+#define PENSTOCK_BOTH __host__ __device__ __forceinline__
+#define PENSTOCK_UNROLL _Pragma("unroll")
+#else
+#define PENSTOCK_BOTH inline
+#define PENSTOCK_UNROLL
+#endif
+
+namespace penstock::device {
+
+enum class kernel_type { uint8, float16, bfloat16, float32 };
+
+struct kernel_step {
+  const std::uint8_t* from = nullptr;  // rows of height * width * channels bytes
+  void* to = nullptr;
+  const std::uint8_t* flip_flags = nullptr;  // one a row, or null
+  std::uint32_t rows = 0;
+  std::uint32_t height = 0;
+  std::uint32_t width = 0;
+  std::uint32_t channels = 0;
+  bool planar = false;
+  kernel_type type = kernel_type::float16;
+  float scale[3] = {};
+  float shift[3] = {};
+};
+
+// A group is eight pixels of one row of the batch: eight bytes are loaded at once for each channel, and up to
+// 16 bytes stored at once.
+constexpr std::uint32_t group_pixels = 8;
+
+PENSTOCK_BOTH std::uint32_t pixels_of(const kernel_step& s) {
+  return s.height * s.width;
+}
+
+/// Groups lie whole and aligned in their row, and mirrored ones in their line.
+inline bool goes_in_groups(const kernel_step& s) {
+  const bool aligned =
+      reinterpret_cast<std::uintptr_t>(s.from) % 8 == 0 && reinterpret_cast<std::uintptr_t>(s.to) % 16 == 0;
+  return (s.channels == 1 || s.channels == 3) && pixels_of(s) % group_pixels == 0 && aligned &&
+         (s.flip_flags == nullptr || s.width % group_pixels == 0);
+}
+
+/// float(x) for 0 <= x <= 255 without the slow conversion unit: 2^23 + x is exact.
+PENSTOCK_BOTH float as_float(std::uint32_t x) {
+#ifdef __CUDA_ARCH__
+  return __uint_as_float(0x4b000000U | x) - 8388608.0F;
+#else
+  const std::uint32_t bits = 0x4b000000U | x;
+  float value = 0;
+  std::memcpy(&value, &bits, sizeof value);
+  return value - 8388608.0F;
+#endif
+}
+
+PENSTOCK_BOTH std::uint64_t load8(const std::uint8_t* from) {
+#ifdef __CUDA_ARCH__
+  return __ldcs(reinterpret_cast<const unsigned long long*>(from));  // read once: no reason to keep it cached
+#else
+  std::uint64_t word = 0;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+#endif
+}
+
+// Rounding is a policy: its `element`, round(x, scale, shift) for one, and store8() for eight at once.
+
+/// Elements `8 * part ...` of a group's output. In a planar output a part is a channel; else parts are
+/// consecutive.
+template <class Rounding, unsigned Channels, bool Planar, bool Mirrored>
+PENSTOCK_BOTH void emit_group(const kernel_step& s, const std::uint64_t (&words)[Channels],
+                              typename Rounding::element* to, std::uint32_t pixels) {
+  PENSTOCK_UNROLL
+  for (unsigned part = 0; part < Channels; ++part) {
+    typename Rounding::intermediate values[group_pixels];
+    PENSTOCK_UNROLL
+    for (unsigned i = 0; i < group_pixels; ++i) {
+      const unsigned element = part * group_pixels + i;
+      const unsigned pixel = Planar ? i : element / Channels;
+      const unsigned channel = Planar ? part : element % Channels;
+      const unsigned byte = (Mirrored ? group_pixels - 1 - pixel : pixel) * Channels + channel;
+      const auto x = static_cast<std::uint32_t>(words[byte / 8] >> (8 * (byte % 8))) & 0xffU;
+      values[i] = Rounding::prepare(x, s.scale[channel], s.shift[channel]);
+    }
+    Rounding::store8(to + std::size_t{part} * (Planar ? pixels : group_pixels), values);
+  }
+}
+
+/// Group number `group` of the batch, counted through all rows.
+template <class Rounding, unsigned Channels, bool Planar>
+PENSTOCK_BOTH void convert_group(const kernel_step& s, std::uint32_t group) {
+  const std::uint32_t pixels = pixels_of(s);
+  const std::uint32_t groups = pixels / group_pixels;  // of a row
+  const std::uint32_t row = group / groups;
+  const std::uint32_t first = (group - row * groups) * group_pixels;
+  const bool mirrored = s.flip_flags != nullptr && s.flip_flags[row] != 0;
+  std::uint32_t source = first;
+  if (mirrored) {
+    const std::uint32_t x = first % s.width;
+    source = first - x + (s.width - group_pixels - x);
+  }
+  const std::size_t row_elements = std::size_t{pixels} * Channels;
+  const std::uint8_t* from = s.from + row * row_elements + std::size_t{source} * Channels;
+  std::uint64_t words[Channels];
+  PENSTOCK_UNROLL
+  for (unsigned i = 0; i < Channels; ++i) words[i] = load8(from + std::size_t{i} * 8);
+  auto* to = static_cast<typename Rounding::element*>(s.to) + row * row_elements +
+             std::size_t{first} * (Planar ? 1 : Channels);
+  if (mirrored) {
+    emit_group<Rounding, Channels, Planar, true>(s, words, to, pixels);
+  } else {
+    emit_group<Rounding, Channels, Planar, false>(s, words, to, pixels);
+  }
+}
+
+/// Pixel number `index` of the batch, counted through all rows: any size, any number of channels.
+template <class Rounding>
+PENSTOCK_BOTH void convert_pixel(const kernel_step& s, std::uint32_t index) {
+  const std::uint32_t pixels = pixels_of(s);
+  const std::uint32_t row = index / pixels;
+  const std::uint32_t pixel = index - row * pixels;
+  const std::uint32_t x = pixel % s.width;
+  const bool mirrored = s.flip_flags != nullptr && s.flip_flags[row] != 0;
+  const std::uint32_t source = mirrored ? pixel - x + (s.width - 1 - x) : pixel;
+  const std::size_t row_elements = std::size_t{pixels} * s.channels;
+  const std::uint8_t* from = s.from + row * row_elements + std::size_t{source} * s.channels;
+  auto* to = static_cast<typename Rounding::element*>(s.to) + row * row_elements;
+  for (std::uint32_t c = 0; c < s.channels; ++c) {
+    const std::size_t at = s.planar ? std::size_t{c} * pixels + pixel : std::size_t{pixel} * s.channels + c;
+    Rounding::store1(to + at, Rounding::prepare(from[c], s.scale[c % 3], s.shift[c % 3]));
+  }
+}
+
+/// Rows that one launch may take: indices are 32 bits wide.
+inline std::uint32_t rows_of_launch(const kernel_step& s) {
+  constexpr std::uint32_t indices_max = 1U << 31U;
+  const std::uint32_t most = indices_max / (pixels_of(s) > 0 ? pixels_of(s) : 1);
+  const std::uint32_t rows = most > 0 ? most : 1;
+  return rows < s.rows ? rows : s.rows;
+}
+
+/// The step without its first `rows` rows.
+inline kernel_step after_rows(kernel_step s, std::uint32_t rows, std::size_t element_bytes) {
+  const std::size_t elements = std::size_t{rows} * pixels_of(s) * s.channels;
+  s.from += elements;
+  s.to = static_cast<std::uint8_t*>(s.to) + elements * element_bytes;
+  if (s.flip_flags != nullptr) s.flip_flags += rows;
+  s.rows -= rows;
+  return s;
+}
+
+}  // namespace penstock::device

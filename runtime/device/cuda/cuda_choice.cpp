@@ -1,0 +1,142 @@
+#include "runtime/device/cuda/cuda_choice.hpp"
+
+#include "runtime/base/log.hpp"
+#include "runtime/device/cuda/convert.hpp"
+#include "runtime/device/cuda/cuda_error.hpp"
+
+#include <cuda_runtime_api.h>
+
+namespace penstock::device {
+namespace {
+
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned>(static_cast<unsigned char>(uuid.bytes[i])));
+  }
+  return text;
+}
+
+std::string list_of_devices(int count) {
+  std::string list;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp facts{};
+    if (cudaGetDeviceProperties(&facts, i) != cudaSuccess) continue;
+    list += fmt::format("{}cuda:{} {} {}", list.empty() ? "" : ", ", i, facts.name, uuid_text(facts.uuid));
+  }
+  return list.empty() ? "none" : list;
+}
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+/// S1.1, S1.2: an older major cannot work, an older minor mostly does.
+result<void> check_versions() {
+  int driver = 0;
+  int runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (driver == 0) return {};  // no driver at all: counting devices says so
+  if (driver / 1000 < runtime / 1000) {
+    return refuse(errc::device_unavailable,
+                  "the driver supports CUDA {}, this build's runtime is {}: install a driver for CUDA {} or "
+                  "later, or build with a toolkit of CUDA {}",
+                  version_text(driver), version_text(runtime), runtime / 1000, driver / 1000);
+  }
+  if (driver < runtime) {
+    log::warn("gpu", "the driver supports CUDA {}, this build's runtime is {}: newer features may be refused",
+              version_text(driver), version_text(runtime));
+  }
+  return {};
+}
+
+result<int> find_ordinal(const cuda_choice& choice, int count) {
+  if (choice.uuid) {
+    for (int i = 0; i < count; ++i) {
+      cudaDeviceProp facts{};
+      if (cudaGetDeviceProperties(&facts, i) == cudaSuccess &&
+          uuid_text(facts.uuid).starts_with(*choice.uuid)) {
+        return i;
+      }
+    }
+    return refuse(errc::device_unavailable, "no GPU has the UUID {}; there is: {}", *choice.uuid,
+                  list_of_devices(count));
+  }
+  const auto ordinal = choice.ordinal.value_or(0);
+  if (ordinal < static_cast<std::uint32_t>(count)) return static_cast<int>(ordinal);
+  return refuse(errc::device_unavailable, "cuda:{} does not exist; there is: {}", ordinal,
+                list_of_devices(count));
+}
+
+std::string compute_mode_text(int ordinal) {
+  int mode = 0;
+  if (cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, ordinal) != cudaSuccess) return "unknown";
+  switch (mode) {
+    case cudaComputeModeDefault: return "default";
+    case cudaComputeModeProhibited: return "prohibited";
+    default: return "exclusive process";
+  }
+}
+
+failure cannot_use(cudaError_t status, int ordinal) {
+  cudaGetLastError();
+  failure why = cuda_failure(status, fmt::format("creating a context on cuda:{}", ordinal));
+  if (why.code == errc::device_busy) {
+    why.message +=
+        fmt::format("; its compute mode is '{}': another process holds it (nvidia-smi shows which)",
+                    compute_mode_text(ordinal));
+  }
+  return why;
+}
+
+/// S1.4.
+failure no_image(cudaError_t status, const cudaDeviceProp& facts) {
+  cudaGetLastError();
+  failure why = cuda_failure(status, fmt::format("looking for kernels for {}", facts.name));
+  if (why.code == errc::device_image) {
+    why.message += fmt::format(
+        "; the GPU has compute capability {}.{}, this build holds code for {}: rebuild with "
+        "-DPENSTOCK_CUDA_ARCHITECTURES={}{}-real",
+        facts.major, facts.minor, PENSTOCK_CUDA_BUILT_FOR, facts.major, facts.minor);
+  }
+  return why;
+}
+
+}  // namespace
+
+result<selected_gpu> select_gpu(const cuda_choice& choice) {
+  if (auto ok = check_versions(); !ok) return tl::unexpected(std::move(ok.error()));
+  int count = 0;
+  if (const auto status = cudaGetDeviceCount(&count); status != cudaSuccess) {
+    cudaGetLastError();
+    return refuse_cuda(status, "looking for CUDA devices");
+  }
+  const auto ordinal = find_ordinal(choice, count);
+  if (!ordinal) return tl::unexpected(ordinal.error());
+  if (const auto status = cudaSetDevice(*ordinal); status != cudaSuccess)
+    return tl::unexpected(cannot_use(status, *ordinal));
+  if (const auto status = cudaFree(nullptr); status != cudaSuccess)
+    return tl::unexpected(cannot_use(status, *ordinal));
+  cudaDeviceProp facts{};
+  if (const auto status = cudaGetDeviceProperties(&facts, *ordinal); status != cudaSuccess) {
+    cudaGetLastError();
+    return refuse_cuda(status, "asking for the device's properties");
+  }
+  if (const auto status = probe_kernels(); status != cudaSuccess)
+    return tl::unexpected(no_image(status, facts));
+  return selected_gpu{*ordinal, {"cuda", facts.name, uuid_text(facts.uuid)}};
+}
+
+bool cuda_is_there() {
+  int count = 0;
+  const auto status = cudaGetDeviceCount(&count);
+  cudaGetLastError();
+  // Anything but "no driver" and "no device" is a broken GPU: choose it, so that opening it says what is
+  // wrong.
+  return status != cudaErrorInsufficientDriver && status != cudaErrorNoDevice &&
+         (status != cudaSuccess || count > 0);
+}
+
+}  // namespace penstock::device

@@ -1,0 +1,24 @@
+// Which GPU is meant, whether driver and build fit it, and what to say if not. Used by the CUDA device and
+// the yardstick, before anything else touches the GPU.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/device/cuda/cuda_device.hpp"
+#include "runtime/device/device.hpp"
+
+#include <string>
+
+namespace penstock::device {
+
+struct selected_gpu {
+  int ordinal = 0;
+  identity what;
+};
+
+/// Selects the device on this thread and creates (or joins) its primary context. Refuses with
+/// errc::device_unavailable (no driver, one older than this build's runtime, no such device: the list of what
+/// there is), device_busy (the compute mode, and who holds the GPU), device_image (no kernels for its
+/// architecture).
+result<selected_gpu> select_gpu(const cuda_choice& choice);
+
+}  // namespace penstock::device

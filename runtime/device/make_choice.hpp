@@ -1,0 +1,26 @@
+// What a [gpu] device text means on this machine and in this build. Used by make_device and the yardstick.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace penstock::device {
+
+struct cuda_choice {
+  std::optional<std::uint32_t> ordinal;
+  std::optional<std::string> uuid;  ///< "GPU-..."; an unambiguous beginning is enough
+};
+
+/// Without `cuda` the host device is meant.
+struct device_choice {
+  std::optional<cuda_choice> cuda;
+};
+
+/// "auto" is the CUDA device when this build has it and the machine has a GPU. Refuses what this build cannot
+/// do (errc::device_unavailable) and nonsense (errc::config).
+result<device_choice> resolve_choice(const std::string& choice);
+
+}  // namespace penstock::device

@@ -1,0 +1,53 @@
+// What the hardware can do without us, measured in the same process: bare copies from slots to the device,
+// and bare device memory traffic beside the conversion. Used by `penstock bench`, to have something to
+// compare with.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/device/transfer_plan.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock::device {
+
+/// The memory of a session's slots.
+struct slots_in_memory {
+  std::vector<std::span<std::byte>> partitions;   ///< each is registered as one range
+  std::vector<std::span<const std::byte>> slots;  ///< in the order in which they are copied, round and round
+};
+
+struct bare_copies {
+  std::string device;  ///< "NVIDIA H200", "host memory"
+  double bytes_per_second = 0;
+  double register_seconds = 0;  ///< page-locking all partitions
+  bool pinned = false;
+};
+
+/// The conversion of one step, counted in bytes read plus written, beside copies on the device of as many
+/// bytes.
+struct conversion_rates {
+  std::string device;
+  double convert_bytes_per_second = 0;
+  double copy_bytes_per_second = 0;
+};
+
+struct photo_shape {
+  std::uint32_t rows = 256;
+  std::uint32_t height = 224;
+  std::uint32_t width = 224;
+};
+
+/// Copies slots to a ring of buffers with nothing but cudaMemcpyAsync on one stream, always several under
+/// way; memcpy on the host device. `choice` as for make_device.
+result<bare_copies> measure_bare_copies(const std::string& choice, const slots_in_memory& memory,
+                                        std::uint32_t buffers, nanoseconds time);
+
+result<conversion_rates> measure_conversion(const std::string& choice, const photo_shape& shape,
+                                            const image_settings& settings, nanoseconds time);
+
+}  // namespace penstock::device
