@@ -1,7 +1,6 @@
 #include "runtime/process/process_facts.hpp"
 
 #include <fmt/core.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
@@ -35,17 +34,17 @@ double cpu_quota_in(const fs::path& folder) {
   return quota > 0 && period > 0 ? quota / period : INFINITY;
 }
 
-double cpu_quota() {
+double cpu_quota(const fs::path& root) {
   double tightest = INFINITY;
-  std::ifstream groups("/proc/self/cgroup");
+  std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     const auto first = line.find(':');
     const auto second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     fs::path mount;
-    if (controllers == ",,") mount = "/sys/fs/cgroup";
-    if (controllers.find(",cpu,") != std::string::npos) mount = "/sys/fs/cgroup/cpu";
+    if (controllers == ",,") mount = root / "sys/fs/cgroup";
+    if (controllers.find(",cpu,") != std::string::npos) mount = root / "sys/fs/cgroup/cpu";
     if (mount.empty()) continue;
     for (fs::path group = line.substr(second + 1);; group = group.parent_path()) {
       tightest = std::min(tightest, cpu_quota_in(mount / group.relative_path()));
@@ -53,6 +52,26 @@ double cpu_quota() {
     }
   }
   return tightest;
+}
+
+/// How many cores the affinity mask allows, as the kernel lists them ("0-3,8"); 0 if it does not.
+std::uint32_t allowed_cpus(const fs::path& root) {
+  std::ifstream status(root / "proc/self/status");
+  const std::string key = "Cpus_allowed_list:";
+  std::string line;
+  while (std::getline(status, line) && !line.starts_with(key)) {
+  }
+  std::uint32_t count = 0;
+  std::istringstream parts(status ? line.substr(key.size()) : "");
+  for (std::string part; std::getline(parts, part, ',');) {
+    std::uint32_t low = 0;
+    std::uint32_t high = 0;
+    char dash = 0;
+    std::istringstream range(part);
+    if (!(range >> low)) continue;
+    count += range >> dash >> high ? high - low + 1 : 1;
+  }
+  return count;
 }
 
 }  // namespace
@@ -76,13 +95,10 @@ std::string wait_channel(pid_t pid) {
   return name == "0" ? std::string() : name;
 }
 
-std::uint32_t usable_cores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  std::uint32_t cores = std::thread::hardware_concurrency();
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0)
-    cores = static_cast<std::uint32_t>(CPU_COUNT(&allowed));
-  const double quota = cpu_quota();
+std::uint32_t usable_cores(const fs::path& root) {
+  std::uint32_t cores = allowed_cpus(root);
+  if (cores == 0) cores = std::thread::hardware_concurrency();
+  const double quota = cpu_quota(root);
   if (std::isfinite(quota)) cores = std::min(cores, static_cast<std::uint32_t>(std::ceil(quota)));
   return std::max<std::uint32_t>(cores, 1);
 }

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -23,7 +24,8 @@ std::optional<process_facts> look_at(pid_t pid);
 /// be told.
 std::string wait_channel(pid_t pid);
 
-/// Cores that this process may use: affinity, and the CPU quota of its cgroups. At least 1.
-std::uint32_t usable_cores();
+/// Cores that this process may use: affinity, and the CPU quota of its cgroups. At least 1. With another root
+/// the files of /proc and /sys below it decide.
+std::uint32_t usable_cores(const std::filesystem::path& root = "/");
 
 }  // namespace penstock::process

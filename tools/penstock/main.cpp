@@ -1,6 +1,7 @@
 // penstock: the command line. Each verb lives in a file of its own and adds itself to the table of verbs.
 #include "tools/penstock/bench_command.hpp"
 #include "tools/penstock/config_commands.hpp"
+#include "tools/penstock/doctor_command.hpp"
 #include "tools/penstock/help_commands.hpp"
 #include "tools/penstock/run_command.hpp"
 #include "tools/penstock/session_commands.hpp"
@@ -14,6 +15,7 @@ int main(int argc, char** argv) {
   add_session_commands(verbs);
   add_config_commands(verbs);
   add_bench_command(verbs);
+  add_doctor_command(verbs);
   add_help_commands(verbs);
   return verbs.run(argc, argv);
 }

@@ -36,6 +36,7 @@ std::string first_word(const std::vector<std::string>& arguments) {
 std::string nearest_option(const CLI::App& verb, const std::vector<std::string>& arguments) {
   std::vector<std::string> known;
   for (const CLI::Option* o : verb.get_options()) {
+    if (o->get_group().empty()) continue;  // hidden
     for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
   }
   for (const std::string& a : arguments) {
@@ -93,6 +94,7 @@ const std::vector<exit_code_facts>& exit_codes() {
 std::vector<option_facts> options_of(const CLI::App& verb) {
   std::vector<option_facts> all;
   for (const CLI::Option* o : verb.get_options()) {
+    if (o->get_group().empty()) continue;  // hidden
     option_facts f;
     f.positional = o->get_positional();
     f.names = f.positional ? o->get_single_name() : o->get_name(false, true);

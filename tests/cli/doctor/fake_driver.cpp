@@ -1,0 +1,113 @@
+// A driver that behaves as FAKE_... variables say: built once as libcuda.so.1 and once as libnvidia-ml.so.1,
+// for doctor_test.py. It answers as if there were one H200.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace {
+
+std::string setting(const char* name, const char* usual) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : usual;
+}
+
+int number(const char* name, const char* usual) {
+  return std::atoi(setting(name, usual).c_str());
+}
+
+int behave(const char* name) {
+  const std::string how = setting(name, "0");
+  while (how == "hang") ::pause();
+  if (how == "crash") std::raise(SIGSEGV);
+  return std::atoi(how.c_str());
+}
+
+void copy_text(const char* from, char* to, unsigned size) {
+  std::snprintf(to, size, "%s", from);
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- libcuda
+__attribute__((visibility("default"))) int cuInit(unsigned) {
+  return behave("FAKE_CUINIT");
+}
+__attribute__((visibility("default"))) int cuDriverGetVersion(int* version) {
+  *version = number("FAKE_CUDA_VERSION", "99000");
+  return 0;
+}
+__attribute__((visibility("default"))) int cuGetErrorName(int, const char** name) {
+  *name = "CUDA_ERROR_OF_THE_FAKE";
+  return 0;
+}
+__attribute__((visibility("default"))) int cuDeviceGetCount(int* count) {
+  *count = 1;
+  return 0;
+}
+__attribute__((visibility("default"))) int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return 0;
+}
+__attribute__((visibility("default"))) int cuDeviceGetName(char* name, int size, int) {
+  copy_text("NVIDIA H200", name, static_cast<unsigned>(size));
+  return 0;
+}
+__attribute__((visibility("default"))) int cuDeviceGetUuid_v2(unsigned char* uuid, int) {
+  std::memset(uuid, 0x11, 16);
+  return 0;
+}
+__attribute__((visibility("default"))) int cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = attribute == 75 ? number("FAKE_CC_MAJOR", "9") : 0;
+  return 0;
+}
+__attribute__((visibility("default"))) int cuDeviceGetPCIBusId(char* address, int size, int) {
+  copy_text("0000:3B:00.0", address, static_cast<unsigned>(size));
+  return 0;
+}
+
+// ---- libnvidia-ml
+__attribute__((visibility("default"))) int nvmlInit_v2() {
+  return behave("FAKE_NVML");
+}
+__attribute__((visibility("default"))) const char* nvmlErrorString(int) {
+  return "what the fake says";
+}
+__attribute__((visibility("default"))) int nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = 1;
+  return 0;
+}
+__attribute__((visibility("default"))) int nvmlDeviceGetHandleByIndex_v2(unsigned, void** device) {
+  *device = device;
+  return 0;
+}
+__attribute__((visibility("default"))) int nvmlDeviceGetName(void*, char* name, unsigned size) {
+  copy_text("NVIDIA H200", name, size);
+  return 0;
+}
+__attribute__((visibility("default"))) int nvmlDeviceGetUUID(void*, char* uuid, unsigned size) {
+  copy_text("GPU-11111111-1111-1111-1111-111111111111", uuid, size);
+  return 0;
+}
+__attribute__((visibility("default"))) int nvmlDeviceGetMemoryInfo(void*,
+                                                                   unsigned long long* total_free_used) {
+  total_free_used[0] = 140ULL << 30U;
+  total_free_used[1] = static_cast<unsigned long long>(number("FAKE_FREE_MIB", "139000")) << 20U;
+  total_free_used[2] = total_free_used[0] - total_free_used[1];
+  return 0;
+}
+__attribute__((visibility("default"))) int nvmlDeviceGetComputeMode(void*, unsigned* mode) {
+  *mode = static_cast<unsigned>(number("FAKE_COMPUTE_MODE", "0"));
+  return 0;
+}
+__attribute__((visibility("default"))) int nvmlDeviceGetTotalEccErrors(void*, int, int,
+                                                                       unsigned long long* errors) {
+  *errors = static_cast<unsigned long long>(number("FAKE_ECC", "0"));
+  return 0;
+}
+}

@@ -1,0 +1,55 @@
+// penstock-probe: asks the GPU's driver in a process that nobody misses. Started by `penstock doctor`.
+#include "tools/penstock-probe/probes.hpp"
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+namespace penstock::probe {
+
+void tell(const nlohmann::json& facts) {
+  const std::string line = facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+void begin_step(const char* name) {
+  tell({{"step", name}});
+}
+
+namespace {
+
+constexpr int exit_usage = 2;
+
+int main_of(const std::vector<std::string>& words) {
+  const auto number = [&](std::size_t i) { return std::strtoull(words[i].c_str(), nullptr, 10); };
+  const std::string_view mode = words.empty() ? "" : words[0];
+  if (mode == "cuda" && words.size() == 2) return ask_cuda(words[1]);
+  if (mode == "nvml" && words.size() == 2) return ask_nvml(words[1]);
+  if (mode == "copy" && words.size() == 2) return copy_with_cuda(static_cast<int>(number(1)));
+  if (mode == "deep" && words.size() == 5) {
+    return go_deep(
+        {words[1], static_cast<std::uint32_t>(number(2)), static_cast<std::uint32_t>(number(3)), number(4)});
+  }
+  if (mode == "wait" && words.size() == 1) {  // for its parent's death
+    tell({{"step", "waiting"}});
+    ::pause();
+    return 1;
+  }
+  std::fputs("This program is started by `penstock doctor`.\n", stderr);
+  return exit_usage;
+}
+
+}  // namespace
+}  // namespace penstock::probe
+
+int main(int argc, char** argv) {
+  const int code = penstock::probe::main_of({argv + 1, argv + argc});
+  std::fflush(nullptr);
+  // A driver's exit handlers may hang; nothing here needs them.
+  ::_exit(code);
+}

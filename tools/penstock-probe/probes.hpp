@@ -1,0 +1,34 @@
+// The questions that penstock-probe answers, each in a process that nobody misses when it hangs or dies. The
+// answer is lines of JSON on stdout, to be merged by the reader; before each call that may not come back
+// a line {"step": "..."} says so.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace penstock::probe {
+
+/// libcuda: which file, its version, cuInit, the GPUs it shows. `root`: where its folders are looked for.
+int ask_cuda(const std::string& root);
+/// The same and a copy there and back through pageable memory, without a kernel of ours (ordinal: of CUDA).
+int copy_with_cuda(int ordinal);
+/// libnvidia-ml: the GPUs and their state.
+int ask_nvml(const std::string& root);
+
+struct deep_request {
+  std::string device;  ///< as in [gpu] device
+  std::uint32_t partitions = 1;
+  std::uint32_t slots = 1;
+  std::uint64_t slot_bytes = 0;
+};
+/// Context, allocation, copy, kernel, copy back and compare, through the device that a session uses;
+/// page-locks that many partitions.
+int go_deep(const deep_request& request);
+
+/// One line, at once: what comes next may never return.
+void tell(const nlohmann::json& facts);
+void begin_step(const char* name);
+
+}  // namespace penstock::probe

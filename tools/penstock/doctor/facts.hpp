@@ -1,0 +1,215 @@
+// What doctor has found out about a machine, a build and a job, without any opinion. Filled by gather.cpp and
+// its neighbours, judged by the table of checks; tests fill it by hand.
+#pragma once
+
+#include "runtime/arena/memory_budget.hpp"
+#include "runtime/base/result.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::doctor {
+
+/// What the program was built with.
+struct build_facts {
+  bool cuda = false;
+  int runtime_version = 0;                 ///< 13000: CUDA 13.0
+  std::vector<std::string> architectures;  ///< "90-real" (machine code), "80-virtual" (PTX), "80" (both)
+};
+
+enum class gpu_demand : std::uint8_t {
+  none,      ///< --cpu-only, or [gpu] device = "host"
+  if_there,  ///< "auto": without a GPU the host device does the work
+  required,
+};
+
+/// What the job needs. Without a config file: what the defaults need.
+struct job_facts {
+  bool has_config = false;
+  std::string device = "auto";
+  gpu_demand demand = gpu_demand::if_there;
+  std::string why_no_gpu;  ///< if demand is none
+  std::uint32_t workers = 1;
+  std::uint32_t workers_max = 1;                  ///< what `penstock scale` may ask for
+  std::uint32_t threads_per_worker = 1;           ///< the largest of the thread pools' variables
+  std::string threads_from;                       ///< "OMP_NUM_THREADS=8"
+  std::optional<arena::memory_need> memory_need;  ///< unknown until the dataset is described
+  std::uint64_t slot_bytes = 0;                   ///< 0: unknown
+  std::optional<std::uint64_t> device_need;       ///< bytes of device memory for the ring of buffers
+};
+
+/// How a throwaway child ended. Hanging and dying are findings, not errors.
+struct child_outcome {
+  enum class how : std::uint8_t { not_started, finished, hung, died };
+  how ending = how::not_started;
+  std::string step;     ///< what it had last said that it begins: "cuInit"
+  std::string trouble;  ///< of all but finished: "did not return within 10 s"
+  [[nodiscard]] bool good() const noexcept { return ending == how::finished; }
+};
+
+struct cuda_device_facts {
+  int ordinal = 0;
+  std::string name;
+  std::string uuid;
+  std::string pci;  ///< "0000:3b:00.0"
+  int major = 0;
+  int minor = 0;
+};
+
+/// What libcuda says.
+struct cuda_facts {
+  child_outcome child;
+  std::string path;        ///< the file that was loaded; empty: none
+  std::string load_error;  ///< of the dynamic loader
+  std::optional<int> driver_version;
+  std::optional<int> init_code;
+  std::string init_name;  ///< "CUDA_ERROR_UNKNOWN"
+  std::vector<cuda_device_facts> devices;
+};
+
+struct gpu_holder {
+  std::int32_t pid = 0;
+  std::string name;
+  std::uint64_t bytes = 0;
+};
+
+/// What NVML says of one GPU, whatever CUDA_VISIBLE_DEVICES hides. Empty: it would not tell.
+struct nvml_device_facts {
+  std::string name;
+  std::string uuid;
+  std::string pci;
+  std::optional<int> major;
+  std::optional<int> minor;
+  std::optional<std::uint64_t> memory_total;
+  std::optional<std::uint64_t> memory_free;
+  std::optional<int> compute_mode;  ///< 0 default, 2 prohibited, 3 exclusive process
+  std::optional<bool> mig;
+  std::optional<std::uint64_t> ecc_uncorrected;  ///< since the driver was loaded
+  std::optional<bool> remap_pending;
+  std::optional<bool> remap_failed;
+  std::optional<int> link_generation, link_generation_max, link_width, link_width_max;
+  std::optional<int> performance_state;  ///< 0 fastest ... 15 idle
+  std::vector<gpu_holder> holders;
+};
+
+struct nvml_facts {
+  child_outcome child;
+  std::string load_error;
+  std::optional<int> init_code;
+  std::string init_text;
+  std::vector<nvml_device_facts> devices;
+};
+
+/// What the kernel says of one NVIDIA GPU on the PCI bus.
+struct pci_facts {
+  std::string address;
+  std::optional<int> numa_node;
+  std::vector<std::uint32_t> node_cpus;  ///< of that node
+  std::optional<double> link_speed, link_speed_max;
+  std::optional<int> link_width, link_width_max;
+};
+
+struct xid_event {
+  int code = 0;
+  std::string pci;
+};
+
+struct gpu_facts {
+  std::string module_version;       ///< of the loaded kernel module; empty: not loaded
+  std::vector<std::string> nodes;   ///< "nvidia0", "nvidiactl", "nvidia-uvm"
+  std::vector<std::string> closed;  ///< of them, those that this user may not open
+  std::vector<pci_facts> pci;
+  cuda_facts cuda;
+  nvml_facts nvml;
+  std::string toolkit;                         ///< "13.0 in /usr/local/cuda"; empty: none
+  std::optional<std::string> visible_devices;  ///< CUDA_VISIBLE_DEVICES
+  std::optional<std::vector<xid_event>> xids;  ///< nothing: the kernel's log cannot be read
+  std::string kernel_log;                      ///< which log, or why not
+};
+
+/// The result of --deep, from a throwaway child.
+struct deep_facts {
+  child_outcome child;
+  std::optional<failure> error;
+  std::string device;
+  bool equal = false;  ///< what came back is what the host device computes
+  std::uint64_t asked_to_pin = 0;
+  std::uint64_t pinned = 0;
+  double seconds = 0;
+};
+
+struct limit_pair {
+  std::optional<std::uint64_t> soft;  ///< nothing: unlimited or unknown
+  std::optional<std::uint64_t> hard;
+};
+
+/// A bound on processes and threads, and who sets it.
+struct pid_limit {
+  std::string who;
+  std::uint64_t left = 0;
+};
+
+struct leftover_process {
+  std::int32_t pid = 0;
+  std::string name;
+};
+
+struct machine_facts {
+  std::vector<arena::memory_limit> memory;
+  limit_pair open_files;
+  std::vector<pid_limit> pids;
+  std::uint32_t usable_cores = 1;
+  std::vector<std::uint32_t> allowed_cpus;
+  std::string pidfd;  ///< what went wrong; empty: it works
+  std::string parent_death;
+  std::string memfd_seals;
+  std::vector<leftover_process> orphans;
+  std::vector<std::string> dead_sockets;
+};
+
+/// How far a worker came on the way hello -> described -> ready -> loaded.
+struct worker_facts {
+  std::string command;
+  std::string program;            ///< as found; empty: not found
+  std::optional<failure> broken;  ///< why it could not be found or started
+  bool spoke = false;
+  std::string protocol_trouble;            ///< what went wrong before or at hello
+  std::vector<std::string> cuda_traces;    ///< libraries and devices of CUDA that it holds
+  std::optional<failure> dataset_trouble;  ///< what it said of the dataset
+  bool loaded = false;                     ///< it answered to a lease
+  std::uint32_t samples_tried = 0;
+  std::uint32_t samples_good = 0;
+  std::string first_failure;  ///< "class0/a.jpg: not a JPEG"
+  std::string load_trouble;   ///< it died or hung over the samples
+};
+
+struct data_facts {
+  std::optional<failure> trouble;  ///< listing it failed
+  std::string type;
+  std::uint64_t samples = 0;
+  std::vector<std::string> notices;
+};
+
+/// One step of --isolate.
+struct isolation_step {
+  std::string name;
+  bool tried = false;
+  bool passed = false;
+  std::string told;  ///< what it said, or why it was not tried
+};
+
+struct facts {
+  build_facts build;
+  job_facts job;
+  gpu_facts gpu;
+  machine_facts machine;
+  worker_facts worker;
+  data_facts data;
+  std::vector<std::string> config_warnings;
+  std::optional<deep_facts> deep;
+  std::optional<std::vector<isolation_step>> isolation;
+};
+
+}  // namespace penstock::doctor

@@ -1,0 +1,280 @@
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/process/spawn.hpp"
+#include "tools/penstock/doctor/gather.hpp"
+#include "tools/penstock/doctor/root_files.hpp"
+#include "tools/penstock/doctor/throwaway.hpp"
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+namespace penstock::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::size_t kernel_log_bytes_max = 32 * MiB;
+
+/// The facts that a probe told, merged, and how it ended.
+struct probed {
+  child_outcome child;
+  json told = json::object();
+};
+
+probed probe(const std::vector<std::string>& words, std::chrono::milliseconds deadline) {
+  probed p;
+  const auto program = process::find_program("penstock-probe");
+  if (!program) {
+    p.child.trouble = program.error().message;
+    return p;
+  }
+  const ended_child end = run_to_the_end(*program, words, deadline);
+  p.child.ending = end.ending;
+  p.child.trouble = end.trouble;
+  std::istringstream lines(end.output);
+  for (std::string line; std::getline(lines, line);) {
+    const json facts = json::parse(line, nullptr, false);
+    if (facts.is_object()) p.told.update(facts);  // the last line of one that died may be cut
+  }
+  p.child.step = p.told.value("step", "");
+  return p;
+}
+
+template <class T>
+void take(const json& from, const char* key, T& to) {
+  if (const auto it = from.find(key); it != from.end() && !it->is_null()) to = it->get<T>();
+}
+template <class T>
+void take(const json& from, const char* key, std::optional<T>& to) {
+  if (const auto it = from.find(key); it != from.end() && !it->is_null()) to = it->get<T>();
+}
+
+cuda_facts ask_cuda(const gather_options& options) {
+  const probed p = probe({"cuda", options.root.string()}, options.probe_deadline);
+  cuda_facts c;
+  c.child = p.child;
+  take(p.told, "path", c.path);
+  take(p.told, "load_error", c.load_error);
+  take(p.told, "driver_version", c.driver_version);
+  take(p.told, "init_code", c.init_code);
+  take(p.told, "init_name", c.init_name);
+  for (const json& d : p.told.value("devices", json::array())) {
+    cuda_device_facts facts;
+    take(d, "ordinal", facts.ordinal);
+    take(d, "name", facts.name);
+    take(d, "uuid", facts.uuid);
+    take(d, "pci", facts.pci);
+    take(d, "major", facts.major);
+    take(d, "minor", facts.minor);
+    c.devices.push_back(std::move(facts));
+  }
+  return c;
+}
+
+nvml_facts ask_nvml(const gather_options& options) {
+  const probed p = probe({"nvml", options.root.string()}, options.probe_deadline);
+  nvml_facts n;
+  n.child = p.child;
+  take(p.told, "load_error", n.load_error);
+  take(p.told, "init_code", n.init_code);
+  take(p.told, "init_text", n.init_text);
+  for (const json& d : p.told.value("devices", json::array())) {
+    nvml_device_facts facts;
+    take(d, "name", facts.name);
+    take(d, "uuid", facts.uuid);
+    take(d, "pci", facts.pci);
+    take(d, "major", facts.major);
+    take(d, "minor", facts.minor);
+    take(d, "memory_total", facts.memory_total);
+    take(d, "memory_free", facts.memory_free);
+    take(d, "compute_mode", facts.compute_mode);
+    take(d, "mig", facts.mig);
+    take(d, "ecc_uncorrected", facts.ecc_uncorrected);
+    take(d, "remap_pending", facts.remap_pending);
+    take(d, "remap_failed", facts.remap_failed);
+    take(d, "link_generation", facts.link_generation);
+    take(d, "link_generation_max", facts.link_generation_max);
+    take(d, "link_width", facts.link_width);
+    take(d, "link_width_max", facts.link_width_max);
+    take(d, "performance_state", facts.performance_state);
+    for (const json& h : d.value("holders", json::array())) {
+      // In a container these numbers may be of another pid namespace: a name is a hint, nothing is done.
+      const auto pid = h.value("pid", 0);
+      facts.holders.push_back({pid, text_of(options.root / fmt::format("proc/{}/comm", pid)),
+                               h.value("bytes", std::uint64_t{0})});
+    }
+    n.devices.push_back(std::move(facts));
+  }
+  return n;
+}
+
+/// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue ...": the first word of digits and dots.
+std::string module_version(const fs::path& root) {
+  std::istringstream words(field_of(text_of(root / "proc/driver/nvidia/version"), "NVRM version:"));
+  for (std::string word; words >> word;) {
+    if (word.find('.') != std::string::npos && word.find_first_not_of("0123456789.") == std::string::npos)
+      return word;
+  }
+  return {};
+}
+
+void look_at_nodes(const fs::path& root, gpu_facts& to) {
+  std::error_code fault;
+  for (const auto& entry : fs::directory_iterator(root / "dev", fault)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("nvidia") || entry.is_directory(fault)) continue;
+    to.nodes.push_back(name);
+    const bool needed =
+        name.starts_with("nvidia-uvm") ? name == "nvidia-uvm" : name.find('-') == std::string::npos;
+    if (needed && name != "nvidia-modeset" && ::access(entry.path().c_str(), R_OK | W_OK) != 0)
+      to.closed.push_back(name);
+  }
+  std::ranges::sort(to.nodes);
+  std::ranges::sort(to.closed);
+}
+
+std::vector<pci_facts> look_at_bus(const fs::path& root) {
+  std::vector<pci_facts> found;
+  std::error_code fault;
+  for (const auto& entry : fs::directory_iterator(root / "sys/bus/pci/devices", fault)) {
+    const fs::path folder = entry.path();
+    const std::string kind = text_of(folder / "class");
+    // Display and 3D controllers; NVIDIA's bridges and audio functions are none.
+    if (text_of(folder / "vendor") != "0x10de" || !(kind.starts_with("0x0300") || kind.starts_with("0x0302")))
+      continue;
+    pci_facts p;
+    p.address = folder.filename();
+    p.numa_node = number_of<int>(folder / "numa_node");
+    if (p.numa_node && *p.numa_node >= 0) {
+      p.node_cpus =
+          cpus_of_list(text_of(root / fmt::format("sys/devices/system/node/node{}/cpulist", *p.numa_node)));
+    }
+    p.link_speed = number_of<double>(folder / "current_link_speed");
+    p.link_speed_max = number_of<double>(folder / "max_link_speed");
+    p.link_width = number_of<int>(folder / "current_link_width");
+    p.link_width_max = number_of<int>(folder / "max_link_width");
+    found.push_back(std::move(p));
+  }
+  std::ranges::sort(found, {}, &pci_facts::address);
+  return found;
+}
+
+/// All that is in a log now, without waiting for more: /dev/kmsg gives a record a read and EAGAIN at its end.
+std::optional<std::string> log_text(const fs::path& file, int& fault) {
+  const unique_fd log(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!log) {
+    fault = errno;
+    return std::nullopt;
+  }
+  std::string all;
+  std::array<char, 16 * 1024> piece{};
+  while (all.size() < kernel_log_bytes_max) {
+    const ssize_t bytes = ::read(log.get(), piece.data(), piece.size());
+    if (bytes < 0 && (errno == EPIPE || errno == EINTR)) continue;  // old records were overwritten meanwhile
+    if (bytes < 0 && errno != EAGAIN && all.empty()) {
+      fault = errno;
+      return std::nullopt;
+    }
+    if (bytes <= 0) break;
+    all.append(piece.data(), static_cast<std::size_t>(bytes));
+  }
+  return all;
+}
+
+void look_for_xids(const fs::path& root, gpu_facts& to) {
+  int fault = 0;
+  std::optional<std::string> text;
+  for (const char* log : {"dev/kmsg", "var/log/kern.log"}) {
+    text = log_text(root / log, fault);
+    to.kernel_log = text ? std::string("/") + log : std::string("/dev/kmsg: ") + std::strerror(fault);
+    if (text) break;
+  }
+  if (!text) return;
+  to.xids.emplace();
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
+    // "NVRM: Xid (PCI:0000:3b:00): 79, pid=..., GPU has fallen off the bus."
+    const auto at = line.find("NVRM: Xid (");
+    if (at == std::string::npos) continue;
+    const auto close = line.find("):", at);
+    if (close == std::string::npos) continue;
+    const int code = std::atoi(line.c_str() + close + 2);
+    if (code > 0) to.xids->push_back({code, line.substr(at + 11, close - at - 11)});
+  }
+}
+
+std::string find_toolkit(const fs::path& root) {
+  for (const char* folder : {"usr/local/cuda", "opt/cuda", "usr"}) {
+    const json version = json::parse(text_of(root / folder / "version.json"), nullptr, false);
+    if (version.is_object()) {
+      const std::string number = version.value("/cuda/version"_json_pointer, "");
+      if (!number.empty()) return fmt::format("{} in /{}", number, folder);
+    }
+    const int number =
+        std::atoi(field_of(text_of(root / folder / "include/cuda.h"), "#define CUDA_VERSION").c_str());
+    if (number > 0) return fmt::format("{}.{} in /{}", number / 1000, number % 1000 / 10, folder);
+  }
+  return {};
+}
+
+}  // namespace
+
+build_facts facts_of_this_build() {
+  build_facts b;
+  b.cuda = PENSTOCK_DOCTOR_CUDA;
+  b.runtime_version = PENSTOCK_DOCTOR_RUNTIME;
+  std::istringstream list(PENSTOCK_DOCTOR_ARCHITECTURES);
+  for (std::string a; std::getline(list, a, ',');)
+    if (!a.empty()) b.architectures.push_back(a);
+  return b;
+}
+
+gpu_facts look_at_gpu(const gather_options& options) {
+  gpu_facts g;
+  g.cuda = ask_cuda(options);
+  g.nvml = ask_nvml(options);
+  // After the libraries: loading the driver for the first time may create nodes.
+  g.module_version = module_version(options.root);
+  look_at_nodes(options.root, g);
+  g.pci = look_at_bus(options.root);
+  look_for_xids(options.root, g);
+  g.toolkit = find_toolkit(options.root);
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) g.visible_devices = visible;
+  return g;
+}
+
+deep_facts go_deep(const std::string& device, const config& settings, std::uint32_t workers,
+                   std::uint64_t slot_bytes) {
+  const std::uint64_t bytes = slot_bytes * settings.loader.slots_per_worker * workers;
+  // Reserving and page-locking take about half a second a GiB; a driver that hangs takes for ever.
+  const auto deadline = std::chrono::milliseconds(60'000 + bytes / GiB * 2'000);
+  const probed p = probe({"deep", device == "auto" ? "cuda" : device, std::to_string(workers),
+                          std::to_string(settings.loader.slots_per_worker), std::to_string(slot_bytes)},
+                         deadline);
+  deep_facts d;
+  d.child = p.child;
+  if (p.told.contains("error")) {
+    d.error = failure{errc::device_unavailable, p.told.value("error", ""), p.told.value("code", 0)};
+  }
+  take(p.told, "device", d.device);
+  take(p.told, "equal", d.equal);
+  take(p.told, "asked_to_pin", d.asked_to_pin);
+  take(p.told, "pinned", d.pinned);
+  take(p.told, "seconds", d.seconds);
+  return d;
+}
+
+std::string copy_without_pinning(int ordinal) {
+  const probed p = probe({"copy", std::to_string(ordinal)}, std::chrono::seconds(60));
+  for (const char* key : {"load_error", "error"})
+    if (p.told.contains(key)) return p.told.value(key, "");
+  return p.child.good() ? std::string() : p.child.step + ": " + p.child.trouble;
+}
+
+}  // namespace penstock::doctor

@@ -1,0 +1,87 @@
+#include "actors/session/session_actor.hpp"
+#include "runtime/dataset/factory.hpp"
+#include "runtime/process/process_facts.hpp"
+#include "tools/penstock/doctor/gather.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace penstock::doctor {
+namespace {
+
+// What numeric libraries read; a worker that leaves them unset takes every core for one sample.
+constexpr const char* thread_variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"};
+
+void count_threads(const config& settings, job_facts& job) {
+  for (const char* name : thread_variables) {
+    const auto own = settings.loader.env.find(name);
+    const char* inherited = std::getenv(name);
+    const std::string value = own != settings.loader.env.end() ? own->second
+                              : inherited != nullptr           ? inherited
+                                                               : "";
+    const auto threads = static_cast<std::uint32_t>(std::clamp(std::atoi(value.c_str()), 0, 4096));
+    if (threads <= job.threads_per_worker) continue;
+    job.threads_per_worker = threads;
+    job.threads_from = fmt::format("{}={}", name, threads);
+  }
+}
+
+/// What the arena and the ring of device buffers need for batches of this dataset.
+result<void> add_needs(const config& settings, const dataset_description& d, job_facts& job) {
+  auto layout = lay_out(d.tensors, settings.sampler.batch_size);
+  if (!layout) return tl::unexpected(std::move(layout.error()));
+  auto shape = session::geometry_of(settings, *layout, settings.loader.limits.max + 1);
+  if (!shape) return tl::unexpected(std::move(shape.error()));
+  job.memory_need = session::memory_need_of(settings, *shape, job.workers);
+  job.slot_bytes = shape->slot_bytes;
+  auto plan = device::plan_transfer(
+      *layout, {settings.gpu.layout, settings.gpu.dtype, settings.gpu.mean, settings.gpu.std});
+  if (!plan) return tl::unexpected(std::move(plan.error()));
+  job.device_need =
+      settings.gpu.buffers * (round_up(plan->buffer_bytes, layout_alignment) + plan->staging_bytes());
+  return {};
+}
+
+}  // namespace
+
+void look_at_job(const config& settings, const job_request& request, facts& to) {
+  job_facts& job = to.job;
+  job.has_config = request.has_config;
+  job.device = settings.gpu.device;
+  job.demand = job.device == "auto" ? gpu_demand::if_there : gpu_demand::required;
+  if (job.device == "host") {
+    job.demand = gpu_demand::none;
+    job.why_no_gpu = "[gpu] device = \"host\"";
+  }
+  if (request.cpu_only) {
+    job.demand = gpu_demand::none;
+    job.why_no_gpu = "--cpu-only";
+  }
+  job.workers = std::clamp<std::uint32_t>(
+      settings.loader.workers.value_or(process::usable_cores(request.root)), 1, settings.loader.limits.max);
+  job.workers_max = std::max(job.workers, settings.loader.limits.max);
+  count_threads(settings, job);
+
+  const bool custom = settings.dataset.type == dataset_type::custom;
+  int index = -1;
+  std::optional<prepared_dataset> prepared;
+  if (request.has_config && !custom) {
+    if (auto listed = prepare_dataset(settings)) {
+      prepared = std::move(*listed);
+      index = prepared->index.get();
+      to.data.notices = prepared->notices;
+    } else {
+      to.data.trouble = listed.error();
+    }
+  }
+  auto tried = try_a_worker(settings, request.has_config && (custom || prepared), index);
+  to.worker = std::move(tried.worker);
+  const std::optional<dataset_description> described =
+      prepared ? std::optional(prepared->description) : std::move(tried.described);
+  if (!described) return;
+  to.data.type = described->type;
+  to.data.samples = described->samples;
+  if (auto ok = add_needs(settings, *described, job); !ok) to.data.trouble = ok.error();
+}
+
+}  // namespace penstock::doctor

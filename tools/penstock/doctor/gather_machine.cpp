@@ -1,0 +1,215 @@
+#include "runtime/control/socket_place.hpp"
+#include "runtime/process/process_facts.hpp"
+#include "runtime/process/spawn.hpp"
+#include "tools/penstock/doctor/gather.hpp"
+#include "tools/penstock/doctor/root_files.hpp"
+#include "tools/penstock/doctor/throwaway.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+namespace penstock::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+// A child of a thread that has ended dies at once; more is a broken kernel or a very busy machine.
+constexpr std::chrono::milliseconds time_for_a_signal = 5s;
+
+std::optional<std::uint64_t> limit_of(std::istringstream& words) {
+  std::string word;
+  words >> word;
+  std::uint64_t value = 0;
+  const auto [rest, fault] = std::from_chars(word.data(), word.data() + word.size(), value);
+  return fault == std::errc{} ? std::optional(value) : std::nullopt;  // "unlimited"
+}
+
+limit_pair limits_named(const fs::path& root, const std::string& name) {
+  std::istringstream words(field_of(text_of(root / "proc/self/limits"), name));
+  limit_pair pair;
+  pair.soft = limit_of(words);
+  pair.hard = limit_of(words);
+  return pair;
+}
+
+/// pids.max of our cgroup and of all above it, v1 and v2.
+void add_cgroups(const fs::path& root, std::vector<pid_limit>& limits) {
+  std::istringstream groups(text_of(root / "proc/self/cgroup"));
+  for (std::string line; std::getline(groups, line);) {
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    fs::path mount;
+    if (controllers == ",,") mount = root / "sys/fs/cgroup";
+    if (controllers.find(",pids,") != std::string::npos) mount = root / "sys/fs/cgroup/pids";
+    if (mount.empty()) continue;
+    for (fs::path group = line.substr(second + 1);; group = group.parent_path()) {
+      const fs::path folder = group.relative_path().empty() ? mount : mount / group.relative_path();
+      const auto most = number_of<std::uint64_t>(folder / "pids.max");
+      if (most) {
+        const auto now = number_of<std::uint64_t>(folder / "pids.current").value_or(0);
+        limits.push_back(
+            {"pids cgroup /" + fs::relative(folder, root).string(), *most - std::min(*most, now)});
+      }
+      if (group.relative_path().empty()) break;
+    }
+  }
+}
+
+struct process_entry {
+  std::int32_t pid = 0;
+  std::int32_t parent = 0;
+  std::uint32_t user = 0;
+  std::uint64_t threads = 0;
+  std::string name;
+};
+
+std::vector<process_entry> all_processes(const fs::path& root) {
+  std::vector<process_entry> all;
+  std::error_code fault;
+  for (const auto& entry : fs::directory_iterator(root / "proc", fault)) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string status = text_of(entry.path() / "status");
+    if (status.empty() || field_of(status, "State:").starts_with("Z")) continue;
+    process_entry p;
+    p.pid = std::atoi(name.c_str());
+    p.parent = std::atoi(field_of(status, "PPid:").c_str());
+    p.user = static_cast<std::uint32_t>(std::atoll(field_of(status, "Uid:").c_str()));
+    p.threads = static_cast<std::uint64_t>(std::atoll(field_of(status, "Threads:").c_str()));
+    p.name = field_of(status, "Name:");
+    all.push_back(std::move(p));
+  }
+  return all;
+}
+
+/// Holds memory of ours: a session holds the arena.
+bool is_a_session(const fs::path& root, std::int32_t pid) {
+  std::error_code fault;
+  for (const auto& fd : fs::directory_iterator(root / fmt::format("proc/{}/fd", pid), fault)) {
+    if (fs::read_symlink(fd.path(), fault).string().find("memfd:penstock") != std::string::npos) return true;
+  }
+  return false;
+}
+
+/// Workers end with their session; one whose parent is init and no session was missed.
+std::vector<leftover_process> orphans_among(const fs::path& root, const std::vector<process_entry>& all) {
+  std::vector<leftover_process> found;
+  for (const process_entry& p : all) {
+    // The kernel cuts names at 15 bytes.
+    const bool ours = p.name == "penstock-worker" || p.name == "penstock-gpu" || p.name == "penstock-probe";
+    if (ours && p.parent == 1 && !is_a_session(root, p.parent)) found.push_back({p.pid, p.name});
+  }
+  return found;
+}
+
+std::vector<pid_limit> pid_limits(const fs::path& root, const std::vector<process_entry>& all) {
+  std::vector<pid_limit> limits;
+  std::uint64_t threads = 0;
+  std::uint64_t mine = 0;
+  const auto user =
+      static_cast<std::uint32_t>(std::atoll(field_of(text_of(root / "proc/self/status"), "Uid:").c_str()));
+  for (const process_entry& p : all) {
+    threads += p.threads;
+    if (p.user == user) mine += p.threads;
+  }
+  // Root is not bound by it.
+  if (const auto most = limits_named(root, "Max processes").soft; most && user != 0)
+    limits.push_back({"ulimit -u", *most - std::min(*most, mine)});
+  if (const auto most = number_of<std::uint64_t>(root / "proc/sys/kernel/pid_max"))
+    limits.push_back({"kernel.pid_max", *most - std::min(*most, threads)});
+  add_cgroups(root, limits);
+  return limits;
+}
+
+std::string trouble(const char* doing) {
+  return fmt::format("{}: {}", doing, std::strerror(errno));
+}
+
+std::string try_pidfd() {
+  const unique_fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0U)));
+  if (!self) return trouble("pidfd_open");
+  if (::syscall(SYS_pidfd_send_signal, self.get(), 0, nullptr, 0U) != 0) return trouble("pidfd_send_signal");
+  pollfd end{self.get(), POLLIN, 0};
+  if (::poll(&end, 1, 0) != 0) return "a living process's pidfd is readable";
+  return {};
+}
+
+std::string try_seals() {
+  const unique_fd file(::memfd_create("penstock-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return trouble("memfd_create");
+  if (::ftruncate(file.get(), 4096) != 0) return trouble("ftruncate of a memfd");
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return trouble("F_ADD_SEALS");
+  if (::ftruncate(file.get(), 0) == 0) return "a sealed memfd can be shrunk";
+  return {};
+}
+
+/// A child whose parent *thread* ends must get its signal.
+std::string try_parent_death() {
+  const auto program = process::find_program("penstock-probe");
+  if (!program) return program.error().message;
+  auto output = output_file::create();
+  if (!output) return output.error().message;
+  result<process::child> child;
+  std::thread([&] {
+    child = process::spawn({*program, {"wait"}, environment_now(), {{output->fd(), STDOUT_FILENO}}});
+  }).join();
+  if (!child) return child.error().message;
+  const auto end = process::reap(*child, time_for_a_signal);
+  if (!end) {
+    process::signal_group(*child, SIGKILL);
+    static_cast<void>(process::reap(*child, time_for_a_signal));
+    return "a child survived the thread that had started it";
+  }
+  const bool by_signal = end->ending == process::exit_report::how::signalled && end->code == SIGHUP;
+  return by_signal ? "" : "a child whose parent thread had ended was not ended by SIGHUP";
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> cpus_of_list(const std::string& list) {
+  std::vector<std::uint32_t> cpus;
+  std::istringstream parts(list);
+  for (std::string part; std::getline(parts, part, ',');) {
+    std::uint32_t low = 0;
+    const char* end = part.data() + part.size();
+    const auto [rest, fault] = std::from_chars(part.data(), end, low);
+    if (fault != std::errc{}) continue;
+    std::uint32_t high = low;
+    if (rest != end && *rest == '-') std::from_chars(rest + 1, end, high);
+    for (std::uint32_t cpu = low; cpu <= high && cpu < 65536; ++cpu) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+machine_facts look_at_machine(const gather_options& options) {
+  const fs::path& root = options.root;
+  machine_facts m;
+  m.memory = arena::memory_limits(root);
+  m.open_files = limits_named(root, "Max open files");
+  const auto processes = all_processes(root);
+  m.pids = pid_limits(root, processes);
+  m.allowed_cpus = cpus_of_list(field_of(text_of(root / "proc/self/status"), "Cpus_allowed_list:"));
+  m.usable_cores = process::usable_cores(root);
+  m.pidfd = try_pidfd();
+  m.parent_death = try_parent_death();
+  m.memfd_seals = try_seals();
+  m.orphans = orphans_among(root, processes);
+  for (const auto& s : control::find_sessions())
+    if (!s.alive) m.dead_sockets.push_back(s.path);
+  return m;
+}
+
+}  // namespace penstock::doctor

@@ -1,0 +1,166 @@
+#include "runtime/base/units.hpp"
+#include "tools/penstock/doctor/judges.hpp"
+
+#include <algorithm>
+
+namespace penstock::doctor {
+namespace {
+
+// Descriptors of a session: its own (epoll, timers, memfds, control socket and clients, files of a sink) and
+// a worker's (pidfd twice, link, output pipe).
+constexpr std::uint64_t files_of_session = 128;
+constexpr std::uint64_t files_per_worker = 4;
+// Threads count as processes: session and owner, and a worker's four and its thread pools.
+constexpr std::uint64_t threads_of_session = 16;
+constexpr std::uint64_t threads_per_worker = 4;
+
+finding ability(const std::string& trouble) {
+  if (trouble.empty()) return {status::ok, "works"};
+  return {status::fail, trouble};
+}
+
+}  // namespace
+
+finding judge_arena_memory(const facts& f) {
+  if (f.machine.memory.empty()) return skipped("nothing tells how much memory is available");
+  const auto& tightest = *std::ranges::min_element(f.machine.memory, {}, &arena::memory_limit::available);
+  if (!f.job.memory_need) {
+    const std::string observed =
+        fmt::format("{} leaves {}", tightest.who, bytes_for_people(tightest.available));
+    if (!f.job.has_config) return {status::ok, observed, "what a job needs; name its config file to compare"};
+    return skipped("the size of a batch is not known (see data.dataset)");
+  }
+  const arena::memory_need& need = *f.job.memory_need;
+  if (auto ok = arena::check_memory(need, f.machine.memory); !ok)
+    return {status::fail, ok.error().message, "", need.remedy};
+  return {status::ok,
+          fmt::format("the arena needs {} ({}); {} leaves {}", bytes_for_people(need.reserved_bytes),
+                      need.explanation, tightest.who, bytes_for_people(tightest.available))};
+}
+
+finding judge_open_files(const facts& f) {
+  const std::uint64_t need = files_of_session + files_per_worker * f.job.workers_max;
+  const std::string expected = fmt::format("at least {} ({} and {} for each of at most {} workers)", need,
+                                           files_of_session, files_per_worker, f.job.workers_max);
+  if (!f.machine.open_files.soft) return {status::ok, "no limit", expected};
+  const std::string observed = fmt::format("{} (ulimit -n)", *f.machine.open_files.soft);
+  return {*f.machine.open_files.soft < need ? status::fail : status::ok, observed, expected};
+}
+
+finding judge_pids(const facts& f) {
+  const std::uint64_t need =
+      threads_of_session + f.job.workers * (threads_per_worker + f.job.threads_per_worker - 1);
+  const std::string expected = fmt::format("room for {} threads ({} workers)", need, f.job.workers);
+  const auto& limits = f.machine.pids;
+  if (limits.empty()) return {status::ok, "no limit", expected};
+  const auto& tightest = *std::ranges::min_element(limits, {}, &pid_limit::left);
+  return {tightest.left < need ? status::fail : status::ok,
+          fmt::format("{} leaves {}", tightest.who, tightest.left), expected};
+}
+
+finding judge_cpus(const facts& f) {
+  const std::uint32_t cores = f.machine.usable_cores;
+  const std::uint64_t threads = std::uint64_t{f.job.workers} * f.job.threads_per_worker;
+  const std::string observed =
+      fmt::format("{} for {}{}", counted(cores, "core"), counted(f.job.workers, "worker"),
+                  f.job.threads_from.empty() ? "" : ", " + f.job.threads_from + " in each");
+  if (f.job.workers > cores) return {status::warn, observed};
+  if (threads > cores) {
+    return {status::warn, observed, "",
+            "set " + f.job.threads_from.substr(0, f.job.threads_from.find('=')) + " = \"1\" in [loader.env]"};
+  }
+  return {status::ok, observed};
+}
+
+finding judge_pidfd(const facts& f) {
+  return ability(f.machine.pidfd);
+}
+finding judge_parent_death(const facts& f) {
+  return ability(f.machine.parent_death);
+}
+finding judge_memfd_seals(const facts& f) {
+  return ability(f.machine.memfd_seals);
+}
+
+finding judge_orphans(const facts& f) {
+  if (f.machine.orphans.empty()) return {status::ok, "none"};
+  std::string list;
+  std::string pids;
+  for (const auto& o : f.machine.orphans) {
+    list += fmt::format("{}{} (pid {})", list.empty() ? "" : ", ", o.name, o.pid);
+    pids += fmt::format(" {}", o.pid);
+  }
+  return {status::warn, list + " without a session", "", "kill -9" + pids};
+}
+
+finding judge_dead_sockets(const facts& f) {
+  if (f.machine.dead_sockets.empty()) return {status::ok, "none"};
+  std::string list;
+  for (const auto& s : f.machine.dead_sockets) list += (list.empty() ? "" : ", ") + s;
+  return {status::warn, list};
+}
+
+finding judge_config(const facts& f) {
+  if (!f.job.has_config) return skipped("no FILE was given");
+  if (f.config_warnings.empty()) return {status::ok, "no mistakes"};
+  std::string all;
+  for (const auto& w : f.config_warnings) all += (all.empty() ? "" : "; ") + w;
+  return {status::warn, all};
+}
+
+finding judge_worker_program(const facts& f) {
+  if (f.worker.broken) return {status::fail, f.worker.broken->message};
+  return {status::ok, f.worker.program + " starts"};
+}
+
+finding judge_worker_protocol(const facts& f) {
+  if (f.worker.broken) return skipped("the worker program does not start (see worker.program)");
+  if (!f.worker.spoke) return {status::fail, f.worker.protocol_trouble};
+  return {status::ok, "it says hello in this version of the protocol"};
+}
+
+finding judge_worker_cuda_free(const facts& f) {
+  if (!f.worker.spoke) return skipped("no worker came up (see worker.program and worker.protocol)");
+  if (f.worker.cuda_traces.empty()) return {status::ok, "no library and no device of CUDA in the worker"};
+  std::string all;
+  for (const auto& t : f.worker.cuda_traces) all += (all.empty() ? "" : ", ") + t;
+  return {status::fail, "the worker holds " + all};
+}
+
+finding judge_dataset(const facts& f) {
+  if (!f.job.has_config) return skipped("no FILE was given");
+  const auto& trouble = f.data.trouble ? f.data.trouble : f.worker.dataset_trouble;
+  if (trouble) return {status::fail, trouble->message};
+  if (f.data.type.empty()) return skipped("no worker described it (see worker.protocol)");
+  if (!f.data.notices.empty()) return {status::warn, f.data.notices.front()};
+  return {status::ok, fmt::format("{}: {}", f.data.type, counted(f.data.samples, "sample"))};
+}
+
+finding judge_sample(const facts& f) {
+  if (!f.job.has_config) return skipped("no FILE was given");
+  const worker_facts& w = f.worker;
+  if (!w.load_trouble.empty()) return {status::fail, w.load_trouble};
+  if (!w.loaded) return skipped("no worker opened the dataset (see data.dataset and worker.protocol)");
+  if (w.samples_good == 0)
+    return {status::fail, fmt::format("none of {} could be loaded; {}", counted(w.samples_tried, "sample"),
+                                      w.first_failure)};
+  const std::string observed =
+      fmt::format("{} of {} loaded", w.samples_good, counted(w.samples_tried, "sample"));
+  if (w.samples_good < w.samples_tried) return {status::warn, observed + "; " + w.first_failure};
+  return {status::ok, observed};
+}
+
+finding judge_isolation(const facts& f) {
+  if (!f.isolation) return skipped("only with --isolate");
+  std::string passed;
+  for (const auto& s : *f.isolation) {
+    if (!s.tried) continue;
+    if (!s.passed)
+      return {status::fail, fmt::format("the first step that fails: {}: {}{}{}", s.name, s.told,
+                                        passed.empty() ? "" : "; passed: ", passed)};
+    passed += (passed.empty() ? "" : ", ") + s.name;
+  }
+  return {status::ok, "passed: " + passed};
+}
+
+}  // namespace penstock::doctor

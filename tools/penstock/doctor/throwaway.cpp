@@ -1,0 +1,91 @@
+#include "tools/penstock/doctor/throwaway.hpp"
+
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/process/spawn.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csignal>
+
+extern char** environ;  // NOLINT: POSIX declares it nowhere
+
+namespace penstock::doctor {
+namespace {
+
+constexpr std::size_t output_bytes = MiB;
+constexpr std::chrono::milliseconds time_to_die{2000};
+
+}  // namespace
+
+result<output_file> output_file::create() {
+  unique_fd file(::memfd_create("penstock-output", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file || ::ftruncate(file.get(), output_bytes) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) != 0) {
+    return refuse_os(errc::system, errno, "making a file for the output of a program");
+  }
+  return output_file(std::move(file));
+}
+
+std::string output_file::text() const {
+  std::string all(output_bytes, '\0');
+  const ssize_t bytes = ::pread(file_.get(), all.data(), all.size(), 0);
+  all.resize(bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
+  // Nobody wrote behind the first zero.
+  all.resize(std::min(all.size(), all.find('\0')));
+  return all;
+}
+
+ended_child run_to_the_end(const std::string& program, const std::vector<std::string>& arguments,
+                           std::chrono::milliseconds deadline) {
+  ended_child end;
+  auto output = output_file::create();
+  auto errors = output_file::create();
+  if (!output || !errors) {
+    end.trouble = (output ? errors : output).error().message;
+    return end;
+  }
+  auto child = process::spawn({program,
+                               arguments,
+                               environment_now(),
+                               {{output->fd(), STDOUT_FILENO}, {errors->fd(), STDERR_FILENO}}});
+  if (!child) {
+    end.trouble = child.error().message;
+    return end;
+  }
+  auto report = process::reap(*child, deadline);
+  if (!report) {
+    end.ending = child_outcome::how::hung;
+    end.trouble = fmt::format("did not return within {}", duration_for_people(deadline));
+    process::signal_group(*child, SIGKILL);
+    // In an uninterruptible call of the driver it stays: a finding, and init's business.
+    if (!process::reap(*child, time_to_die)) end.trouble += " and cannot be killed";
+  } else if (report->ending == process::exit_report::how::signalled) {
+    end.ending = child_outcome::how::died;
+    end.trouble = "was killed by " + process::signal_name(report->code);
+  } else {
+    end.ending = child_outcome::how::finished;
+    end.exit_code = report->code;
+  }
+  end.output = output->text();
+  end.errors = errors->text();
+  return end;
+}
+
+std::vector<std::string> environment_now() {
+  std::vector<std::string> list;
+  for (char** entry = environ; *entry != nullptr; ++entry) list.emplace_back(*entry);
+  return list;
+}
+
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of("\n\r ");
+  if (end == std::string::npos) return {};
+  const std::size_t begin = text.find_last_of('\n', end);
+  return printable(text.substr(begin == std::string::npos ? 0 : begin + 1,
+                               end - (begin == std::string::npos ? std::size_t(-1) : begin)));
+}
+
+}  // namespace penstock::doctor

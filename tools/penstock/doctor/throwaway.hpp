@@ -1,0 +1,46 @@
+// Running a program that may hang, crash or flood, and looking at what is left of it. Used by doctor's
+// gatherers.
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
+#include "tools/penstock/doctor/facts.hpp"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace penstock::doctor {
+
+/// A place for a child's output that it can neither fill beyond 1 MiB nor block on, and that outlives it.
+class output_file {
+ public:
+  static result<output_file> create();
+  [[nodiscard]] int fd() const noexcept { return file_.get(); }
+  /// What has been written so far.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  explicit output_file(unique_fd file) noexcept : file_(std::move(file)) {}
+  unique_fd file_;
+};
+
+struct ended_child {
+  child_outcome::how ending = child_outcome::how::not_started;
+  int exit_code = -1;
+  std::string trouble;  ///< unless it exited: "did not return within 10 s", "was killed by SIGSEGV"
+  std::string output;
+  std::string errors;
+};
+
+/// Starts a program with this process's environment and waits; kills its whole group when the time is over.
+ended_child run_to_the_end(const std::string& program, const std::vector<std::string>& arguments,
+                           std::chrono::milliseconds deadline);
+
+/// This process's environment, "NAME=value".
+std::vector<std::string> environment_now();
+
+/// The last line that says something.
+std::string last_line(const std::string& text);
+
+}  // namespace penstock::doctor

@@ -1,0 +1,280 @@
+#include "actors/protocol/config_bytes.hpp"
+#include "actors/protocol/wire.hpp"
+#include "actors/supervisor/worker_processes.hpp"
+#include "runtime/arena/arena.hpp"
+#include "runtime/arena/flight_recorder.hpp"
+#include "runtime/base/layout.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/process/lifeline.hpp"
+#include "runtime/process/spawn.hpp"
+#include "tools/penstock/doctor/gather.hpp"
+#include "tools/penstock/doctor/throwaway.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <fstream>
+#include <variant>
+
+namespace penstock::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+using clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr std::uint32_t samples_max = 8;
+constexpr milliseconds time_to_end{2000};
+
+/// One worker as a session has it, driven by one thread.
+class trial {
+ public:
+  trial(const config& settings, worker_facts& told) : settings_(settings), told_(told) {}
+  ~trial() {
+    if (child_.pid <= 0) return;
+    process::signal_group(child_, SIGKILL);
+    static_cast<void>(process::reap(child_, time_to_end));
+  }
+  trial(const trial&) = delete;
+  trial& operator=(const trial&) = delete;
+
+  /// The process and what it inherits.
+  result<void> start(int index);
+  /// The next message; a refusal says how the worker failed us.
+  result<protocol::from_worker> hear(milliseconds deadline, std::string_view doing);
+  void say(const protocol::to_worker& message);
+  result<void> make_slots(const dataset_description& d, std::uint32_t samples);
+  [[nodiscard]] std::vector<std::string> cuda_traces() const;
+  [[nodiscard]] pid_t pid() const { return child_.pid; }
+
+ private:
+  [[nodiscard]] std::string how_it_ended(std::string_view doing);
+
+  const config& settings_;
+  worker_facts& told_;
+  process::lifeline rope_;
+  std::optional<arena::arena> memory_;
+  std::optional<arena::flight_recorders> flights_;
+  std::optional<output_file> output_;
+  unique_fd socket_;
+  process::child child_;
+  protocol::frame_reader<protocol::from_worker> reader_;
+  std::vector<protocol::from_worker> heard_;
+};
+
+result<void> trial::start(int index) {
+  const auto& command = settings_.loader.command;
+  auto program = process::find_program(command.front());
+  if (!program) return tl::unexpected(std::move(program.error()));
+  told_.program = *program;
+  auto rope = process::lifeline::create();
+  if (!rope) return tl::unexpected(std::move(rope.error()));
+  rope_ = std::move(*rope);
+  auto memory = arena::arena::create();
+  if (!memory) return tl::unexpected(std::move(memory.error()));
+  memory_.emplace(std::move(*memory));
+  auto flights = arena::flight_recorders::create(1);
+  if (!flights) return tl::unexpected(std::move(flights.error()));
+  flights_.emplace(std::move(*flights));
+  auto output = output_file::create();
+  if (!output) return tl::unexpected(std::move(output.error()));
+  output_.emplace(std::move(*output));
+  auto ends = protocol::make_link_pair();
+  if (!ends) return tl::unexpected(std::move(ends.error()));
+  socket_ = std::move(ends->first);
+  process::spawn_request request{*program,
+                                 {command.begin() + 1, command.end()},
+                                 supervisor::worker_environment(settings_.loader.env),
+                                 {{output_->fd(), STDOUT_FILENO},
+                                  {output_->fd(), STDERR_FILENO},
+                                  {ends->second.get(), protocol::child_fd::link},
+                                  {rope_.read_end.get(), protocol::child_fd::lifeline},
+                                  {memory_->fd(), protocol::child_fd::arena},
+                                  {flights_->fd(), protocol::child_fd::flight}}};
+  if (index >= 0) request.fds.push_back({index, protocol::child_fd::index});
+  auto child = process::spawn(request);
+  if (!child) return tl::unexpected(std::move(child.error()));
+  child_ = std::move(*child);
+  return {};
+}
+
+std::string trial::how_it_ended(std::string_view doing) {
+  const auto end = process::reap(child_, time_to_end);
+  std::string how = "closed its link";
+  if (end && end->ending == process::exit_report::how::signalled)
+    how = "was killed by " + process::signal_name(end->code);
+  if (end && end->ending == process::exit_report::how::exited) how = fmt::format("exited with {}", end->code);
+  if (end) child_ = {};
+  const std::string said = last_line(output_->text());
+  return fmt::format("{} {} {}{}", printable(fs::path(told_.program).filename().string()), how, doing,
+                     said.empty() ? "" : "; it wrote: " + said);
+}
+
+result<protocol::from_worker> trial::hear(milliseconds deadline, std::string_view doing) {
+  const auto until = clock::now() + deadline;
+  while (heard_.empty()) {
+    const auto left = std::chrono::ceil<milliseconds>(until - clock::now());
+    pollfd news{socket_.get(), POLLIN, 0};
+    const int ready = ::poll(&news, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0)
+      return refuse(errc::timed_out, "it did not answer within {} {}", duration_for_people(deadline), doing);
+    std::array<char, 4096> piece;
+    const ssize_t bytes = ::read(socket_.get(), piece.data(), piece.size());
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (bytes <= 0) return refuse(errc::worker_program, "{}", how_it_ended(doing));
+    const auto ok = reader_.feed({piece.data(), static_cast<std::size_t>(bytes)},
+                                 [&](protocol::from_worker&& m) { heard_.push_back(std::move(m)); });
+    if (!ok) return tl::unexpected(ok.error());
+  }
+  protocol::from_worker first = std::move(heard_.front());
+  heard_.erase(heard_.begin());
+  if (const auto* gave_up = std::get_if<protocol::worker_gives_up>(&first))
+    return refuse(errc::dataset, "{}", gave_up->reason);
+  return first;
+}
+
+void trial::say(const protocol::to_worker& message) {
+  std::vector<char> bytes;
+  protocol::append_frame(bytes, message);
+  // A few hundred bytes into an empty socket: never a partial write. A dead worker is noticed by hear().
+  static_cast<void>(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
+}
+
+result<void> trial::make_slots(const dataset_description& d, std::uint32_t samples) {
+  auto layout = lay_out(d.tensors, samples);
+  if (!layout) return tl::unexpected(std::move(layout.error()));
+  const arena::geometry shape{layout->bytes, 1, 1};
+  if (auto ok = memory_->size_and_seal(shape); !ok) return ok;
+  say(protocol::assign_slots{shape.slot_bytes, 1, 1, 0, samples});
+  return {};
+}
+
+/// Only the GPU owner uses the GPU: neither its library nor its devices may be in a worker.
+std::vector<std::string> trial::cuda_traces() const {
+  std::vector<std::string> found;
+  const auto add = [&](const std::string& what) {
+    if (std::ranges::find(found, what) == found.end()) found.push_back(what);
+  };
+  std::ifstream maps(fmt::format("/proc/{}/maps", child_.pid));
+  for (std::string line; std::getline(maps, line);) {
+    const auto path = line.find('/');
+    if (path == std::string::npos) continue;
+    const std::string file = fs::path(line.substr(path)).filename();
+    if (file.starts_with("libcuda.so") || file.starts_with("libcudart.so") ||
+        file.starts_with("libnvcuvid.so"))
+      add(printable(line.substr(path)));
+  }
+  std::error_code fault;
+  for (const auto& fd : fs::directory_iterator(fmt::format("/proc/{}/fd", child_.pid), fault)) {
+    const std::string target = fs::read_symlink(fd.path(), fault);
+    if (target.starts_with("/dev/nvidia")) add(target);
+  }
+  return found;
+}
+
+result<dataset_description> description_of(const protocol::dataset_described& said) {
+  dataset_description d{said.type, said.samples, {}, said.fingerprint};
+  for (const auto& t : said.tensors) {
+    if (t.type > static_cast<std::uint8_t>(dtype::float64) ||
+        t.role > static_cast<std::uint8_t>(tensor_role::record))
+      return refuse(errc::protocol, "tensor '{}' has an element type or role that does not exist",
+                    printable(t.name));
+    d.tensors.push_back({t.name, static_cast<dtype>(t.type), t.shape, static_cast<tensor_role>(t.role)});
+  }
+  return d;
+}
+
+milliseconds as_milliseconds(std::chrono::nanoseconds time) {
+  return std::chrono::ceil<milliseconds>(time);
+}
+
+}  // namespace
+
+trial_result try_a_worker(const config& settings, bool load, int index) {
+  trial_result all;
+  worker_facts& told = all.worker;
+  for (const auto& word : settings.loader.command) told.command += (told.command.empty() ? "" : " ") + word;
+  trial worker(settings, told);
+  if (auto ok = worker.start(index); !ok) {
+    told.broken = ok.error();
+    return all;
+  }
+  const auto start_deadline = as_milliseconds(settings.loader.hang.start_deadline);
+  const auto first = worker.hear(start_deadline, "before saying hello");
+  if (!first) {
+    told.protocol_trouble = first.error().message;
+    return all;
+  }
+  const auto* hello = std::get_if<protocol::hello>(&*first);
+  if (hello == nullptr || hello->magic != protocol::hello::expected_magic) {
+    told.protocol_trouble = "its first message is no hello";
+    return all;
+  }
+  if (hello->version != protocol::version) {
+    told.protocol_trouble =
+        fmt::format("it speaks protocol {}, this session {}", hello->version, protocol::version);
+    return all;
+  }
+  told.spoke = true;
+  told.cuda_traces = worker.cuda_traces();
+  if (!load) return all;
+
+  worker.say(protocol::open_dataset{protocol::version, {0, 1}, protocol::config_as_bytes(settings)});
+  const auto second = worker.hear(start_deadline, "while opening the dataset");
+  const auto* said = second ? std::get_if<protocol::dataset_described>(&*second) : nullptr;
+  if (said == nullptr) {
+    told.dataset_trouble =
+        second ? failure{errc::protocol, "it did not describe the dataset", 0} : second.error();
+    return all;
+  }
+  auto described = description_of(*said);
+  if (!described) {
+    told.dataset_trouble = described.error();
+    return all;
+  }
+  all.described = *described;
+  const auto samples = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>({described->samples, samples_max, settings.sampler.batch_size}));
+  if (samples == 0) {
+    told.dataset_trouble = failure{errc::dataset, "the dataset has no samples", 0};
+    return all;
+  }
+  if (auto ok = worker.make_slots(*described, samples); !ok) {
+    told.dataset_trouble = ok.error();
+    return all;
+  }
+  const auto third = worker.hear(start_deadline, "while setting up the dataset");
+  if (!third) {
+    told.dataset_trouble = third.error();
+    return all;
+  }
+  protocol::load_batch lease{0, 1, 0, {}};
+  for (std::uint32_t i = 0; i < samples; ++i) lease.samples.push_back({i, 1});
+  told.samples_tried = samples;
+  worker.say(lease);
+  const auto fourth =
+      worker.hear(as_milliseconds(settings.loader.hang.item_timeout), "while loading the first samples");
+  const auto* loaded = fourth ? std::get_if<protocol::batch_loaded>(&*fourth) : nullptr;
+  if (loaded == nullptr) {
+    told.load_trouble = fourth ? "it did not answer to a lease" : fourth.error().message;
+    return all;
+  }
+  told.loaded = true;
+  told.samples_good = std::min(loaded->rows, samples);
+  if (!loaded->failures.empty())
+    told.first_failure = fmt::format("{}: {}", printable(loaded->failures.front().name),
+                                     printable(loaded->failures.front().reason));
+  // Decoders load libraries late.
+  for (std::string& trace : worker.cuda_traces())
+    if (std::ranges::find(told.cuda_traces, trace) == told.cuda_traces.end())
+      told.cuda_traces.push_back(std::move(trace));
+  return all;
+}
+
+}  // namespace penstock::doctor
