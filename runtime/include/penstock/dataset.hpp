@@ -19,10 +19,10 @@ namespace penstock {
 /// What the session needs to know before the first sample: it sizes the shared memory from it, and refuses a
 /// later worker that says something else.
 struct dataset_description {
-  std::string type;                  ///< "image-folder", or the name of your own
-  std::uint64_t samples = 0;         ///< sample indices are 0 .. samples - 1
-  std::vector<tensor_spec> tensors;  ///< the same for every sample
-  std::string fingerprint;           ///< equal exactly when two workers see the same samples
+  std::string type{};                  ///< "image-folder", or the name of your own
+  std::uint64_t samples = 0;           ///< sample indices are 0 .. samples - 1
+  std::vector<tensor_spec> tensors{};  ///< the same for every sample
+  std::string fingerprint{};           ///< equal exactly when two workers see the same samples
 
   bool operator==(const dataset_description&) const = default;
 };

@@ -22,11 +22,11 @@
 namespace penstock {
 
 struct session_options {
-  bool digests = false;                  ///< hash every batch as it is delivered
-  std::optional<std::uint64_t> batches;  ///< deliver so many batches in all, then end as "stopped"
-  std::span<const std::byte> state;      ///< go on where Session::state() of an earlier run ended
-  bool control_socket = true;            ///< let `penstock status` and friends attach
-  event_callback on_event;               ///< hears of deaths, bad samples, epochs, ...: see event.hpp
+  bool digests = false;                    ///< hash every batch as it is delivered
+  std::optional<std::uint64_t> batches{};  ///< deliver so many batches in all, then end as "stopped"
+  std::span<const std::byte> state{};      ///< go on where Session::state() of an earlier run ended
+  bool control_socket = true;              ///< let `penstock status` and friends attach
+  event_callback on_event{};               ///< hears of deaths, bad samples, epochs, ...: see event.hpp
 };
 
 /// Thread rules: one thread at a time takes batches, closes and destroys (a second one in next() meanwhile

@@ -43,9 +43,9 @@ enum class tensor_role : std::uint8_t {
 
 /// One tensor of one sample. The batch axis is not part of the shape; a scalar has an empty one.
 struct tensor_spec {
-  std::string name;
+  std::string name{};
   dtype type = dtype::uint8;
-  std::vector<std::uint32_t> shape;
+  std::vector<std::uint32_t> shape{};
   tensor_role role = tensor_role::data;
 
   bool operator==(const tensor_spec&) const = default;

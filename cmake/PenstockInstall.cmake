@@ -1,0 +1,106 @@
+# What gets installed: two shared libraries, the programs, headers, a CMake package, documents; and packages of all that.
+#
+# The tree can be copied anywhere: every library beyond glibc and the compiler's own is inside a program, inside one of our
+# libraries, or in lib/ (cmake/install/BundleLibraries.cmake). So libraries go to lib/, not to a folder with the
+# machine's name.
+
+set(PENSTOCK_INSTALL_CMAKE_DIR lib/cmake/penstock)
+set(PENSTOCK_LIBEXEC_DIR libexec/penstock)
+find_program(PENSTOCK_PATCHELF patchelf)
+mark_as_advanced(PENSTOCK_PATCHELF)
+
+# What is found at run time is found from the place of the file that needs it. The old tag (DT_RPATH) counts for the
+# libraries behind our libraries too; the new one would leave a bundled library to the machine's copy of its neighbour.
+function(penstock_relocatable target from_there_to_lib)
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "${from_there_to_lib}")
+  target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
+  set_property(GLOBAL APPEND PROPERTY PENSTOCK_INSTALLED_TARGETS ${target})
+endfunction()
+
+# penstock_install_program(TARGET bin|libexec): libexec is where sessions look for the programs that they start.
+function(penstock_install_program target place)
+  if(place STREQUAL "libexec")
+    penstock_relocatable(${target} "$ORIGIN/../../lib")
+    install(TARGETS ${target} RUNTIME DESTINATION libexec/penstock COMPONENT runtime)
+  else()
+    penstock_relocatable(${target} "$ORIGIN/../lib")
+    install(TARGETS ${target} RUNTIME DESTINATION bin COMPONENT tools)
+  endif()
+endfunction()
+
+# penstock_shared_library(TARGET EXPORT name CONTAINS folders... LINKS folders...): what programs of others link. It
+# exports what CONTAINS marks with PENSTOCK_API and nothing else, above all nothing of the libraries inside.
+function(penstock_shared_library target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXPORT" "CONTAINS;LINKS")
+  set(objects ${arg_CONTAINS})
+  list(TRANSFORM objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
+  add_library(${target} SHARED ${objects})
+  add_library(penstock::${arg_EXPORT} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES
+    LINKER_LANGUAGE CXX EXPORT_NAME ${arg_EXPORT} VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+    LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/install/exports.map")
+  target_link_libraries(${target} PRIVATE ${arg_CONTAINS} ${arg_LINKS})
+  target_link_options(${target} PRIVATE
+    "-Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/install/exports.map" -Wl,--no-undefined)
+  target_compile_features(${target} INTERFACE cxx_std_20)
+  target_include_directories(${target} INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/runtime/include> $<INSTALL_INTERFACE:include>)
+  penstock_relocatable(${target} "$ORIGIN")
+  install(TARGETS ${target} EXPORT penstockTargets
+    LIBRARY DESTINATION lib COMPONENT runtime NAMELINK_COMPONENT development)
+endfunction()
+
+# For device programs, which need the headers alone.
+add_library(penstock_headers INTERFACE)
+add_library(penstock::headers ALIAS penstock_headers)
+set_target_properties(penstock_headers PROPERTIES EXPORT_NAME headers)
+target_compile_features(penstock_headers INTERFACE cxx_std_20)
+target_include_directories(penstock_headers INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/runtime/include> $<INSTALL_INTERFACE:include>)
+install(TARGETS penstock_headers EXPORT penstockTargets)
+
+install(DIRECTORY runtime/include/penstock DESTINATION include COMPONENT development)
+install(EXPORT penstockTargets NAMESPACE penstock:: DESTINATION ${PENSTOCK_INSTALL_CMAKE_DIR} COMPONENT development)
+include(CMakePackageConfigHelpers)
+configure_package_config_file(cmake/install/penstockConfig.cmake.in penstockConfig.cmake
+  INSTALL_DESTINATION ${PENSTOCK_INSTALL_CMAKE_DIR} PATH_VARS PENSTOCK_LIBEXEC_DIR)
+write_basic_package_version_file(penstockConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/penstockConfig.cmake" "${PROJECT_BINARY_DIR}/penstockConfigVersion.cmake"
+  DESTINATION ${PENSTOCK_INSTALL_CMAKE_DIR} COMPONENT development)
+
+install(FILES LICENSE README.md DESTINATION share/doc/penstock COMPONENT runtime)
+install(DIRECTORY docs/ DESTINATION share/doc/penstock/docs COMPONENT development)
+install(DIRECTORY examples/ DESTINATION share/penstock/examples COMPONENT development)
+
+# Called when all targets exist.
+function(penstock_install_bundled_libraries)
+  get_property(targets GLOBAL PROPERTY PENSTOCK_INSTALLED_TARGETS)
+  set(files ${targets})
+  list(TRANSFORM files REPLACE "(.+)" "$<TARGET_FILE:\\1>")
+  install(CODE "
+    set(penstock_files \"${files}\")
+    set(penstock_patchelf \"${PENSTOCK_PATCHELF}\")" COMPONENT runtime)
+  install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/install/BundleLibraries.cmake" COMPONENT runtime)
+endfunction()
+
+set(CPACK_PACKAGE_NAME penstock)
+set(CPACK_PACKAGE_VENDOR penstock)
+set(CPACK_PACKAGE_CONTACT "the penstock authors <penstock@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "feeds GPUs from supervised loader processes")
+set(CPACK_PACKAGE_DESCRIPTION "Loader worker processes fill shared, page-locked memory; one process alone uses the GPU.
+Workers that crash or hang are replaced and their batches loaded again, in the same order, to the same bytes.")
+set(CPACK_PACKAGE_CHECKSUM SHA256)
+set(CPACK_PACKAGE_FILE_NAME "penstock-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR}")
+set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
+set(CPACK_GENERATOR TGZ DEB)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_VERBATIM_VARIABLES ON)
+set(CPACK_ARCHIVE_COMPONENT_INSTALL OFF)
+set(CPACK_PROJECT_CONFIG_FILE "${PROJECT_SOURCE_DIR}/cmake/install/CPackOptions.cmake")
+set(CPACK_DEB_COMPONENT_INSTALL OFF)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+# Nothing depends on the bundled libraries, which lie outside the linker's folders.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS OFF)
+include(CPack)

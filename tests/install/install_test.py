@@ -1,0 +1,198 @@
+"""The install tree as other people get it: copied to another place, with nothing but itself and a compiler.
+
+ctest runs `install_test.py prepare` once (install, move, build tests/install/consumer against it), then each test. Set by
+ctest: PENSTOCK_BUILD, the build folder; PENSTOCK_STAGE, a folder of our own.
+"""
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.environ.get("PENSTOCK_BUILD", "")
+STAGE = os.environ.get("PENSTOCK_STAGE", "")
+HERE = os.path.dirname(os.path.abspath(__file__))
+TREE = os.path.join(STAGE, "copied", "penstock")
+CONSUMER = os.path.join(STAGE, "consumer")
+
+# What a machine has anyway: glibc, and the libraries of its compiler.
+OF_THE_MACHINE = re.compile(
+    r"^(linux-vdso|ld-linux-x86-64|lib(c|m|pthread|dl|rt|resolv|gcc_s|stdc\+\+))\.so|^/lib64/ld-linux")
+
+WORKER_FILES = ["libexec/penstock/penstock-worker", "lib/libpenstock_worker.so"]
+
+
+def prepare():
+    """Installs, moves the tree away from where it was installed, and builds the consumer against it."""
+    shutil.rmtree(STAGE, ignore_errors=True)
+    prefix = os.path.join(STAGE, "prefix")
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
+    os.makedirs(os.path.dirname(TREE))
+    os.rename(prefix, TREE)
+    subprocess.run(["cmake", "-G", "Ninja", "-S", os.path.join(HERE, "consumer"), "-B", CONSUMER, "-DCMAKE_PREFIX_PATH=" + TREE,
+                    "-DCMAKE_BUILD_TYPE=Debug"], check=True)
+    subprocess.run(["cmake", "--build", CONSUMER], check=True)
+
+
+def run(*command, **environment):
+    """Runs a program in a bare environment; gives its output."""
+    with tempfile.TemporaryDirectory(prefix="penstock-install-") as folder:
+        bare = {"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": folder, "LC_ALL": "C.UTF-8", **environment}
+        done = subprocess.run(command, env=bare, cwd=folder, capture_output=True, text=True, timeout=60)
+    if done.returncode != 0:
+        raise AssertionError("%s: exit %d\n%s%s" % (" ".join(command), done.returncode, done.stdout, done.stderr))
+    return done.stdout, done.stderr
+
+
+def in_tree(path):
+    return os.path.join(TREE, path)
+
+
+def in_consumer(path):
+    return os.path.join(CONSUMER, path)
+
+
+def elf_files():
+    for folder, _, names in os.walk(TREE):
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                if file.read(4) == b"\x7fELF":
+                    yield path
+
+
+def config_file(folder, text):
+    path = os.path.join(folder, "consumer.toml")
+    with open(path, "w") as file:
+        file.write('schema = 1\nname = "consumer"\n[sampler]\nbatch_size = 8\n[gpu]\ndevice = "host"\n' + text)
+    return path
+
+
+SYNTHETIC = '[dataset]\ntype = "synthetic"\nsamples = 64\nbytes_per_sample = "4KiB"\nfill = "random"\n[loader]\nworkers = 3\n'
+
+
+class Tree(unittest.TestCase):
+    def test_every_file_needs_the_machine_s_libraries_and_those_of_the_tree_alone(self):
+        seen = 0
+        for path in elf_files():
+            for line in run("ldd", path)[0].splitlines():
+                name, _, place = line.strip().partition(" => ")
+                if OF_THE_MACHINE.match(name) or line.strip() == "statically linked":
+                    continue
+                place = os.path.realpath(place.split(" (")[0])
+                self.assertTrue(place.startswith(TREE + "/"), "%s: %s" % (path, line))
+                seen += 1
+        self.assertGreater(seen, 0)
+
+    def test_paths_in_programs_and_libraries_begin_at_their_own_place(self):
+        for path in elf_files():
+            for line in run("readelf", "-d", path)[0].splitlines():
+                if "RPATH" in line or "RUNPATH" in line:
+                    self.assertRegex(line, r"\[\$ORIGIN(/\.\.)*(/lib)?\]", path)
+
+    def test_the_cmake_package_names_no_place_outside_the_tree(self):
+        for path in glob.glob(in_tree("lib/cmake/penstock/*.cmake")):
+            with open(path) as file:
+                text = file.read()
+            self.assertNotIn(STAGE, text)
+            self.assertNotIn(os.path.dirname(BUILD), text)
+
+    def test_there_are_programs_libraries_headers_examples_and_licences(self):
+        for path in ("bin/penstock", "libexec/penstock/penstock-worker", "lib/libpenstock.so", "lib/libpenstock_worker.so",
+                     "include/penstock/session.hpp", "include/penstock/config_keys.def", "share/penstock/examples/photos.toml",
+                     "share/doc/penstock/LICENSE", "share/doc/penstock/docs/semantics.md"):
+            self.assertTrue(os.path.exists(in_tree(path)), path)
+
+    def test_the_libraries_export_names_of_penstock_alone(self):
+        for name in ("lib/libpenstock.so", "lib/libpenstock_worker.so"):
+            symbols = run("nm", "-DC", "--defined-only", in_tree(name))[0].splitlines()
+            self.assertTrue(any("penstock::" in s for s in symbols))
+            self.assertEqual([s for s in symbols if "penstock::" not in s], [])
+
+
+class Workers(unittest.TestCase):
+    def test_a_worker_has_no_cuda_and_no_session_in_it(self):
+        for path in [*map(in_tree, WORKER_FILES), in_consumer("counting-worker")]:
+            symbols = run("nm", "-C", path)[0] + run("nm", "-DC", path)[0]
+            self.assertIn("penstock::worker_main", symbols)
+            self.assertEqual([s for s in symbols.splitlines() if re.search(r"\b(__)?cuda[A-Z]|\bcu[A-Z]|penstock::(Session|device::|gpu_owner)", s)],
+                             [], path)
+            self.assertNotIn("nv_fatbin", run("readelf", "-SW", path)[0], path)
+            self.assertNotIn("libcuda", run("ldd", path)[0], path)
+        self.assertNotIn("libpenstock.so", run("ldd", in_consumer("counting-worker"))[0])
+
+
+class Headers(unittest.TestCase):
+    def headers_behind(self, text):
+        with tempfile.NamedTemporaryFile("w", suffix=".cpp") as source:
+            source.write(text)
+            source.flush()
+            rule = run("g++", "-std=c++20", "-M", "-I" + in_tree("include"), source.name)[0]
+        return {os.path.realpath(word) for word in rule.replace("\\\n", " ").split()[2:]}
+
+    def test_the_public_headers_need_the_standard_library_alone(self):
+        standard = self.headers_behind("#include <bits/stdc++.h>\n")
+        headers = {name for name in os.listdir(in_tree("include/penstock")) if name.endswith(".hpp")} - {"cuda.hpp"}
+        self.assertIn("session.hpp", headers)
+        for header in sorted(headers):
+            needed = self.headers_behind("#include <penstock/%s>\n" % header)
+            foreign = {path for path in needed - standard if not path.startswith(in_tree("include/penstock/"))}
+            self.assertEqual(foreign, set(), header)
+
+
+class Programs(unittest.TestCase):
+    def test_an_embedding_program_finds_the_tree_s_worker_through_the_library(self):
+        workers = re.findall(r"worker (.*)", run(in_consumer("feed"))[0])
+        self.assertEqual(set(workers), {in_tree("libexec/penstock/penstock-worker")})
+
+    def test_an_embedding_program_gets_the_batches_that_penstock_run_gets(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = json.loads(run(in_tree("bin/penstock"), "run", config_file(folder, SYNTHETIC), "--digest", "--json")[0])
+        self.assertIn("rows 64 digest %s\n" % report["epochs"][0]["digest"], run(in_consumer("feed"))[0])
+
+    def test_a_worker_program_of_one_s_own_feeds_an_embedding_program(self):
+        worker = in_consumer("counting-worker")
+        out, _ = run(in_consumer("feed"), worker)
+        self.assertEqual(set(re.findall(r"worker (.*)", out)), {worker})
+        self.assertIn("failed number 13: thirteen brings bad luck\n", out)
+        self.assertIn("rows 63 ", out)
+
+    def test_a_worker_program_of_one_s_own_feeds_penstock_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = config_file(folder, '[dataset]\ntype = "custom"\noptions = { samples = "64" }\n[loader]\nworkers = 2\n'
+                                       'command = ["%s"]\n' % in_consumer("counting-worker"))
+            report = json.loads(run(in_tree("bin/penstock"), "run", path, "--json")[0])
+        self.assertEqual(report["totals"]["samples"], 63)
+        self.assertEqual(report["failures"][0]["path"], "number 13")
+
+    def test_a_device_program_of_one_s_own_needs_no_library_of_penstock(self):
+        self.assertIn("penstock_device_program", run("nm", "-D", "--defined-only", in_consumer("librow-counter.so"))[0])
+        for line in run("ldd", in_consumer("librow-counter.so"))[0].splitlines():
+            self.assertRegex(line.strip(), OF_THE_MACHINE)
+
+    def test_penstock_finds_its_worker_when_it_is_called_through_a_link(self):
+        with tempfile.TemporaryDirectory() as folder:
+            link = os.path.join(folder, "penstock")
+            os.symlink(in_tree("bin/penstock"), link)
+            report = json.loads(run(link, "run", config_file(folder, SYNTHETIC), "--json")[0])
+        self.assertEqual(report["outcome"], "finished")
+
+    def test_the_environment_says_where_the_worker_is_before_anything_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            # Of a tree of its own: the programs bring their libraries by their place.
+            elsewhere = os.path.join(folder, "penstock")
+            shutil.copytree(TREE, elsewhere, symlinks=True)
+            out, _ = run(in_consumer("feed"), PENSTOCK_LIBEXEC=os.path.join(elsewhere, "libexec/penstock"))
+            self.assertIn("worker %s/libexec/penstock/penstock-worker\n" % elsewhere, out)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["prepare"]:
+        prepare()
+    else:
+        unittest.main()
