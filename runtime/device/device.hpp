@@ -71,7 +71,8 @@ class device {
   /// The oldest job that is under way cannot begin: the consumer's stream has not come to the release of its
   /// buffer yet. Tells a slow consumer from a copy that never ends.
   [[nodiscard]] virtual bool waits_for_consumer() const { return false; }
-  /// Called from any thread when poll() has news. Must only pass a message on. Set before the first submit.
+  /// Called from any thread when poll() has news. Must only pass a message on. Set before the first submit;
+  /// one that was replaced is not called any more when this returns.
   virtual void on_progress(std::function<void()> waker) = 0;
   /// Waits for what is under way (not for ever: what a hung or poisoned device holds is left to the end of
   /// the process), gives everything back. Idempotent. Call before destruction, on the owner's thread.

@@ -135,7 +135,10 @@ class host_device final : public device {
     return std::exchange(done_, {});
   }
 
-  void on_progress(std::function<void()> waker) override { waker_ = std::move(waker); }
+  void on_progress(std::function<void()> waker) override {
+    const std::lock_guard hold(waker_mutex_);
+    waker_ = std::move(waker);
+  }
 
   void close() noexcept override {
     if (!engine_.joinable()) return;
@@ -192,11 +195,16 @@ class host_device final : public device {
       const bool wake = done_.empty();
       done_.push_back({next.job.upload, stage::copied});
       done_.push_back({next.job.upload, stage::ready});
-      if (!wake || !waker_) continue;
+      if (!wake) continue;
       hold.unlock();
-      waker_();
+      call_waker();
       hold.lock();
     }
+  }
+
+  void call_waker() {
+    const std::lock_guard hold(waker_mutex_);
+    if (waker_) waker_();
   }
 
   void transfer(const queued_job& next) {
@@ -209,6 +217,7 @@ class host_device final : public device {
 
   transfer_plan plan_;
   std::vector<std::vector<std::byte>> buffers_;
+  std::mutex waker_mutex_;  // a waker is not called any more when on_progress() has replaced it
   std::function<void()> waker_;
   std::thread engine_;
 

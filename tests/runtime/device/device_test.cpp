@@ -1,53 +1,18 @@
-// What any device must do; run against the host device here.
+// What any device must do. Built twice: against the host device, and against the CUDA device (label gpu).
 #include "runtime/device/device.hpp"
 
-#include "runtime/device/host_device.hpp"
+#include "tests/runtime/device/support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
 #include <cmath>
-#include <cstring>
-#include <future>
-#include <random>
-#include <set>
 
 using namespace penstock;
 using namespace penstock::device;
+using namespace penstock::device_test;
 
 namespace {
-
-/// Submits and collects with a real waker, as the owner does.
-class driver {
- public:
-  explicit driver(penstock::device::device& d) : device_(d) {
-    d.on_progress([this] {
-      const std::lock_guard hold(mutex_);
-      news_ = true;
-      changed_.notify_one();
-    });
-  }
-  std::vector<progress> until(std::size_t count) {
-    std::vector<progress> all;
-    while (all.size() < count) {
-      {
-        std::unique_lock hold(mutex_);
-        REQUIRE(changed_.wait_for(hold, std::chrono::seconds(10), [&] { return news_; }));
-        news_ = false;
-      }
-      const auto some = device_.poll();
-      REQUIRE(some);
-      all.insert(all.end(), some->begin(), some->end());
-    }
-    return all;
-  }
-
- private:
-  penstock::device::device& device_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool news_ = false;
-};
 
 batch_layout photos(std::uint32_t rows, std::uint32_t h, std::uint32_t w) {
   return lay_out(std::vector<tensor_spec>{{"image", dtype::uint8, {h, w, 3}, tensor_role::image},
@@ -55,10 +20,6 @@ batch_layout photos(std::uint32_t rows, std::uint32_t h, std::uint32_t w) {
                                           {"flip", dtype::uint8, {}, tensor_role::record}},
                  rows)
       .value();
-}
-
-result<void> submit(penstock::device::device& d, const upload_job& job) {
-  return d.submit({&job, 1});
 }
 
 template <class T>
@@ -85,12 +46,12 @@ TEST_CASE("every element of a converted batch is the formula's, mirrored where i
   const tensor_place& flips = slot.tensors[2];
   for (std::uint32_t r = 0; r < rows; ++r) memory[flips.offset + r] = static_cast<std::byte>(r % 2);
 
-  const auto device = make_host_device();
+  const auto device = make_tested_device();
   REQUIRE(device->open());
   REQUIRE(device->attach(0, memory));
   REQUIRE(device->allocate(plan, 2));
   driver drive(*device);
-  std::memset(device->address(1), 0xa5, plan.buffer_bytes);
+  fill_device_memory(device->address(1), poison, plan.buffer_bytes);
   REQUIRE(submit(*device, {9, 1, 0, 0, rows}));
   drive.until(2);
 
@@ -129,7 +90,7 @@ TEST_CASE("jobs are done in the order of their submission, each first copied, th
       lay_out(std::vector<tensor_spec>{{"data", dtype::uint8, {64}, tensor_role::data}}, 4).value();
   const auto plan = plan_transfer(slot, {}).value();
   std::vector<std::byte> memory(slot.bytes * 8);
-  const auto device = make_host_device();
+  const auto device = make_tested_device();
   REQUIRE(device->open());
   REQUIRE(device->attach(3, memory));
   REQUIRE(device->allocate(plan, 8));
@@ -152,30 +113,24 @@ TEST_CASE("a batch without rows is ready without a byte being touched") {
   const auto slot = photos(4, 2, 2);
   const auto plan = plan_transfer(slot, {}).value();
   std::vector<std::byte> memory(slot.bytes);
-  const auto device = make_host_device();
+  const auto device = make_tested_device();
   REQUIRE(device->open());
   REQUIRE(device->attach(0, memory));
   REQUIRE(device->allocate(plan, 1));
   driver drive(*device);
-  std::memset(device->address(0), 0x5a, plan.buffer_bytes);
+  fill_device_memory(device->address(0), poison, plan.buffer_bytes);
   REQUIRE(submit(*device, {1, 0, 0, 0, 0}));
   drive.until(2);
-  for (std::uint64_t i = 0; i < plan.buffer_bytes; ++i) REQUIRE(device->address(0)[i] == std::byte{0x5a});
+  std::vector<std::byte> out(plan.buffer_bytes);
+  REQUIRE(device->read_back(0, 0, out));
+  REQUIRE(std::ranges::all_of(out, [](std::byte b) { return b == poison; }));
   device->close();
 }
 
 TEST_CASE("a closed device can be closed again") {
-  const auto device = make_host_device();
+  const auto device = make_tested_device();
   device->close();
   REQUIRE(device->open());
   device->close();
   device->close();
-}
-
-TEST_CASE("a device that this build or machine does not have is refused by name") {
-  CHECK(make_device("host"));
-  CHECK(make_device("auto"));
-  const auto nonsense = make_device("cuda:x");
-  REQUIRE_FALSE(nonsense);
-  CHECK(nonsense.error().message.find("cuda:x") != std::string::npos);
 }

@@ -1,0 +1,470 @@
+#!/usr/bin/env python3
+"""Measures and checks everything that needs a GPU, from an install tree or a build tree alone.
+
+    gpu.py [--tree DIR] [--out DIR] [--only NAME,NAME] [--seconds 3] [--budget 460]
+
+DIR is what `cmake --install` made (with `--component tests` for the tests), or a build folder; default: where this script
+lies. Each step has its own deadline, and a step that fails does not keep the others from running. Ends with a Markdown table
+on stdout; --out gets gpu.md, gpu.json and what the steps printed. Only Python's standard library is needed; steps that need
+PyTorch or Pillow are skipped without them.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BATCH_BYTES = 19267584
+
+
+class Skip(Exception):
+    pass
+
+
+class Bench:
+    def __init__(self, given):
+        self.given = given
+        self.begin = time.monotonic()
+        self.rows = []
+        self.facts = {}
+        self.folder = tempfile.mkdtemp(prefix="penstock-gpu-")
+        self.out = given.out or self.folder
+        os.makedirs(self.out, exist_ok=True)
+        self.bin = os.path.join(given.tree, "bin")
+        self.penstock = os.path.join(self.bin, "penstock")
+        tests = [os.path.join(given.tree, "libexec/penstock/tests/test_device_gpu"), os.path.join(self.bin, "test_device_gpu")]
+        self.device_tests = next((t for t in tests if os.path.exists(t)), None)
+        self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.folder)
+        # For tests carried in from a build tree; the programs themselves find their libraries.
+        self.test_environment = dict(self.environment, LD_LIBRARY_PATH=os.path.join(given.tree, "lib") + ":" + os.environ.get("LD_LIBRARY_PATH", ""))
+
+    def run(self, name, command, timeout, environment=None, check=True):
+        """The output of a command; its whole process group ends with it."""
+        begin = time.monotonic()
+        with open(os.path.join(self.out, name + ".log"), "w+", encoding="utf-8", errors="replace") as errors:
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace",
+                                  env=environment or self.environment, cwd=self.folder, start_new_session=True) as child:
+                try:
+                    output, _ = child.communicate(timeout=timeout)
+                except subprocess.TimeoutExpired:
+                    os.killpg(child.pid, signal.SIGKILL)
+                    child.wait()
+                    raise RuntimeError(f"not done after {timeout} s") from None
+            errors.write("\n---- stdout\n" + output)
+            errors.seek(0)
+            tail = errors.read()[-1500:]
+        self.last_seconds = time.monotonic() - begin
+        if check and child.returncode != 0:
+            raise RuntimeError(f"exit code {child.returncode}: {tail.strip()[-600:]}")
+        self.last_code = child.returncode
+        return output
+
+    def json(self, name, command, timeout, **how):
+        return json.loads(self.run(name, command, timeout, **how))
+
+    def row(self, what, measured, bar, ok):
+        self.rows.append({"what": what, "measured": measured, "bar": bar, "ok": ok})
+        mark = {True: "ok", False: "FALLS SHORT", None: "-"}[ok]
+        print(f"  {what}: {measured}  [{bar}] {mark}", flush=True)
+
+    def step(self, function):
+        name = function.__name__
+        if self.given.only and name not in self.given.only:
+            return
+        spent = time.monotonic() - self.begin
+        if spent > self.given.budget:
+            self.row(name, "left out: no time", "", None)
+            return
+        print(f"== {name} ({spent:.0f} s)", flush=True)
+        try:
+            function(self)
+        except Skip as why:
+            self.row(name, f"left out: {why}", "", None)
+        except Exception as why:  # pylint: disable=broad-except
+            self.row(name, f"failed: {type(why).__name__}: {str(why)[-400:]}", "runs", False)
+
+    def config(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def finish(self):
+        def cell(text):
+            return str(text).replace("|", "\\|").replace("\n", " ")
+        lines = ["| what | measured | bar | |", "| --- | --- | --- | --- |"]
+        for r in self.rows:
+            mark = {True: "ok", False: "**short**", None: ""}[r["ok"]]
+            lines.append(f"| {cell(r['what'])} | {cell(r['measured'])} | {cell(r['bar'])} | {mark} |")
+        table = "\n".join(lines)
+        with open(os.path.join(self.out, "gpu.md"), "w", encoding="utf-8") as file:
+            file.write(table + "\n")
+        with open(os.path.join(self.out, "gpu.json"), "w", encoding="utf-8") as file:
+            json.dump({"facts": self.facts, "rows": self.rows, "seconds": time.monotonic() - self.begin}, file, indent=1)
+        print("\n" + table)
+        print(f"\n{time.monotonic() - self.begin:.0f} s in all")
+        shutil.rmtree(self.folder, ignore_errors=True) if self.out != self.folder else None
+
+
+def synthetic(batch_bytes=BATCH_BYTES, workers=8, more=""):
+    return f"""schema = 1
+[dataset]
+type = "synthetic"
+samples = 1_000_000
+bytes_per_sample = "{batch_bytes}B"
+fill = "stamp"
+[sampler]
+batch_size = 1
+shuffle = false
+[loader]
+workers = {workers}
+{more}
+"""
+
+
+# ---- steps
+
+def machine(b):
+    for name, command in {
+            "gpu": ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,memory.used,pcie.link.gen.max,compute_mode",
+                    "--format=csv,noheader"],
+            "cores": ["nproc"], "kernel": ["uname", "-r"], "penstock": [b.penstock, "version"],
+            "libraries missing": ["sh", "-c", f"ldd {b.penstock} | grep -c 'not found' || true"]}.items():
+        try:
+            b.facts[name] = b.run("machine", command, 20, check=False).strip()
+        except (OSError, RuntimeError) as why:
+            b.facts[name] = f"unknown ({why})"
+        print(f"  {name}: {b.facts[name]}")
+
+
+def tests(b):
+    if not b.device_tests:
+        raise Skip("test_device_gpu is not there")
+    output = b.run("tests", [b.device_tests, "--durations", "no"], 120, environment=b.test_environment, check=False)
+    overlap = re.search(r"overlap: (.*), ratio ([\d.]+)", output)
+    if overlap:
+        ratio = float(overlap[2])
+        b.row("uploads beside a consumer kernel of equal length, over the longer", f"{ratio:.3f} ({overlap[1]})", "<= 1.08", ratio <= 1.08)
+    summary = output.strip().splitlines()[-1] if output.strip() else f"exit code {b.last_code}"
+    failed = re.findall(r"^(.*cuda_test.cpp:\d+|.*device_test.cpp:\d+): FAILED", output, re.M)
+    b.row("device tests on the GPU", f"{summary} {' '.join(sorted(set(failed)))} ({b.last_seconds:.0f} s)", "all pass", b.last_code == 0)
+    if b.last_code != 0:
+        print(output[-3000:])
+
+
+def memcheck(b):
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if not b.device_tests or not os.path.exists(tool):
+        raise Skip("no compute-sanitizer, or no tests")
+    output = b.run("memcheck", [tool, "--tool", "memcheck", "--error-exitcode", "9", b.device_tests,
+                                "~after an illegal access*", "~uploads beside*", "~device memory that does not suffice*",
+                                "~memory that cannot be registered*", "~a buffer is not written*"], 150,
+                   environment=b.test_environment, check=False)
+    summary = re.findall(r"ERROR SUMMARY: (.*)", output + open(os.path.join(b.out, "memcheck.log"), encoding="utf-8").read())
+    b.row("compute-sanitizer memcheck over the gpu tests (without those that mean to fail)",
+          f"{summary[-1] if summary else 'no summary'}, exit code {b.last_code} ({b.last_seconds:.0f} s)", "0 errors",
+          b.last_code == 0 and bool(summary))
+    if b.last_code != 0:
+        print(output[-2500:])
+
+
+def upload(b):
+    b.facts["upload"] = []
+    best_memcpy = 0
+    for what, arguments, bar in [
+            ("19.27 MB, stamp, 8 workers", ["--workers", "8"], 0.97),
+            ("1 MiB, stamp, 8 workers, 64 slots and buffers",
+             ["--workers", "8", "--slot-bytes", "1MiB", "--slots", "64", "--buffers", "64"], 0.93),
+            ("64 KiB, stamp, 8 workers, 64 slots and buffers",
+             ["--workers", "8", "--slot-bytes", "64KiB", "--slots", "64", "--buffers", "64"], 0.40),
+            ("64 KiB, stamp, 4 workers, 64 slots and buffers",
+             ["--workers", "4", "--slot-bytes", "64KiB", "--slots", "64", "--buffers", "64"], None),
+            ("19.27 MB, memcpy, 8 workers", ["--workers", "8", "--fill", "memcpy"], "GB/s"),
+            ("19.27 MB, memcpy, 12 workers", ["--workers", "12", "--fill", "memcpy"], "GB/s"),
+            ("19.27 MB, memset, 12 workers", ["--workers", "12", "--fill", "memset"], None)]:
+        try:
+            r = b.json("upload", [b.penstock, "bench", "upload", "--json", "--seconds", str(b.given.seconds), *arguments,
+                                  *(["--device", b.given.device])], 60)
+        except (RuntimeError, ValueError) as why:
+            b.row(f"bench upload {what}", f"failed: {why}", "runs", False)
+            continue
+        b.facts["upload"].append(r)
+        ours, bare = r["runtime"]["bytes_per_second"] / 1e9, r["bare"]["bytes_per_second"] / 1e9
+        figures = (f"{ours:.2f} of {bare:.2f} GB/s, ratio {r['ratio']:.3f}, {r['runtime']['batches_per_second']:.0f} batches/s, "
+                   f"owner {r['cpu']['owner'] * 100:.0f} % of a core, first batch {r['runtime']['first_batch_seconds']:.3f} s")
+        if bar == "GB/s":
+            best_memcpy = max(best_memcpy, ours)
+            b.row(f"bench upload {what}", figures, ">= 45 GB/s, aim 50", ours >= 45)
+        else:
+            b.row(f"bench upload {what}", figures, f"ratio >= {bar}" if bar else "", r["ratio"] >= bar if bar else None)
+        print("    threads: " + ", ".join(f"{name} {100 * used:.0f} %" for name, used in r["cpu"]["threads"].items())
+              + f"; workers {r['cpu']['workers'] * 100:.0f} %")
+        if what.startswith("19.27 MB, stamp"):
+            b.row("owner CPU at full rate with 19 MB slots", f"{r['cpu']['owner'] * 100:.1f} % of a core", "<= 60 %", r["cpu"]["owner"] <= 0.6)
+            b.row("owner CPU while idle", f"{r['cpu']['owner_idle'] * 100:.2f} % of a core", "<= 1 %", r["cpu"]["owner_idle"] <= 0.01)
+    b.facts["best_memcpy_gb"] = best_memcpy
+
+
+def pytorch(b):
+    if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+        raise Skip("no PyTorch")
+    r = b.json("pytorch", [sys.executable, os.path.join(HERE, "pytorch_dataloader.py"), "--seconds", str(b.given.seconds)], 120)
+    b.facts["pytorch"] = r
+    theirs, ours = r["best_bytes_per_second"] / 1e9, b.facts.get("best_memcpy_gb", 0)
+    rates = ", ".join(f"{w}: {v / 1e9:.2f}" for w, v in r["bytes_per_second"].items())
+    b.row(f"PyTorch {r['torch']} DataLoader, same payload, GB/s by workers", rates, "", None)
+    if ours:
+        b.row("ours (memcpy, best of 8 and 12 workers) over PyTorch's best", f"{ours:.2f} / {theirs:.2f} = {ours / theirs:.1f} x", ">= 12 x", ours >= 12 * theirs)
+
+
+def transform(b):
+    b.facts["transform"] = []
+    for arguments, bar in [([], 0.75), (["--dtype", "bfloat16"], None), (["--dtype", "float32"], None), (["--dtype", "uint8"], None),
+                           (["--layout", "nhwc"], None), (["--size", "223x221"], None)]:
+        r = b.json("transform", [b.penstock, "bench", "transform", "--json", "--seconds", "1", "--device", b.given.device, *arguments], 40)
+        b.facts["transform"].append(r)
+        b.row(f"bench transform {r['rows']}x{r['height']}x{r['width']}x3 u8 -> {r['dtype']} {r['layout']}",
+              f"{r['convert_bytes_per_second'] / 1e12:.2f} of {r['copy_bytes_per_second'] / 1e12:.2f} TB/s, ratio {r['ratio']:.3f}",
+              f">= {bar}" if bar else "", r["ratio"] >= bar if bar else None)
+
+
+CONTEXT = """
+import ctypes, time
+cuda = ctypes.CDLL("libcuda.so.1")
+begin = time.monotonic()
+assert cuda.cuInit(0) == 0
+device, context = ctypes.c_int(), ctypes.c_void_p()
+assert cuda.cuDeviceGet(ctypes.byref(device), 0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+print(time.monotonic() - begin)
+"""
+
+
+def first_batch(b):
+    file = b.config("first.toml", synthetic(150528, 8).replace("batch_size = 1", "batch_size = 128"))
+    contexts = []
+    for _ in range(3):
+        contexts.append(float(b.run("context", [sys.executable, "-c", CONTEXT], 30)))
+    context = statistics.median(contexts)
+    for placement in ("embedded", "process"):
+        times = []
+        for _ in range(3):
+            r = b.json("first_batch", [b.penstock, "run", file, "--batches", "1", "--json", "--quiet", "--device", b.given.device,
+                                       "--set", f'gpu.placement="{placement}"'], 30)
+            times.append(r["totals"]["first_batch_seconds"])
+        first = statistics.median(times)
+        b.row(f"construction to first batch, 128x224x224x3, 8 workers, {placement}",
+              f"{first:.3f} s; context alone {context:.3f} s; difference {first - context:.3f} s", "<= context + 0.20 s", first - context <= 0.2)
+
+
+def digests(b):
+    try:
+        from PIL import Image  # pylint: disable=import-outside-toplevel
+    except ImportError:
+        raise Skip("no Pillow") from None
+    import random  # pylint: disable=import-outside-toplevel
+    draw = random.Random(7)
+    photos = os.path.join(b.folder, "photos")
+    for i in range(240):
+        size = (draw.randint(180, 500), draw.randint(180, 400))
+        small = Image.frombytes("RGB", (16, 12), draw.randbytes(16 * 12 * 3))
+        os.makedirs(os.path.join(photos, f"class{i % 3}"), exist_ok=True)
+        small.resize(size, Image.BICUBIC).save(os.path.join(photos, f"class{i % 3}", f"{i:04}.jpg"), quality=90)
+    for layout, dtype in (("nchw", "float16"), ("nhwc", "bfloat16"), ("nchw", "float32"), ("nchw", "uint8")):
+        file = b.config(f"photos-{layout}-{dtype}.toml", f"""schema = 1
+[dataset]
+type = "image-folder"
+path = "{photos}"
+[sampler]
+batch_size = 32
+epochs = 2
+[gpu]
+layout = "{layout}"
+dtype = "{dtype}"
+""")
+        found = {}
+        for device in ("host", b.given.device):
+            r = b.json("digests", [b.penstock, "run", file, "--digest", "--json", "--quiet", "--device", device], 60)
+            found[device] = [e["digest"] for e in r["epochs"]]
+        b.row(f"digests of photographs, host device and GPU, {dtype} {layout}", " / ".join(found[b.given.device]), "equal",
+              found["host"] == found[b.given.device] and all(found["host"]))
+
+
+FILLER = """
+import sys, torch
+torch.zeros(1, device="cuda")
+free, _ = torch.cuda.mem_get_info()
+keep = torch.empty(free - (1536 << 20), dtype=torch.uint8, device="cuda")
+print("full", flush=True)
+sys.stdin.read()
+"""
+
+
+def full_memory(b):
+    if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+        raise Skip("no PyTorch")
+    file = b.config("full.toml", synthetic(BATCH_BYTES, 2, "[gpu]\nbuffers = 256\n"))
+    with subprocess.Popen([sys.executable, "-c", FILLER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as filler:
+        filler.stdout.readline()
+        output = b.run("full_memory", [b.penstock, "run", file, "--batches", "4", "--json", "--device", b.given.device], 60, check=False)
+        code = b.last_code
+        filler.kill()
+    r = json.loads(output)
+    left = subprocess.run(["pgrep", "-x", "penstock-worker|penstock-gpu"], capture_output=True, text=True, check=False).stdout.split()
+    error = r.get("error") or {}
+    b.row("device memory filled by another process", f"exit {code}, {json.dumps(error)[:300]}, left behind: {len(left)}",
+          "typed error, clean exit, nothing left", code == 1 and "out_of_memory" in json.dumps(error) and not left)
+    again = b.json("full_memory", [b.penstock, "run", file, "--batches", "4", "--json", "--quiet", "--device", b.given.device], 60)
+    b.row("the same run when the memory is free again", again["outcome"], "stopped", again["outcome"] == "stopped")
+
+
+def descendants(pid):
+    parents = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                parents[int(entry)] = int(open(f"/proc/{entry}/stat", encoding="utf-8").read().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                pass
+    found = {pid}
+    while True:
+        more = {p for p, parent in parents.items() if parent in found} - found
+        if not more:
+            return found
+        found |= more
+
+
+def who_uses_the_gpu(pids):
+    users = set()
+    for pid in pids:
+        try:
+            maps = open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace").read()
+            fds = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+        except OSError:
+            continue
+        if "libcuda.so" in maps or any(fd.startswith("/dev/nvidia") for fd in fds):
+            users.add(pid)
+    return users
+
+
+def exclusivity(b):
+    file = b.config("many.toml", synthetic(1 << 20, 16))
+    with subprocess.Popen([b.penstock, "run", file, "--quiet", "--device", b.given.device], env=b.environment, cwd=b.folder,
+                          stderr=subprocess.DEVNULL, start_new_session=True) as child:
+        try:
+            time.sleep(4)
+            status = b.json("exclusivity", [b.penstock, "status", "--json"], 10)
+            processes = descendants(child.pid)
+            users = who_uses_the_gpu(processes)
+            apps = "" if not shutil.which("nvidia-smi") else b.run("exclusivity", ["nvidia-smi", "--query-compute-apps=pid,name,used_memory", "--format=csv,noheader"], 10, check=False)
+        finally:
+            child.send_signal(signal.SIGINT)
+            child.wait(timeout=30)
+    b.row("processes on the GPU with 16 workers running", f"{len(users)} of {len(processes)} (libcuda mapped or /dev/nvidia* open); nvidia-smi: "
+          f"{len(apps.split(chr(10))) - 1 if apps else 0}; workers ready: {sum(w['state'] == 'ready' for w in status['workers'])}", "exactly 1", len(users) == 1)
+
+
+def owner_killed(b):
+    programs = [os.path.join(b.given.tree, "libexec/penstock/penstock-gpu"), os.path.join(b.bin, "penstock-gpu")]
+    if not any(map(os.path.exists, programs)):
+        raise Skip("no penstock-gpu")
+    text = """schema = 1
+[dataset]
+type = "synthetic"
+samples = 40_000
+bytes_per_sample = "64KiB"
+fill = "random"
+wait = "2ms"
+[sampler]
+batch_size = 8
+[loader]
+workers = 8
+[gpu]
+placement = "process"
+[gpu.restart]
+intensity = { max = 100, within = "10m" }
+"""
+    file = b.config("killed.toml", text)
+    arguments = [b.penstock, "run", file, "--digest", "--json", "--quiet", "--device", b.given.device]
+    undisturbed = b.json("owner_killed", arguments, 60)
+    recoveries, kills = [], 0
+    with subprocess.Popen(arguments, env=b.environment, cwd=b.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        deadline = time.monotonic() + 60
+
+        def status():
+            answer = subprocess.run([b.penstock, "status", "--json"], env=b.environment, capture_output=True, text=True, check=False)
+            return json.loads(answer.stdout) if answer.returncode == 0 else None
+        while kills < 20 and child.poll() is None and time.monotonic() < deadline:
+            now = status()
+            if not now or now["gpu"]["state"] != "ready" or not now["gpu"]["pid"] or now["gpu"]["pid"] == now["pid"]:
+                time.sleep(0.02)
+                continue
+            time.sleep(0.1)
+            killed = now["gpu"]["pid"]
+            before = now["batches_delivered"]
+            try:
+                os.kill(killed, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            kills += 1
+            begin = time.monotonic()
+            while child.poll() is None and time.monotonic() < begin + 10:
+                now = status()
+                if now and now["gpu"]["pid"] != killed and now["batches_delivered"] > before + 1:
+                    recoveries.append(time.monotonic() - begin)
+                    break
+                time.sleep(0.01)
+        output, _ = child.communicate(timeout=60)
+    r = json.loads(output)
+    same = [e["digest"] for e in r["epochs"]] == [e["digest"] for e in undisturbed["epochs"]]
+    p50 = statistics.median(recoveries) if recoveries else float("nan")
+    b.row("owner SIGKILLed in one run, process placement", f"{kills} times; digests {'equal' if same else 'DIFFER'}; outcome {r['outcome']}; kill to uploading "
+          f"again p50 {p50:.2f} s, max {max(recoveries, default=0):.2f} s", "20 times, equal, p50 <= 1.2 s", same and kills >= 20 and p50 <= 1.2)
+
+
+def doctor(b):
+    output = b.run("doctor", [b.penstock, "doctor", "--deep", "--json"], 40, check=False)
+    try:
+        r = json.loads(output)
+    except ValueError:
+        raise Skip("no such verb") from None
+    rows = r.get("results") or r.get("checks") or []
+    bad = [f"{x.get('id')}: {x.get('status')}" for x in rows if x.get("status") not in ("ok", "info", "skip")]
+    b.row("doctor --deep", f"{len(rows)} rows, not ok: {', '.join(bad) or 'none'}", "all ok", b.last_code == 0 and not bad)
+
+
+STEPS = [machine, tests, upload, transform, first_batch, digests, pytorch, full_memory, exclusivity, owner_killed, memcheck, doctor]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--tree", default=None)
+    parser.add_argument("--out", default=None)
+    parser.add_argument("--only", type=lambda text: text.split(","), default=None,
+                        help="steps: " + ", ".join(s.__name__ for s in STEPS))
+    parser.add_argument("--device", default="cuda", help="host rehearses the script on a machine without a GPU")
+    parser.add_argument("--seconds", type=float, default=3, help="how long each benchmark measures")
+    parser.add_argument("--budget", type=float, default=460, help="no step begins later than this many seconds")
+    given = parser.parse_args()
+    given.tree = os.path.abspath(given.tree or os.path.join(HERE, "..", ".."))
+    if given.out:
+        given.out = os.path.abspath(given.out)
+    bench = Bench(given)
+    if not os.path.exists(bench.penstock):
+        sys.exit(f"there is no {bench.penstock}: give --tree, an install tree or a build folder")
+    for step in STEPS:
+        bench.step(step)
+    bench.finish()
+    sys.exit(1 if any(r["ok"] is False for r in bench.rows) else 0)
+
+
+if __name__ == "__main__":
+    main()
