@@ -1,4 +1,5 @@
 // penstock-probe: asks the GPU's driver in a process that nobody misses. Started by `penstock doctor`.
+#include "runtime/process/spawn.hpp"
 #include "tools/penstock-probe/probes.hpp"
 
 #include <nlohmann/json.hpp>
@@ -24,6 +25,18 @@ void begin_step(const char* name) {
 namespace {
 
 constexpr int exit_usage = 2;
+constexpr int witness_fd = 3;  // a pipe's end: its reader sees when the last holder is gone
+
+/// Starts a child as a session starts a worker, and dies: the child has to die too.
+int leave_child() {
+  const auto child = process::spawn({"/proc/self/exe", {"wait"}, {}, {{witness_fd, witness_fd}}});
+  if (!child) {
+    tell({{"error", child.error().message}});
+    return 1;
+  }
+  tell({{"child", child->pid}});
+  return 0;
+}
 
 int main_of(const std::vector<std::string>& words) {
   const auto number = [&](std::size_t i) { return std::strtoull(words[i].c_str(), nullptr, 10); };
@@ -35,8 +48,8 @@ int main_of(const std::vector<std::string>& words) {
     return go_deep(
         {words[1], static_cast<std::uint32_t>(number(2)), static_cast<std::uint32_t>(number(3)), number(4)});
   }
-  if (mode == "wait" && words.size() == 1) {  // for its parent's death
-    tell({{"step", "waiting"}});
+  if (mode == "leave-child" && words.size() == 1) return leave_child();
+  if (mode == "wait" && words.size() == 1) {  // for the signal of its parent's death
     ::pause();
     return 1;
   }

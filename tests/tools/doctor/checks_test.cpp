@@ -370,6 +370,13 @@ TEST_CASE("without any trace of a GPU, auto skips its rows and cuda fails them, 
   CHECK(rows.at("gpu.cuinit").why == "libcuda could not be loaded (see gpu.libcuda)");
 }
 
+TEST_CASE("a module that answers counts as loaded where the kernel does not show it") {
+  facts f = healthy();
+  f.gpu.module_version.clear();
+  f.gpu.module_answers = true;
+  CHECK(by_id(f).at("gpu.driver-module").is == status::ok);
+}
+
 TEST_CASE("with --cpu-only no row about the GPU is judged") {
   facts f = healthy();
   f.job.demand = gpu_demand::none;

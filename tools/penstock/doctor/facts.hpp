@@ -118,6 +118,7 @@ struct xid_event {
 
 struct gpu_facts {
   std::string module_version;       ///< of the loaded kernel module; empty: not loaded
+  bool module_answers = false;      ///< opening its control device worked
   std::vector<std::string> nodes;   ///< "nvidia0", "nvidiactl", "nvidia-uvm"
   std::vector<std::string> closed;  ///< of them, those that this user may not open
   std::vector<pci_facts> pci;

@@ -121,11 +121,19 @@ std::string module_version(const fs::path& root) {
     if (word.find('.') != std::string::npos && word.find_first_not_of("0123456789.") == std::string::npos)
       return word;
   }
-  return {};
+  return text_of(root / "sys/module/nvidia/version");
+}
+
+/// A node alone proves nothing: without a module behind it, opening it fails.
+bool answers(const fs::path& node) {
+  std::error_code fault;
+  if (!fs::is_character_file(node, fault)) return false;
+  return static_cast<bool>(unique_fd(::open(node.c_str(), O_RDWR | O_CLOEXEC)));
 }
 
 void look_at_nodes(const fs::path& root, gpu_facts& to) {
   std::error_code fault;
+  to.module_answers = answers(root / "dev/nvidiactl");
   for (const auto& entry : fs::directory_iterator(root / "dev", fault)) {
     const std::string name = entry.path().filename();
     if (!name.starts_with("nvidia") || entry.is_directory(fault)) continue;

@@ -6,16 +6,17 @@
 #include "tools/penstock/doctor/throwaway.hpp"
 
 #include <fcntl.h>
+#include <nlohmann/json.hpp>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <csignal>
 #include <cstring>
-#include <thread>
 
 namespace penstock::doctor {
 namespace {
@@ -23,8 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-// A child of a thread that has ended dies at once; more is a broken kernel or a very busy machine.
-constexpr std::chrono::milliseconds time_for_a_signal = 5s;
+// A child dies at once; more is a broken kernel or a very busy machine.
+constexpr std::chrono::milliseconds time_to_die = 5s;
 
 std::optional<std::uint64_t> limit_of(std::istringstream& words) {
   std::string word;
@@ -156,25 +157,28 @@ std::string try_seals() {
   return {};
 }
 
-/// A child whose parent *thread* ends must get its signal.
+/// A child whose parent dies must die too. It holds the end of a pipe; the other end tells.
 std::string try_parent_death() {
   const auto program = process::find_program("penstock-probe");
   if (!program) return program.error().message;
   auto output = output_file::create();
   if (!output) return output.error().message;
-  result<process::child> child;
-  std::thread([&] {
-    child = process::spawn({*program, {"wait"}, environment_now(), {{output->fd(), STDOUT_FILENO}}});
-  }).join();
-  if (!child) return child.error().message;
-  const auto end = process::reap(*child, time_for_a_signal);
-  if (!end) {
-    process::signal_group(*child, SIGKILL);
-    static_cast<void>(process::reap(*child, time_for_a_signal));
-    return "a child survived the thread that had started it";
-  }
-  const bool by_signal = end->ending == process::exit_report::how::signalled && end->code == SIGHUP;
-  return by_signal ? "" : "a child whose parent thread had ended was not ended by SIGHUP";
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return trouble("pipe2");
+  const unique_fd witness(ends[0]);
+  unique_fd held(ends[1]);
+  auto parent = process::spawn(
+      {*program, {"leave-child"}, environment_now(), {{output->fd(), STDOUT_FILENO}, {held.get(), 3}}});
+  if (!parent) return parent.error().message;
+  held.reset();
+  if (!process::reap(*parent, time_to_die)) return "penstock-probe did not end";
+  const auto told = nlohmann::json::parse(output->text(), nullptr, false);
+  if (!told.is_object() || !told.contains("child"))
+    return "no child could be started: " + last_line(output->text());
+  pollfd end{witness.get(), POLLIN, 0};
+  if (::poll(&end, 1, static_cast<int>(time_to_die.count())) == 1) return {};
+  ::kill(told["child"].get<pid_t>(), SIGKILL);  // it holds the pipe, so the number is still its own
+  return "a child survived its parent";
 }
 
 }  // namespace
