@@ -3,6 +3,7 @@
 #include "tools/penstock/config_commands.hpp"
 #include "tools/penstock/doctor_command.hpp"
 #include "tools/penstock/help_commands.hpp"
+#include "tools/penstock/inspect_command.hpp"
 #include "tools/penstock/run_command.hpp"
 #include "tools/penstock/session_commands.hpp"
 #include "tools/penstock/verb_table.hpp"
@@ -16,6 +17,7 @@ int main(int argc, char** argv) {
   add_config_commands(verbs);
   add_bench_command(verbs);
   add_doctor_command(verbs);
+  add_inspect_command(verbs);
   add_help_commands(verbs);
   return verbs.run(argc, argv);
 }

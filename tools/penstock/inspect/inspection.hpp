@@ -1,0 +1,84 @@
+// What a dataset consists of, by looking at all of its files: classes, counts, sizes, and files that are
+// likely to be mistakes. Used by the inspect command.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <penstock/config.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::inspect {
+
+struct class_facts {
+  std::string name;
+  std::uint64_t samples = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct file_facts {
+  std::string name;
+  std::uint64_t samples = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Of sorted numbers.
+struct spread {
+  std::uint64_t least = 0;
+  std::uint64_t median = 0;
+  std::uint64_t most = 0;
+};
+
+/// Something that may be meant so, and usually is not.
+struct suspicion {
+  std::uint64_t sample = 0;
+  std::string path;  ///< relative to the dataset's; any bytes
+  std::string reason;
+};
+
+struct picture_summary {
+  std::map<std::string, std::uint64_t> formats;  ///< "jpeg": how many
+  std::uint64_t turned = 0;                      ///< by their EXIF orientation
+  std::uint64_t smaller_than_size = 0;           ///< than [image] size in width or height: they are enlarged
+  spread width, height;                          ///< as seen, after orientation; of readable pictures
+};
+
+/// Of numbers in npy, raw and synthetic samples.
+struct value_summary {
+  std::uint64_t samples = 0;  ///< that were looked at, evenly spread
+  double least = 0;
+  double most = 0;
+  double mean = 0;
+  std::uint64_t not_finite = 0;
+};
+
+struct inspection {
+  std::string type;
+  std::string path;
+  std::string fingerprint;
+  std::uint64_t samples = 0;
+  std::uint64_t bytes = 0;
+  std::vector<class_facts> classes;  ///< image-folder
+  std::vector<file_facts> files;     ///< npy, raw
+  std::string element;               ///< "float32 [128, 4]": npy, raw, synthetic
+  std::optional<spread> file_bytes;
+  std::optional<picture_summary> pictures;
+  std::optional<value_summary> values;
+  std::vector<suspicion> suspicious;  ///< in the order of samples
+  std::vector<std::string> notices;
+};
+
+/// Files done, files in all. From any thread, one call at a time.
+using progress = std::function<void(std::uint64_t, std::uint64_t)>;
+
+/// Reads every picture of an image folder (headers and end, no pixel is decoded), and up to 4096 samples of
+/// other types. Refuses what the listing refuses, and errc::usage for a custom dataset, which only its worker
+/// program knows.
+result<inspection> look_at(const config& settings, unsigned threads, const progress& told);
+
+}  // namespace penstock::inspect
