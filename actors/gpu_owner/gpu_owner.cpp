@@ -7,9 +7,11 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <pthread.h>
 
+#include <algorithm>
 #include <deque>
 #include <iterator>
 #include <map>
+#include <optional>
 
 namespace penstock::gpu_owner {
 namespace {
@@ -43,15 +45,31 @@ struct owner_state {
   std::shared_ptr<const device::transfer_plan> plan;
   std::map<std::uint32_t, attached> partitions;
   std::vector<std::uint32_t> free_buffers;
-  std::deque<upload_order> waiting;       // for a buffer
-  std::deque<flight> in_flight;           // the device finishes them in this order
-  std::vector<device::upload_job> burst;  // to be submitted together
+  std::vector<std::optional<stream_position>> lent;  // by buffer: the batch that the consumer has in it
+  std::deque<upload_order> waiting;                  // for a buffer
+  std::deque<flight> in_flight;                      // the device finishes them in this order
+  std::vector<device::upload_job> burst;             // to be submitted together
   steady_time last_progress{};
   bool look_due = false;
   bool pinned = true;
 };
 
 using self_pointer = gpu_owner_actor::stateful_pointer<owner_state>;
+
+void stamp(const owner_state& s, stream_position position, batch_stage stage, steady_time now) {
+  if (s.around.times) s.around.times->note(position, stage, now);
+}
+
+/// Buffers that the consumer is done with are free again.
+void take_returned(owner_state& s) {
+  const std::size_t before = s.free_buffers.size();
+  s.around.consumer->take_returned(s.free_buffers);
+  const steady_time now = std::chrono::steady_clock::now();
+  for (std::size_t i = before; i < s.free_buffers.size(); ++i) {
+    if (const auto batch = std::exchange(s.lent[s.free_buffers[i]], std::nullopt))
+      stamp(s, *batch, batch_stage::released, now);
+  }
+}
 
 void fail(owner_state& s, const failure& why) {
   if (s.now == phase::failed) return;
@@ -99,7 +117,8 @@ void look_later(self_pointer self) {
 void submit_waiting(self_pointer self) {
   owner_state& s = self->state;
   if (s.now != phase::ready || s.waiting.empty() || s.free_buffers.empty()) return;
-  if (s.in_flight.empty()) s.last_progress = std::chrono::steady_clock::now();
+  const steady_time now = std::chrono::steady_clock::now();
+  if (s.in_flight.empty()) s.last_progress = now;
   s.burst.clear();
   while (!s.waiting.empty() && !s.free_buffers.empty()) {
     upload_order order = std::move(s.waiting.front());
@@ -112,6 +131,7 @@ void submit_waiting(self_pointer self) {
                        s.partitions.at(order.partition).shape.slot_offset(order.slot),
                        static_cast<std::uint32_t>(order.samples.size())});
     auto records = copy_records(*s.plan, *slot, order.samples.size());
+    stamp(s, order.position, batch_stage::submitted, now);
     s.in_flight.push_back({std::move(order), buffer, std::move(records)});
   }
   if (auto ok = s.around.device->submit(s.burst); !ok) return fail(s, ok.error());
@@ -123,11 +143,17 @@ void harvest(owner_state& s) {
   auto news = s.around.device->poll();
   if (!news) return fail(s, news.error());
   if (news->empty()) return;
-  s.last_progress = std::chrono::steady_clock::now();
+  const steady_time now = std::chrono::steady_clock::now();
+  s.last_progress = now;
   // Slots first: workers wait for them.
   std::vector<std::uint64_t> released;
   for (const device::progress& p : *news) {
-    if (p.reached == device::stage::copied) released.push_back(p.upload);
+    if (p.reached != device::stage::copied) continue;
+    released.push_back(p.upload);
+    const auto copied = std::ranges::lower_bound(s.in_flight, p.upload, {},
+                                                 [](const owner_state::flight& f) { return f.order.upload; });
+    if (copied != s.in_flight.end() && copied->order.upload == p.upload)
+      stamp(s, copied->order.position, batch_stage::copied, now);
   }
   if (!released.empty()) s.around.slots_released(std::move(released));
   std::vector<ready_batch> finished;
@@ -139,6 +165,8 @@ void harvest(owner_state& s) {
     owner_state::flight& done = s.in_flight.front();
     upload_order& order = done.order;
     bytes += s.plan->slot.payload_bytes(static_cast<std::uint32_t>(order.samples.size()));
+    stamp(s, order.position, batch_stage::ready, now);
+    s.lent[done.buffer] = order.position;
     finished.push_back({order.upload, order.voyage, order.position, order.epoch, order.sequence, done.buffer,
                         std::move(order.samples), std::move(done.records)});
     s.in_flight.pop_front();
@@ -182,6 +210,7 @@ void prepare(self_pointer self, const prepare_device& order) {
   if (auto ok = s.around.device->allocate(*order.plan, order.buffers); !ok) return fail(s, ok.error());
   s.plan = order.plan;
   for (std::uint32_t i = order.buffers; i-- > 0;) s.free_buffers.push_back(i);
+  s.lent.assign(order.buffers, std::nullopt);
   s.now = phase::ready;
   submit_waiting(self);
 }
@@ -228,7 +257,7 @@ gpu_owner_actor::behavior_type behave(self_pointer self, owner_surroundings arou
       [self](const look_at_device&) { look(self); },
       [self](const buffers_released&) {
         owner_state& state = self->state;
-        state.around.consumer->take_returned(state.free_buffers);
+        take_returned(state);
         harvest(state);
         submit_waiting(self);
       },

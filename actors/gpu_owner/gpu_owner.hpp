@@ -17,6 +17,7 @@
 
 #include "actors/gpu_owner/hand_over.hpp"
 #include "runtime/arena/arena.hpp"
+#include "runtime/base/batch_times.hpp"
 #include "runtime/device/device.hpp"
 
 #include <caf/allowed_unsafe_message_type.hpp>
@@ -84,6 +85,7 @@ struct owner_surroundings {
   std::function<void(std::vector<std::uint64_t> uploads)> slots_released;
   /// After each burst: uploads and bytes that were finished, whether the device reads the arena directly.
   std::function<void(std::uint64_t uploads, std::uint64_t bytes, bool pinned)> progressed;
+  std::shared_ptr<batch_times> times;  ///< where the stages of batches are stamped; may be null
 };
 
 }  // namespace penstock::gpu_owner

@@ -66,6 +66,7 @@ struct scheduler_state {
   std::unique_ptr<schedule::epoch_book> book;
   std::map<std::uint32_t, joined_worker> workers;
   std::set<std::pair<std::uint64_t, std::uint64_t>> failed;  // epoch, sample; of open epochs
+  std::map<std::pair<std::uint32_t, std::uint32_t>, stream_position> leased;  // by worker and slot: for stamps
   std::uint64_t voyage = 0;
   bool decision_due = false;
   bool sacrificial = false;
@@ -93,6 +94,7 @@ lost_sample named(const scheduler_state& s, stream_position position, std::uint6
 
 struct obey {
   scheduler_state& s;
+  steady_time now;
   gpu_owner::upload_batches uploads;
 
   void operator()(schedule::load_command& load) {
@@ -102,8 +104,15 @@ struct obey {
     message.samples.reserve(load.samples.size());
     for (const schedule::planned_sample& p : load.samples) message.samples.push_back({p.sample, p.attempt});
     worker->second.link->send(std::move(message));
+    if (!s.news.times) return;
+    s.leased[{load.lease.holder.worker, load.lease.slot}] = load.position;
+    s.news.times->lease({0, load.position, load.epoch, s.source->sequence_of(load.position), load.lease.holder.worker,
+                         load.lease.holder.incarnation, load.lease.slot,
+                         static_cast<std::uint32_t>(load.samples.size()), {}},
+                        now);
   }
   void operator()(schedule::upload_command& upload) {
+    if (s.news.times) s.news.times->note(upload.position, batch_stage::ordered, now);
     uploads.orders.push_back({upload.upload, s.voyage, upload.position, s.source->epoch_of(upload.position),
                               s.source->sequence_of(upload.position), upload.worker, upload.slot,
                               std::move(upload.samples)});
@@ -139,9 +148,9 @@ void act(self_pointer self) {
   scheduler_state& s = self->state;
   s.decision_due = false;
   if (!s.ledger) return send_home_who_is_done(s);
-  obey now{s, {}};
-  for (schedule::command& c : s.ledger->advance()) std::visit(now, c);
-  if (!now.uploads.orders.empty()) self->send(s.owner, std::move(now.uploads));
+  obey orders{s, std::chrono::steady_clock::now(), {}};
+  for (schedule::command& c : s.ledger->advance()) std::visit(orders, c);
+  if (!orders.uploads.orders.empty()) self->send(s.owner, std::move(orders.uploads));
   send_home_who_is_done(s);
   if (s.ledger->wants_sacrificial() != s.sacrificial) {
     s.sacrificial = s.ledger->wants_sacrificial();
@@ -202,13 +211,22 @@ void note_names(scheduler_state& s, const lease_reported& news) {
   }
 }
 
+void stamp_loaded(scheduler_state& s, const lease_reported& news) {
+  const auto lease = s.leased.find({news.who.worker, news.report.slot});
+  if (!s.news.times || lease == s.leased.end()) return;
+  s.news.times->note_loaded(lease->second, nanoseconds(static_cast<std::int64_t>(news.report.busy_ns)),
+                            std::chrono::steady_clock::now());
+}
+
 void take_report(scheduler_state& s, lease_reported& news) {
   if (!s.ledger) return;
   note_names(s, news);
   schedule::load_report report{{news.who, news.report.slot, news.report.generation}, news.report.rows, {}};
   for (protocol::wire_row_failure& f : news.report.failures)
     report.failures.push_back({f.row, std::move(f.reason)});
-  if (s.ledger->loaded(report) == schedule::arrival::impossible) {
+  const schedule::arrival how = s.ledger->loaded(report);
+  if (how == schedule::arrival::accepted) stamp_loaded(s, news);
+  if (how == schedule::arrival::impossible) {
     s.news.worker_lied(
         news.who,
         fmt::format("it reported slot {} generation {} with {} rows and {} failures, which is "
@@ -243,6 +261,7 @@ void seek(scheduler_state& s, const seek_stream& where) {
   s.voyage = where.voyage;
   s.finished_told = false;
   if (!s.ledger) return;
+  if (s.news.times) s.news.times->forget();
   s.ledger->seek(where.range);
   s.book->begin_at(where.range.first);
 }

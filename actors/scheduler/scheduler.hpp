@@ -17,6 +17,7 @@
 #include "actors/gpu_owner/gpu_owner.hpp"
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/pile.hpp"
+#include "runtime/base/batch_times.hpp"
 #include "runtime/dataset/plan.hpp"
 #include "runtime/schedule/epoch_book.hpp"
 #include "runtime/schedule/ledger.hpp"
@@ -172,6 +173,7 @@ struct scheduler_news {
   std::function<void(std::uint64_t stale_dropped, std::uint64_t quarantined)> counted;
   std::function<void(const failure&)> gave_up;
   std::function<void(std::uint64_t voyage)> stream_finished;
+  std::shared_ptr<batch_times> times;  ///< where the stages of batches are stamped; may be null
 };
 
 scheduler_actor spawn_scheduler(caf::actor_system& system, gpu_owner::gpu_owner_actor owner,

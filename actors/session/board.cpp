@@ -54,6 +54,7 @@ void board::worker_died(const death_report& death) {
   const std::lock_guard hold(mutex_);
   if (report_.deaths.size() >= deaths_kept) report_.deaths.erase(report_.deaths.begin());
   report_.deaths.push_back(death);
+  ++deaths_.at(static_cast<std::size_t>(death.cause));
 }
 
 void board::sample_failed(const scheduler::lost_sample& lost) {
@@ -154,6 +155,15 @@ session_status board::status() const {
                                                      : "ok";
   now.outcome = report_.outcome;
   return now;
+}
+
+control::metrics_facts board::metrics(steady_time now) const {
+  control::metrics_facts facts;
+  facts.status = status();
+  facts.totals = report({}, now);
+  const std::lock_guard hold(mutex_);
+  facts.deaths = deaths_;
+  return facts;
 }
 
 run_report board::report(const std::vector<schedule::epoch_account>& accounts, steady_time now) const {

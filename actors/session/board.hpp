@@ -4,6 +4,7 @@
 
 #include "actors/scheduler/scheduler.hpp"
 #include "runtime/base/clock.hpp"
+#include "runtime/control/metrics_text.hpp"
 #include "runtime/device/device.hpp"
 
 #include <penstock/report.hpp>
@@ -42,6 +43,7 @@ class board {
   bool stopping();
 
   [[nodiscard]] session_status status() const;
+  [[nodiscard]] control::metrics_facts metrics(steady_time now) const;
   /// With the epochs as the scheduler's accounts have them.
   [[nodiscard]] run_report report(const std::vector<schedule::epoch_account>& accounts,
                                   steady_time now) const;
@@ -56,6 +58,7 @@ class board {
   session_status status_;
   run_report report_;
   std::map<std::uint64_t, epoch_times> times_;
+  std::array<std::uint64_t, control::death_causes> deaths_{};  // by cause, all of them
   std::optional<steady_time> begun_;
   std::optional<steady_time> first_batch_;
   std::optional<steady_time> ended_;

@@ -1,5 +1,6 @@
 #include "actors/session/control_verbs.hpp"
 
+#include "actors/session/pipeline_view.hpp"
 #include "runtime/control/report_json.hpp"
 
 #include <fmt/core.h>
@@ -16,6 +17,7 @@ constexpr int exit_not_met = 3;
 constexpr int exit_no_target = 4;
 constexpr int exit_refused = 7;
 constexpr std::size_t events_in_an_answer = 500;
+constexpr std::size_t passages_in_an_answer = 1000;
 
 bool is_ready(const session_status& s) {
   const auto wanted = [](const worker_status& w) { return w.state != "stopped"; };
@@ -76,6 +78,17 @@ control::answer events_after(const json& request, bool last_call, const session_
   return control::good_answer({{"events", std::move(all)}, {"lost", found.lost}, {"last", found.last}});
 }
 
+/// {"after": N}: the batches released after number N; without it only the number of the newest.
+json trace(const json& request, const session_controls& controls) {
+  const json number = request.value("after", json());
+  if (number.is_null())
+    return control::good_answer(passages_as_json(*controls.times, 0, 0, std::chrono::steady_clock::now()));
+  if (!number.is_number_unsigned())
+    return control::refusal(exit_refused, "usage", "'after' has to be a number");
+  return control::good_answer(passages_as_json(*controls.times, number.get<std::uint64_t>(),
+                                               passages_in_an_answer, std::chrono::steady_clock::now()));
+}
+
 json scale(const json& request, const session_controls& controls) {
   const json number = request.value("workers", json());
   if (!number.is_number_unsigned() || number.get<std::uint64_t>() < 1 ||
@@ -98,6 +111,11 @@ control::answer answer_request(const json& request, bool last_call, const sessio
     return wait_for(what.is_string() ? what.get<std::string>() : std::string(), last_call, status);
   }
   if (verb == "deaths") return deaths_of(controls);
+  if (verb == "pipeline") {
+    return control::good_answer(pipeline_as_json(status, *controls.times, controls.waited_seconds(),
+                                                 std::chrono::steady_clock::now()));
+  }
+  if (verb == "trace") return trace(request, controls);
   if (verb == "events") return events_after(request, last_call, controls);
   if (verb == "stop") {
     controls.stop(request.value("now", json()) == true);

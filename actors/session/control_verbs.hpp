@@ -1,6 +1,7 @@
 // What the control socket's verbs mean: each request becomes a look at the board or a message to an actor.
 #pragma once
 
+#include "runtime/base/batch_times.hpp"
 #include "runtime/control/control_server.hpp"
 #include "runtime/control/event_journal.hpp"
 
@@ -14,6 +15,8 @@ namespace penstock::session {
 struct session_controls {
   std::function<session_status()> status;
   std::function<std::vector<death_report>()> deaths;
+  std::function<double()> waited_seconds;  ///< how long the consumer has waited for batches
+  std::shared_ptr<const batch_times> times;
   std::function<control::event_reading(std::uint64_t after, std::size_t limit)> events;
   std::function<void(bool at_once)> stop;
   std::function<void(bool paused)> pause;

@@ -3,11 +3,13 @@
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/session/board.hpp"
 #include "actors/session/control_verbs.hpp"
+#include "actors/session/pipeline_view.hpp"
 #include "actors/session/session_actor.hpp"
 #include "actors/session/session_events.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/config/validate.hpp"
 #include "runtime/control/event_journal.hpp"
+#include "runtime/control/metrics_server.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/process/lifeline.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -129,6 +131,7 @@ class Session::body {
     std::unique_ptr<caf::actor_system> system;
     std::unique_ptr<process::io_thread> io;
     std::unique_ptr<control::control_server> server;
+    std::unique_ptr<control::metrics_server> metrics;
     std::shared_ptr<supervisor::worker_processes> processes;
     gpu_owner::gpu_owner_actor owner;
     scheduler::scheduler_actor scheduler;
@@ -141,6 +144,7 @@ class Session::body {
   result<void> try_start();
   void spawn_actors(engine& e);
   void open_control_socket(engine& e);
+  void open_metrics(engine& e);
   supervisor::supervisor_settings supervisor_settings_now() const;
   supervisor::worker_callbacks callbacks_of_workers();
   void fail(const failure& why);
@@ -162,6 +166,7 @@ class Session::body {
   std::uint32_t workers_;  // scale() may change it until started_
   session::board board_;
   const std::shared_ptr<control::event_journal> journal_ = std::make_shared<control::event_journal>();
+  const std::shared_ptr<batch_times> times_ = std::make_shared<batch_times>();
   session::worker_watch watch_;  // only the supervisor's news
   std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
   std::shared_ptr<batch_home> home_;
@@ -263,6 +268,7 @@ result<void> Session::body::try_start() {
     spawn_actors(*e);
   }
   if (options_.control_socket) open_control_socket(*e);
+  if (!settings_.metrics.listen.empty()) open_metrics(*e);
   home_ =
       std::make_shared<batch_home>(e->device, [owner = e->owner, consumer = consumer_](std::uint32_t buffer) {
         if (consumer->give_back(buffer)) caf::anon_send(owner, gpu_owner::buffers_released{});
@@ -299,6 +305,7 @@ void Session::body::spawn_actors(engine& e) {
   owner.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
     board_.uploaded(uploads, bytes, pinned);
   };
+  owner.times = times_;
   e.owner = gpu_owner::spawn_gpu_owner(*e.system, std::move(owner));
 
   scheduler::scheduler_news news;
@@ -331,6 +338,7 @@ void Session::body::spawn_actors(engine& e) {
   };
   news.gave_up = [this](const failure& why) { fail(why); };
   news.stream_finished = [this](std::uint64_t voyage) { consumer_->finish(voyage); };
+  news.times = times_;
   e.scheduler = scheduler::spawn_scheduler(*e.system, e.owner, std::move(news));
 
   supervisor::worker_program program;
@@ -427,7 +435,9 @@ void Session::body::open_control_socket(engine& e) {
   }
   engine* const all = &e;
   session::session_controls controls;
-  controls.status = [this] { return board_.status(); };
+  controls.status = [this, all] { return session::look_closer(board_.status(), *all->flights, now()); };
+  controls.waited_seconds = [this] { return std::chrono::duration<double>(consumer_->waited()).count(); };
+  controls.times = times_;
   controls.events = [journal = journal_](std::uint64_t after, std::size_t limit) {
     return journal->events_after(after, limit);
   };
@@ -444,6 +454,23 @@ void Session::body::open_control_socket(engine& e) {
                       all->server = std::make_unique<control::control_server>(
                           all->io->context(), std::move(*socket), session::make_request_handler(controls));
                     });
+}
+
+/// A port that is taken is a warning, not a failure: the stream matters more than its numbers.
+void Session::body::open_metrics(engine& e) {
+  engine* const all = &e;
+  boost::asio::post(e.io->context(), [this, all] {
+    auto opened = control::metrics_server::open(all->io->context(), settings_.metrics.listen, [this, all] {
+      control::metrics_facts facts = board_.metrics(now());
+      facts.status = session::look_closer(std::move(facts.status), *all->flights, now());
+      facts.under_way = times_->under_way();
+      facts.stages = times_->histograms();
+      return control::metrics_text(facts, PENSTOCK_VERSION);
+    });
+    if (!opened) return log::warn("metrics", "{}; this session has no metrics", opened.error().message);
+    log::info("metrics", "http://{}/metrics", (*opened)->address());
+    all->metrics = std::move(*opened);
+  });
 }
 
 supervisor::supervisor_settings Session::body::supervisor_settings_now() const {
@@ -570,6 +597,7 @@ void Session::body::close() noexcept {
   std::promise<void> deaf;
   boost::asio::post(e->io->context(), [&] {
     e->server.reset();
+    e->metrics.reset();
     deaf.set_value();
   });
   deaf.get_future().wait();
@@ -678,6 +706,7 @@ std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, stead
   Batch batch(std::make_unique<Batch::body>(std::move(ready), std::move(transfer), home_));
   const auto digest = options_.digests ? std::optional(batch.digest()) : std::nullopt;
   board_.batch_taken(epoch, demanded, now());
+  times_->note(next_position_ - 1, batch_stage::taken, now());
   const std::lock_guard hold(mutex_);
   if (engine_ && engine_->deliveries->add({upload, digest}))
     caf::anon_send(engine_->scheduler, scheduler::batches_delivered{engine_->deliveries});

@@ -99,7 +99,7 @@ void tell_changes(supervisor_state& s, steady_time now) {
     if (living != s.children.end() && !living->second.ended) {
       const child& c = living->second;
       const arena::flight_reading flight = s.around.flights->read(place.worker);
-      w.pid = c.pid;
+      if (c.pid > 0) w.pid = c.pid;  // else it is being started
       w.samples = flight.samples_done;
       w.rss_bytes = c.rss_bytes;
       if (!flight.sample_name.empty()) w.current_sample = printable(flight.sample_name);

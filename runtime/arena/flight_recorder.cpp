@@ -23,6 +23,7 @@ struct flight_page {
   std::atomic<std::uint64_t> samples_done{0};
   // Written before `word` is released, so whoever sees the word sees its name. A reader may catch the next
   // name half written while the worker lives; it is for people only.
+  std::atomic<std::int64_t> since_ns{0};  // steady clock, which all processes share
   std::atomic<std::uint32_t> name_bytes{0};
   std::array<char, name_max> name{};
 };
@@ -96,6 +97,7 @@ flight_reading flight_recorders::read(std::uint32_t worker) const {
     const auto bytes =
         std::min<std::size_t>(p.name_bytes.load(std::memory_order_relaxed), flight_page::name_max);
     now.sample_name.assign(p.name.data(), bytes);
+    now.since = steady_time(nanoseconds(p.since_ns.load(std::memory_order_relaxed)));
   }
   return now;
 }
@@ -116,6 +118,8 @@ void flight_writer::publish(const flight_state& state, std::string_view sample_n
   const std::size_t bytes = std::min(sample_name.size(), flight_page::name_max);
   std::memcpy(p.name.data(), sample_name.data(), bytes);
   p.name_bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
+  p.since_ns.store(nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(),
+                   std::memory_order_relaxed);
   p.word.store(pack(state), std::memory_order_release);
 }
 

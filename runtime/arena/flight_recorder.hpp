@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/arena/arena.hpp"
+#include "runtime/base/clock.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
 
@@ -43,6 +44,7 @@ struct flight_reading {
   std::uint64_t heartbeats = 0;
   std::uint64_t samples_done = 0;
   std::string sample_name;  ///< of the sample being loaded, possibly cut; empty when idle
+  steady_time since{};      ///< when that sample was begun; meaningless when idle
 };
 
 /// The page itself. Lives in shared memory: only lock-free atomics and bytes.

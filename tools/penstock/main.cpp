@@ -7,6 +7,7 @@
 #include "tools/penstock/run_command.hpp"
 #include "tools/penstock/session_commands.hpp"
 #include "tools/penstock/verb_table.hpp"
+#include "tools/penstock/watch_commands.hpp"
 
 int main(int argc, char** argv) {
   using namespace penstock::cli;
@@ -14,6 +15,7 @@ int main(int argc, char** argv) {
   // In the order in which help lists them.
   add_run_command(verbs);
   add_session_commands(verbs);
+  add_watch_commands(verbs);
   add_config_commands(verbs);
   add_bench_command(verbs);
   add_doctor_command(verbs);

@@ -1,11 +1,11 @@
 #include "tools/penstock/run_command.hpp"
 
+#include "actors/gpu_owner/npy_sink.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/control/report_json.hpp"
 #include "tools/penstock/config_source.hpp"
-#include "actors/gpu_owner/npy_sink.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/progress.hpp"
 #include "tools/penstock/stop_signals.hpp"

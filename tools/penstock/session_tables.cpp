@@ -100,4 +100,128 @@ std::string deaths_for_people(const json& deaths, std::size_t width) {
                     rows, width);
 }
 
+std::string event_for_people(const json& e, std::size_t width) {
+  const std::string time = text_of(e.at("time"));
+  const std::string clock = time.size() > 22 ? time.substr(11, 12) : time;
+  const std::string who = e.at("worker").is_number() ? "worker/" + text_of(e.at("worker")) : "session";
+  const std::string line =
+      fmt::format("{}  {:<10} {:<19} {}", clock, who, text_of(e.at("kind")), text_of(e.at("text")));
+  return width == 0 ? line : cut_to(line, width);
+}
+
+// ---- describe
+
+json description_of(const json& pipeline, const target& meant) {
+  const json& s = pipeline.at("status");
+  json about{{"schema", "penstock.describe/1"}, {"session", s.at("session")}, {"state", s.at("state")}};
+  if (meant.means(target_kind::scheduler)) {
+    about["scheduler"] = {{"epoch", s.at("epoch")},
+                          {"batches_delivered", s.at("batches_delivered")},
+                          {"samples_delivered", s.at("samples_delivered")},
+                          {"samples_expected", s.at("samples_expected")},
+                          {"failed", s.at("failed")},
+                          {"quarantined", s.at("quarantined")},
+                          {"batches", pipeline.at("batches")},
+                          {"waits_for", pipeline.at("waits_for")}};
+  }
+  if (meant.means(target_kind::gpu)) {
+    about["gpu"] = s.at("gpu");
+    about["gpu"]["bytes_uploaded"] = s.at("bytes_uploaded");
+    about["gpu"]["waits_for"] = pipeline.at("waits_for");
+  }
+  about["workers"] = json::array();
+  for (const json& w : s.at("workers")) {
+    if (meant.means_worker(w.at("id").get<std::uint32_t>())) about["workers"].push_back(w);
+  }
+  return about;
+}
+
+namespace {
+
+class fields {
+ public:
+  explicit fields(std::size_t width) : width_(width) {}
+  void heading(const std::string& text) { out_ += (out_.empty() ? "" : "\n") + cut_to(text, width_) + "\n"; }
+  void add(const char* name, const std::string& value) {
+    out_ += cut_to(fmt::format("  {:<18}{}", name, value), width_) + "\n";
+  }
+  /// Lines of somebody's output.
+  void quote(const char* name, const std::string& text) {
+    bool first = true;
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = std::min(text.find('\n', begin), text.size());
+      add(first ? name : "", text.substr(begin, end - begin));
+      first = false;
+      begin = end + 1;
+    }
+  }
+  [[nodiscard]] std::string text() && { return std::move(out_); }
+
+ private:
+  std::size_t width_;
+  std::string out_;
+};
+
+std::string seconds_for_people(const json& seconds) {
+  return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9)));
+}
+
+void add_death(fields& f, const json& d) {
+  f.add("last death", fmt::format("{} after {}, incarnation {}, pid {}", ending_of(d),
+                                  seconds_for_people(d.at("lived_seconds")), text_of(d.at("incarnation")),
+                                  text_of(d.at("pid"))));
+  if (!d.at("sample").is_null()) {
+    f.add("  charged to", fmt::format("sample {} ({}), attempt {}", text_of(d.at("sample")),
+                                      text_of(d.at("path")), text_of(d.at("attempt"))));
+  }
+  f.add("  while", text_of(d.at("phase")));
+  f.quote("  last output", text_of(d.at("last_output")));
+}
+
+}  // namespace
+
+std::string description_for_people(const json& about, std::size_t width) {
+  fields f(width);
+  if (const auto s = about.find("scheduler"); s != about.end()) {
+    f.heading(fmt::format("scheduler of {}", text_of(about.at("session"))));
+    f.add("state", text_of(about.at("state")));
+    f.add("epoch", text_of(s->at("epoch")));
+    f.add("delivered", fmt::format("{} of {} samples in {} batches", text_of(s->at("samples_delivered")),
+                                   text_of(s->at("samples_expected")), text_of(s->at("batches_delivered"))));
+    f.add("lost", fmt::format("{} samples failed, {} quarantined", text_of(s->at("failed")),
+                              text_of(s->at("quarantined"))));
+    const json& b = s->at("batches");
+    f.add("batches",
+          fmt::format("loading {}, loaded {}, uploading {}, ready {}, in use {}", text_of(b.at("loading")),
+                      text_of(b.at("loaded")), text_of(b.at("uploading")), text_of(b.at("ready")),
+                      text_of(b.at("in_use"))));
+    f.add("the device waits", "for " + text_of(s->at("waits_for")));
+  }
+  if (const auto g = about.find("gpu"); g != about.end()) {
+    f.heading("gpu");
+    f.add("state", text_of(g->at("state")));
+    f.add("device", fmt::format("{} ({})", text_of(g->at("name")), text_of(g->at("kind"))));
+    if (!g->at("uuid").is_null()) f.add("uuid", text_of(g->at("uuid")));
+    f.add("placement", fmt::format("{}, pid {}", text_of(g->at("placement")), text_of(g->at("pid"))));
+    f.add("uploaded", bytes_for_people(g->at("bytes_uploaded").get<std::uint64_t>()));
+    f.add("waits", "for " + text_of(g->at("waits_for")));
+  }
+  for (const json& w : about.at("workers")) {
+    f.heading("worker/" + text_of(w.at("id")));
+    f.add("state", state_of(w));
+    f.add("process", fmt::format("pid {}, incarnation {}, {} restarts", text_of(w.at("pid")),
+                                 text_of(w.at("incarnation")), text_of(w.at("restarts"))));
+    f.add("samples", text_of(w.at("samples")) + " by this incarnation");
+    f.add("memory", bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()));
+    f.add("at work on", w.at("current_sample").is_null()
+                            ? "nothing"
+                            : fmt::format("{} for {}", text_of(w.at("current_sample")),
+                                          w.at("current_sample_seconds").is_number()
+                                              ? seconds_for_people(w.at("current_sample_seconds"))
+                                              : "-"));
+    if (!w.at("last_death").is_null()) add_death(f, w.at("last_death"));
+  }
+  return std::move(f).text();
+}
+
 }  // namespace penstock::cli

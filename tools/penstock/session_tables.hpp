@@ -17,6 +17,15 @@ namespace penstock::cli {
 [[nodiscard]] std::string hint_after_status(const nlohmann::ordered_json& status);
 [[nodiscard]] std::string deaths_for_people(const nlohmann::ordered_json& deaths, std::size_t width);
 
+/// One event on a line: time, who, what.
+[[nodiscard]] std::string event_for_people(const nlohmann::ordered_json& event, std::size_t width);
+
+/// What describe tells about a target, from the session's answer to "pipeline".
+[[nodiscard]] nlohmann::ordered_json description_of(const nlohmann::ordered_json& pipeline,
+                                                    const target& meant);
+[[nodiscard]] std::string description_for_people(const nlohmann::ordered_json& description,
+                                                 std::size_t width);
+
 /// "SIGSEGV", "exit 3", "hang": how somebody ended.
 [[nodiscard]] std::string ending_of(const nlohmann::ordered_json& death);
 

@@ -117,6 +117,7 @@ struct worker_status {
   std::uint64_t samples = 0;  ///< of this incarnation
   std::uint64_t rss_bytes = 0;
   std::optional<std::string> current_sample;
+  std::optional<double> current_sample_seconds;  ///< how long it has been at it; only over the control socket
   std::optional<death_report> last_death;
   std::optional<double> next_restart_seconds;
 };

@@ -1,0 +1,32 @@
+// What `penstock top`, `trace` and the metrics see of a running session: the board, looked at more closely.
+// Pure functions of copies; used on the io thread.
+#pragma once
+
+#include "runtime/arena/flight_recorder.hpp"
+#include "runtime/base/batch_times.hpp"
+
+#include <penstock/report.hpp>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <vector>
+
+namespace penstock::session {
+
+/// The board knows what workers did when the supervisor last looked; their flight recorders know it now.
+[[nodiscard]] session_status look_closer(session_status status, const arena::flight_recorders& flights,
+                                         steady_time now);
+
+/// Who the device waits for, in words: "worker/3: batch 17 of epoch 0, for 1.2 s", "the consumer".
+[[nodiscard]] std::string waits_for(const session_status& status, const std::vector<batch_passage>& under_way,
+                                    steady_time now);
+
+/// Answer to "pipeline": where batches are, who is waited for.
+[[nodiscard]] nlohmann::ordered_json pipeline_as_json(const session_status& status, const batch_times& times,
+                                                      double waited_seconds, steady_time now);
+
+/// Answer to "trace": the batches that were released after number `after`, with their stamps in nanoseconds.
+[[nodiscard]] nlohmann::ordered_json passages_as_json(const batch_times& times, std::uint64_t after,
+                                                      std::size_t limit, steady_time now);
+
+}  // namespace penstock::session

@@ -1,0 +1,185 @@
+#include "runtime/base/batch_times.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+constexpr stream_position nobody = ~stream_position{0};
+
+constexpr std::array<stage_span, 8> spans{{
+    {"lease", batch_stage::leased, batch_stage::begun},
+    {"load", batch_stage::begun, batch_stage::loaded},
+    {"order", batch_stage::loaded, batch_stage::ordered},
+    {"buffer", batch_stage::ordered, batch_stage::submitted},
+    {"copy", batch_stage::submitted, batch_stage::copied},
+    {"convert", batch_stage::copied, batch_stage::ready},
+    {"hand_over", batch_stage::ready, batch_stage::taken},
+    {"use", batch_stage::taken, batch_stage::released},
+}};
+
+std::int64_t as_ns(steady_time when) noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
+}
+
+constexpr std::size_t index_of(batch_stage s) noexcept {
+  return static_cast<std::size_t>(s);
+}
+
+}  // namespace
+
+std::string_view name_of(batch_stage stage) noexcept {
+  constexpr std::array<std::string_view, batch_stages> names{
+      "leased", "begun", "loaded", "ordered", "submitted", "copied", "ready", "taken", "released"};
+  return names[index_of(stage)];
+}
+
+const std::array<stage_span, 8>& stage_spans() noexcept {
+  return spans;
+}
+
+const std::vector<double>& stage_bounds_seconds() noexcept {
+  static const std::vector<double> bounds{1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2,
+                                          0.1,  0.3,  1,    3,    10,   30,   100};
+  return bounds;
+}
+
+batch_stage batch_passage::reached() const noexcept {
+  for (std::size_t i = batch_stages; i-- > 0;) {
+    if (at[i] != 0) return static_cast<batch_stage>(i);
+  }
+  return batch_stage::leased;
+}
+
+// Fields are atomics because readers look while writers write; `position` is what says whether they belong
+// together: it is taken away before the others change and comes back last.
+struct batch_times::entry {
+  std::atomic<stream_position> position{nobody};
+  std::atomic<std::uint64_t> number{0};
+  std::atomic<std::uint64_t> epoch{0};
+  std::atomic<std::uint64_t> sequence{0};
+  std::atomic<std::uint32_t> worker{0};
+  std::atomic<std::uint32_t> incarnation{0};
+  std::atomic<std::uint32_t> slot{0};
+  std::atomic<std::uint32_t> samples{0};
+  std::array<std::atomic<std::int64_t>, batch_stages> at{};
+};
+
+struct batch_times::tally {
+  std::vector<std::atomic<std::uint64_t>> counts =
+      std::vector<std::atomic<std::uint64_t>>(stage_bounds_seconds().size() + 1);
+  std::atomic<std::int64_t> nanoseconds{0};
+};
+
+batch_times::batch_times(std::size_t capacity)
+    : capacity_(capacity),
+      ring_(std::make_unique<entry[]>(capacity)),
+      tallies_(std::make_unique<tally[]>(spans.size())) {}
+
+batch_times::~batch_times() = default;
+
+void batch_times::lease(const batch_passage& batch, steady_time now) noexcept {
+  entry& e = ring_[batch.position % capacity_];
+  e.position.store(nobody, std::memory_order_release);
+  e.number.store(0, std::memory_order_relaxed);
+  e.epoch.store(batch.epoch, std::memory_order_relaxed);
+  e.sequence.store(batch.sequence, std::memory_order_relaxed);
+  e.worker.store(batch.worker, std::memory_order_relaxed);
+  e.incarnation.store(batch.incarnation, std::memory_order_relaxed);
+  e.slot.store(batch.slot, std::memory_order_relaxed);
+  e.samples.store(batch.samples, std::memory_order_relaxed);
+  for (auto& stamp : e.at) stamp.store(0, std::memory_order_relaxed);
+  e.at[index_of(batch_stage::leased)].store(as_ns(now), std::memory_order_relaxed);
+  e.position.store(batch.position, std::memory_order_release);
+}
+
+void batch_times::note(stream_position position, batch_stage stage, steady_time when) noexcept {
+  entry& e = ring_[position % capacity_];
+  if (e.position.load(std::memory_order_acquire) != position) return;
+  e.at[index_of(stage)].store(as_ns(when), std::memory_order_release);
+  if (stage == batch_stage::released) finish(e);
+}
+
+void batch_times::note_loaded(stream_position position, nanoseconds busy, steady_time when) noexcept {
+  const entry& e = ring_[position % capacity_];
+  const std::int64_t leased = e.at[index_of(batch_stage::leased)].load(std::memory_order_relaxed);
+  const std::int64_t possible = std::max<std::int64_t>(as_ns(when) - leased, 0);
+  const std::int64_t took = std::clamp<std::int64_t>(busy.count(), 0, possible);
+  note(position, batch_stage::begun, when - nanoseconds(took));
+  note(position, batch_stage::loaded, when);
+}
+
+void batch_times::finish(entry& e) noexcept {
+  if (e.number.load(std::memory_order_relaxed) != 0) return;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const std::int64_t from = e.at[index_of(spans[i].from)].load(std::memory_order_relaxed);
+    const std::int64_t to = e.at[index_of(spans[i].to)].load(std::memory_order_relaxed);
+    if (from == 0 || to < from) continue;
+    const double seconds = static_cast<double>(to - from) * 1e-9;
+    const auto& bounds = stage_bounds_seconds();
+    const auto bucket = static_cast<std::size_t>(std::ranges::lower_bound(bounds, seconds) - bounds.begin());
+    tallies_[i].counts[bucket].fetch_add(1, std::memory_order_relaxed);
+    tallies_[i].nanoseconds.fetch_add(to - from, std::memory_order_relaxed);
+  }
+  const std::uint64_t number = released_.load(std::memory_order_relaxed) + 1;
+  e.number.store(number, std::memory_order_release);
+  released_.store(number, std::memory_order_release);
+}
+
+void batch_times::forget() noexcept {
+  for (std::size_t i = 0; i < capacity_; ++i) {
+    if (ring_[i].number.load(std::memory_order_relaxed) == 0)
+      ring_[i].position.store(nobody, std::memory_order_release);
+  }
+}
+
+std::optional<batch_passage> batch_times::read(const entry& e) const noexcept {
+  batch_passage b;
+  b.position = e.position.load(std::memory_order_acquire);
+  if (b.position == nobody) return std::nullopt;
+  b.number = e.number.load(std::memory_order_acquire);
+  b.epoch = e.epoch.load(std::memory_order_relaxed);
+  b.sequence = e.sequence.load(std::memory_order_relaxed);
+  b.worker = e.worker.load(std::memory_order_relaxed);
+  b.incarnation = e.incarnation.load(std::memory_order_relaxed);
+  b.slot = e.slot.load(std::memory_order_relaxed);
+  b.samples = e.samples.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < batch_stages; ++i) b.at[i] = e.at[i].load(std::memory_order_acquire);
+  if (e.position.load(std::memory_order_acquire) != b.position) return std::nullopt;
+  return b;
+}
+
+std::vector<batch_passage> batch_times::released_after(std::uint64_t number, std::size_t limit) const {
+  std::vector<batch_passage> found;
+  for (std::size_t i = 0; i < capacity_; ++i) {
+    if (ring_[i].number.load(std::memory_order_acquire) <= number) continue;
+    if (auto b = read(ring_[i]); b && b->number > number) found.push_back(*b);
+  }
+  std::ranges::sort(found, {}, &batch_passage::number);
+  if (found.size() > limit) found.resize(limit);
+  return found;
+}
+
+std::vector<batch_passage> batch_times::under_way() const {
+  std::vector<batch_passage> found;
+  for (std::size_t i = 0; i < capacity_; ++i) {
+    if (ring_[i].number.load(std::memory_order_acquire) != 0) continue;
+    if (auto b = read(ring_[i]); b && b->number == 0) found.push_back(*b);
+  }
+  std::ranges::sort(found, {}, &batch_passage::position);
+  return found;
+}
+
+std::vector<stage_histogram> batch_times::histograms() const {
+  std::vector<stage_histogram> all(spans.size());
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    for (const auto& count : tallies_[i].counts) {
+      all[i].counts.push_back(count.load(std::memory_order_relaxed));
+      all[i].total += all[i].counts.back();
+    }
+    all[i].seconds = static_cast<double>(tallies_[i].nanoseconds.load(std::memory_order_relaxed)) * 1e-9;
+  }
+  return all;
+}
+
+}  // namespace penstock

@@ -1,0 +1,107 @@
+// When each batch passed each stage of its way: a bounded ring that the scheduler and the GPU owner write and
+// `penstock trace`, `top` and the metrics read. A stamp costs one store; nothing is locked, nothing grows.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/ids.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+/// In the order of a batch's way. The stamp is the moment at which the stage was reached.
+enum class batch_stage : std::uint8_t {
+  leased,     ///< the scheduler sent the lease
+  begun,      ///< the worker began with it
+  loaded,     ///< the worker's report arrived
+  ordered,    ///< its turn came: the owner was told to upload it
+  submitted,  ///< a device buffer was free, the copy was queued
+  copied,     ///< the copy is complete, the slot free
+  ready,      ///< converted: the consumer may have it
+  taken,      ///< the consumer has it
+  released,   ///< the consumer gave the buffer back
+};
+inline constexpr std::size_t batch_stages = 9;
+/// "leased", ...
+[[nodiscard]] std::string_view name_of(batch_stage stage) noexcept;
+
+/// A batch as the ring has it.
+struct batch_passage {
+  std::uint64_t number = 0;  ///< in the order in which batches were released: 1, 2, 3, ...; 0 before that
+  stream_position position = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t sequence = 0;
+  std::uint32_t worker = 0;
+  std::uint32_t incarnation = 0;
+  std::uint32_t slot = 0;
+  std::uint32_t samples = 0;
+  std::array<std::int64_t, batch_stages> at{};  ///< steady clock, nanoseconds; 0: not (yet) known
+
+  [[nodiscard]] std::int64_t time_of(batch_stage s) const noexcept { return at[static_cast<std::size_t>(s)]; }
+  /// The last stage that is stamped.
+  [[nodiscard]] batch_stage reached() const noexcept;
+};
+
+/// From a stage to the next: what histograms are of.
+struct stage_span {
+  std::string_view name;  ///< "load", "copy", ...
+  batch_stage from;
+  batch_stage to;
+};
+[[nodiscard]] const std::array<stage_span, 8>& stage_spans() noexcept;
+
+/// Upper bounds of histogram buckets: 10 us to 100 s in steps of about 3.
+[[nodiscard]] const std::vector<double>& stage_bounds_seconds() noexcept;
+
+struct stage_histogram {
+  std::vector<std::uint64_t> counts;  ///< one a bound and one for what is longer; not cumulative
+  std::uint64_t total = 0;
+  double seconds = 0;
+};
+
+class batch_times {
+ public:
+  /// `capacity`: batches that are remembered, those under way included.
+  explicit batch_times(std::size_t capacity = 4096);
+  ~batch_times();
+  batch_times(const batch_times&) = delete;
+  batch_times& operator=(const batch_times&) = delete;
+
+  /// A lease was sent: the batch's way begins, or begins again. From one thread.
+  void lease(const batch_passage& batch, steady_time now) noexcept;
+  /// A stage was reached. Ignored when the ring has forgotten the batch. From any thread, but one thread a
+  /// stage; `released` must come last.
+  void note(stream_position position, batch_stage stage, steady_time when) noexcept;
+  /// The worker's report came: it says how long the batch took, which is believed as far as it can be true.
+  void note_loaded(stream_position position, nanoseconds busy, steady_time when) noexcept;
+  /// The stream goes on elsewhere: what is under way is not wanted any more. From the thread of lease().
+  void forget() noexcept;
+
+  /// Batches that were released after the one of this number, in that order, at most `limit`.
+  [[nodiscard]] std::vector<batch_passage> released_after(std::uint64_t number, std::size_t limit) const;
+  /// Batches that are under way, by position.
+  [[nodiscard]] std::vector<batch_passage> under_way() const;
+  [[nodiscard]] std::uint64_t released() const noexcept { return released_.load(std::memory_order_acquire); }
+  /// One a span, in the order of stage_spans().
+  [[nodiscard]] std::vector<stage_histogram> histograms() const;
+
+ private:
+  struct entry;
+  struct tally;
+
+  [[nodiscard]] std::optional<batch_passage> read(const entry& e) const noexcept;
+  void finish(entry& e) noexcept;
+
+  const std::size_t capacity_;
+  std::unique_ptr<entry[]> ring_;
+  std::unique_ptr<tally[]> tallies_;  // one a span; written by the thread that notes releases
+  std::atomic<std::uint64_t> released_{0};
+};
+
+}  // namespace penstock

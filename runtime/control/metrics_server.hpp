@@ -1,0 +1,39 @@
+// The metrics endpoint: GET /metrics over HTTP, read-only, where [metrics] listen says. Off by default;
+// nothing else of penstock listens on a network.
+//
+// A client has 5 s to ask and 5 s to take its answer, a header of at most 8 KiB and no body; at most 16 are
+// heard at a time, others wait in the backlog.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <boost/asio/io_context.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace penstock::control {
+
+class metrics_server {
+ public:
+  /// `listen`: HOST:PORT; HOST is an IP address, "localhost" or empty (loopback). Port 0: any. `page` is
+  /// called on the io thread for each request and must not block. Construct, use and destroy on the io
+  /// thread, or while it is not running. Refuses with errc::io when the address is not free or not an
+  /// address.
+  static result<std::unique_ptr<metrics_server>> open(boost::asio::io_context& io, const std::string& listen,
+                                                      std::function<std::string()> page);
+  ~metrics_server();
+  metrics_server(const metrics_server&) = delete;
+  metrics_server& operator=(const metrics_server&) = delete;
+
+  /// "127.0.0.1:9464".
+  [[nodiscard]] std::string address() const;
+
+ private:
+  class listener;
+  explicit metrics_server(std::shared_ptr<listener> l);
+  std::shared_ptr<listener> listener_;
+};
+
+}  // namespace penstock::control

@@ -1,0 +1,152 @@
+#include "runtime/control/metrics_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+namespace penstock::control {
+namespace {
+
+/// The value of a label: only these three characters mean something there.
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') out += '\\';
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+class page {
+ public:
+  void begin(std::string_view name, std::string_view type, std::string_view help) {
+    name_ = name;
+    fmt::format_to(std::back_inserter(text_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+  }
+  template <class Number>
+  void value(Number number) {
+    fmt::format_to(std::back_inserter(text_), "{} {}\n", name_, number);
+  }
+  template <class Number>
+  void value(std::string_view label, std::string_view of, Number number) {
+    fmt::format_to(std::back_inserter(text_), "{}{{{}=\"{}\"}} {}\n", name_, label, escaped(of), number);
+  }
+  template <class Number>
+  void counter(std::string_view name, std::string_view help, Number number) {
+    begin(name, "counter", help);
+    value(number);
+  }
+  template <class Number>
+  void gauge(std::string_view name, std::string_view help, Number number) {
+    begin(name, "gauge", help);
+    value(number);
+  }
+  void histogram(std::string_view label, std::string_view of, const stage_histogram& h) {
+    std::uint64_t below = 0;
+    const auto& bounds = stage_bounds_seconds();
+    for (std::size_t i = 0; i < h.counts.size(); ++i) {
+      below += h.counts[i];
+      fmt::format_to(std::back_inserter(text_), "{}_bucket{{{}=\"{}\",le=\"{}\"}} {}\n", name_, label, of,
+                     i < bounds.size() ? fmt::format("{}", bounds[i]) : "+Inf", below);
+    }
+    fmt::format_to(std::back_inserter(text_), "{0}_sum{{{1}=\"{2}\"}} {3}\n{0}_count{{{1}=\"{2}\"}} {4}\n",
+                   name_, label, of, h.seconds, h.total);
+  }
+  [[nodiscard]] std::string text() && { return std::move(text_); }
+
+ private:
+  std::string name_;
+  std::string text_;
+};
+
+void add_workers(page& p, const metrics_facts& f) {
+  std::map<std::string, std::uint64_t> by_state;
+  for (const worker_status& w : f.status.workers) ++by_state[w.state];
+  p.begin("penstock_workers", "gauge", "Loader workers by state.");
+  for (const auto& [state, count] : by_state) p.value("state", state, count);
+  p.gauge("penstock_workers_configured", "Loader workers that the config asks for.",
+          f.totals.workers_configured);
+  p.counter("penstock_worker_starts_total", "Worker processes that were started.", f.totals.workers_started);
+  p.counter("penstock_worker_restarts_total", "Worker processes that replaced another.", f.totals.restarts);
+  p.begin("penstock_worker_deaths_total", "counter", "Workers that ended unexpectedly, by cause.");
+  for (std::size_t i = 0; i < death_causes; ++i)
+    p.value("cause", penstock::name_of(static_cast<death_cause>(i)), f.deaths[i]);
+  p.begin("penstock_worker_resident_memory_bytes", "gauge", "Resident memory of each worker.");
+  for (const worker_status& w : f.status.workers) p.value("worker", std::to_string(w.id), w.rss_bytes);
+  p.counter("penstock_stale_messages_total", "Messages of workers that came too late or were false.",
+            f.totals.stale_dropped);
+}
+
+void add_stream(page& p, const metrics_facts& f) {
+  p.gauge("penstock_epoch", "The epoch that is being delivered, from 0.", f.status.epoch);
+  p.counter("penstock_batches_delivered_total", "Batches that the consumer has got.",
+            f.status.batches_delivered);
+  p.counter("penstock_samples_delivered_total", "Samples that the consumer has got.",
+            f.status.samples_delivered);
+  p.gauge("penstock_samples_expected", "Samples of the whole run; 0 until the dataset is known.",
+          f.status.samples_expected);
+  p.counter("penstock_samples_failed_total", "Samples that could not be loaded.", f.status.failed);
+  p.gauge("penstock_samples_quarantined", "Samples that are left out because they kill workers.",
+          f.status.quarantined);
+  p.counter("penstock_uploads_total", "Batches that were copied to the device.", f.totals.uploads);
+  p.counter("penstock_uploaded_bytes_total", "Bytes of tensors that were copied to the device.",
+            f.status.bytes_uploaded);
+  p.counter("penstock_consumer_wait_seconds_total", "How long the consumer waited for batches.",
+            f.totals.device_waited_seconds);
+}
+
+void add_pipeline(page& p, const metrics_facts& f) {
+  const pipeline_counts now = count_pipeline(f.under_way);
+  p.begin("penstock_batches", "gauge", "Batches under way, by where they are.");
+  p.value("place", "loading", now.loading);
+  p.value("place", "loaded", now.loaded);
+  p.value("place", "uploading", now.uploading);
+  p.value("place", "ready", now.ready);
+  p.value("place", "in_use", now.in_use);
+  p.begin("penstock_stage_seconds", "histogram", "How long batches took for each stage of their way.");
+  for (std::size_t i = 0; i < f.stages.size(); ++i) p.histogram("stage", stage_spans()[i].name, f.stages[i]);
+}
+
+}  // namespace
+
+pipeline_counts count_pipeline(const std::vector<batch_passage>& under_way) {
+  pipeline_counts now;
+  for (const batch_passage& b : under_way) {
+    switch (b.reached()) {
+      case batch_stage::leased:
+      case batch_stage::begun: ++now.loading; break;
+      case batch_stage::loaded: ++now.loaded; break;
+      case batch_stage::ordered:
+      case batch_stage::submitted:
+      case batch_stage::copied: ++now.uploading; break;
+      case batch_stage::ready: ++now.ready; break;
+      case batch_stage::taken: ++now.in_use; break;
+      case batch_stage::released: break;
+    }
+  }
+  return now;
+}
+
+std::string metrics_text(const metrics_facts& f, const std::string& version) {
+  page p;
+  p.begin("penstock_info", "gauge", "Always 1; what runs here.");
+  p.value("version", version, 1);
+  p.begin("penstock_session_state", "gauge", "1 for the state that the session is in.");
+  for (const char* state : {"ok", "degraded", "failed", "paused", "stopping"})
+    p.value("state", state, f.status.state == state ? 1 : 0);
+  p.begin("penstock_device_ready", "gauge", "1 while the device is open.");
+  p.value("kind", f.status.gpu.kind.empty() ? "none" : f.status.gpu.kind,
+          f.status.gpu_state == "ready" ? 1 : 0);
+  add_stream(p, f);
+  add_workers(p, f);
+  add_pipeline(p, f);
+  return std::move(p).text();
+}
+
+}  // namespace penstock::control

@@ -1,0 +1,355 @@
+"""Watching a live session: top on a terminal, trace, events, describe; and the metrics endpoint."""
+
+import http.client
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+from harness import *
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FAULTY = synthetic(samples=1000000, batch=8, bytes="16KiB", epochs=1, dataset='wait = "1ms"\nfaults = [{sample = 5, kind = "throw", times = 0}]')
+
+
+class WatchTest(PenstockTest):
+    def live(self, text=FAULTY, workers=3, name="live"):
+        process = self.start("run", self.write(name + ".toml", text), "--workers", workers, "--quiet")
+        code, _, err = self.penstock("wait", "--for=ready", "--timeout", "20s", "--session", name)
+        self.assertEqual(code, EXIT_OK, err)
+        return process
+
+    def answer(self, *arguments):
+        code, out, err = self.penstock(*arguments, "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        return json.loads(out)
+
+    def kill_a_worker(self, process):
+        victim = self.workers_of(process)[0]
+        os.kill(victim, signal.SIGKILL)
+        self.wait_until(lambda: any(w["restarts"] == 1 and w["state"] == "ready" for w in self.answer("status")["workers"]),
+                        "the replacement")
+        return victim
+
+    # ---- trace
+
+    def trace(self, *options):
+        path = os.path.join(self.folder, "trace.json")
+        about = self.answer("trace", "--seconds", "0.7", "--out", path, *options)
+        with open(path) as file:
+            return about, json.load(file)["traceEvents"]
+
+    def check_trace(self, events):
+        names = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+        spans = {}
+        for e in events:
+            if e["ph"] == "X":
+                self.assertGreater(e["dur"], 0, e)
+                self.assertGreaterEqual(e["ts"], 0, e)
+                spans.setdefault(e["tid"], []).append(e)
+        for tid, track in spans.items():
+            track.sort(key=lambda e: e["ts"])
+            for one, next_one in zip(track, track[1:]):
+                self.assertLessEqual(one["ts"] + one["dur"], next_one["ts"] + 0.0011, names[tid])
+        waits = {}
+        for e in events:
+            if e["ph"] in "be":
+                waits.setdefault((e["cat"], e["id"]), {})[e["ph"]] = e["ts"]
+        for key, pair in waits.items():
+            self.assertEqual(set(pair), {"b", "e"}, key)
+            self.assertLessEqual(pair["b"], pair["e"], key)
+        flows = {}
+        for e in events:
+            if e["ph"] in "stf":
+                flows.setdefault(e["id"], []).append(e)
+                self.assertTrue(any(s["ts"] <= e["ts"] + 0.0011 and e["ts"] <= s["ts"] + s["dur"] + 0.0011 for s in spans[e["tid"]]), e)
+        for batch, arrows in flows.items():
+            arrows.sort(key=lambda e: e["ts"])
+            self.assertEqual([e["ph"] for e in arrows], ["s", "t", "t", "t", "t", "f"], batch)
+            way = [re.sub(r"\d+", "N", names[e["tid"]]) for e in arrows]
+            self.assertEqual(way, ["scheduler", "worker/N", "gpu owner", "copy stream", "conversion", "consumer"])
+        return names, flows
+
+    def test_the_trace_is_valid_and_leads_along_every_batch(self):
+        self.live()
+        about, events = self.trace()
+        names, flows = self.check_trace(events)
+        self.assertGreater(about["batches"], 10)
+        self.assertEqual((len(flows), about["missed"]), (about["batches"], 0))
+        self.assertTrue({"worker/0", "worker/1", "worker/2"} <= set(names.values()), names)
+
+    def test_a_worker_killed_during_the_trace_leaves_it_valid_and_is_marked_in_it(self):
+        process = self.live()
+        recording = self.start("trace", "--seconds", "1.5", "--out", "t.json", "--json")
+        time.sleep(0.3)  # into the recording: the trace says below whether it was
+        self.kill_a_worker(process)
+        recording.communicate(timeout=30)
+        self.assertEqual(recording.returncode, EXIT_OK)
+        with open(os.path.join(self.folder, "t.json")) as file:
+            events = json.load(file)["traceEvents"]
+        names, _ = self.check_trace(events)
+        marks = [(names[e["tid"]], e["name"]) for e in events if e["ph"] == "i"]
+        self.assertTrue(any(who.startswith("worker/") and what == "worker_died" for who, what in marks), marks)
+
+    def test_a_trace_that_cannot_be_written_is_refused_before_it_is_recorded(self):
+        self.live()
+        code, out, _ = self.penstock("trace", "--seconds", "600", "--out", "/nonexistent/t.json", "--json", timeout=20)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("error", json.loads(out))
+
+    # ---- events and describe
+
+    def test_events_tell_deaths_and_restarts_and_follow_until_the_end(self):
+        process = self.live()
+        following = self.start("events", "-f", "--json")
+        self.kill_a_worker(process)
+        self.penstock("stop")
+        out, err = following.communicate(timeout=20)
+        self.assertEqual(following.returncode, EXIT_OK, err)
+        events = [json.loads(line) for line in out.splitlines()]
+        kinds = [e["kind"] for e in events]
+        for kind in ("run_started", "worker_ready", "worker_died", "worker_restarted", "stopping"):
+            self.assertIn(kind, kinds)
+        self.assertEqual([e["number"] for e in events], list(range(1, len(events) + 1)))
+        died = next(e for e in events if e["kind"] == "worker_died")
+        self.assertEqual(died["death"]["signal"], "SIGKILL")
+        self.assertTrue(all(e["pid"] is None or e["pid"] > 0 for e in events))
+
+    def test_events_since_a_time_leave_the_older_ones_out(self):
+        self.live()
+        code, out, _ = self.penstock("events", "--since", "1h")
+        self.assertIn("run_started", out)
+        code, out, _ = self.penstock("events", "--since", "2999-01-01")
+        self.assertEqual((code, out), (EXIT_OK, ""))
+        self.assertEqual(self.penstock("events", "--since", "yesterday-ish")[0], EXIT_USAGE)
+
+    def test_describe_tells_a_workers_sample_and_its_last_death(self):
+        process = self.live(text=synthetic(samples=100000, dataset='wait = "50ms"'))
+        self.kill_a_worker(process)
+        self.wait_until(lambda: all(w["current_sample"] for w in self.answer("describe", "workers")["workers"]), "samples at hand")
+        hurt = next(w for w in self.answer("describe", "workers")["workers"] if w["last_death"])
+        code, out, err = self.penstock("describe", "worker/%d" % hurt["id"])
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("SIGKILL after", out)
+        self.assertRegex(out, r"at work on +sample \d+ for ")
+        self.assertTrue(all(len(line) <= 80 for line in out.splitlines()), out)
+        self.assertEqual(self.penstock("describe", "worker/99")[0], EXIT_NO_TARGET)
+        self.assertEqual(self.penstock("describe", "nonsense")[0], EXIT_NO_TARGET)
+
+    def test_describe_scheduler_says_whom_the_device_waits_for(self):
+        self.live(text=synthetic(samples=100000, dataset='wait = "20ms"'), workers=1)
+        self.wait_until(lambda: self.answer("describe", "scheduler")["scheduler"]["waits_for"].startswith("worker/0: batch"), "worker/0")
+        self.penstock("pause")
+        self.wait_until(lambda: "paused" in self.answer("describe", "scheduler")["scheduler"]["waits_for"], "the operator")
+
+    def test_a_hanging_sample_shows_its_age(self):
+        self.live(text=synthetic(samples=1000, dataset='faults = [{sample = 5, kind = "hang", times = 0}]', more='[loader.hang]\nitem_timeout = "60s"'), workers=1)
+        def hung():
+            return [w for w in self.answer("status")["workers"] if (w["current_sample_seconds"] or 0) > 0.5]
+        worker = self.wait_until(hung, "half a second on one sample")[0]
+        self.assertEqual(worker["current_sample"], "sample 5")
+
+    # ---- top
+
+    def tmux(self, *arguments):
+        done = subprocess.run(["tmux", "-S", os.path.join(self.folder, "tmux"), "-f", "/dev/null", *arguments],
+                              env=dict(self.environment, TERM="xterm-256color", PS1="$ ", LC_ALL="C.UTF-8"),
+                              capture_output=True, text=True, timeout=20)
+        return done.stdout
+
+    def terminal(self, columns, rows):
+        if not shutil.which("tmux"):
+            self.skipTest("tmux is not installed")
+        self.addCleanup(self.tmux, "kill-server")
+        self.tmux("new-session", "-d", "-x", str(columns), "-y", str(rows), "bash --norc --noprofile")
+        self.tmux("send-keys", "echo rea''dy; PATH=%s:$PATH" % BIN, "Enter")
+        self.wait_until(lambda: "ready" in self.tmux("capture-pane", "-p"), "a shell")
+
+    def screen(self):
+        return self.tmux("capture-pane", "-p").splitlines()
+
+    def showing(self):
+        return self.tmux("display", "-p", "#{alternate_on}").strip() == "1"
+
+    def start_top(self, columns, rows):
+        self.terminal(columns, rows)
+        self.tmux("send-keys", "penstock top --every 100ms", "Enter")
+        self.wait_until(lambda: self.showing() and any("worker/2" in line for line in self.screen()), "top's screen")
+
+    def check_screen(self, columns, rows):
+        lines = self.screen()
+        self.assertEqual(len(lines), rows)
+        self.assertTrue(all(len(line) <= columns for line in lines), lines)
+        self.assertTrue(lines[0].startswith("penstock live  ok"), lines[0])
+        self.assertRegex(lines[1], r"samples/s +[0-9.]+ batches/s")
+        self.assertTrue(lines[3].startswith("waits    for "), lines[3])
+        self.assertRegex(lines[4], r"^batches  loading \d+  loaded \d+  uploading \d+  ready \d+  in use \d+$")
+        for worker in range(3):
+            self.assertTrue(any(re.match(r"worker/%d +ready +\d+ +0 " % worker, line) for line in lines), lines)
+        self.assertTrue(lines[-1].startswith("q quit"), lines[-1])
+        return lines
+
+    def test_top_fills_80_by_24_and_quits_with_q(self):
+        self.live()
+        self.start_top(80, 24)
+        self.check_screen(80, 24)
+        self.tmux("send-keys", "q")
+        self.wait_until(lambda: not self.showing(), "the screen of before")
+        self.assertIn("ready", self.screen()[1] + self.screen()[0])
+
+    def test_top_fills_200_by_50_and_follows_a_change_of_size(self):
+        self.live()
+        self.start_top(200, 50)
+        self.check_screen(200, 50)
+        self.tmux("resize-window", "-x", "80", "-y", "24")
+        self.wait_until(lambda: len(self.screen()) == 24 and self.screen()[-1].startswith("q quit"), "a smaller screen")
+        self.check_screen(80, 24)
+        self.tmux("resize-window", "-x", "30", "-y", "6")
+        self.wait_until(lambda: len(self.screen()) == 6 and self.screen()[-1].startswith("q quit"), "a tiny screen")
+
+    def test_top_shows_a_worker_that_died_and_pauses_with_p(self):
+        process = self.live()
+        self.start_top(100, 30)
+        self.kill_a_worker(process)
+        self.wait_until(lambda: any(re.match(r"worker/\d +ready +\d+ +1 ", line) for line in self.screen()), "the restart")
+        self.tmux("send-keys", "p")
+        self.wait_until(lambda: "paused" in self.screen()[0], "paused")
+        self.tmux("send-keys", "p")
+        self.wait_until(lambda: "live  ok" in self.screen()[0], "resumed")
+
+    def top_process(self):
+        tops = [pid for pid in all_pids() if name_of(pid) == "penstock" and b"top" in command_of(pid) and alive(pid)
+                and self.folder.encode() in environment_of(pid)]
+        return min(tops) if tops else None  # the older one; the other guards the terminal
+
+    def test_the_terminal_is_given_back_however_top_is_killed(self):
+        self.live()
+        self.terminal(80, 24)
+        for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGSEGV):
+            self.tmux("send-keys", "penstock top --every 100ms", "Enter")
+            self.wait_until(lambda: self.showing() and any("worker/2" in line for line in self.screen()), "top's screen")
+            os.kill(self.wait_until(self.top_process, "top"), number)
+            self.wait_until(lambda: not self.showing(), "the screen of before, after signal %d" % number)
+            self.wait_until(lambda: self.top_process() is None, "no process left")
+            self.tmux("send-keys", "clear; stty -a | grep -c ' icanon.* echo '; stty -a | grep -o -w 'icanon\\|echo' | tr '\\n' '='", "Enter")
+            self.wait_until(lambda: any("icanon=echo=" in line.replace(" ", "") for line in self.screen()), "a sane terminal")
+
+    def test_top_without_a_terminal_prints_one_screen_and_json_is_lines(self):
+        self.live()
+        code, out, err = self.penstock("top")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertNotIn("\x1b", out)
+        self.assertIn("worker/2", out)
+        self.assertTrue(all(len(line) <= 80 for line in out.splitlines()), out)
+        self.assertIn("waits_for", self.answer("top", "--once"))
+
+    def test_top_ends_when_the_session_does(self):
+        process = self.live()
+        self.start_top(80, 24)
+        process.send_signal(signal.SIGINT)
+        self.wait_until(lambda: not self.showing() and any("session is over" in line for line in self.screen()), "the end")
+
+
+class MetricsTest(PenstockTest):
+    def live(self, workers=2):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        text = FAULTY + '[metrics]\nlisten = "127.0.0.1:%d"\n' % self.port
+        process = self.start("run", self.write("live.toml", text), "--workers", workers, "--quiet")
+        self.assertEqual(self.penstock("wait", "--timeout", "20s")[0], EXIT_OK)
+        return process
+
+    def ask(self, method="GET", path="/metrics"):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer, answer.read().decode()
+
+    def values(self):
+        lines = [line for line in self.ask()[1].splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+    def test_promtool_finds_nothing(self):
+        self.live()
+        answer, text = self.ask()
+        self.assertEqual(answer.status, 200)
+        self.assertIn("version=0.0.4", answer.headers["Content-Type"])
+        if not shutil.which("promtool"):
+            self.skipTest("promtool is not installed")
+        done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_counters_follow_what_happens(self):
+        process = self.live()
+        before = self.wait_until(lambda: self.values() if self.values()["penstock_batches_delivered_total"] > 0 else None, "batches")
+        os.kill(self.workers_of(process)[0], signal.SIGKILL)
+        self.wait_until(lambda: self.values()["penstock_worker_restarts_total"] == 1, "a restart")
+        done = before["penstock_uploaded_bytes_total"]
+        self.wait_until(lambda: self.values()["penstock_uploaded_bytes_total"] > done, "more bytes")
+        after = self.values()
+        self.assertEqual(after['penstock_worker_deaths_total{cause="signal"}'], 1)
+        for stage in ("lease", "load", "order", "buffer", "copy", "convert", "hand_over", "use"):
+            count = after['penstock_stage_seconds_count{stage="%s"}' % stage]
+            self.assertGreater(count, 0, stage)
+            self.assertEqual(after['penstock_stage_seconds_bucket{stage="%s",le="+Inf"}' % stage], count)
+
+    def test_every_metric_is_documented_and_every_documented_one_exists(self):
+        self.live()
+        exposed = set(re.findall(r"^# TYPE (\S+)", self.ask()[1], re.M))
+        with open(os.path.join(TOP, "docs", "metrics.md")) as file:
+            documented = set(re.findall(r"^\| `(penstock_\w+)", file.read(), re.M))
+        self.assertEqual(exposed, documented)
+
+    def test_the_endpoint_is_read_only_and_bounded(self):
+        self.live()
+        self.assertEqual(self.ask(path="/")[0].status, 404)
+        self.assertEqual(self.ask("POST")[0].status, 405)
+        self.assertEqual(self.ask("DELETE")[0].status, 405)
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as client:
+            try:
+                client.sendall(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 1000000)
+                self.assertEqual(client.recv(100), b"")
+            except OSError:
+                pass  # cut off, as it should be
+        self.assertEqual(self.ask()[0].status, 200)
+
+    def test_nothing_listens_unless_it_is_asked_for(self):
+        process = self.start("run", self.write("quiet.toml", FAULTY), "--quiet")
+        self.assertEqual(self.penstock("wait", "--timeout", "20s")[0], EXIT_OK)
+        inodes = {os.readlink("/proc/%d/fd/%s" % (process.pid, fd)) for fd in os.listdir("/proc/%d/fd" % process.pid)}
+        for table in ("tcp", "tcp6", "udp", "udp6"):
+            with open("/proc/net/" + table) as file:
+                for line in file.readlines()[1:]:
+                    self.assertNotIn("socket:[%s]" % line.split()[9], inodes)
+
+    def test_a_port_that_is_taken_is_a_warning(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            text = synthetic(samples=64, more='[metrics]\nlisten = "127.0.0.1:%d"' % taken.getsockname()[1])
+            code, _, err = self.penstock("run", self.write("taken.toml", text), "--quiet")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("this session has no metrics", err)
+
+
+def command_of(pid):
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def environment_of(pid):
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+#include "runtime/base/batch_times.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+steady_time at(std::chrono::milliseconds when) {
+  return steady_time(1h) + when;
+}
+
+batch_passage batch(stream_position position) {
+  return {0, position, position / 10, position % 10, 3, 1, 0, 8, {}};
+}
+
+/// Leased at `begin`, each stage 1 ms after the one before.
+void pass(batch_times& times, stream_position position, std::chrono::milliseconds begin) {
+  times.lease(batch(position), at(begin));
+  times.note_loaded(position, 1ms, at(begin + 2ms));
+  for (std::size_t i = 3; i < batch_stages; ++i)
+    times.note(position, static_cast<batch_stage>(i), at(begin + std::chrono::milliseconds(i)));
+}
+
+}  // namespace
+
+TEST_CASE("a batch that was released is read back with all its stamps, in the order of releases") {
+  batch_times times(16);
+  pass(times, 12, 0ms);
+  pass(times, 11, 20ms);
+  const auto passed = times.released_after(0, 10);
+  REQUIRE(passed.size() == 2);
+  CHECK(passed[0].position == 12);
+  CHECK(passed[0].epoch == 1);
+  CHECK(passed[0].sequence == 2);
+  CHECK(passed[0].worker == 3);
+  CHECK(passed[1].number == 2);
+  for (std::size_t i = 1; i < batch_stages; ++i) CHECK(passed[0].at[i] - passed[0].at[i - 1] == 1'000'000);
+  CHECK(times.released_after(1, 10).size() == 1);
+  CHECK(times.released_after(0, 1).front().position == 12);
+  CHECK(times.under_way().empty());
+}
+
+TEST_CASE("a batch under way is where its last stamp says, and a new lease begins its way again") {
+  batch_times times(16);
+  times.lease(batch(5), at(0ms));
+  CHECK(times.under_way().at(0).reached() == batch_stage::leased);
+  times.note_loaded(5, 1ms, at(3ms));
+  CHECK(times.under_way().at(0).reached() == batch_stage::loaded);
+  times.lease(batch(5), at(9ms));
+  CHECK(times.under_way().at(0).reached() == batch_stage::leased);
+  times.forget();
+  CHECK(times.under_way().empty());
+}
+
+TEST_CASE("the ring forgets the oldest batches and ignores stamps of forgotten ones") {
+  batch_times times(4);
+  for (stream_position p = 0; p < 10; ++p) pass(times, p, 0ms);
+  CHECK(times.released() == 10);
+  CHECK(times.released_after(0, 100).front().position == 6);
+  times.note(3, batch_stage::released, at(1s));
+  CHECK(times.released() == 10);
+}
+
+TEST_CASE("a worker that says it took longer than it had the lease is believed as far as it can be true") {
+  batch_times times(4);
+  times.lease(batch(0), at(10ms));
+  times.note_loaded(0, 24h, at(15ms));
+  const batch_passage b = times.under_way().at(0);
+  CHECK(b.time_of(batch_stage::begun) == b.time_of(batch_stage::leased));
+  times.note_loaded(0, nanoseconds(-5), at(15ms));
+  CHECK(times.under_way().at(0).time_of(batch_stage::begun) == b.time_of(batch_stage::loaded));
+}
+
+TEST_CASE("histograms count each stage of each released batch once") {
+  batch_times times(4);
+  for (stream_position p = 0; p < 7; ++p) pass(times, p, 0ms);
+  times.note(6, batch_stage::released, at(1s));
+  for (const stage_histogram& h : times.histograms()) {
+    CHECK(h.total == 7);
+    CHECK(h.counts.size() == stage_bounds_seconds().size() + 1);
+    CHECK(h.counts.at(4) == 7);  // 1 ms and no more
+    CHECK(h.seconds > 0.0069);
+    CHECK(h.seconds < 0.0071);
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,18 @@
+// Times of events: what --since means, and reading back the UTC of the journal. Pure.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace penstock::cli {
+
+/// "10m", "14:05", "2026-11-20T14:05:00Z" as the UTC of the journal, to be compared as text; empty for empty.
+result<std::string> since_of(const std::string& text, std::chrono::system_clock::time_point now);
+
+/// "2026-11-20T14:04:18.123456Z".
+[[nodiscard]] std::optional<std::chrono::system_clock::time_point> time_of_utc(const std::string& text);
+
+}  // namespace penstock::cli

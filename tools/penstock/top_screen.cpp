@@ -1,0 +1,198 @@
+#include "tools/penstock/top_screen.hpp"
+
+#include "runtime/base/units.hpp"
+#include "tools/penstock/session_tables.hpp"
+#include "tools/penstock/text_table.hpp"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr std::size_t lines_around_workers = 10;  // seven above, one for the rest, event, keys
+
+std::string text_of(const json& value) {
+  return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+double number(const json& from, const char* key) {
+  const auto it = from.find(key);
+  return it != from.end() && it->is_number() ? it->get<double>() : 0.0;
+}
+
+/// "12345", "1234", "12.3": four digits are enough for a rate.
+std::string rate_text(double rate) {
+  return rate >= 100 ? fmt::format("{:.0f}", rate) : fmt::format("{:.1f}", rate);
+}
+
+std::string time_text(double seconds) {
+  if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1000);
+  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 120) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 7200) return fmt::format("{:.0f} m", seconds / 60);
+  return fmt::format("{:.0f} h", seconds / 3600);
+}
+
+std::string bar(double part, std::size_t columns) {
+  const auto full =
+      static_cast<std::size_t>(std::lround(std::clamp(part, 0.0, 1.0) * static_cast<double>(columns)));
+  return "[" + std::string(full, '#') + std::string(columns - full, '.') + "]";
+}
+
+/// Left and right ends of a line.
+std::string spread(const std::string& left, const std::string& right, std::size_t width) {
+  const std::size_t used = columns_of(left) + columns_of(right);
+  if (used + 1 > width) return cut_to(left, width);
+  return left + std::string(width - used, ' ') + right;
+}
+
+struct rates {
+  double seconds = 0;
+  double samples = 0;
+  double batches = 0;
+  double bytes = 0;
+  double waited = 0;  // of the time
+};
+
+rates rates_between(const json& before, const json& now) {
+  rates r;
+  r.seconds = (number(now, "now_ns") - number(before, "now_ns")) * 1e-9;
+  if (r.seconds <= 0) return r;
+  const json& a = before.at("status");
+  const json& b = now.at("status");
+  const auto per_second = [&](const char* key) {
+    return std::max(0.0, number(b, key) - number(a, key)) / r.seconds;
+  };
+  r.samples = per_second("samples_delivered");
+  r.batches = per_second("batches_delivered");
+  r.bytes = per_second("bytes_uploaded");
+  r.waited = std::clamp(
+      (number(now, "device_waited_seconds") - number(before, "device_waited_seconds")) / r.seconds, 0.0, 1.0);
+  return r;
+}
+
+double worker_rate(const json& before, const json& worker, double seconds) {
+  if (seconds <= 0) return 0;
+  for (const json& earlier : before.at("status").at("workers")) {
+    if (earlier.at("id") != worker.at("id") || earlier.at("incarnation") != worker.at("incarnation"))
+      continue;
+    return std::max(0.0, number(worker, "samples") - number(earlier, "samples")) / seconds;
+  }
+  return 0;
+}
+
+std::string state_colour(const std::string& state) {
+  if (state == "ok" || state == "ready") return "32";
+  if (state == "failed" || state == "unkillable") return "31;1";
+  return "33";
+}
+
+std::vector<std::string> worker_lines(const json& before, const json& now, double seconds,
+                                      std::size_t width) {
+  std::vector<std::vector<std::string>> rows;
+  for (const json& w : now.at("status").at("workers")) {
+    std::string state = text_of(w.at("state"));
+    if (w.at("next_restart_seconds").is_number())
+      state += " " + time_text(w.at("next_restart_seconds").get<double>());
+    const bool busy = !w.at("current_sample").is_null();
+    const bool died = !busy && !w.at("last_death").is_null() && w.at("pid").is_null();
+    rows.push_back({"worker/" + text_of(w.at("id")), state, text_of(w.at("pid")), text_of(w.at("restarts")),
+                    rate_text(worker_rate(before, w, seconds)),
+                    bytes_for_people(static_cast<std::uint64_t>(number(w, "rss_bytes"))),
+                    busy ? time_text(number(w, "current_sample_seconds")) : "-",
+                    busy   ? text_of(w.at("current_sample"))
+                    : died ? ending_of(w.at("last_death"))
+                           : "-"});
+  }
+  const std::string text = text_table({{"worker"},
+                                       {"state", column_side::left, true},
+                                       {"pid", column_side::right},
+                                       {"restarts", column_side::right},
+                                       {"samples/s", column_side::right},
+                                       {"memory", column_side::right},
+                                       {"for", column_side::right},
+                                       {"sample", column_side::left, true}},
+                                      rows, width);
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+std::string progress_text(const json& status, const rates& r, std::size_t width) {
+  const double expected = number(status, "samples_expected");
+  if (expected <= 0) return "";
+  const double done = number(status, "samples_delivered") + number(status, "failed");
+  const double part = std::min(1.0, done / expected);
+  std::string text = fmt::format("{} {:3.0f} %", bar(part, width >= 120 ? 40 : 16), part * 100);
+  if (r.samples > 0) text += "  " + time_text((expected - std::min(done, expected)) / r.samples) + " left";
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> top_screen(const json& before, const json& now, const std::string& event,
+                                    screen_size size, bool colours) {
+  const std::size_t width = size.columns;
+  const json& s = now.at("status");
+  const rates r = rates_between(before, now);
+  const std::string state = text_of(s.at("state"));
+  std::vector<std::string> lines;
+  const auto add = [&](const std::string& line) { lines.push_back(cut_to(line, width)); };
+  const auto in_colour = [&](const std::string& code, const std::string& text) {
+    return colours ? "\x1b[" + code + "m" + text + "\x1b[0m" : text;
+  };
+
+  std::string head =
+      spread(fmt::format("penstock {}  {}", text_of(s.at("session")), state),
+             fmt::format("epoch {}  pid {}", text_of(s.at("epoch")), text_of(s.at("pid"))), width);
+  if (const std::size_t at = head.find("  " + state); colours && at != std::string::npos)
+    head = in_colour("1", head.substr(0, at)) + "  " + in_colour(state_colour(state), state) +
+           head.substr(at + 2 + state.size());
+  lines.push_back(head);
+  add(spread(fmt::format("{} samples/s  {} batches/s  {}/s", rate_text(r.samples), rate_text(r.batches),
+                         bytes_for_people(static_cast<std::uint64_t>(r.bytes))),
+             progress_text(s, r, width), width));
+  const json& gpu = s.at("gpu");
+  add(fmt::format("device   {} ({}); the consumer waited {:.0f} % of the time", text_of(gpu.at("state")),
+                  text_of(gpu.at("name")), r.waited * 100));
+  add("waits    for " + text_of(now.at("waits_for")));
+  const json& b = now.at("batches");
+  add(fmt::format("batches  loading {}  loaded {}  uploading {}  ready {}  in use {}",
+                  text_of(b.at("loading")), text_of(b.at("loaded")), text_of(b.at("uploading")),
+                  text_of(b.at("ready")), text_of(b.at("in_use"))));
+  add(fmt::format("samples  {} delivered, {} failed, {} quarantined", text_of(s.at("samples_delivered")),
+                  text_of(s.at("failed")), text_of(s.at("quarantined"))));
+  add("");
+
+  const std::vector<std::string> workers = worker_lines(before, now, r.seconds, width);
+  const std::size_t room = size.rows > lines_around_workers + 1 ? size.rows - lines_around_workers - 1 : 1;
+  for (std::size_t i = 0; i < workers.size() && i <= room; ++i) {
+    std::string line = cut_to(workers[i], width);
+    if (i == 0) {
+      lines.push_back(in_colour("7", padded(line, width)));
+      continue;
+    }
+    const std::string worker_state = text_of(s.at("workers").at(i - 1).at("state"));
+    if (const std::size_t at = line.find(worker_state, 8); colours && at != std::string::npos)
+      line.replace(at, worker_state.size(), in_colour(state_colour(worker_state), worker_state));
+    lines.push_back(line);
+  }
+  if (workers.size() > room + 1) add(fmt::format("... and {} more workers", workers.size() - room - 1));
+  while (lines.size() + 2 < size.rows) lines.emplace_back();
+  if (lines.size() + 2 > size.rows) lines.resize(size.rows > 2 ? size.rows - 2 : 0);
+  lines.push_back(cut_to(event, width));
+  lines.push_back(in_colour("2", cut_to("q quit   p pause/resume   penstock help top", width)));
+  return lines;
+}
+
+}  // namespace penstock::cli
