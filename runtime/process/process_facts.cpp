@@ -1,6 +1,7 @@
 #include "runtime/process/process_facts.hpp"
 
 #include <fmt/core.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
@@ -96,7 +97,12 @@ std::string wait_channel(pid_t pid) {
 }
 
 std::uint32_t usable_cores(const fs::path& root) {
-  std::uint32_t cores = allowed_cpus(root);
+  std::uint32_t cores = 0;
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (root == "/" && ::sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+    cores = static_cast<std::uint32_t>(CPU_COUNT(&allowed));
+  if (cores == 0) cores = allowed_cpus(root);  // another root, or more cores than a cpu_set_t holds
   if (cores == 0) cores = std::thread::hardware_concurrency();
   const double quota = cpu_quota(root);
   if (std::isfinite(quota)) cores = std::min(cores, static_cast<std::uint32_t>(std::ceil(quota)));

@@ -377,6 +377,35 @@ TEST_CASE("a module that answers counts as loaded where the kernel does not show
   CHECK(by_id(f).at("gpu.driver-module").is == status::ok);
 }
 
+TEST_CASE("GPUs that are hidden on purpose are one warning with auto and one failure with cuda") {
+  facts f = healthy();
+  f.gpu.cuda.init_code = 100;
+  f.gpu.cuda.devices.clear();
+  for (const char* hides : {"", "-1", "7", "0,0"}) {
+    INFO(hides);
+    f.gpu.visible_devices = hides;
+    f.job.demand = gpu_demand::required;
+    CHECK(by_id(f).at("gpu.visible-devices").is == status::fail);
+    CHECK(by_id(f).at("gpu.cuinit").is == status::skip);
+    f.job.demand = gpu_demand::if_there;
+    CHECK(by_id(f).at("gpu.visible-devices").is == status::warn);
+    CHECK(verdict(examine(f)) == "nothing is broken");
+  }
+  f.gpu.visible_devices = "0";
+  CHECK(by_id(f).at("gpu.cuinit").is == status::fail);
+}
+
+TEST_CASE("the driver's word about the link counts more than the bus's") {
+  facts f = healthy();
+  f.gpu.pci[0].link_width = 1;
+  nvml_device_facts& d = managed(f);
+  d.link_width = d.link_width_max = 16;
+  d.link_generation = d.link_generation_max = 5;
+  CHECK(by_id(f).at("gpu.pcie").is == status::ok);
+  d.link_generation = 3;
+  CHECK(by_id(f).at("gpu.pcie").is == status::warn);
+}
+
 TEST_CASE("with --cpu-only no row about the GPU is judged") {
   facts f = healthy();
   f.job.demand = gpu_demand::none;

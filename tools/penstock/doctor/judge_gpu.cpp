@@ -12,6 +12,7 @@ namespace {
 
 // A context costs 300 to 500 MiB of device memory before the first byte of ours.
 constexpr std::uint64_t context_bytes = 512 * MiB;
+constexpr int no_device = 100;       // of cuInit
 constexpr int first_idle_state = 5;  // performance states from here on are not under load
 
 std::string cuda_version(int version) {
@@ -106,6 +107,61 @@ std::optional<finding> no_nvml(const facts& f, const selected_gpu& s) {
 
 std::string hang_or_death(const child_outcome& child) {
   return child.step.empty() ? child.trouble : fmt::format("{}: {}", child.step, child.trouble);
+}
+
+struct visibility {
+  std::string echo;         ///< entry by entry
+  std::size_t visible = 0;  ///< GPUs that CUDA shows
+  bool doubtful = false;    ///< an entry names nothing
+};
+
+/// CUDA reads the entries up to the first that names nothing; one that is named twice hides all.
+visibility visibility_of(const facts& f) {
+  visibility v;
+  const auto& all = f.gpu.nvml.devices;
+  const std::size_t known = all.empty() ? f.gpu.pci.size() : all.size();
+  std::set<std::string> seen;
+  bool twice = false;
+  std::istringstream entries(f.gpu.visible_devices.value_or(""));
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    std::string says;
+    std::string who;  // what it names
+    std::size_t number = 0;
+    const auto [rest, fault] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
+    const bool numeric = fault == std::errc{} && rest == entry.data() + entry.size();
+    if (v.doubtful) {
+      says = "ignored, since it stands behind an invalid entry";
+    } else if (numeric && (number < known || known == 0)) {
+      who = number < all.size() ? all[number].uuid : entry;
+      says = number < all.size() ? fmt::format("GPU {} {}", number, all[number].name) : "GPU " + entry;
+    } else if (numeric) {
+      says = fmt::format("there is no such GPU ({})", counted(known, "GPU"));
+    } else if (entry.starts_with("GPU-")) {
+      const auto it = std::ranges::find_if(all, [&](const auto& d) { return d.uuid.starts_with(entry); });
+      if (it != all.end() || all.empty()) who = it != all.end() ? it->uuid : entry;
+      says = it != all.end() ? it->name : all.empty() ? "taken as it is" : "no GPU has this UUID";
+    } else if (entry.starts_with("MIG-")) {
+      who = entry;
+      says = "taken as it is";
+    } else {
+      says = "no number and no UUID";
+    }
+    if (who.empty()) {
+      v.doubtful = true;
+    } else if (seen.insert(who).second) {
+      ++v.visible;
+    } else {
+      says += ", named twice: CUDA then shows no GPU at all";
+      twice = true;
+    }
+    v.echo += fmt::format("{}\"{}\": {}", v.echo.empty() ? "" : "; ", entry, says);
+  }
+  if (twice) v.visible = 0;
+  return v;
+}
+
+bool hides_every_gpu(const facts& f) {
+  return f.gpu.visible_devices && visibility_of(f).visible == 0;
 }
 
 std::string version_in_name(const std::string& path) {
@@ -310,6 +366,8 @@ finding judge_toolkit(const facts& f) {
 finding judge_init(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   const cuda_facts& c = f.gpu.cuda;
+  if (c.init_code == no_device && hides_every_gpu(f))
+    return skipped("CUDA_VISIBLE_DEVICES hides every GPU (see gpu.visible-devices)");
   if (c.path.empty()) return skipped("libcuda could not be loaded (see gpu.libcuda)");
   if (!c.init_code) {
     return {status::fail, hang_or_death(c.child), "",
@@ -341,48 +399,12 @@ finding judge_nvml(const facts& f) {
 finding judge_visible_devices(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   if (!f.gpu.visible_devices) return {status::ok, "not set: every GPU is visible"};
-  const std::string& text = *f.gpu.visible_devices;
-  if (text.empty()) return {status::fail, "set and empty: every GPU is hidden"};
-  const auto& all = f.gpu.nvml.devices;
-  const std::size_t known = all.empty() ? f.gpu.pci.size() : all.size();
-  std::string echo;
-  status worst = status::ok;
-  std::set<std::string> seen;
-  std::istringstream entries(text);
-  bool ended = false;
-  std::size_t visible = 0;
-  for (std::string entry; std::getline(entries, entry, ',');) {
-    std::string says;
-    std::string who;
-    std::size_t number = 0;
-    const auto [rest, fault] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
-    const bool numeric = fault == std::errc{} && rest == entry.data() + entry.size();
-    if (ended) {
-      says = "ignored, since it stands behind an invalid entry";
-    } else if (numeric && (number < known || known == 0)) {
-      who = number < all.size() ? all[number].uuid : entry;
-      says = number < all.size() ? fmt::format("GPU {} {}", number, all[number].name) : "GPU " + entry;
-    } else if (entry.starts_with("GPU-") || entry.starts_with("MIG-")) {
-      const auto it = std::ranges::find_if(all, [&](const auto& d) { return d.uuid.starts_with(entry); });
-      const bool known_name = it != all.end() || entry.starts_with("MIG-") || all.empty();
-      who = it != all.end() ? it->uuid : entry;
-      says = it != all.end() ? it->name : known_name ? "taken as it is" : "no GPU has this UUID";
-      ended = !known_name;
-    } else {
-      says =
-          numeric ? fmt::format("there is no such GPU ({})", counted(known, "GPU")) : "no number and no UUID";
-      ended = true;
-    }
-    if (!who.empty() && !seen.insert(who).second) {
-      says += ", named twice: CUDA then shows no GPU at all";
-      worst = status::fail;
-    }
-    if (!ended) ++visible;
-    if (ended && worst == status::ok) worst = status::warn;
-    echo += fmt::format("{}\"{}\": {}", echo.empty() ? "" : "; ", entry, says);
-  }
-  if (visible == 0) worst = status::fail;
-  return {worst, echo};
+  // With "auto" hiding them all is a way to use the host device; worth a word, no failure.
+  const status hidden = f.job.demand == gpu_demand::required ? status::fail : status::warn;
+  if (f.gpu.visible_devices->empty()) return {hidden, "set and empty: every GPU is hidden"};
+  const visibility v = visibility_of(f);
+  if (v.visible == 0) return {hidden, v.echo + ": no GPU is visible"};
+  return {v.doubtful ? status::warn : status::ok, v.echo};
 }
 
 finding judge_selected(const facts& f) {
@@ -504,13 +526,14 @@ finding judge_numa(const facts& f) {
   const selected_gpu s = select(f);
   if (s.pci == nullptr) return skipped("the PCI bus does not show this GPU");
   if (!s.pci->numa_node || *s.pci->numa_node < 0) return {status::ok, "the GPU belongs to no NUMA node"};
+  if (s.pci->node_cpus.empty()) return skipped("the kernel does not tell the cores of the GPU's node");
+  if (f.machine.allowed_cpus.empty()) return skipped("the kernel does not tell which cores are allowed");
   const auto here = std::ranges::count_if(f.machine.allowed_cpus, [&](std::uint32_t cpu) {
     return std::ranges::find(s.pci->node_cpus, cpu) != s.pci->node_cpus.end();
   });
   const auto of_all = f.machine.allowed_cpus.size();
   const std::string observed = fmt::format("the GPU is at node {}; {} of {} are there", *s.pci->numa_node,
                                            here, counted(of_all, "allowed core"));
-  if (s.pci->node_cpus.empty()) return skipped("the kernel does not tell the cores of the GPU's node");
   if (here > 0) return {status::ok, observed};
   return {status::warn, observed, "",
           fmt::format("run with `numactl --cpunodebind={} --preferred={}`", *s.pci->numa_node,
@@ -522,19 +545,21 @@ finding judge_pcie(const facts& f) {
   const selected_gpu s = select(f);
   const pci_facts* p = s.pci;
   const nvml_device_facts* n = s.nvml;
+  // The driver knows best; a virtual machine's bus may show anything.
+  const bool by_driver =
+      n != nullptr && n->link_width && n->link_width_max && n->link_generation && n->link_generation_max;
   const bool by_bus = p != nullptr && p->link_width && p->link_width_max;
-  if (!by_bus && (n == nullptr || !n->link_width || !n->link_width_max))
-    return skipped("neither the kernel nor NVML tells the link");
-  const int width = by_bus ? *p->link_width : *n->link_width;
-  const int width_max = by_bus ? *p->link_width_max : *n->link_width_max;
+  if (!by_driver && !by_bus) return skipped("neither the kernel nor NVML tells the link");
+  const int width = by_driver ? *n->link_width : *p->link_width;
+  const int width_max = by_driver ? *n->link_width_max : *p->link_width_max;
   std::string observed = fmt::format("x{} of x{}", width, width_max);
   bool slow = false;
-  if (by_bus && p->link_speed && p->link_speed_max) {
-    observed += fmt::format(", {:g} of {:g} GT/s", *p->link_speed, *p->link_speed_max);
-    slow = *p->link_speed < *p->link_speed_max;
-  } else if (n != nullptr && n->link_generation && n->link_generation_max) {
+  if (by_driver) {
     observed += fmt::format(", generation {} of {}", *n->link_generation, *n->link_generation_max);
     slow = *n->link_generation < *n->link_generation_max;
+  } else if (p->link_speed && p->link_speed_max) {
+    observed += fmt::format(", {:g} of {:g} GT/s", *p->link_speed, *p->link_speed_max);
+    slow = *p->link_speed < *p->link_speed_max;
   }
   if (width < width_max) return {status::warn, observed};
   if (!slow) return {status::ok, observed};
