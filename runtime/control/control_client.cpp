@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <thread>
 
 namespace penstock::control {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr std::size_t answer_bytes_max = 64U << 20U;
+constexpr std::chrono::milliseconds connect_again_after{5};
 
 /// Waits until the socket is ready or the time is over.
 result<void> wait_for(int fd, short events, steady_time until) {
@@ -40,6 +42,12 @@ result<json> ask(const std::filesystem::path& socket, json request,
                  std::optional<std::chrono::milliseconds> deadline) {
   const steady_time until = deadline ? std::chrono::steady_clock::now() + *deadline : never;
   auto connected = connect_to(socket);
+  // A full backlog: the session is stopped, or very busy.
+  while (!connected && connected.error().code == errc::timed_out &&
+         std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(connect_again_after);
+    connected = connect_to(socket);
+  }
   if (!connected) return tl::unexpected(std::move(connected.error()));
   request["penstock"] = protocol_version;
   const std::string line = request.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
@@ -47,7 +55,8 @@ result<json> ask(const std::filesystem::path& socket, json request,
     if (auto ok = wait_for(connected->get(), POLLOUT, until); !ok)
       return tl::unexpected(std::move(ok.error()));
     const ssize_t bytes = ::send(connected->get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
-    if (bytes < 0 && errno != EINTR) return refuse_os(errc::io, errno, "asking the session");
+    if (bytes < 0 && errno != EINTR && errno != EAGAIN)
+      return refuse_os(errc::io, errno, "asking the session");
     if (bytes > 0) sent += static_cast<std::size_t>(bytes);
   }
   std::string received;
@@ -56,7 +65,7 @@ result<json> ask(const std::filesystem::path& socket, json request,
       return tl::unexpected(std::move(ok.error()));
     char piece[16 * 1024];
     const ssize_t bytes = ::read(connected->get(), piece, sizeof piece);
-    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (bytes <= 0) return refuse(errc::io, "the session went away before it answered");
     received.append(piece, static_cast<std::size_t>(bytes));
     if (received.size() > answer_bytes_max) return refuse(errc::protocol, "the session's answer is too long");

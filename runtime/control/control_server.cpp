@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 
 namespace penstock::control {
@@ -58,7 +59,8 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
     acceptor_.async_accept(
         [self = shared_from_this()](const boost::system::error_code& status, stream_protocol::socket peer) {
           if (status == boost::asio::error::operation_aborted || self->closed_) return;
-          if (!status && self->connections_.size() < connections_max && same_user(peer.native_handle())) {
+          if (!status && same_user(peer.native_handle())) {
+            if (self->connections_.size() >= connections_max) self->end_the_quietest();
             const auto made = std::make_shared<connection>(*self, std::move(peer));
             self->connections_.insert(made);
             made->read();
@@ -81,6 +83,14 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:
+  /// Room for who comes: whoever has been quiet longest goes, first of all who never asked anything. Stalling
+  /// clients do not lock operators out that way.
+  void end_the_quietest() {
+    const auto quietest = std::ranges::min_element(
+        connections_, {}, [](const auto& c) { return std::pair(c->asked_anything(), c->last_heard()); });
+    if (quietest != connections_.end()) std::shared_ptr<connection>(*quietest)->end();
+  }
+
   class connection : public std::enable_shared_from_this<connection> {
    public:
     connection(listener& owner, stream_protocol::socket peer)
@@ -99,6 +109,17 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
             if (status) return self->end();
             self->take(bytes);
           });
+    }
+
+    [[nodiscard]] bool asked_anything() const { return asked_anything_; }
+    [[nodiscard]] std::chrono::steady_clock::time_point last_heard() const { return last_heard_; }
+
+    void end() {
+      if (std::exchange(over_, true)) return;
+      timer_.cancel();
+      boost::system::error_code ignored;
+      peer_.close(ignored);
+      owner_.connections_.erase(shared_from_this());
     }
 
     /// The session ends: who waits is told how.
@@ -129,6 +150,8 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
                              "this session speaks control protocol " + std::to_string(protocol_version)),
                      true);
       }
+      asked_anything_ = true;
+      last_heard_ = std::chrono::steady_clock::now();
       ask(request);
     }
 
@@ -165,20 +188,14 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
       });
     }
 
-    void end() {
-      if (std::exchange(over_, true)) return;
-      timer_.cancel();
-      boost::system::error_code ignored;
-      peer_.close(ignored);
-      owner_.connections_.erase(shared_from_this());
-    }
-
     listener& owner_;  // outlives us: it closes its connections first
     stream_protocol::socket peer_;
     boost::asio::steady_timer timer_;
     std::string received_;  // at most request_bytes_max
     std::optional<json> waiting_;
     std::string answer_;
+    std::chrono::steady_clock::time_point last_heard_ = std::chrono::steady_clock::now();
+    bool asked_anything_ = false;
     bool over_ = false;
   };
 

@@ -9,7 +9,8 @@
 //   "message": ...}}
 //
 // Only processes of the same user (or root) are heard. Requests have a length cap and a deadline, connections
-// are counted; a client that stalls, floods or sends garbage costs a bounded amount of memory and is dropped.
+// are counted and the quietest gives way to a new one; a client that stalls, floods or sends garbage costs a
+// bounded amount of memory and is dropped.
 #pragma once
 
 #include "runtime/control/socket_place.hpp"

@@ -34,7 +34,7 @@ result<sockaddr_un> address_of(const fs::path& path) {
 }
 
 result<unique_fd> new_socket() {
-  unique_fd made(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  unique_fd made(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made) return refuse_os(errc::system, errno, "creating a control socket");
   return made;
 }
@@ -50,7 +50,8 @@ result<unique_fd> lock_folder(const fs::path& folder) {
 }
 
 bool somebody_listens(const fs::path& socket) {
-  return connect_to(socket).has_value();
+  const auto connected = connect_to(socket);
+  return connected.has_value() || connected.error().code == errc::timed_out;
 }
 
 }  // namespace
@@ -134,7 +135,8 @@ result<unique_fd> connect_to(const fs::path& socket) {
   auto made = new_socket();
   if (!made) return made;
   if (::connect(made->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
-    return refuse_os(errc::io, errno, fmt::format("connecting to '{}'", printable(socket.native())));
+    return refuse_os(errno == EAGAIN ? errc::timed_out : errc::io, errno,
+                     fmt::format("connecting to '{}'", printable(socket.native())));
   }
   return made;
 }

@@ -39,7 +39,9 @@ struct found_session {
 /// Removes the sockets that nobody listens on; how many.
 std::size_t remove_dead_sockets();
 
-/// A connected stream socket to a control socket. Refuses with errc::io.
+/// A connected, non-blocking stream socket to a control socket. Never waits: refuses with errc::io when
+/// nobody listens, with errc::timed_out when somebody does but does not come to take connections at the
+/// moment.
 result<unique_fd> connect_to(const std::filesystem::path& socket);
 
 }  // namespace penstock::control

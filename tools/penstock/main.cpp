@@ -4,6 +4,7 @@
 #include "tools/penstock/doctor_command.hpp"
 #include "tools/penstock/help_commands.hpp"
 #include "tools/penstock/inspect_command.hpp"
+#include "tools/penstock/preview_command.hpp"
 #include "tools/penstock/run_command.hpp"
 #include "tools/penstock/session_commands.hpp"
 #include "tools/penstock/verb_table.hpp"
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
   add_session_commands(verbs);
   add_watch_commands(verbs);
   add_config_commands(verbs);
+  add_preview_command(verbs);
   add_bench_command(verbs);
   add_doctor_command(verbs);
   add_inspect_command(verbs);

@@ -1,0 +1,80 @@
+"""The JSON Schema, judged by somebody else's validator: it accepts and rejects what the program does."""
+
+import glob
+import re
+import tomllib
+
+from harness import *
+
+import jsonschema
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CORPUS = os.path.join(TOP, "tests", "runtime", "config", "corpus")
+
+
+def plain(value):
+    """TOML's times as text, which JSON has not."""
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return value if isinstance(value, (str, int, float, bool)) else str(value)
+
+
+class SchemaTest(PenstockTest):
+    def setUp(self):
+        super().setUp()
+        code, out, err = self.penstock("schema")
+        self.assertEqual(code, EXIT_OK, err)
+        schema = json.loads(out)
+        jsonschema.Draft7Validator.check_schema(schema)
+        self.validator = jsonschema.Draft7Validator(schema)
+
+    def accepts(self, path):
+        with open(path, "rb") as file:
+            text = file.read().removeprefix(b"\xef\xbb\xbf").decode()
+        return self.validator.is_valid(plain(tomllib.loads(text)))
+
+    def program_accepts(self, path):
+        return self.penstock("check-config", path, cwd=os.path.dirname(path))[0] == EXIT_OK
+
+    def test_good_files_are_good_to_both(self):
+        files = glob.glob(os.path.join(CORPUS, "good", "*.toml")) + glob.glob(os.path.join(TOP, "examples", "**", "*.toml"), recursive=True)
+        self.assertGreater(len(files), 12)
+        for path in files:
+            self.assertTrue(self.accepts(path), path)
+
+    def test_bad_files_are_bad_to_both_but_for_what_no_schema_can_see(self):
+        judged = 0
+        for path in glob.glob(os.path.join(CORPUS, "bad", "*.toml")):
+            with open(path, "rb") as file:
+                head = file.read(4000).decode("utf-8", "replace")
+            try:
+                accepted = self.accepts(path)
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+                continue  # no document at all
+            judged += 1
+            self.assertEqual(accepted, bool(re.search("^# schema: accepts", head, re.M)), path)
+        self.assertGreater(judged, 40)
+
+    def test_the_program_and_the_schema_agree_on_files_without_surroundings(self):
+        files = [path for path in glob.glob(os.path.join(CORPUS, "*", "*.toml"))]
+        judged = 0
+        for path in files:
+            with open(path, "rb") as file:
+                head = file.read(4000).decode("utf-8", "replace")
+            # Environment, overrides, includes and contradictions between keys are beyond a schema.
+            if re.search("^# (schema: accepts|env|set|strict|override)", head, re.M) or "include" in head or "${" in head:
+                continue
+            try:
+                accepted = self.accepts(path)
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+                self.assertFalse(self.program_accepts(path), path)
+                continue
+            judged += 1
+            self.assertEqual(accepted, self.program_accepts(path), path)
+        self.assertGreater(judged, 30)
+
+
+if __name__ == "__main__":
+    main()

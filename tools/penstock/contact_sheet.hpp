@@ -1,0 +1,35 @@
+// Pictures of a batch side by side with their names below. Pure but for write_png. Used by preview.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock::cli {
+
+struct rgb_picture {
+  std::uint32_t width = 0;
+  std::uint32_t height = 0;
+  std::vector<std::uint8_t> pixels;  ///< height x width x 3
+};
+
+struct sheet_tile {
+  rgb_picture picture;
+  std::vector<std::string> lines;  ///< below it
+};
+
+/// Tiles of one size in rows, pixel for pixel; small ones are enlarged by a whole number, so that their names
+/// have room. An empty sheet has its title alone.
+[[nodiscard]] rgb_picture contact_sheet(const std::string& title, const std::vector<sheet_tile>& tiles);
+
+/// 8 bits RGB. Refuses with errc::io.
+result<void> write_png(const std::string& path, const rgb_picture& picture);
+
+inline constexpr unsigned glyph_width = 6;
+inline constexpr unsigned glyph_height = 13;
+[[nodiscard]] bool glyph_pixel(char letter, unsigned x, unsigned y) noexcept;
+
+}  // namespace penstock::cli
