@@ -163,6 +163,18 @@ class BadSurroundingsTest(PenstockTest):
             self.assertIn("workers", err)
             self.assertIn("synthetic", err)
 
+    def test_slots_that_cannot_fit_in_memory_are_a_mistake_in_the_config(self):
+        config = self.write("huge.toml", synthetic(more="[loader]\nworkers = 4\nslot_bytes = \"500GiB\"  # each\n"))
+        line = next(n for n, text in enumerate(open(config), 1) if "slot_bytes" in text)
+        code, _, err = self.penstock("check-config", config)
+        self.assertEqual(code, EXIT_CONFIG)
+        self.assertIn("huge.toml:%d:14" % line, err)
+        self.assertIn("4 workers x 3 slots x 500 GiB", err)
+        code, out, _ = self.penstock("check-config", config, "--json")
+        found = json.loads(out)["diagnostics"]
+        self.assertEqual([(d["key"], d["line"], d["column"], d["length"]) for d in found], [("loader.slot_bytes", line, 14, 8)])
+        self.assertEqual(self.penstock("check-config", config, "--set", "loader.slot_bytes=\"1MiB\"")[0], EXIT_OK)
+
     def test_wrong_usage_is_2(self):
         for arguments in ([], ["run"], ["run", "a.toml", "--no-such-option"], ["dance"], ["run", "s.toml", "--sink", "npy"]):
             self.write("s.toml", synthetic())

@@ -2,6 +2,7 @@
 
 #include "runtime/config/describe.hpp"
 #include "tools/penstock/config_source.hpp"
+#include "tools/penstock/memory_rule.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/verb_table.hpp"
 
@@ -20,6 +21,11 @@ struct check_options {
 int check_config(const check_options& o) {
   auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.json);
+  if (auto no = slots_beyond_memory(*loaded, o.source.file)) {
+    config_file::rejection refused{errc::config, 0, loaded->warnings};
+    refused.diagnostics.push_back(std::move(*no));
+    return tell_rejection(refused, o.json);
+  }
   if (o.json) {
     print_json({{"ok", true},
                 {"diagnostics", nlohmann::ordered_json::parse(config_file::to_json(loaded->warnings))}});

@@ -102,8 +102,17 @@ TEST_CASE("a changed character is refused, harmless, or a legitimate change of a
     std::string text;
     penstock::config values;
   };
+  std::vector<corpus_file> files = corpus("good");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(PENSTOCK_EXAMPLES)) {
+    if (entry.path().extension() != ".toml") continue;
+    corpus_file file;
+    file.name = "example-" + entry.path().filename().string();
+    std::filesystem::copy_file(entry.path(), folder.path() / file.name);
+    file.request.file = file.name;
+    files.push_back(std::move(file));
+  }
   std::vector<original> originals;
-  for (corpus_file& file : corpus("good")) {
+  for (corpus_file& file : files) {
     file.request.working_folder = folder.path();
     const loading loaded = load(file.request);
     REQUIRE(loaded.has_value());
