@@ -248,6 +248,7 @@ class RealMachineTest(DoctorTest):
         self.assertEqual(self.penstock("doctor", bad)[0], EXIT_CONFIG)
         self.assertEqual(self.penstock("doctor", "--isolate")[0], EXIT_USAGE)
         self.assertEqual(self.penstock("doctor", "--probe-timeout", "5")[0], EXIT_USAGE)
+        self.assertEqual(self.penstock("doctor", "--root", "/nonexistent")[0], EXIT_USAGE)
 
     def test_people_get_lines_that_fit_and_remedies(self):
         code, out, _ = self.penstock("doctor", self.config, "--cpu-only", "--set", 'loader.command=["no-such-program"]')

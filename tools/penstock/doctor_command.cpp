@@ -204,6 +204,8 @@ int examine(const doctor_options& o) {
   if (!timeout) return refuse_with(exit_usage, timeout.error(), o.json);
   if (o.isolate && o.source.file.empty())
     return refuse_with(exit_usage, {errc::usage, "--isolate runs a job: name its config FILE", 0}, o.json);
+  if (std::error_code fault; !std::filesystem::is_directory(o.root, fault))
+    return refuse_with(exit_usage, {errc::usage, "--root: '" + o.root + "' is no folder", 0}, o.json);
   config settings;
   facts found;
   if (!o.source.file.empty()) {

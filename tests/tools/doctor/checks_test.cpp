@@ -203,7 +203,9 @@ const std::vector<mutation>& mutations() {
        [](facts& f) {
          f.machine.memory.push_back({"memory cgroup /job", GiB / 2, GiB});
        }},
-      {"limits.open-files", status::fail, "256 (ulimit -n)",
+      {"limits.open-files", status::fail, "128 (ulimit -n)",
+       [](facts& f) { f.machine.open_files.soft = 128; }},
+      {"limits.open-files", status::warn, "256 (ulimit -n)",
        [](facts& f) { f.machine.open_files.soft = 256; }},
       {"limits.processes", status::fail, "pids cgroup /x leaves 20",
        [](facts& f) {

@@ -138,6 +138,7 @@ struct deep_facts {
   bool equal = false;  ///< what came back is what the host device computes
   std::uint64_t asked_to_pin = 0;
   std::uint64_t pinned = 0;
+  std::string said;  ///< its last words on stderr
   double seconds = 0;
 };
 

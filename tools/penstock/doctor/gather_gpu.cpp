@@ -25,6 +25,7 @@ constexpr std::size_t kernel_log_bytes_max = 32 * MiB;
 struct probed {
   child_outcome child;
   json told = json::object();
+  std::string said;
 };
 
 probed probe(const std::vector<std::string>& words, std::chrono::milliseconds deadline) {
@@ -43,6 +44,7 @@ probed probe(const std::vector<std::string>& words, std::chrono::milliseconds de
     if (facts.is_object()) p.told.update(facts);  // the last line of one that died may be cut
   }
   p.child.step = p.told.value("step", "");
+  p.said = last_line(end.errors);
   return p;
 }
 
@@ -275,6 +277,7 @@ deep_facts go_deep(const std::string& device, const config& settings, std::uint3
   take(p.told, "asked_to_pin", d.asked_to_pin);
   take(p.told, "pinned", d.pinned);
   take(p.told, "seconds", d.seconds);
+  d.said = p.said;
   return d;
 }
 

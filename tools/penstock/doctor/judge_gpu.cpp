@@ -593,7 +593,8 @@ finding judge_pinning(const facts& f) {
   const std::string observed =
       fmt::format("{} of {}", bytes_for_people(d.pinned), bytes_for_people(d.asked_to_pin));
   // Slower, not wrong: a run goes on with pageable copies (S1.6).
-  return {d.pinned < d.asked_to_pin ? status::warn : status::ok, observed};
+  if (d.pinned == d.asked_to_pin) return {status::ok, observed};
+  return {status::warn, observed + (d.said.empty() ? "" : "; " + d.said)};
 }
 
 }  // namespace penstock::doctor

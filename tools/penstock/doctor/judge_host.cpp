@@ -39,12 +39,15 @@ finding judge_arena_memory(const facts& f) {
 }
 
 finding judge_open_files(const facts& f) {
-  const std::uint64_t need = files_of_session + files_per_worker * f.job.workers_max;
-  const std::string expected = fmt::format("at least {} ({} and {} for each of at most {} workers)", need,
-                                           files_of_session, files_per_worker, f.job.workers_max);
+  const auto need_of = [](std::uint64_t workers) { return files_of_session + files_per_worker * workers; };
+  const std::string expected =
+      fmt::format("at least {} for {}, {} to scale to {}", need_of(f.job.workers),
+                  counted(f.job.workers, "worker"), need_of(f.job.workers_max), f.job.workers_max);
   if (!f.machine.open_files.soft) return {status::ok, "no limit", expected};
-  const std::string observed = fmt::format("{} (ulimit -n)", *f.machine.open_files.soft);
-  return {*f.machine.open_files.soft < need ? status::fail : status::ok, observed, expected};
+  const std::uint64_t limit = *f.machine.open_files.soft;
+  const std::string observed = fmt::format("{} (ulimit -n)", limit);
+  if (limit < need_of(f.job.workers)) return {status::fail, observed, expected};
+  return {limit < need_of(f.job.workers_max) ? status::warn : status::ok, observed, expected};
 }
 
 finding judge_pids(const facts& f) {
