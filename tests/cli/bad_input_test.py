@@ -165,7 +165,8 @@ class BadSurroundingsTest(PenstockTest):
 
     def test_slots_that_cannot_fit_in_memory_are_a_mistake_in_the_config(self):
         config = self.write("huge.toml", synthetic(more="[loader]\nworkers = 4\nslot_bytes = \"500GiB\"  # each\n"))
-        line = next(n for n, text in enumerate(open(config), 1) if "slot_bytes" in text)
+        with open(config) as file:
+            line = next(n for n, text in enumerate(file, 1) if "slot_bytes" in text)
         code, _, err = self.penstock("check-config", config)
         self.assertEqual(code, EXIT_CONFIG)
         self.assertIn("huge.toml:%d:14" % line, err)
