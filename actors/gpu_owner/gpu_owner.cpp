@@ -1,6 +1,7 @@
 #include "actors/gpu_owner/gpu_owner.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/units.hpp"
 
 #include <caf/actor_system.hpp>
 #include <caf/stateful_actor.hpp>
@@ -16,11 +17,8 @@
 namespace penstock::gpu_owner {
 namespace {
 
-using namespace std::chrono_literals;
-
-// A copy or kernel that has not ended by then never will. Looked at while something is under way.
-constexpr auto flight_deadline = 30s;
-constexpr auto look_interval = 1s;
+// So often is looked whether something moves, in the time that it may take.
+constexpr int looks_a_deadline = 30;
 
 enum class phase : std::uint8_t { closed, open, ready, failed };
 
@@ -111,7 +109,7 @@ std::vector<std::byte> copy_records(const device::transfer_plan& plan, std::span
 void look_later(self_pointer self) {
   owner_state& s = self->state;
   if (s.in_flight.empty() || std::exchange(s.look_due, true)) return;
-  self->delayed_send(gpu_owner_actor(self), look_interval, look_at_device{});
+  self->delayed_send(gpu_owner_actor(self), s.around.flight_deadline / looks_a_deadline, look_at_device{});
 }
 
 void submit_waiting(self_pointer self) {
@@ -186,12 +184,12 @@ void look(self_pointer self) {
   if (s.now != phase::ready || s.in_flight.empty()) return;
   const steady_time now = std::chrono::steady_clock::now();
   if (s.around.device->waits_for_consumer()) s.last_progress = now;
-  if (now - s.last_progress > flight_deadline) {
+  if (now - s.last_progress > s.around.flight_deadline) {
     const upload_order& oldest = s.in_flight.front().order;
     return fail(s, {errc::device_poisoned,
-                    fmt::format("the copy or the conversion of batch {} of epoch {} has not ended for {} s: "
+                    fmt::format("the copy or the conversion of batch {} of epoch {} has not ended for {}: "
                                 "the device hangs, only a new process can use it again",
-                                oldest.sequence, oldest.epoch, flight_deadline.count()),
+                                oldest.sequence, oldest.epoch, duration_for_people(s.around.flight_deadline)),
                     0});
   }
   look_later(self);

@@ -86,6 +86,8 @@ struct owner_surroundings {
   /// After each burst: uploads and bytes that were finished, whether the device reads the arena directly.
   std::function<void(std::uint64_t uploads, std::uint64_t bytes, bool pinned)> progressed;
   std::shared_ptr<batch_times> times;  ///< where the stages of batches are stamped; may be null
+  /// A copy or kernel that has not ended by then never will. Looked at only while something is under way.
+  nanoseconds flight_deadline = std::chrono::seconds(30);
 };
 
 }  // namespace penstock::gpu_owner

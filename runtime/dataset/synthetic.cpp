@@ -3,6 +3,7 @@
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/fingerprint.hpp"
 #include "runtime/dataset/philox.hpp"
+#include "runtime/dataset/streaming_copy.hpp"
 
 #include <algorithm>
 #include <array>
@@ -103,7 +104,7 @@ void synthetic_dataset::fill(const sample_request& request, std::span<std::byte>
   std::size_t from = request.index % (source_.size() / 64) * 64;
   while (!out.empty()) {
     const std::size_t piece = std::min(out.size(), source_.size() - from);
-    std::memcpy(out.data(), source_.data() + from, piece);
+    streaming_copy(out.data(), source_.data() + from, piece);
     out = out.subspan(piece);
     from = 0;
   }

@@ -1,9 +1,10 @@
-// The GPU owner actor with the host device behind a recorder, which notes who calls what from which thread
-// and can fail at any call.
+// The GPU owner actor with the host device behind a decorator, which notes who calls what from which thread
+// and can fail or hang at any call.
 #include "actors/gpu_owner/gpu_owner.hpp"
 
 #include "actors/protocol/actor_settings.hpp"
 #include "runtime/device/host_device.hpp"
+#include "tests/runtime/device/faulty_device.hpp"
 
 #include <caf/actor_system.hpp>
 #include <caf/send.hpp>
@@ -21,80 +22,6 @@ using namespace penstock::gpu_owner;
 namespace {
 
 using namespace std::chrono_literals;
-
-/// Passes everything on to the host device.
-class recording_device final : public device::device {
- public:
-  result<penstock::device::identity> open() override { return note("open") ? inner_->open() : no(); }
-  result<bool> attach(std::uint32_t p, std::span<std::byte> m) override {
-    return note("attach") ? inner_->attach(p, m) : no();
-  }
-  result<void> detach(std::uint32_t p) override { return note("detach") ? inner_->detach(p) : no(); }
-  result<void> allocate(const penstock::device::transfer_plan& plan, std::uint32_t n) override {
-    return note("allocate") ? inner_->allocate(plan, n) : no();
-  }
-  result<void> submit(std::span<const penstock::device::upload_job> jobs) override {
-    if (!note("submit")) return no();
-    const std::lock_guard hold(mutex_);
-    for (const penstock::device::upload_job& job : jobs) {
-      if (!buffers_in_use_.insert(job.buffer).second) overlaps_ = true;
-    }
-    return inner_->submit(jobs);
-  }
-  result<std::vector<penstock::device::progress>> poll() override {
-    if (!note("poll")) return no();
-    return inner_->poll();
-  }
-  void on_progress(std::function<void()> waker) override { inner_->on_progress(std::move(waker)); }
-  void close() noexcept override {
-    note("close");
-    inner_->close();
-  }
-  std::byte* address(std::uint32_t b) const override { return inner_->address(b); }
-  result<void> read_back(std::uint32_t b, std::uint64_t o, std::span<std::byte> to) override {
-    return inner_->read_back(b, o, to);
-  }
-  result<void> wait(std::uint32_t b, stream_handle s) override { return inner_->wait(b, s); }
-  result<void> release(std::uint32_t b, stream_handle s) override { return inner_->release(b, s); }
-  result<void> finish(stream_handle s) override { return inner_->finish(s); }
-  [[nodiscard]] bool on_host() const noexcept override { return inner_->on_host(); }
-
-  void fail_at(std::string call, int number) {
-    failing_call_ = std::move(call);
-    failing_number_ = number;
-  }
-  void buffer_is_free(std::uint32_t buffer) {
-    const std::lock_guard hold(mutex_);
-    buffers_in_use_.erase(buffer);
-  }
-  std::set<std::thread::id> threads() const {
-    const std::lock_guard hold(mutex_);
-    return threads_;
-  }
-  bool overlapped() const {
-    const std::lock_guard hold(mutex_);
-    return overlaps_;
-  }
-
- private:
-  bool note(const std::string& call) {
-    const std::lock_guard hold(mutex_);
-    threads_.insert(std::this_thread::get_id());
-    return !(call == failing_call_ && ++failing_seen_ == failing_number_);
-  }
-  static tl::unexpected<failure> no() {
-    return tl::unexpected(failure{errc::device_poisoned, "an illegal memory access was encountered", 700});
-  }
-
-  std::unique_ptr<penstock::device::device> inner_ = penstock::device::make_host_device();
-  mutable std::mutex mutex_;
-  std::set<std::thread::id> threads_;
-  std::set<std::uint32_t> buffers_in_use_;
-  bool overlaps_ = false;
-  std::string failing_call_;
-  int failing_number_ = 0;
-  int failing_seen_ = 0;
-};
 
 constexpr std::uint32_t rows = 4;
 constexpr arena::geometry shape{4096, 8, 2};
@@ -117,8 +44,12 @@ class stage {
     plan_ = std::make_shared<const device::transfer_plan>(device::plan_transfer(*layout, {}).value());
     buffers_ = buffers;
   }
-  ~stage() {
+  ~stage() { end(); }
+  /// The owner closes its device and goes.
+  void end() {
+    if (!owner_) return;
     caf::anon_send(owner_, close_device{});
+    owner_ = nullptr;
     system_.await_all_actors_done();
   }
 
@@ -133,6 +64,7 @@ class stage {
     };
     around.slots_released = [this](const std::vector<std::uint64_t>& uploads) { released += uploads.size(); };
     around.progressed = [](std::uint64_t, std::uint64_t, bool) {};
+    around.flight_deadline = flight_deadline;
     owner_ = spawn_gpu_owner(system_, std::move(around));
     caf::anon_send(owner_, open_device{});
     caf::anon_send(owner_, prepare_device{plan_, buffers_});
@@ -147,7 +79,9 @@ class stage {
     if (consumer->give_back(buffer)) caf::anon_send(owner_, buffers_released{});
   }
 
-  std::shared_ptr<recording_device> device = std::make_shared<recording_device>();
+  std::shared_ptr<device_test::faulty_device> device =
+      std::make_shared<device_test::faulty_device>(penstock::device::make_host_device());
+  nanoseconds flight_deadline = 30s;
   std::shared_ptr<hand_over> consumer = std::make_shared<hand_over>();
   std::atomic<int> opened{0};
   std::atomic<int> failures{0};
@@ -226,24 +160,87 @@ TEST_CASE("a batch that does not lie in the arena is refused by name") {
 }
 
 TEST_CASE("an error of any call is told once, and what comes later is ignored") {
-  for (const char* call : {"open", "allocate", "attach", "submit", "poll"}) {
-    for (const int number : {1, 2}) {
-      const bool once_only = std::string(call) != "submit" && std::string(call) != "poll";
-      if (once_only && number == 2) continue;
-      CAPTURE(call, number);
-      stage s(8);
-      s.device->fail_at(call, number);
-      s.begin();
-      std::optional<failure> told;
-      for (std::uint64_t upload = 1; !told; ++upload) {
-        s.upload(upload, 0, upload % shape.slots);
-        auto taken = s.consumer->take();
-        if (auto* batch = std::get_if<ready_batch>(&taken)) s.release(batch->buffer);
-        if (auto* why = std::get_if<failure>(&taken)) told = *why;
+  for (const bool sticky : {false, true}) {
+    for (const char* call : {"open", "allocate", "attach", "submit", "poll"}) {
+      for (const int number : {1, 2, 5}) {
+        const bool once_only = std::string(call) != "submit" && std::string(call) != "poll";
+        if (once_only && number != 1) continue;
+        CAPTURE(call, number, sticky);
+        stage s(2);
+        device_test::fault fault{call, number};
+        fault.sticky = sticky;
+        fault.why.code = sticky ? errc::device_poisoned : errc::device_unavailable;
+        s.device->fail(fault);
+        s.begin();
+        std::optional<failure> told;
+        for (std::uint64_t upload = 1; !told; ++upload) {
+          s.upload(upload, 0, upload % shape.slots);
+          auto taken = s.consumer->take();
+          if (auto* batch = std::get_if<ready_batch>(&taken)) s.release(batch->buffer);
+          if (auto* why = std::get_if<failure>(&taken)) told = *why;
+        }
+        CHECK(told->code == fault.why.code);
+        s.upload(100, 0, 0);
+        s.end();
+        CHECK(s.failures == 1);
+        CHECK(s.device->calls_after_a_sticky_error() == 0);
+        CHECK(s.device->calls("close") == 1);
+        CHECK(s.device->threads().size() == 1);
       }
-      CHECK(told->code == errc::device_poisoned);
-      s.upload(100, 0, 0);
-      CHECK(s.failures == 1);
     }
   }
+}
+
+TEST_CASE("a device without memory for the buffers is refused as such, whatever comes after it") {
+  stage s(2);
+  device_test::fault fault{"allocate", 1};
+  fault.why = {errc::device_out_of_memory, "allocating 2 buffers (asked 1 GiB, free 2 MiB of 3 GiB)", 2};
+  fault.sticky = false;
+  s.device->fail(fault);
+  s.begin();
+  s.upload(1, 0, 0);
+  auto taken = s.consumer->take();
+  REQUIRE(std::holds_alternative<failure>(taken));
+  CHECK(std::get<failure>(taken).code == errc::device_out_of_memory);
+  s.end();
+  CHECK(s.device->calls("submit") == 0);
+}
+
+TEST_CASE("a copy that never ends meets the deadline, and its batch is named") {
+  stage s(2);
+  s.flight_deadline = 100ms;
+  s.device->hang();
+  s.begin();
+  s.upload(7, 0, 3);
+  auto taken = s.consumer->take();
+  REQUIRE(std::holds_alternative<failure>(taken));
+  CHECK(std::get<failure>(taken).code == errc::device_poisoned);
+  CHECK(std::get<failure>(taken).message.find("batch 7 of epoch 0 has not ended for 100 ms") !=
+        std::string::npos);
+}
+
+TEST_CASE("a copy that waits for the consumer's stream may take as long as that takes") {
+  stage s(2);
+  s.flight_deadline = 20ms;
+  s.device->hang();
+  s.device->say_that_it_waits_for_the_consumer(true);
+  s.begin();
+  s.upload(7, 0, 3);
+  while (s.device->calls("poll") < 20) std::this_thread::yield();  // that is several deadlines
+  CHECK(s.failures == 0);
+  s.device->say_that_it_waits_for_the_consumer(false);
+  CHECK(std::holds_alternative<failure>(s.consumer->take()));
+}
+
+TEST_CASE("an idle owner does not look at its device") {
+  stage s(2);
+  s.flight_deadline = 20ms;
+  s.begin();
+  s.upload(1, 0, 0);
+  const auto batch = std::get<ready_batch>(s.consumer->take());
+  // Whatever was due to be looked at is over when the deadline has passed ten times.
+  const auto end = std::chrono::steady_clock::now() + 200ms;
+  while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  CHECK(s.device->calls("poll") < 5);
+  s.release(batch.buffer);
 }
