@@ -1,10 +1,15 @@
 #include "runtime/device/cuda/cuda_choice.hpp"
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/device/cuda/convert.hpp"
 #include "runtime/device/cuda/cuda_error.hpp"
 
 #include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 namespace penstock::device {
 namespace {
@@ -80,13 +85,34 @@ std::string compute_mode_text(int ordinal) {
   }
 }
 
+/// Processes that have a GPU open, as far as this one may see them: "pid 4127 (python3)". Not the driver's
+/// word, so it is for people only.
+std::string who_has_a_gpu_open() {
+  std::string holders;
+  std::error_code ignored;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", ignored)) {
+    const std::string pid = process.path().filename().string();
+    if (pid.find_first_not_of("0123456789") != std::string::npos || pid == std::to_string(::getpid()))
+      continue;
+    for (const auto& fd : std::filesystem::directory_iterator(process.path() / "fd", ignored)) {
+      const std::string target = std::filesystem::read_symlink(fd.path(), ignored).string();
+      if (!target.starts_with("/dev/nvidia") || target.find_first_of("0123456789") == std::string::npos)
+        continue;
+      std::string name;
+      std::getline(std::ifstream(process.path() / "comm"), name);
+      holders += fmt::format("{}pid {} ({})", holders.empty() ? "" : ", ", pid, printable(name));
+      break;
+    }
+  }
+  return holders.empty() ? "not visible from here (nvidia-smi may show it)" : holders;
+}
+
 failure cannot_use(cudaError_t status, int ordinal) {
   cudaGetLastError();
   failure why = cuda_failure(status, fmt::format("creating a context on cuda:{}", ordinal));
   if (why.code == errc::device_busy) {
-    why.message +=
-        fmt::format("; its compute mode is '{}': another process holds it (nvidia-smi shows which)",
-                    compute_mode_text(ordinal));
+    why.message += fmt::format("; its compute mode is '{}'; who has a GPU open: {}",
+                               compute_mode_text(ordinal), who_has_a_gpu_open());
   }
   return why;
 }

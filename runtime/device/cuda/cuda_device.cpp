@@ -321,8 +321,11 @@ class cuda_device final : public device {
   /// lives.
   failure judged(cudaError_t status, std::string_view what) {
     cudaGetLastError();
-    failure why = cuda_failure(status, what);
     const bool lost = probe_memory_ != nullptr && !answers();
+    // Errors of copies and kernels come with whatever call is next.
+    constexpr std::string_view marker = ", at or before";
+    failure why =
+        cuda_failure(status, lost && !what.ends_with(marker) ? fmt::format("{}{}", what, marker) : what);
     if (lost && why.code != errc::device_hardware) {
       why.code = errc::device_poisoned;
       why.message += "; the context is lost: only a new process can use the device again";
