@@ -28,9 +28,10 @@ using namespace std::chrono_literals;
 // Completion is watched by events, one for a group of copies: recording one after each 64 KiB copy costs as
 // much as the copy's launch. A copy that is as long as a group has its own.
 constexpr std::uint64_t group_bytes = 512 * KiB;
-constexpr std::uint32_t group_jobs = 8;
+constexpr std::uint32_t group_jobs_max = 8;
 
-// The owner is woken when so much has been copied, or all: some 20 us at the speed of PCIe 5.
+// The owner is woken when so much has been copied (some 20 us at the speed of PCIe 5), or half of what is
+// under way: the other half keeps the copy engine busy until the next jobs are there.
 constexpr std::uint64_t wake_bytes = 1 * MiB;
 
 constexpr auto probe_deadline = 1s;
@@ -155,6 +156,7 @@ class cuda_device final : public device {
                                      bytes_for_people(free), bytes_for_people(total))));
     }
     ring_.resize(buffers);
+    group_jobs_ = std::clamp(buffers / 4, 1U, group_jobs_max);
     for (std::uint32_t i = 0; i < buffers; ++i) {
       ring_[i].data = static_cast<std::byte*>(memory_) + i * one;
       ring_[i].staging = ring_[i].data + round_up(plan.buffer_bytes, layout_alignment);
@@ -182,7 +184,7 @@ class cuda_device final : public device {
       next.jobs.push_back(job);
       bytes += plan_.slot.used_bytes(job.rows);
       next.bytes = bytes;
-      if (bytes < group_bytes && next.jobs.size() < group_jobs) continue;
+      if (bytes < group_bytes && next.jobs.size() < group_jobs_) continue;
       if (auto ok = end_group(std::move(next)); !ok) return ok;
       next = {};
     }
@@ -486,10 +488,12 @@ class cuda_device final : public device {
   [[nodiscard]] cudaEvent_t next_news() const {
     const group& oldest = in_flight_.front();
     if (oldest.slots_are_free) return oldest.ready;
+    std::uint64_t all = 0;
+    for (const group& g : in_flight_) all += g.bytes;
     std::uint64_t bytes = 0;
     for (const group& g : in_flight_) {
       bytes += g.bytes;
-      if (bytes >= wake_bytes) return g.copied;
+      if (bytes >= std::min(wake_bytes, all / 2)) return g.copied;
     }
     return in_flight_.back().copied;
   }
@@ -529,6 +533,7 @@ class cuda_device final : public device {
   void* probe_memory_ = nullptr;
   void* memory_ = nullptr;
   std::vector<ring_buffer> ring_;
+  std::uint32_t group_jobs_ = 1;
   std::map<std::uint32_t, attached_memory> partitions_;
   std::deque<group> in_flight_;      // jobs: at most one a buffer
   std::vector<cudaEvent_t> events_;  // all that groups ever used
