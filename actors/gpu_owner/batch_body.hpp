@@ -2,6 +2,7 @@
 #pragma once
 
 #include "actors/gpu_owner/hand_over.hpp"
+#include "runtime/base/home_process.hpp"
 #include "runtime/device/device.hpp"
 
 #include <penstock/batch.hpp>
@@ -20,15 +21,22 @@ class batch_home {
   batch_home(std::shared_ptr<device::device> device, std::function<void(std::uint32_t buffer)> give_back)
       : device_(std::move(device)), give_back_(std::move(give_back)) {}
 
-  /// Runs `use(device)` while the session certainly lives. Throws error (errc::usage) when it is gone.
+  /// Runs `use(device)` while the session certainly lives. Throws error (errc::usage) when it is gone,
+  /// and in a forked copy of its process.
   template <class Use>
   auto with_device(Use use) {
+    refuse_copies();
     const std::lock_guard hold(mutex_);
     if (!device_)
       throw error({errc::usage, "the session of this batch is gone: release batches before it", 0});
     return use(*device_);
   }
+  void refuse_copies() const {
+    if (process_.left())
+      throw error({errc::usage, "this batch belongs to another process: this one was forked from it", 0});
+  }
   void give_back(std::uint32_t buffer) {
+    refuse_copies();
     const std::lock_guard hold(mutex_);
     if (give_back_) give_back_(buffer);
   }
@@ -39,6 +47,7 @@ class batch_home {
   }
 
  private:
+  const home_process process_;
   std::mutex mutex_;
   std::shared_ptr<device::device> device_;
   std::function<void(std::uint32_t)> give_back_;

@@ -6,6 +6,7 @@
 #include "actors/session/pipeline_view.hpp"
 #include "actors/session/session_actor.hpp"
 #include "actors/session/session_events.hpp"
+#include "runtime/base/home_process.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/config/validate.hpp"
 #include "runtime/control/event_journal.hpp"
@@ -24,6 +25,7 @@
 #include <condition_variable>
 #include <future>
 #include <limits>
+#include <thread>
 
 namespace penstock {
 namespace {
@@ -82,6 +84,22 @@ result<std::optional<prepared_dataset>> prepare(const config& settings) {
   return std::optional(std::move(*prepared));
 }
 
+/// Runs work that makes or ends actors on a thread of its own, and waits for it. CAF leaves a reference to a
+/// system's logger in a thread_local of whoever spawns, and the system's destructor waits until those are
+/// gone: for ever if such a thread lives on. In exit() the main thread's is even destroyed before static
+/// objects are, so a static Session would release it twice. And threads that are born on this one never take
+/// a signal that is meant for the program around us.
+template <class Work>
+void on_a_fresh_thread(Work work) {
+  std::packaged_task<void()> task(std::move(work));
+  auto done = task.get_future();
+  {
+    const process::all_signals_blocked quiet;
+    std::thread(std::move(task)).join();
+  }
+  done.get();
+}
+
 /// Two threads in next() would each get half a stream.
 class only_taker {
  public:
@@ -104,6 +122,7 @@ class Session::body {
   body(config settings, session_options options);
   ~body();
 
+  [[nodiscard]] const home_process& process() const noexcept { return process_; }
   std::optional<Batch> next();
   std::optional<Batch> next_of(std::uint64_t epoch, std::uint64_t& iteration);
   void start();
@@ -160,6 +179,7 @@ class Session::body {
   scheduler::stream_accounts accounts();
   void wait_for_pool();
 
+  const home_process process_;
   const config settings_;
   const session_options options_;
   std::optional<schedule::stream_state> resumed_;
@@ -259,14 +279,12 @@ result<void> Session::body::try_start() {
   if (!device) return tl::unexpected(std::move(device.error()));
   e->device = std::move(*device);
 
-  {
-    // Threads that are born here never take a signal that is meant for the program around us.
-    const process::all_signals_blocked quiet;
+  on_a_fresh_thread([&] {
     e->settings = std::make_unique<protocol::actor_settings>(actor_threads);
     e->system = std::make_unique<caf::actor_system>(*e->settings);
     e->io = std::make_unique<process::io_thread>();
     spawn_actors(*e);
-  }
+  });
   if (options_.control_socket) open_control_socket(*e);
   if (!settings_.metrics.listen.empty()) open_metrics(*e);
   home_ =
@@ -610,7 +628,7 @@ void Session::body::close() noexcept {
   e->system->await_all_actors_done();
   if (listener_) listener_->stop(patience_with_callbacks);
   const std::lock_guard hold(mutex_);
-  engine_.reset();
+  on_a_fresh_thread([&] { engine_.reset(); });
 }
 
 // ---- batches
@@ -756,22 +774,35 @@ std::vector<std::byte> Session::body::state() {
 
 Session::Session(config settings, session_options options)
     : body_(std::make_unique<body>(std::move(settings), options)) {}
-Session::~Session() = default;
+Session::~Session() {
+  // A forked copy has no threads to end, and ending the workers is not its business. Its memory goes with it.
+  if (body_ && body_->process().left()) static_cast<void>(body_.release());
+}
 Session::Session(Session&&) noexcept = default;
-Session& Session::operator=(Session&&) noexcept = default;
+Session& Session::operator=(Session&& other) noexcept {
+  Session taken(std::move(other));
+  std::swap(body_, taken.body_);  // ours ends with it
+  return *this;
+}
 
 Session::body& Session::held() const {
   if (!body_) throw error({errc::usage, "this Session was moved from", 0});
+  if (body_->process().left()) {
+    throw error({errc::usage,
+                 fmt::format("this Session belongs to process {}, from which this one was forked",
+                             body_->process().pid()),
+                 0});
+  }
   return *body_;
 }
 std::optional<Batch> Session::next() {
   return held().next();
 }
 void Session::stop(std::chrono::milliseconds patience) noexcept {
-  if (body_) body_->stop(patience);
+  if (body_ && !body_->process().left()) body_->stop(patience);
 }
 void Session::close() noexcept {
-  if (body_) body_->close();
+  if (body_ && !body_->process().left()) body_->close();
 }
 void Session::pause() {
   held().pause(true);

@@ -27,8 +27,9 @@ spdlog::level::level_enum to_spdlog(level severity) {
 
 // Our own logger object: an embedding program may use spdlog for itself, its registry and default logger are
 // its own.
+// Never destroyed: a static Session logs while the program's static objects go, in whatever order.
 spdlog::logger& stderr_logger() {
-  static const auto logger = [] {
+  static auto* const logger = [] {
     const auto colour =
         std::getenv("NO_COLOR") == nullptr ? spdlog::color_mode::automatic : spdlog::color_mode::never;
     auto made = std::make_unique<spdlog::logger>(
@@ -36,7 +37,7 @@ spdlog::logger& stderr_logger() {
     made->set_pattern("%H:%M:%S.%e %^%-5l%$ %v");
     made->set_level(spdlog::level::debug);
     made->flush_on(spdlog::level::debug);
-    return made;
+    return made.release();
   }();
   return *logger;
 }
@@ -47,8 +48,8 @@ struct sink_place {
 };
 
 sink_place& custom_sink() {
-  static sink_place place;
-  return place;
+  static auto* const place = new sink_place;
+  return *place;
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ child_process::child_process(boost::asio::io_context& io, child started, unique_
                              child_callbacks callbacks)
     : child_(std::move(started)),
       callbacks_(std::move(callbacks)),
-      end_(io, ::dup(child_.pidfd.get())),
+      end_(io, ::fcntl(child_.pidfd.get(), F_DUPFD_CLOEXEC, 0)),
       output_(io) {
   if (output_pipe) {
     const int flags = ::fcntl(output_pipe.get(), F_GETFL);

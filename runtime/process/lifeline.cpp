@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -26,20 +27,30 @@ void on_hangup(int) {
   end_of_the_line();
 }
 
-void watch(int lifeline_fd, int stop_fd, std::chrono::milliseconds interval,
+/// poll() ignores an entry whose descriptor is -1.
+void watch(int lifeline_fd, int parent_fd, int stop_fd, std::chrono::milliseconds interval,
            const std::function<void()>& tick) {
-  std::array<pollfd, 2> ends{{{lifeline_fd, POLLIN, 0}, {stop_fd, POLLIN, 0}}};
+  std::array<pollfd, 3> ends{{{lifeline_fd, POLLIN, 0}, {stop_fd, POLLIN, 0}, {parent_fd, POLLIN, 0}}};
   while (true) {
     tick();
     const int ready = ::poll(ends.data(), ends.size(), static_cast<int>(interval.count()));
     if (ready < 0 && errno != EINTR) end_of_the_line();
     if (ready <= 0) continue;
     if (ends[1].revents != 0) return;
-    if (ends[0].revents != 0) end_of_the_line();
+    if (ends[0].revents != 0 || ends[2].revents != 0) end_of_the_line();
   }
 }
 
 }  // namespace
+
+/// Becomes readable when the parent ends. -1 if the kernel refuses: there are other ropes.
+unique_fd watch_parent() {
+  const pid_t parent = ::getppid();
+  unique_fd end(static_cast<int>(::syscall(SYS_pidfd_open, parent, 0U)));
+  // It may have died before; then the number is somebody else's, and SIGHUP is on its way.
+  if (::getppid() != parent) end.reset();
+  return end;
+}
 
 result<lifeline> lifeline::create() {
   std::array<int, 2> ends{};
@@ -50,18 +61,18 @@ result<lifeline> lifeline::create() {
 
 lifeline_guard::lifeline_guard(int lifeline_fd, std::chrono::milliseconds interval,
                                std::function<void()> tick)
-    : stop_(::eventfd(0, EFD_CLOEXEC)) {
+    : parent_(watch_parent()), stop_(::eventfd(0, EFD_CLOEXEC)) {
   struct sigaction action {};
   action.sa_handler = on_hangup;
   ::sigfillset(&action.sa_mask);
   ::sigaction(SIGHUP, &action, nullptr);
-  watcher_ = std::thread([=, stop = stop_.get(), tick = std::move(tick)] {
+  watcher_ = std::thread([=, parent = parent_.get(), stop = stop_.get(), tick = std::move(tick)] {
     // SIGHUP may be handled here as well as anywhere; everything else is for the program's own threads.
     sigset_t others;
     ::sigfillset(&others);
     ::sigdelset(&others, SIGHUP);
     ::pthread_sigmask(SIG_SETMASK, &others, nullptr);
-    watch(lifeline_fd, stop, interval, tick);
+    watch(lifeline_fd, parent, stop, interval, tick);
   });
 }
 

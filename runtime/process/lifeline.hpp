@@ -1,5 +1,5 @@
 // What ties a child to its session: when the session ends, in whatever way, the child and all that it started
-// end too. Two independent ropes: the end of a pipe, and the signal of the parent's death.
+// end too. Three independent ropes: the end of a pipe, the end of the parent, and the signal of its death.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -23,9 +23,11 @@ struct lifeline {
 /// The child's end: create one first thing in main. A stopped child cannot run the handler; the kernel sends
 /// SIGHUP and SIGCONT to a stopped process group that becomes orphaned, so it runs all the same - unless the
 /// stop took effect only after the session's death, a race of microseconds that only a cgroup would close.
-/// From construction on SIGHUP (which is also what the kernel sends when the parent dies, and to a stopped
-/// group that is orphaned) and end-of-file on the lifeline kill the whole process group. `tick` runs every
-/// `interval` on a thread that does no user work: it proves that the process runs at all.
+/// The pipe's other end may live on in a process that the session's program forked; the parent's pidfd tells
+/// its end all the same. From construction on SIGHUP (which is also what the kernel sends when the parent
+/// dies, and to a stopped group that is orphaned), the parent's end and end-of-file on the lifeline kill the
+/// whole process group. `tick` runs every `interval` on a thread that does no user work: it proves that the
+/// process runs at all.
 class lifeline_guard {
  public:
   lifeline_guard(int lifeline_fd, std::chrono::milliseconds interval, std::function<void()> tick);
@@ -34,6 +36,7 @@ class lifeline_guard {
   lifeline_guard& operator=(const lifeline_guard&) = delete;
 
  private:
+  unique_fd parent_;
   unique_fd stop_;
   std::thread watcher_;
 };

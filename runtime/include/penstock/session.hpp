@@ -35,6 +35,10 @@ struct session_options {
 /// nothing of another. The library installs no signal handler, reaps no children but its own, and its threads
 /// have all signals blocked.
 ///
+/// A fork copies no threads: in the child, the copies of a Session and of its batches throw errc::usage, and
+/// destroying them (as exit() does) does nothing. The child keeps the session's descriptors and memory alive,
+/// but not its workers, until it ends or executes another program.
+///
 /// Every member of a Session that was moved from throws error (errc::usage), but stop, close and the
 /// destructor, which do nothing.
 class PENSTOCK_API Session {

@@ -1,0 +1,106 @@
+// Loader code that uses CUDA in a worker: what the program around the session hears of it, and when.
+#include <penstock/session.hpp>
+
+#include <catch2/catch_test_macros.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <regex>
+#include <set>
+
+using namespace penstock;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uint64_t culprit = 21;
+
+struct outcome {
+  run_report report;
+  std::set<std::int32_t> pids;  // of all workers
+  std::chrono::nanoseconds until_told{-1};
+};
+
+outcome run_with_cuda_in_a_worker(bool throws) {
+  const fs::path deed = fs::temp_directory_path() / ("penstock-cuda-deed-" + std::to_string(::getpid()));
+  config c;
+  c.name = "cuda-in-a-worker";
+  c.dataset.type = dataset_type::custom;
+  c.dataset.options = {{"library", PENSTOCK_FAKE_CUDA},
+                       {"deed", deed},
+                       {"sample", std::to_string(culprit)},
+                       {"throws", throws ? "yes" : "no"}};
+  c.loader.command = {PENSTOCK_CUDA_USING_WORKER};
+  c.loader.workers = 3;
+  c.sampler.batch_size = 4;
+  c.gpu.device = "host";
+  c.log.level = log_level::off;
+
+  outcome seen;
+  std::mutex mutex;
+  std::chrono::nanoseconds told{0};
+  session_options o;
+  o.control_socket = false;
+  o.on_event = [&](const event& e) {
+    const std::lock_guard hold(mutex);
+    if (e.kind == event_kind::sample_failed && told == 0ns)
+      told = std::chrono::steady_clock::now().time_since_epoch();
+  };
+  {
+    Session session(c, o);
+    while (session.next()) {
+      for (const worker_status& w : session.status().workers) {
+        if (w.pid) seen.pids.insert(*w.pid);
+      }
+    }
+    seen.report = session.report();
+  }
+  std::int64_t done = 0;
+  std::ifstream(deed) >> done;
+  fs::remove(deed);
+  const std::lock_guard hold(mutex);
+  if (told != 0ns && done != 0) seen.until_told = told - std::chrono::nanoseconds(done);
+  return seen;
+}
+
+void check(const outcome& seen) {
+  REQUIRE_FALSE(seen.report.failures.empty());
+  const failure_report& f = seen.report.failures.front();
+  CHECK(f.sample == culprit);
+  INFO(f.error);
+  std::smatch parts;
+  REQUIRE(std::regex_search(f.error, parts, std::regex(R"(worker (\d+) \(pid (\d+)\))")));
+  CHECK(std::stoul(parts[1]) < 3);
+  CHECK(seen.pids.contains(std::stoi(parts[2])));
+  CHECK(f.error.find("only the GPU owner uses the GPU") != std::string::npos);
+  CHECK(seen.until_told >= 0ns);
+  CHECK(seen.until_told < 1s);
+  // That worker is replaced; nobody else notices.
+  for (const death_report& d : seen.report.deaths) {
+    CHECK(d.pid == std::stoi(parts[2]));
+    CHECK(d.code == 75);
+    CHECK_FALSE(d.sample);
+  }
+  CHECK(seen.report.epochs.at(0).delivered == 63);
+  CHECK(seen.report.epochs.at(0).failed == 1);
+  CHECK(seen.report.epochs.at(0).quarantined == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a dataset that loads CUDA is told within a second: which worker, which pid, which rule") {
+  check(run_with_cuda_in_a_worker(false));
+}
+
+TEST_CASE("an exception after CUDA was loaded names the rule first, then what the library said") {
+  const outcome seen = run_with_cuda_in_a_worker(true);
+  check(seen);
+  const std::string& error = seen.report.failures.front().error;
+  CHECK(error.find("CUDA error: initialization error") > error.find("only the GPU owner"));
+  CHECK(error.find("CUDA error: initialization error") != std::string::npos);
+}

@@ -1,0 +1,48 @@
+// A worker program whose dataset touches CUDA on one sample, as careless loader code does. For
+// cuda_in_worker_test.cpp, which names the library, the sample, and the file that gets the time of the deed.
+#include <penstock/worker.hpp>
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <stdexcept>
+
+namespace {
+
+class cuda_using final : public penstock::Dataset {
+ public:
+  explicit cuda_using(const penstock::string_map& options)
+      : library_(options.at("library")),
+        deed_(options.at("deed")),
+        culprit_(std::stoull(options.at("sample"))),
+        throws_(options.at("throws") == "yes") {}
+
+  penstock::dataset_description describe() override {
+    return {
+        "cuda-using", 64, {{.name = "data", .type = penstock::dtype::uint8, .shape = {64}}}, "cuda-using"};
+  }
+  void load(const penstock::sample_request& request, const penstock::sample_slot& slot) override {
+    std::ranges::fill(slot.bytes(0), static_cast<std::byte>(request.index));
+    if (request.index != culprit_) return;
+    std::ofstream(deed_) << std::chrono::steady_clock::now().time_since_epoch().count();
+    void* const cuda = ::dlopen(library_.c_str(), RTLD_NOW);
+    if (cuda == nullptr) throw std::runtime_error(::dlerror());
+    const auto init = reinterpret_cast<int (*)(unsigned)>(::dlsym(cuda, "cuInit"));
+    if (init(0) != 0 && throws_) throw std::runtime_error("CUDA error: initialization error");
+  }
+
+ private:
+  std::string library_;
+  std::string deed_;
+  std::uint64_t culprit_;
+  bool throws_;
+};
+
+}  // namespace
+
+int main() {
+  return penstock::worker_main(
+      [](const penstock::config& c) { return std::make_unique<cuda_using>(c.dataset.options); });
+}
