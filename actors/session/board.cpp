@@ -157,6 +157,11 @@ session_status board::status() const {
   return now;
 }
 
+double board::waited_seconds() const {
+  const std::lock_guard hold(mutex_);
+  return report_.device_waited_seconds;
+}
+
 control::metrics_facts board::metrics(steady_time now) const {
   control::metrics_facts facts;
   facts.status = status();

@@ -43,6 +43,7 @@ class board {
   bool stopping();
 
   [[nodiscard]] session_status status() const;
+  [[nodiscard]] double waited_seconds() const;
   [[nodiscard]] control::metrics_facts metrics(steady_time now) const;
   /// With the epochs as the scheduler's accounts have them.
   [[nodiscard]] run_report report(const std::vector<schedule::epoch_account>& accounts,

@@ -454,7 +454,7 @@ void Session::body::open_control_socket(engine& e) {
   engine* const all = &e;
   session::session_controls controls;
   controls.status = [this, all] { return session::look_closer(board_.status(), *all->flights, now()); };
-  controls.waited_seconds = [this] { return std::chrono::duration<double>(consumer_->waited()).count(); };
+  controls.waited_seconds = [this] { return board_.waited_seconds(); };
   controls.times = times_;
   controls.events = [journal = journal_](std::uint64_t after, std::size_t limit) {
     return journal->events_after(after, limit);
