@@ -22,6 +22,12 @@ std::int64_t as_ns(steady_time when) noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
 }
 
+/// One thread writes, others look: no need for a locked addition.
+template <class Number>
+void add(std::atomic<Number>& to, Number more) noexcept {
+  to.store(to.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+}
+
 constexpr std::size_t index_of(batch_stage s) noexcept {
   return static_cast<std::size_t>(s);
 }
@@ -118,8 +124,8 @@ void batch_times::finish(entry& e) noexcept {
     const double seconds = static_cast<double>(to - from) * 1e-9;
     const auto& bounds = stage_bounds_seconds();
     const auto bucket = static_cast<std::size_t>(std::ranges::lower_bound(bounds, seconds) - bounds.begin());
-    tallies_[i].counts[bucket].fetch_add(1, std::memory_order_relaxed);
-    tallies_[i].nanoseconds.fetch_add(to - from, std::memory_order_relaxed);
+    add(tallies_[i].counts[bucket], std::uint64_t{1});
+    add(tallies_[i].nanoseconds, to - from);
   }
   const std::uint64_t number = released_.load(std::memory_order_relaxed) + 1;
   e.number.store(number, std::memory_order_release);
