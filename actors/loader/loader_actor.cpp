@@ -3,6 +3,7 @@
 #include "actors/loader/lease_runner.hpp"
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/tensors.hpp"
+#include "runtime/process/crash_notes.hpp"
 
 #include <caf/actor_system.hpp>
 #include <caf/stateful_actor.hpp>
@@ -70,6 +71,7 @@ bool prepare(self_pointer self, std::string_view what, Step step) {
 }
 
 void open(self_pointer self, const protocol::open_dataset& order) {
+  process::this_thread_works();
   loader_state& s = self->state;
   if (order.version != protocol::version) {
     give_up(
@@ -85,6 +87,7 @@ void open(self_pointer self, const protocol::open_dataset& order) {
   auto flight = arena::flight_writer::map(protocol::child_fd::flight, s.me.worker);
   if (!flight) return give_up(self, exit_protocol, flight.error());
   s.flight.emplace(std::move(*flight));
+  s.flight->this_thread_works(process::working_thread());
   s.flight->publish({arena::phase::setup, 0, 0, 0}, "");
   const bool described = prepare(self, "opening the dataset", [&] {
     s.dataset = s.around.make_dataset(s.settings);

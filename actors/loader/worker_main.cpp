@@ -1,8 +1,11 @@
 #include "actors/loader/loader_actor.hpp"
 #include "actors/protocol/actor_settings.hpp"
 #include "runtime/arena/flight_recorder.hpp"
+#include "runtime/process/crash_notes.hpp"
 #include "runtime/process/io_thread.hpp"
 #include "runtime/process/lifeline.hpp"
+#include "runtime/process/process_facts.hpp"
+#include "runtime/process/rehearsal.hpp"
 
 #include <caf/actor_system.hpp>
 #include <caf/send.hpp>
@@ -38,12 +41,13 @@ void keep_from_grandchildren() {
 class heart {
  public:
   void beat() {
-    if (auto* page = page_.load(std::memory_order_acquire)) page->beat();
+    if (auto* page = page_.load(std::memory_order_acquire)) page->beat(process::own_rss_bytes());
   }
   void adopt(std::uint32_t worker) {
     auto mapped = arena::flight_writer::map(protocol::child_fd::flight, worker);
     if (!mapped) return;
     storage_ = std::make_unique<arena::flight_writer>(std::move(*mapped));
+    storage_->beat(process::own_rss_bytes());  // it may not live to the next one
     page_.store(storage_.get(), std::memory_order_release);
   }
 
@@ -61,6 +65,8 @@ int worker_main(const dataset_factory& make) {
         stderr);
     return exit_configuration;
   }
+  process::write_stack_when_dying();
+  process::accept_rehearsed_faults();
   keep_from_grandchildren();
   heart pulse;
   const process::lifeline_guard guard(protocol::child_fd::lifeline, heartbeat_interval,

@@ -21,6 +21,8 @@ struct flight_page {
   std::atomic<std::uint64_t> word{0};
   std::atomic<std::uint64_t> heartbeats{0};
   std::atomic<std::uint64_t> samples_done{0};
+  std::atomic<std::uint64_t> rss_bytes{0};
+  std::atomic<std::int32_t> thread{0};
   // Written before `word` is released, so whoever sees the word sees its name. A reader may catch the next
   // name half written while the worker lives; it is for people only.
   std::atomic<std::int64_t> since_ns{0};  // steady clock, which all processes share
@@ -92,6 +94,8 @@ flight_reading flight_recorders::read(std::uint32_t worker) const {
   now.word = p.word.load(std::memory_order_acquire);
   now.state = unpack(now.word);
   now.heartbeats = p.heartbeats.load(std::memory_order_relaxed);
+  now.thread = p.thread.load(std::memory_order_relaxed);
+  now.rss_bytes = p.rss_bytes.load(std::memory_order_relaxed);
   now.samples_done = p.samples_done.load(std::memory_order_relaxed);
   if (now.state.at != phase::idle) {
     const auto bytes =
@@ -134,11 +138,16 @@ void flight_writer::rest() noexcept {
   page().word.store(0, std::memory_order_release);
 }
 
+void flight_writer::this_thread_works(std::int32_t thread) noexcept {
+  page().thread.store(thread, std::memory_order_relaxed);
+}
+
 void flight_writer::sample_done() noexcept {
   page().samples_done.fetch_add(1, std::memory_order_relaxed);
 }
 
-void flight_writer::beat() noexcept {
+void flight_writer::beat(std::uint64_t rss_bytes) noexcept {
+  if (rss_bytes > 0) page().rss_bytes.store(rss_bytes, std::memory_order_relaxed);
   page().heartbeats.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -43,8 +43,10 @@ struct flight_reading {
   flight_state state;
   std::uint64_t heartbeats = 0;
   std::uint64_t samples_done = 0;
-  std::string sample_name;  ///< of the sample being loaded, possibly cut; empty when idle
-  steady_time since{};      ///< when that sample was begun; meaningless when idle
+  std::int32_t thread = 0;      ///< the one that works on samples; 0: not said
+  std::uint64_t rss_bytes = 0;  ///< as the worker last saw it, at most a heartbeat ago
+  std::string sample_name;      ///< of the sample being loaded, possibly cut; empty when idle
+  steady_time since{};          ///< when that sample was begun; meaningless when idle
 };
 
 /// The page itself. Lives in shared memory: only lock-free atomics and bytes.
@@ -79,8 +81,10 @@ class flight_writer {
   void publish(phase at) noexcept;
   /// Between leases.
   void rest() noexcept;
+  /// The calling thread is the one that works.
+  void this_thread_works(std::int32_t thread) noexcept;
   void sample_done() noexcept;
-  void beat() noexcept;
+  void beat(std::uint64_t rss_bytes = 0) noexcept;
 
  private:
   explicit flight_writer(mapping page) : page_(std::move(page)) {}

@@ -1,8 +1,10 @@
 #include "runtime/base/log.hpp"
 
+#include <poll.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -42,6 +44,34 @@ spdlog::logger& stderr_logger() {
   return *logger;
 }
 
+// A terminal that is scrolled back or a pipe that nobody reads must not stop a session: workers' output is
+// read by the thread that logs. The first line waits this long, the next ones not at all until it goes on.
+constexpr int patience_ms = 100;
+
+class stderr_gate {
+ public:
+  /// False: the line is dropped, and counted.
+  bool opens() {
+    pollfd out{STDERR_FILENO, POLLOUT, 0};
+    const bool blocked = blocked_.load(std::memory_order_relaxed);
+    // With nobody to take it (closed, an error) the write itself fails at once.
+    const bool ready = ::poll(&out, 1, blocked ? 0 : patience_ms) != 0;
+    blocked_.store(!ready, std::memory_order_relaxed);
+    if (!ready) dropped_.fetch_add(1, std::memory_order_relaxed);
+    return ready;
+  }
+  std::uint64_t take_dropped() { return dropped_.exchange(0, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> blocked_{false};
+  std::atomic<std::uint64_t> dropped_{0};
+};
+
+stderr_gate& gate() {
+  static stderr_gate one;
+  return one;
+}
+
 struct sink_place {
   std::mutex mutex;
   std::shared_ptr<const sink> taker;
@@ -77,7 +107,10 @@ void write(level severity, std::string_view part, std::string_view line) {
   }
   if (taker) {
     (*taker)(severity, part, line);
-  } else {
+  } else if (gate().opens()) {
+    if (const auto dropped = gate().take_dropped(); dropped > 0) {
+      stderr_logger().log(spdlog::level::warn, "log: dropped {} lines: nobody read them", dropped);
+    }
     stderr_logger().log(to_spdlog(severity), "{}: {}", part, line);
   }
 }

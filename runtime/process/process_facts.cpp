@@ -1,10 +1,14 @@
 #include "runtime/process/process_facts.hpp"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -89,11 +93,29 @@ std::optional<process_facts> look_at(pid_t pid) {
   return facts;
 }
 
-std::string wait_channel(pid_t pid) {
-  std::ifstream in(fmt::format("/proc/{}/wchan", pid));
+std::uint64_t own_rss_bytes() {
+  static const int statm = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  char text[128] = {};
+  if (statm < 0 || ::pread(statm, text, sizeof text - 1, 0) <= 0) return 0;
+  const char* second = std::strchr(text, ' ');
+  if (second == nullptr) return 0;
+  return std::strtoull(second, nullptr, 10) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+std::string wait_channel(pid_t pid, pid_t thread) {
+  const std::string folder = fmt::format("/proc/{}/task/{}", pid, thread > 0 ? thread : pid);
+  std::ifstream stat(folder + "/stat");
+  std::string line;
+  if (!std::getline(stat, line)) return {};
+  const auto name_end = line.rfind(')');  // the name may hold anything
+  const char state = name_end + 2 < line.size() ? line[name_end + 2] : '?';
+  if (state == 'R') return "running";
+  if (state == 'T' || state == 't') return "stopped";
+  std::ifstream in(folder + "/wchan");
   std::string name;
   std::getline(in, name);
-  return name == "0" ? std::string() : name;
+  if (name.empty() || name == "0") return "sleeping";
+  return name;
 }
 
 std::uint32_t usable_cores(const fs::path& root) {

@@ -20,9 +20,12 @@ struct process_facts {
 /// Nothing when the process is gone.
 std::optional<process_facts> look_at(pid_t pid);
 
-/// The kernel function a process waits in ("futex_wait_queue", "folio_wait_bit"), empty if it runs or may not
-/// be told.
-std::string wait_channel(pid_t pid);
+/// Resident memory of this process, cheap enough for every heartbeat.
+std::uint64_t own_rss_bytes();
+
+/// Where a thread stands: "running", "stopped", the kernel function it waits in ("futex_wait_queue",
+/// "folio_wait_bit") or just "sleeping"; empty if the thread is gone. `thread` 0: the first one.
+std::string wait_channel(pid_t pid, pid_t thread = 0);
 
 /// Cores that this process may use: affinity, and the CPU quota of its cgroups. At least 1. With another root
 /// the files of /proc and /sys below it decide.

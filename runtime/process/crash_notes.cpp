@@ -1,0 +1,283 @@
+#include "runtime/process/crash_notes.hpp"
+
+#include <execinfo.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+
+namespace penstock::process {
+namespace {
+
+constexpr std::string_view mark = "penstock-stack: ";
+constexpr std::size_t frames_max = 48;
+constexpr std::size_t signal_stack_bytes = 128 * 1024;
+
+std::atomic<int> worker_thread{0};
+std::atomic<bool> passed_on{false};
+std::atomic<bool> written{false};
+
+int this_thread() noexcept {
+  return static_cast<int>(::syscall(SYS_gettid));
+}
+
+// ---- in the handler: no allocation, no lock, no stdio
+// ------------------------------------------------------------
+
+struct frame {
+  std::uint64_t address = 0;
+  std::uint64_t offset = 0;
+  std::array<char, 240> module{};
+};
+
+// Static, because a signal stack is small; one thread writes at a time.
+std::array<frame, frames_max> frames;
+std::array<void*, frames_max> addresses;
+
+class line {
+ public:
+  void add(std::string_view text) {
+    const std::size_t bytes = std::min(text.size(), text_.size() - used_ - 1);
+    std::memcpy(text_.data() + used_, text.data(), bytes);
+    used_ += bytes;
+  }
+  void add_number(std::uint64_t value, unsigned base) {
+    std::array<char, 24> digits;
+    std::size_t at = digits.size();
+    do {
+      digits[--at] = "0123456789abcdef"[value % base];
+      value /= base;
+    } while (value > 0);
+    add({digits.data() + at, digits.size() - at});
+  }
+  void write() {
+    text_[used_++] = '\n';
+    [[maybe_unused]] const auto bytes = ::write(STDERR_FILENO, text_.data(), used_);
+    used_ = 0;
+  }
+
+ private:
+  std::array<char, 400> text_{};
+  std::size_t used_ = 0;
+};
+
+/// Takes a hexadecimal number off the front.
+std::uint64_t take_hex(std::string_view& text) {
+  std::uint64_t value = 0;
+  while (!text.empty()) {
+    const char c = text.front();
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0) break;
+    value = value * 16 + static_cast<std::uint64_t>(digit);
+    text.remove_prefix(1);
+  }
+  return value;
+}
+
+void skip(std::string_view& text, std::size_t count) {
+  text.remove_prefix(std::min(count, text.size()));
+}
+
+/// A line of /proc/self/maps: "start-end perms offset dev inode   path".
+class map_line {
+ public:
+  void take(std::string_view text, std::size_t count) {
+    const std::uint64_t start = take_hex(text);
+    skip(text, 1);
+    const std::uint64_t end = take_hex(text);
+    skip(text, 6);
+    const std::uint64_t offset = take_hex(text);
+    for (int spaces = 0; spaces < 3 && !text.empty(); skip(text, 1)) spaces += text.front() == ' ' ? 1 : 0;
+    while (!text.empty() && text.front() == ' ') skip(text, 1);
+    // A module's first mapping is its base: what symbol tables count from.
+    const std::string_view known(module_.data(), std::strlen(module_.data()));
+    if (text != known || offset == 0) {
+      base_ = start - offset;
+      const std::size_t bytes = std::min(text.size(), module_.size() - 1);
+      std::memcpy(module_.data(), text.data(), bytes);
+      module_[bytes] = '\0';
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (frames[i].address < start || frames[i].address >= end) continue;
+      frames[i].offset = frames[i].address - base_;
+      frames[i].module = module_;
+    }
+  }
+
+ private:
+  std::uint64_t base_ = 0;
+  std::array<char, 240> module_{};
+};
+
+void find_modules(std::size_t count) {
+  const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (maps < 0) return;
+  static std::array<char, 4096> piece;
+  static std::array<char, 600> text;
+  std::size_t used = 0;
+  map_line parser;
+  for (ssize_t bytes = 0; (bytes = ::read(maps, piece.data(), piece.size())) > 0;) {
+    for (ssize_t i = 0; i < bytes; ++i) {
+      const char c = piece[static_cast<std::size_t>(i)];
+      if (c == '\n') {
+        parser.take({text.data(), used}, count);
+        used = 0;
+      } else if (used < text.size()) {
+        text[used++] = c;
+      }
+    }
+  }
+  ::close(maps);
+}
+
+std::uint64_t interrupted_at(const void* context) {
+#if defined(__x86_64__)
+  return static_cast<std::uint64_t>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return static_cast<const ucontext_t*>(context)->uc_mcontext.pc;
+#else
+  static_cast<void>(context);
+  return 0;
+#endif
+}
+
+void write_stack(int signal, const void* context) {
+  const int found = ::backtrace(addresses.data(), static_cast<int>(addresses.size()));
+  const std::uint64_t here = interrupted_at(context);
+  // What stands above the interrupted instruction is this handler.
+  std::size_t first = 0;
+  while (first < static_cast<std::size_t>(found) && reinterpret_cast<std::uint64_t>(addresses[first]) != here)
+    ++first;
+  std::size_t count = 0;
+  if (first == static_cast<std::size_t>(found)) {
+    first = 0;
+    frames[count++].address = here;
+  }
+  for (std::size_t i = first; i < static_cast<std::size_t>(found) && count < frames_max; ++i) {
+    // A return address is the instruction after the call; the one before it names the caller's line.
+    const auto address = reinterpret_cast<std::uint64_t>(addresses[i]);
+    frames[count++].address = i == first && address == here ? address : address - 1;
+  }
+  find_modules(count);
+  line out;
+  out.add(mark);
+  out.add("signal ");
+  out.add_number(static_cast<std::uint64_t>(signal), 10);
+  out.add(", thread ");
+  out.add_number(static_cast<std::uint64_t>(this_thread()), 10);
+  out.write();
+  for (std::size_t i = 0; i < count; ++i) {
+    out.add(mark);
+    out.add("#");
+    out.add_number(i, 10);
+    out.add(" ");
+    out.add(frames[i].module[0] != '\0' ? frames[i].module.data() : "?");
+    out.add("+0x");
+    out.add_number(frames[i].module[0] != '\0' ? frames[i].offset : frames[i].address, 16);
+    out.write();
+  }
+}
+
+void on_death(int signal, siginfo_t* info, void* context) {
+  const int saved = errno;
+  const bool from_outside = info->si_code <= 0 && info->si_pid != ::getpid();
+  const int worker = worker_thread.load(std::memory_order_relaxed);
+  if (from_outside && worker != 0 && worker != this_thread() && !passed_on.exchange(true)) {
+    // Whoever got it has nothing to tell; where the work stands is the question.
+    if (::syscall(SYS_tgkill, ::getpid(), worker, signal) == 0) {
+      errno = saved;
+      return;
+    }
+  }
+  if (!written.exchange(true)) write_stack(signal, context);
+  ::signal(signal, SIG_DFL);
+  // A fault happens again by itself when we return, at its own place.
+  if (info->si_code <= 0) ::syscall(SYS_tgkill, ::getpid(), this_thread(), signal);
+  errno = saved;
+}
+
+// ---- reading what was written
+// ---------------------------------------------------------------------------------------
+
+template <class Take>
+void for_each_line(std::string_view text, Take take) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    take(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+}  // namespace
+
+void write_stack_when_dying() {
+  // The first call loads the unwinder, which allocates; later ones do not.
+  ::backtrace(addresses.data(), 2);
+  for (const int number : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+    struct sigaction before {};
+    if (::sigaction(number, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) continue;
+    struct sigaction action {};
+    action.sa_sigaction = on_death;
+    // A fault inside the handler has to end the process: it is not deferred, and finds `written` set.
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    ::sigemptyset(&action.sa_mask);
+    ::sigaction(number, &action, nullptr);
+  }
+}
+
+void this_thread_works() {
+  if (worker_thread.load(std::memory_order_relaxed) == this_thread()) return;
+  void* memory = ::mmap(nullptr, signal_stack_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+  if (memory != MAP_FAILED) {
+    const stack_t own{memory, 0, signal_stack_bytes};
+    ::sigaltstack(&own, nullptr);
+  }
+  worker_thread.store(this_thread(), std::memory_order_relaxed);
+}
+
+int working_thread() noexcept {
+  return worker_thread.load(std::memory_order_relaxed);
+}
+
+bool is_stack_line(std::string_view line) noexcept {
+  return line.starts_with(mark);
+}
+
+std::vector<std::string> stack_in(std::string_view output) {
+  std::vector<std::string> found;
+  for_each_line(output, [&](std::string_view text) {
+    if (!text.starts_with(mark)) return;
+    text.remove_prefix(mark.size());
+    if (!text.starts_with('#')) return found.clear();  // a new stack begins
+    const std::size_t space = text.find(' ');
+    if (space != std::string_view::npos && found.size() < frames_max)
+      found.emplace_back(text.substr(space + 1));
+  });
+  return found;
+}
+
+std::string last_lines_without_stack(std::string_view output, std::size_t count) {
+  std::vector<std::string_view> lines;
+  for_each_line(output, [&](std::string_view text) {
+    if (!text.starts_with(mark)) lines.push_back(text);
+  });
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  std::string text;
+  for (std::size_t i = lines.size() > count ? lines.size() - count : 0; i < lines.size(); ++i) {
+    if (!text.empty()) text += '\n';
+    text += lines[i];
+  }
+  return text;
+}
+
+}  // namespace penstock::process

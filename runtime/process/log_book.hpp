@@ -1,0 +1,87 @@
+// What the session's processes wrote to stdout and stderr, line by line: `penstock logs` reads it, and the
+// session's own log shows as much of it as a person can follow. Bounded: the last 64 KiB of the process that
+// runs in a place and of the one before it; a flood costs no more than that. Thread-safe, never blocks.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::process {
+
+struct log_line {
+  std::uint64_t number = 0;  ///< of this source, from 1
+  std::string source;        ///< "worker/3", "gpu"
+  std::uint32_t incarnation = 0;
+  std::int64_t unix_ms = 0;   ///< when it was read
+  std::string text;           ///< without its line end, as it was written
+  std::uint64_t dropped = 0;  ///< lines just before it that are not kept any more; only for who follows
+  std::uint64_t order = 0;    ///< of all lines of the session
+};
+
+struct log_query {
+  std::string source;               ///< whose; empty: everybody's
+  bool previous = false;            ///< of the process before the one that runs
+  std::optional<std::size_t> tail;  ///< only the last so many
+  /// Go on after an earlier answer: its `seen`. Nothing: from the beginning.
+  std::optional<std::map<std::string, std::uint64_t>> after;
+};
+
+struct log_answer {
+  std::vector<log_line> lines;                ///< in the order in which they were read
+  std::map<std::string, std::uint64_t> seen;  ///< the number of the last line of each source
+};
+
+class log_book {
+ public:
+  static constexpr std::size_t kept_bytes = 64 * 1024;
+  /// So many lines a second of one source go on to the session's own log, after a first burst.
+  static constexpr double passed_per_second = 100;
+  static constexpr double passed_burst = 500;
+
+  /// Whether a line goes on to the session's own log; `dropped` lines before it did not.
+  struct passage {
+    bool pass = false;
+    std::uint64_t dropped = 0;
+  };
+
+  /// A process starts in this place; what its predecessor wrote is `previous` from now on.
+  void begin(const std::string& source, std::uint32_t incarnation);
+  passage wrote(const std::string& source, std::uint32_t incarnation, std::string_view text, steady_time now,
+                std::int64_t unix_ms);
+  /// The process is gone: what it wrote is `previous`. How many lines were not passed on at the end.
+  std::uint64_t ended(const std::string& source);
+
+  [[nodiscard]] log_answer read(const log_query& query) const;
+  [[nodiscard]] bool knows(const std::string& source) const;
+
+ private:
+  struct pages {
+    std::deque<log_line> lines;
+    std::size_t bytes = 0;
+  };
+  struct place {
+    pages current;
+    pages previous;
+    bool running = false;
+    double allowance = passed_burst;
+    steady_time allowance_at{};
+    std::uint64_t dropped = 0;
+    std::uint64_t written = 0;
+  };
+
+  static void close(place& p);
+
+  mutable std::mutex mutex_;
+  std::map<std::string, place> places_;
+  std::uint64_t written_ = 0;
+};
+
+}  // namespace penstock::process
