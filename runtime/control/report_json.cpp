@@ -81,6 +81,11 @@ const char* name_of(run_outcome outcome) noexcept {
   return "failed";
 }
 
+json as_json(const quarantine_report& q) {
+  return {{"sample", q.sample}, {"path", or_null(q.path)}, {"attempts", q.attempts},
+          {"causes", q.causes}, {"known", q.known},        {"lifted", q.lifted}};
+}
+
 json as_json(const death_report& d) {
   return {{"worker", d.worker},
           {"pid", d.pid},
@@ -95,6 +100,9 @@ json as_json(const death_report& d) {
           {"attempt", d.attempt},
           {"phase", d.phase},
           {"lived_seconds", rounded(d.lived_seconds)},
+          {"rss_bytes", d.rss_bytes},
+          {"wait_channel", d.wait_channel.empty() ? json(nullptr) : json(d.wait_channel)},
+          {"stack", d.stack},
           {"last_output", d.last_output}};
 }
 
@@ -127,8 +135,7 @@ json as_json(const run_report& r) {
                   {"deaths", std::move(deaths)}};
   j["quarantine"] = json::array();
   for (const quarantine_report& q : r.quarantine) {
-    j["quarantine"].push_back(
-        {{"sample", q.sample}, {"path", or_null(q.path)}, {"attempts", q.attempts}, {"causes", q.causes}});
+    j["quarantine"].push_back(as_json(q));
   }
   j["failures"] = json::array();
   for (const failure_report& f : r.failures) {

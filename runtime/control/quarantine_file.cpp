@@ -1,0 +1,143 @@
+#include "runtime/control/quarantine_file.hpp"
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/text.hpp"
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace penstock::control {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr const char* schema = "penstock.quarantine/1";
+constexpr std::size_t file_bytes_max = 256U << 20U;
+
+std::string as_line(const quarantine_entry& entry) {
+  json j{{"schema", schema}, {"fingerprint", entry.fingerprint}, {"sample", entry.sample.sample}};
+  if (entry.sample.path) j["path"] = *entry.sample.path;
+  if (entry.released) {
+    j["released"] = true;
+  } else {
+    j["attempts"] = entry.sample.attempts;
+    j["causes"] = entry.sample.causes;
+  }
+  j["session"] = entry.session;
+  j["time"] = static_cast<double>(entry.unix_ms) / 1000;
+  return j.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::optional<quarantine_entry> entry_of(std::string_view line) {
+  const json j = json::parse(line, nullptr, false);
+  if (j.is_discarded() || !j.is_object() || j.value("schema", json()) != schema) return std::nullopt;
+  const json fingerprint = j.value("fingerprint", json());
+  const json sample = j.value("sample", json());
+  if (!fingerprint.is_string() || !sample.is_number_unsigned()) return std::nullopt;
+  quarantine_entry entry;
+  entry.fingerprint = fingerprint.get<std::string>();
+  entry.sample.sample = sample.get<std::uint64_t>();
+  entry.sample.known = true;
+  if (const json path = j.value("path", json()); path.is_string())
+    entry.sample.path = path.get<std::string>();
+  if (const json n = j.value("attempts", json()); n.is_number_unsigned())
+    entry.sample.attempts = n.get<std::uint32_t>();
+  if (const json causes = j.value("causes", json()); causes.is_array()) {
+    for (const json& cause : causes) {
+      if (cause.is_string()) entry.sample.causes.push_back(cause.get<std::string>());
+    }
+  }
+  if (const json who = j.value("session", json()); who.is_string()) entry.session = who.get<std::string>();
+  if (const json time = j.value("time", json()); time.is_number())
+    entry.unix_ms = static_cast<std::int64_t>(time.get<double>() * 1000);
+  entry.released = j.value("released", json()) == true;
+  return entry;
+}
+
+result<std::string> content_of(const std::filesystem::path& file) {
+  unique_fd in(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto no = [&] {
+    return refuse_os(errc::io, errno,
+                     fmt::format("reading the quarantine file '{}'", printable(file.string())));
+  };
+  if (!in && errno == ENOENT) return std::string();
+  if (!in) return no();
+  std::string text;
+  char piece[64 * 1024];
+  while (true) {
+    const ssize_t bytes = ::read(in.get(), piece, sizeof piece);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0) return no();
+    if (bytes == 0) return text;
+    text.append(piece, static_cast<std::size_t>(bytes));
+    if (text.size() > file_bytes_max)
+      return refuse(errc::io, "the quarantine file '{}' is larger than {} bytes", printable(file.string()),
+                    file_bytes_max);
+  }
+}
+
+}  // namespace
+
+result<quarantine_list> read_quarantine(const std::filesystem::path& file) {
+  auto text = content_of(file);
+  if (!text) return tl::unexpected(std::move(text.error()));
+  quarantine_list list;
+  std::string_view rest = *text;
+  for (std::size_t number = 1; !rest.empty(); ++number) {
+    const std::size_t end = rest.find('\n');
+    if (end == std::string_view::npos) break;
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end + 1);
+    if (line.empty()) continue;
+    auto entry = entry_of(line);
+    if (!entry) {
+      list.notices.push_back(fmt::format("{}:{}: this is no entry of a quarantine; it is skipped",
+                                         printable(file.string()), number));
+      continue;
+    }
+    std::erase_if(list.entries, [&](const quarantine_entry& earlier) {
+      return earlier.fingerprint == entry->fingerprint && earlier.sample.sample == entry->sample.sample;
+    });
+    if (!entry->released) list.entries.push_back(std::move(*entry));
+  }
+  return list;
+}
+
+result<void> append_quarantine(const std::filesystem::path& file, const quarantine_entry& entry) {
+  const auto no = [&] {
+    return refuse_os(errc::io, errno,
+                     fmt::format("writing the quarantine file '{}'", printable(file.string())));
+  };
+  const bool is_new = ::access(file.c_str(), F_OK) != 0;
+  const unique_fd out(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!out || ::flock(out.get(), LOCK_EX) != 0) return no();
+  std::string line = as_line(entry);
+  struct stat facts {};
+  if (::fstat(out.get(), &facts) != 0) return no();
+  // What a crash cut off must not swallow the next line.
+  char last = '\n';
+  if (facts.st_size > 0 && ::pread(out.get(), &last, 1, facts.st_size - 1) == 1 && last != '\n')
+    line.insert(line.begin(), '\n');
+  if (::write(out.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    const int why = errno;
+    // Half a line on a full disk is worse than none.
+    [[maybe_unused]] const int cut = ::ftruncate(out.get(), facts.st_size);
+    errno = why;
+    return no();
+  }
+  if (::fsync(out.get()) != 0) return no();
+  if (is_new) {
+    const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+    const unique_fd place(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!place || ::fsync(place.get()) != 0) return no();
+  }
+  return {};
+}
+
+}  // namespace penstock::control
