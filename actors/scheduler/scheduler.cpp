@@ -141,6 +141,7 @@ void send_home_who_is_done(scheduler_state& s) {
     if (!worker.draining || worker.sent_home || (s.ledger && s.ledger->leases_of(index) > 0)) continue;
     worker.sent_home = true;
     worker.link->send(protocol::stop_work{});
+    s.news.sent_home(worker.who);
   }
 }
 
@@ -152,6 +153,7 @@ void act(self_pointer self) {
   for (schedule::command& c : s.ledger->advance()) std::visit(orders, c);
   if (!orders.uploads.orders.empty()) self->send(s.owner, std::move(orders.uploads));
   send_home_who_is_done(s);
+  for (const auto& [index, worker] : s.workers) s.news.leases->set(index, s.ledger->leases_of(index));
   if (s.ledger->wants_sacrificial() != s.sacrificial) {
     s.sacrificial = s.ledger->wants_sacrificial();
     s.news.sacrificial_wanted(s.sacrificial);
@@ -166,6 +168,10 @@ void open(scheduler_state& s, const open_stream& order) {
   s.book = std::make_unique<schedule::epoch_book>(order.identity, order.order->batches_per_epoch(),
                                                   order.order->expected_samples());
   s.book->begin_at(order.range.first);
+  for (const quarantine_report& known : order.quarantined) {
+    s.ledger->quarantine_known(known.sample);
+    if (known.path) s.names[known.sample] = *known.path;
+  }
   if (order.resumed) {
     s.book->resume(*order.resumed);
     for (const std::uint64_t sample : order.resumed->quarantined_samples) s.ledger->quarantine_known(sample);
@@ -198,7 +204,10 @@ void bury(scheduler_state& s, const worker_ended& ended) {
     }
   }
   const auto worker = s.workers.find(ended.who.worker);
-  if (worker != s.workers.end() && worker->second.who == ended.who) s.workers.erase(worker);
+  if (worker != s.workers.end() && worker->second.who == ended.who) {
+    s.workers.erase(worker);
+    s.news.leases->set(ended.who.worker, 0);
+  }
   s.news.death_judged(verdict);
 }
 
@@ -310,6 +319,10 @@ scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_ac
       },
       [self](const pause_stream& order) {
         if (self->state.ledger) self->state.ledger->set_paused(order.paused);
+        decide_soon(self);
+      },
+      [self](const lift_quarantine& order) {
+        if (self->state.ledger) self->state.ledger->release_from_quarantine(order.sample);
         decide_soon(self);
       },
       [self](const tell_accounts& order) { order.to->set_value(accounts_of(self->state)); },

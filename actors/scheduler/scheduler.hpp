@@ -22,9 +22,12 @@
 #include "runtime/schedule/epoch_book.hpp"
 #include "runtime/schedule/ledger.hpp"
 
+#include <penstock/report.hpp>
+
 #include <caf/allowed_unsafe_message_type.hpp>
 #include <caf/typed_actor.hpp>
 
+#include <atomic>
 #include <functional>
 #include <future>
 #include <memory>
@@ -45,6 +48,7 @@ struct open_stream {
   schedule::stream_identity identity;
   schedule::stream_range range;
   std::optional<schedule::stream_state> resumed;
+  std::vector<quarantine_report> quarantined;  ///< known from earlier runs
 };
 
 struct worker_joined {
@@ -102,6 +106,11 @@ struct stream_accounts {
   schedule::stream_state state;
 };
 
+/// A quarantined sample is tried again, as if it had never killed anybody.
+struct lift_quarantine {
+  std::uint64_t sample = 0;
+};
+
 struct pause_stream {
   bool paused = false;
 };
@@ -126,6 +135,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::leases_reported)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::slots_released)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::batches_delivered)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::seek_stream)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::lift_quarantine)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::pause_stream)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::tell_accounts)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::decide)
@@ -137,8 +147,9 @@ using scheduler_actor =
     caf::typed_actor<caf::reacts_to<open_stream>, caf::reacts_to<worker_joined>, caf::reacts_to<worker_ended>,
                      caf::reacts_to<worker_drains>, caf::reacts_to<leases_reported>,
                      caf::reacts_to<slots_released>, caf::reacts_to<batches_delivered>,
-                     caf::reacts_to<seek_stream>, caf::reacts_to<pause_stream>, caf::reacts_to<tell_accounts>,
-                     caf::reacts_to<decide>, caf::reacts_to<stop_scheduling>>;
+                     caf::reacts_to<seek_stream>, caf::reacts_to<pause_stream>,
+                     caf::reacts_to<lift_quarantine>, caf::reacts_to<tell_accounts>, caf::reacts_to<decide>,
+                     caf::reacts_to<stop_scheduling>>;
 
 /// A sample that left its batch, with the name that the dataset gave it.
 struct lost_sample {
@@ -159,12 +170,31 @@ struct judgement {
   std::uint64_t sequence = 0;
 };
 
+/// How many leases each worker holds, for who watches over hanging ones. Written by the scheduler, read by
+/// the supervisor.
+class lease_counts {
+ public:
+  explicit lease_counts(std::uint32_t places) : counts_(places) {}
+  void set(std::uint32_t worker, std::uint32_t leases) noexcept {
+    if (worker < counts_.size()) counts_[worker].store(leases, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint32_t of(std::uint32_t worker) const noexcept {
+    return worker < counts_.size() ? counts_[worker].load(std::memory_order_relaxed) : 0;
+  }
+
+ private:
+  std::vector<std::atomic<std::uint32_t>> counts_;
+};
+
 /// What the scheduler tells the rest of the session. Plain functions, called on a scheduler thread of CAF;
 /// they must only pass a message on or note something down.
 struct scheduler_news {
   std::function<void(const judgement&)> death_judged;
   std::function<void(bool)> sacrificial_wanted;
   std::function<void(worker_ref, const std::string&)> worker_lied;
+  /// A draining worker has nothing left and was told to end.
+  std::function<void(worker_ref)> sent_home;
+  std::shared_ptr<lease_counts> leases;
   std::function<void(const lost_sample&)> sample_failed;
   std::function<void(const lost_sample&)> sample_quarantined;
   /// A batch was delivered; `stale_dropped` counts messages that came too late or were false.

@@ -66,7 +66,21 @@ void board::sample_failed(const scheduler::lost_sample& lost) {
 
 void board::sample_quarantined(const scheduler::lost_sample& lost) {
   const std::lock_guard hold(mutex_);
-  report_.quarantine.push_back({lost.sample, if_any(lost.name), lost.attempts, lost.causes});
+  report_.quarantine.push_back({lost.sample, if_any(lost.name), lost.attempts, lost.causes, false, false});
+}
+
+void board::quarantine_known(const std::vector<quarantine_report>& known) {
+  const std::lock_guard hold(mutex_);
+  report_.quarantine.insert(report_.quarantine.end(), known.begin(), known.end());
+}
+
+bool board::quarantine_lifted(std::uint64_t sample) {
+  const std::lock_guard hold(mutex_);
+  bool found = false;
+  for (quarantine_report& q : report_.quarantine) {
+    if (q.sample == sample && !q.lifted) found = q.lifted = true;
+  }
+  return found;
 }
 
 void board::uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned) {

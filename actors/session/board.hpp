@@ -26,6 +26,9 @@ class board {
   void worker_died(const death_report& death);
   void sample_failed(const scheduler::lost_sample& lost);
   void sample_quarantined(const scheduler::lost_sample& lost);
+  void quarantine_known(const std::vector<quarantine_report>& known);
+  /// False: it is not quarantined.
+  bool quarantine_lifted(std::uint64_t sample);
   void uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned);
   void delivered(const schedule::delivery& batch, std::uint64_t epoch);
   void counted(std::uint64_t stale_dropped, std::uint64_t quarantined);

@@ -1,6 +1,7 @@
 #include "actors/session/control_verbs.hpp"
 
 #include "actors/session/pipeline_view.hpp"
+#include "actors/session/log_verb.hpp"
 #include "runtime/control/report_json.hpp"
 
 #include <fmt/core.h>
@@ -89,6 +90,26 @@ json trace(const json& request, const session_controls& controls) {
                                                passages_in_an_answer, std::chrono::steady_clock::now()));
 }
 
+json quarantine(const json& request, const session_controls& controls) {
+  const json what = request.value("act", json("list"));
+  const std::string act = what.is_string() ? what.get<std::string>() : std::string();
+  if (act == "list") {
+    json all = json::array();
+    for (const quarantine_report& q : controls.quarantine()) {
+      if (!q.lifted) all.push_back(control::as_json(q));
+    }
+    return control::good_answer({{"quarantine", std::move(all)}});
+  }
+  const json sample = request.value("sample", json());
+  if ((act != "retry" && act != "release") || !sample.is_number_unsigned())
+    return control::refusal(exit_refused, "usage", "quarantine: list, or retry or release with a sample");
+  if (!controls.lift_quarantine(sample.get<std::uint64_t>(), act == "release")) {
+    return control::refusal(exit_no_target, "no_target",
+                            fmt::format("sample {} is not quarantined", sample.get<std::uint64_t>()));
+  }
+  return control::good_answer({{act, sample}});
+}
+
 json scale(const json& request, const session_controls& controls) {
   const json number = request.value("workers", json());
   if (!number.is_number_unsigned() || number.get<std::uint64_t>() < 1 ||
@@ -116,6 +137,8 @@ control::answer answer_request(const json& request, bool last_call, const sessio
                                                  std::chrono::steady_clock::now()));
   }
   if (verb == "trace") return trace(request, controls);
+  if (verb == "quarantine") return quarantine(request, controls);
+  if (verb == "logs") return answer_logs(request, last_call, *controls.logs);
   if (verb == "events") return events_after(request, last_call, controls);
   if (verb == "stop") {
     controls.stop(request.value("now", json()) == true);

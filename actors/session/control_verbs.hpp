@@ -4,6 +4,7 @@
 #include "runtime/base/batch_times.hpp"
 #include "runtime/control/control_server.hpp"
 #include "runtime/control/event_journal.hpp"
+#include "runtime/process/log_book.hpp"
 
 #include <penstock/report.hpp>
 
@@ -18,11 +19,15 @@ struct session_controls {
   std::function<double()> waited_seconds;  ///< how long the consumer has waited for batches
   std::shared_ptr<const batch_times> times;
   std::function<control::event_reading(std::uint64_t after, std::size_t limit)> events;
+  std::function<std::vector<quarantine_report>()> quarantine;
+  /// Tries it again; for good: the quarantine file forgets it too. False: it is not quarantined.
+  std::function<bool(std::uint64_t sample, bool for_good)> lift_quarantine;
   std::function<void(bool at_once)> stop;
   std::function<void(bool paused)> pause;
   std::function<void(std::uint32_t workers)> scale;
   std::function<void(std::uint32_t worker)> restart;
   std::function<void(std::uint32_t worker)> drain;
+  const process::log_book* logs = nullptr;
   std::uint32_t workers_max = 0;
 };
 

@@ -4,6 +4,7 @@
 #include "actors/session/board.hpp"
 #include "actors/session/control_verbs.hpp"
 #include "actors/session/pipeline_view.hpp"
+#include "actors/session/process_logs.hpp"
 #include "actors/session/session_actor.hpp"
 #include "actors/session/session_events.hpp"
 #include "runtime/base/home_process.hpp"
@@ -12,6 +13,7 @@
 #include "runtime/control/event_journal.hpp"
 #include "runtime/control/metrics_server.hpp"
 #include "runtime/dataset/factory.hpp"
+#include "runtime/process/crash_notes.hpp"
 #include "runtime/process/lifeline.hpp"
 #include "runtime/process/process_facts.hpp"
 
@@ -132,6 +134,7 @@ class Session::body {
   void scale(std::uint32_t workers);
   void restart(std::uint32_t worker);
   void drain(std::uint32_t worker);
+  bool lift_quarantine(std::uint64_t sample, bool for_good);
   [[nodiscard]] session_status status() const { return board_.status(); }
   [[nodiscard]] run_report report();
   [[nodiscard]] std::vector<std::byte> state();
@@ -187,6 +190,7 @@ class Session::body {
   session::board board_;
   const std::shared_ptr<control::event_journal> journal_ = std::make_shared<control::event_journal>();
   const std::shared_ptr<batch_times> times_ = std::make_shared<batch_times>();
+  session::process_logs logs_;
   session::worker_watch watch_;  // only the supervisor's news
   std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
   std::shared_ptr<batch_home> home_;
@@ -336,16 +340,22 @@ void Session::body::spawn_actors(engine& e) {
   news.worker_lied = [all](worker_ref who, const std::string& reason) {
     caf::anon_send(all->supervisor, supervisor::fence_worker{who, reason});
   };
+  news.sent_home = [all](worker_ref who) {
+    caf::anon_send(all->supervisor, supervisor::worker_sent_home{who});
+  };
+  const auto leases = std::make_shared<scheduler::lease_counts>(settings_.loader.limits.max + 1);
+  news.leases = leases;
   news.sample_failed = [this](const scheduler::lost_sample& lost) {
     log::warn("scheduler", "sample {} ({}) failed: {}", lost.sample, lost.name, lost.reason);
     board_.sample_failed(lost);
     tell(session::event_of_failed(lost));
   };
-  news.sample_quarantined = [this](const scheduler::lost_sample& lost) {
+  news.sample_quarantined = [this, all](const scheduler::lost_sample& lost) {
     log::warn("scheduler", "sample {} ({}) is quarantined: it killed {} workers", lost.sample, lost.name,
               lost.attempts);
     board_.sample_quarantined(lost);
     tell(session::event_of_quarantined(lost));
+    caf::anon_send(all->session, session::sample_quarantined{lost});
   };
   news.delivered = [this](const schedule::delivery& batch, std::uint64_t epoch) {
     board_.delivered(batch, epoch);
@@ -367,7 +377,8 @@ void Session::body::spawn_actors(engine& e) {
   program.flight = e.flights->fd();
   program.index = e.dataset ? e.dataset->index.get() : -1;
   supervisor::worker_callbacks calls;
-  calls.started = [all](worker_ref who, pid_t pid, std::shared_ptr<protocol::worker_link> link) {
+  calls.started = [this, all](worker_ref who, pid_t pid, std::shared_ptr<protocol::worker_link> link) {
+    logs_.started(who);
     caf::anon_send(all->supervisor, supervisor::worker_started{who, pid, std::move(link)});
   };
   calls.start_failed = [all](worker_ref who, const failure& why) {
@@ -384,11 +395,13 @@ void Session::body::spawn_actors(engine& e) {
   calls.link_closed = [all](worker_ref who, const std::string& reason) {
     caf::anon_send(all->supervisor, supervisor::worker_lost_link{who, reason});
   };
-  calls.wrote = [](worker_ref who, std::string_view line) {
-    log::info(fmt::format("worker/{}", who.worker), "{}", line);
-  };
-  calls.ended = [all](worker_ref who, const process::exit_report& report, const process::output_tail& tail) {
-    caf::anon_send(all->supervisor, supervisor::worker_exited{who, report, tail.last_lines(10)});
+  calls.wrote = [this](worker_ref who, std::string_view line) { logs_.wrote(who, line); };
+  calls.ended = [this, all](worker_ref who, const process::exit_report& report,
+                            const process::output_tail& tail) {
+    logs_.ended(who);
+    caf::anon_send(all->supervisor,
+                   supervisor::worker_exited{who, report, process::last_lines_without_stack(tail.text(), 10),
+                                             process::stack_in(tail.text())});
   };
   e.processes = std::make_shared<supervisor::worker_processes>(*e.io, std::move(program), std::move(calls));
 
@@ -411,8 +424,8 @@ void Session::body::spawn_actors(engine& e) {
     pool_closed_ = true;
     pool_closed_signal_.notify_all();
   };
-  e.supervisor = supervisor::spawn_supervisor(
-      *e.system, {supervisor_settings_now(), e.scheduler, e.processes, e.flights, std::move(supervision)});
+  e.supervisor = supervisor::spawn_supervisor(*e.system, {supervisor_settings_now(), e.scheduler, e.processes,
+                                                          e.flights, leases, std::move(supervision)});
 
   session::session_surroundings around;
   around.settings = settings_;
@@ -434,6 +447,9 @@ void Session::body::spawn_actors(engine& e) {
     range_ = range;
     next_position_ = range.first;
     plan_or_end_.notify_all();
+  };
+  around.quarantine_known = [this](const std::vector<quarantine_report>& known) {
+    board_.quarantine_known(known);
   };
   around.failed = [this](const failure& why) { fail(why); };
   e.session = session::spawn_session(*e.system, std::move(around));
@@ -465,6 +481,11 @@ void Session::body::open_control_socket(engine& e) {
   controls.scale = [this](std::uint32_t workers) { scale(workers); };
   controls.restart = [this](std::uint32_t worker) { restart(worker); };
   controls.drain = [this](std::uint32_t worker) { drain(worker); };
+  controls.quarantine = [this] { return board_.report({}, now()).quarantine; };
+  controls.lift_quarantine = [this](std::uint64_t sample, bool for_good) {
+    return lift_quarantine(sample, for_good);
+  };
+  controls.logs = &logs_.book();
   controls.workers_max = settings_.loader.limits.max;
   // Constructed, used and closed on the io thread.
   boost::asio::post(e.io->context(),
@@ -580,6 +601,15 @@ void Session::body::drain(std::uint32_t worker) {
   check_worker(worker);
   const std::lock_guard hold(mutex_);
   if (engine_) caf::anon_send(engine_->supervisor, supervisor::drain_worker{worker});
+}
+
+bool Session::body::lift_quarantine(std::uint64_t sample, bool for_good) {
+  if (!board_.quarantine_lifted(sample)) return false;
+  const std::lock_guard hold(mutex_);
+  if (!engine_) return true;
+  caf::anon_send(engine_->scheduler, scheduler::lift_quarantine{sample});
+  if (for_good) caf::anon_send(engine_->session, session::quarantine_released{sample});
+  return true;
 }
 
 /// The workers are gone, or their time is over. Meanwhile stop() may shorten it.
@@ -818,6 +848,12 @@ void Session::restart(std::uint32_t worker) {
 }
 void Session::drain(std::uint32_t worker) {
   held().drain(worker);
+}
+bool Session::retry_quarantined(std::uint64_t sample) {
+  return held().lift_quarantine(sample, false);
+}
+bool Session::release_quarantined(std::uint64_t sample) {
+  return held().lift_quarantine(sample, true);
 }
 session_status Session::status() const {
   return held().status();

@@ -1,6 +1,7 @@
 #include "actors/session/session_actor.hpp"
 
 #include "actors/protocol/tensors.hpp"
+#include "actors/session/quarantine_keeper.hpp"
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
@@ -22,6 +23,7 @@ struct session_state {
   session_state& operator=(const session_state&) = delete;
 
   session_surroundings around;
+  std::unique_ptr<quarantine_keeper> quarantine;
   meet others;
   std::optional<dataset_description> dataset;  // as the first worker described it
   arena::geometry shape;
@@ -71,6 +73,9 @@ result<void> build(session_state& s, self_pointer self) {
     return ok;
   if (auto ok = s.around.memory->size_and_seal(*shape); !ok) return ok;
   s.shape = *shape;
+  auto known = s.quarantine->open(s.dataset->fingerprint);
+  if (!known) return tl::unexpected(std::move(known.error()));
+  s.around.quarantine_known(*known);
 
   const auto shared_order = std::make_shared<const plan>(std::move(*order));
   const auto shared_transfer = std::make_shared<const device::transfer_plan>(std::move(*transfer));
@@ -82,7 +87,8 @@ result<void> build(session_state& s, self_pointer self) {
                  {c.quarantine.max_attempts, quarantine_max(c, s.dataset->samples), c.loader.on_bad_sample},
                  identity_of(c, s.dataset->fingerprint),
                  *range,
-                 s.around.request.resumed});
+                 s.around.request.resumed,
+                 std::move(*known)});
   s.built = true;
   return {};
 }
@@ -127,6 +133,8 @@ result<protocol::assign_slots> welcome(self_pointer self, const worker_described
 
 session_actor::behavior_type behave(self_pointer self, session_surroundings around) {
   self->state.around = std::move(around);
+  self->state.quarantine = std::make_unique<quarantine_keeper>(self->state.around.settings.quarantine.file,
+                                                               self->state.around.settings.name);
   return {
       [self](const meet& others) { self->state.others = others; },
       [self](const device_ready&) { self->send(self->state.others.supervisor, supervisor::open_pool{}); },
@@ -144,6 +152,8 @@ session_actor::behavior_type behave(self_pointer self, session_surroundings arou
         }
         self->send(s.others.supervisor, std::move(answer));
       },
+      [self](const sample_quarantined& news) { self->state.quarantine->keep(news.lost); },
+      [self](const quarantine_released& order) { self->state.quarantine->release(order.sample); },
       [self](const leave&) {
         self->state.others = {};
         self->quit();

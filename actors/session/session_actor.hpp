@@ -38,6 +38,13 @@ struct meet {
   scheduler::scheduler_actor scheduler;
   supervisor::supervisor_actor supervisor;
 };
+/// To be remembered by the next run, and to be forgotten.
+struct sample_quarantined {
+  scheduler::lost_sample lost;
+};
+struct quarantine_released {
+  std::uint64_t sample = 0;
+};
 struct leave {};
 
 }  // namespace penstock::session
@@ -45,12 +52,15 @@ struct leave {};
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::session::device_ready)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::session::worker_described)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::session::meet)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::session::sample_quarantined)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::session::quarantine_released)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::session::leave)
 
 namespace penstock::session {
 
 using session_actor = caf::typed_actor<caf::reacts_to<meet>, caf::reacts_to<device_ready>,
-                                       caf::reacts_to<worker_described>, caf::reacts_to<leave>>;
+                                       caf::reacts_to<worker_described>, caf::reacts_to<sample_quarantined>,
+                                       caf::reacts_to<quarantine_released>, caf::reacts_to<leave>>;
 
 /// The part of the stream that a session delivers, and how to find it once the plan is known.
 struct stream_request {
@@ -70,6 +80,7 @@ struct session_surroundings {
   std::function<void(std::shared_ptr<const plan>, std::shared_ptr<const device::transfer_plan>,
                      schedule::stream_range)>
       planned;
+  std::function<void(const std::vector<quarantine_report>&)> quarantine_known;
   std::function<void(const failure&)> failed;
 };
 

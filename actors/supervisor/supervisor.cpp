@@ -3,6 +3,7 @@
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/process/oom_watch.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <caf/actor_system.hpp>
@@ -43,6 +44,8 @@ struct child {
   std::optional<protocol::worker_gives_up> farewell;
   std::optional<process::exit_report> ended;
   std::string last_lines;
+  std::vector<std::string> stack;
+  std::string wait_channel;  // when it was found hanging
   arena::flight_reading last_flight;
   std::string cause_text;
   std::uint64_t rss_bytes = 0;
@@ -57,6 +60,7 @@ struct supervisor_state {
   supervisor_surroundings around;
   std::unique_ptr<supervision::pool> pool;
   std::unique_ptr<supervision::hang_detector> hangs;
+  process::oom_watch oom{process::oom_evidence_file()};
   std::map<std::uint32_t, child> children;            // by place; only living or unjudged ones
   std::map<std::uint32_t, death_report> last_deaths;  // by place
   steady_time next_memory_look{};
@@ -101,7 +105,7 @@ void tell_changes(supervisor_state& s, steady_time now) {
       const arena::flight_reading flight = s.around.flights->read(place.worker);
       if (c.pid > 0) w.pid = c.pid;  // else it is being started
       w.samples = flight.samples_done;
-      w.rss_bytes = c.rss_bytes;
+      w.rss_bytes = flight.rss_bytes > 0 ? flight.rss_bytes : c.rss_bytes;
       if (!flight.sample_name.empty()) w.current_sample = printable(flight.sample_name);
     }
     const auto died = s.last_deaths.find(place.worker);
@@ -294,7 +298,10 @@ void note_end(self_pointer self, const worker_exited& news) {
   if (c == nullptr || c->ended) return;
   c->ended = news.report;
   c->last_lines = news.last_lines;
+  c->stack = news.stack;
   c->last_flight = s.around.flights->read(news.who.worker);
+  const bool shot = news.report.ending == process::exit_report::how::signalled && news.report.code == SIGKILL;
+  if (shot && !c->condemned && s.oom.explains_death(now_of(self))) c->condemned = death_cause::oom;
   c->cause_text = cause_in_words(*c, news.report);
   s.hangs->forget(news.who.worker);
   std::optional<schedule::flight_mark> mark;
@@ -345,6 +352,9 @@ death_report as_report(const child& c, const scheduler::judgement& verdict, stea
   }
   r.phase = std::string(arena::name_of(c.last_flight.state.at));
   r.lived_seconds = seconds(now - c.started);
+  r.rss_bytes = c.last_flight.rss_bytes > 0 ? c.last_flight.rss_bytes : c.rss_bytes;
+  r.wait_channel = c.wait_channel;
+  r.stack = c.stack;
   r.last_output = c.last_lines;
   return r;
 }
@@ -395,15 +405,18 @@ void look_for_hangs(self_pointer self) {
     if (c.ended || c.pid < 0) continue;
     const arena::flight_reading flight = s.around.flights->read(place);
     supervision::child_sign sign{place, c.ready, flight.heartbeats, flight.word, false, false};
-    sign.busy = flight.state.at != arena::phase::idle;
+    // One that has leases and does not begin hangs as well, though no sample is to blame.
+    sign.busy = flight.state.at != arena::phase::idle || s.around.leases->of(place) > 0;
     signs.push_back(sign);
   }
   for (supervision::hang_verdict v : s.hangs->look(now, signs)) {
     child& c = s.children.at(v.worker);
     const auto facts = process::look_at(c.pid);
     if (facts && facts->traced) continue;  // a debugger holds it
-    const std::string where = process::wait_channel(c.pid);
-    const std::string tail = where.empty() ? "" : " (it waits in " + where + ")";
+    const auto flight = s.around.flights->read(v.worker);
+    const std::string where = process::wait_channel(c.pid, flight.thread);
+    if (c.kill_at == never) c.wait_channel = where;
+    const std::string tail = where.empty() ? "" : " (" + where + ")";
     const std::string time = duration_for_people(v.since);
     switch (v.kind) {
       case supervision::hang::start:
@@ -414,10 +427,10 @@ void look_for_hangs(self_pointer self) {
         condemn(s, c, death_cause::heartbeat, fmt::format("no heartbeat for {}{}", time, tail), now, true);
         break;
       case supervision::hang::item: {
-        const auto flight = s.around.flights->read(v.worker);
-        condemn(s, c, death_cause::hang,
-                fmt::format("it works on '{}' since {}{}", printable(flight.sample_name), time, tail), now,
-                true);
+        const std::string what = flight.state.at == arena::phase::idle
+                                     ? std::string("it has not begun its next batch")
+                                     : fmt::format("it works on '{}'", printable(flight.sample_name));
+        condemn(s, c, death_cause::hang, fmt::format("{} since {}{}", what, time, tail), now, true);
         break;
       }
     }
@@ -429,6 +442,7 @@ void look_at_memory(self_pointer self) {
   const steady_time now = now_of(self);
   if (now < s.next_memory_look) return;
   s.next_memory_look = now + memory_look_every;
+  s.oom.look(now);
   for (auto& [place, c] : s.children) {
     if (c.ended || c.pid < 0) continue;
     const auto facts = process::look_at(c.pid);
@@ -535,6 +549,12 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
       [self](const fence_worker& order) {
         if (child* c = find(self->state, order.who)) {
           condemn(self->state, *c, death_cause::protocol, order.reason, now_of(self), false);
+        }
+        carry_out(self);
+      },
+      [self](const worker_sent_home& news) {
+        if (child* c = find(self->state, news.who)) {
+          c->kill_at = std::min(c->kill_at, now_of(self) + goodbye_deadline);
         }
         carry_out(self);
       },

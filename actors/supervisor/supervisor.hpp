@@ -67,6 +67,7 @@ struct worker_exited {
   worker_ref who;
   process::exit_report report;
   std::string last_lines;
+  std::vector<std::string> stack;  ///< where it stood, if it could still say
 };
 struct partition_prepared {
   worker_ref who;
@@ -81,6 +82,10 @@ struct want_sacrificial {
 struct fence_worker {
   worker_ref who;
   std::string reason;
+};
+/// It was told to end, having nothing left to do.
+struct worker_sent_home {
+  worker_ref who;
 };
 struct scale_pool {
   std::uint32_t workers = 0;
@@ -109,6 +114,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::partition_prepared)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::death_judged)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::want_sacrificial)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::fence_worker)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::worker_sent_home)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::scale_pool)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::restart_worker)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::drain_worker)
@@ -121,8 +127,9 @@ using supervisor_actor = caf::typed_actor<
     caf::reacts_to<open_pool>, caf::reacts_to<close_pool>, caf::reacts_to<worker_started>,
     caf::reacts_to<start_refused>, caf::reacts_to<worker_spoke>, caf::reacts_to<worker_lost_link>,
     caf::reacts_to<worker_exited>, caf::reacts_to<partition_prepared>, caf::reacts_to<death_judged>,
-    caf::reacts_to<want_sacrificial>, caf::reacts_to<fence_worker>, caf::reacts_to<scale_pool>,
-    caf::reacts_to<restart_worker>, caf::reacts_to<drain_worker>, caf::reacts_to<tick>, caf::reacts_to<wake>>;
+    caf::reacts_to<want_sacrificial>, caf::reacts_to<fence_worker>, caf::reacts_to<worker_sent_home>,
+    caf::reacts_to<scale_pool>, caf::reacts_to<restart_worker>, caf::reacts_to<drain_worker>,
+    caf::reacts_to<tick>, caf::reacts_to<wake>>;
 
 /// What the supervisor tells the rest of the session; called on a scheduler thread of CAF, must not block.
 struct supervisor_news {
@@ -150,6 +157,7 @@ struct supervisor_surroundings {
   scheduler::scheduler_actor scheduler;
   std::shared_ptr<worker_processes> processes;
   std::shared_ptr<arena::flight_recorders> flights;
+  std::shared_ptr<const scheduler::lease_counts> leases;
   supervisor_news news;
 };
 

@@ -5,6 +5,8 @@
 #include "tools/penstock/help_commands.hpp"
 #include "tools/penstock/inspect_command.hpp"
 #include "tools/penstock/preview_command.hpp"
+#include "tools/penstock/log_commands.hpp"
+#include "tools/penstock/quarantine_commands.hpp"
 #include "tools/penstock/run_command.hpp"
 #include "tools/penstock/session_commands.hpp"
 #include "tools/penstock/verb_table.hpp"
@@ -17,6 +19,8 @@ int main(int argc, char** argv) {
   add_run_command(verbs);
   add_session_commands(verbs);
   add_watch_commands(verbs);
+  add_log_commands(verbs);
+  add_quarantine_commands(verbs);
   add_config_commands(verbs);
   add_preview_command(verbs);
   add_bench_command(verbs);

@@ -66,6 +66,10 @@ struct death_report {
   std::uint32_t attempt = 0;  ///< of the sample; 0 if none is charged
   std::string phase;          ///< what it was doing: "idle", "setup", "loading", "checking"
   double lived_seconds = 0;
+  std::uint64_t rss_bytes = 0;  ///< resident memory shortly before the end; 0: it never said
+  std::string wait_channel;  ///< of one that hung: "running", "stopped", or the kernel function it waited in
+  std::vector<std::string>
+      stack;                ///< newest first, "/path/of/module+0x1a2b"; empty if it could not be written
   std::string last_output;  ///< the last lines it wrote
 };
 
@@ -74,6 +78,8 @@ struct quarantine_report {
   std::optional<std::string> path;
   std::uint32_t attempts = 0;
   std::vector<std::string> causes;
+  bool known = false;   ///< from the quarantine file: an earlier run found it
+  bool lifted = false;  ///< an operator has taken it out since
 };
 
 struct failure_report {

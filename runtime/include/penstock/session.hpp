@@ -86,6 +86,10 @@ class PENSTOCK_API Session {
   /// restart(). Do not wait. Throw error (errc::usage) when there is no such worker.
   void restart(std::uint32_t worker);
   void drain(std::uint32_t worker);
+  /// A quarantined sample is tried again from where the stream stands; with release the [quarantine] file
+  /// forgets it too. False: it is not quarantined.
+  bool retry_quarantined(std::uint64_t sample);
+  bool release_quarantined(std::uint64_t sample);
 
   [[nodiscard]] session_status status() const;
   [[nodiscard]] run_report report() const;

@@ -1,0 +1,43 @@
+#include "actors/session/process_logs.hpp"
+
+#include "runtime/base/log.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/process/crash_notes.hpp"
+
+#include <chrono>
+
+namespace penstock::session {
+namespace {
+
+// A line of the session's own log has to fit a pipe at once, see log.cpp.
+constexpr std::size_t passed_line_max = 2000;
+
+void tell_dropped(const std::string& source, std::uint64_t lines) {
+  if (lines > 0) log::info(source, "dropped {} lines; `penstock logs {}` has the last ones", lines, source);
+}
+
+std::int64_t unix_ms_now() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+std::string process_logs::name_of(worker_ref who) {
+  return fmt::format("worker/{}", who.worker);
+}
+
+void process_logs::wrote(const std::string& source, std::uint32_t incarnation, std::string_view line) {
+  const auto passage =
+      book_.wrote(source, incarnation, line, std::chrono::steady_clock::now(), unix_ms_now());
+  if (!passage.pass || process::is_stack_line(line)) return;
+  tell_dropped(source, passage.dropped);
+  log::info(source, "{}", shortened(printable(line.substr(0, passed_line_max)), passed_line_max));
+}
+
+void process_logs::ended(const std::string& source) {
+  tell_dropped(source, book_.ended(source));
+}
+
+}  // namespace penstock::session

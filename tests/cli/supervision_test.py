@@ -1,0 +1,241 @@
+"""Supervision as a user sees it: what dead workers leave behind, which samples are quarantined, and that nobody's
+flood, leak or hang costs the stream a batch."""
+
+import os
+import signal
+import stat
+import subprocess
+import time
+
+from harness import *
+
+QUICK_HANGS = '[loader.hang]\nitem_timeout = "1s"\nheartbeat_timeout = "1s"\n'
+ENDLESS = synthetic(samples=100000, dataset='wait = "2ms"', epochs=1)
+
+
+def jsons(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+class SupervisionTest(PenstockTest):
+    def live(self, name="live", text=ENDLESS, workers=2):
+        process = self.start("run", self.write(name + ".toml", text), "--workers", workers, "--json", "--quiet")
+        code, _, err = self.penstock("wait", "--for=ready", "--timeout", "20s", "--session", name, timeout=40)
+        self.assertEqual(code, EXIT_OK, err)
+        return process
+
+    def worker_program(self, script):
+        path = self.write("worker-program", "#!/bin/sh\n" + script + '\nexec "%s/penstock-worker"\n' % BIN)
+        os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+        return '[loader]\ncommand = ["%s"]\n' % path
+
+    def read(self, name):
+        with open(os.path.join(self.folder, name)) as file:
+            return file.read()
+
+    # ---- logs ------------------------------------------------------------------------------------------------
+
+    def test_the_log_of_a_dead_worker_is_there_as_previous(self):
+        self.live(text=ENDLESS + self.worker_program("echo I am $$; echo and this is stderr >&2"))
+        first = jsons(self.penstock("logs", "worker/0", "--json")[1])
+        self.assertEqual([line["text"] for line in first][1:], ["and this is stderr"])
+        pid = int(first[0]["text"].split()[2])
+        os.kill(pid, signal.SIGKILL)
+        self.wait_until(lambda: jsons(self.penstock("logs", "worker/0", "--json")[1])[:1] not in ([], first[:1]), "a successor's log")
+        previous = jsons(self.penstock("logs", "worker/0", "--previous", "--json")[1])
+        self.assertEqual((previous[0]["text"], previous[0]["incarnation"]), ("I am %d" % pid, 1))
+        code, out, _ = self.penstock("logs", "worker/0", "--previous", "--tail", "1")
+        self.assertEqual(out, "and this is stderr\n")
+        self.assertEqual(self.penstock("logs", "worker/77")[0], EXIT_NO_TARGET)
+        self.assertEqual(self.penstock("logs", "nonsense")[0], EXIT_NO_TARGET)
+
+    def test_logs_can_be_followed_until_the_session_ends(self):
+        process = self.live(text=ENDLESS + self.worker_program("echo begin $$"))
+        follower = self.start("logs", "workers", "-f", "--json")
+        self.wait_until(lambda: self.workers_of(process), "workers")
+        time.sleep(0.3)
+        os.kill(self.workers_of(process)[0], signal.SIGKILL)
+        self.wait_until(lambda: self.status_of("live")["workers"][0]["restarts"] + self.status_of("live")["workers"][1]["restarts"] == 1, "a restart")
+        time.sleep(0.3)
+        self.penstock("stop", "--now")
+        out, _ = follower.communicate(timeout=20)
+        lines = jsons(out.decode())
+        self.assertEqual(sorted(line["incarnation"] for line in lines), [1, 1, 2], lines)
+
+    def status_of(self, name):
+        return json.loads(self.penstock("status", "--session", name, "--json")[1])
+
+    def test_a_flood_of_output_that_nobody_reads_delays_nothing(self):
+        # The flood comes from a child of the worker, so it goes on while the worker works; nobody reads our stderr.
+        text = synthetic(samples=400, dataset='wait = "1ms"', epochs=1) + self.worker_program("yes flooding &")
+        calm = self.digests(self.write("calm.toml", synthetic(samples=400, dataset='wait = "1ms"', epochs=1)))
+        process = self.start("run", self.write("flood.toml", text), "--workers", 2, "--json", "--quiet", "--digest")
+        try:
+            self.assertEqual(process.wait(timeout=40), EXIT_OK)
+        except subprocess.TimeoutExpired:
+            self.fail("a flood stopped the run")
+        out, err = process.communicate()
+        self.assertEqual([e["digest"] for e in json.loads(out)["epochs"]], calm)
+        self.assertIn(b"dropped ", err)
+
+    # ---- death records ---------------------------------------------------------------------------------------
+
+    def test_a_death_record_tells_the_sample_the_attempt_the_memory_the_stack_and_the_last_words(self):
+        text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "segv"}]', epochs=1)
+        report = self.run_json(self.write("d.toml", text + self.worker_program("echo hello")), "--workers", 2)
+        (death,) = report["workers"]["deaths"]
+        self.assertEqual((death["cause"], death["signal"], death["sample"], death["attempt"], death["phase"]),
+                         ("signal", "SIGSEGV", 17, 1, "loading"))
+        self.assertGreater(death["rss_bytes"], 1 << 20)
+        self.assertEqual(death["last_output"], "hello")
+        self.assertTrue(any("penstock-worker+0x" in frame for frame in death["stack"]), death["stack"])
+        # The frame of the crash is the newest.
+        self.assertIn("penstock-worker+0x", death["stack"][0])
+
+    def test_a_worker_that_hangs_leaves_its_stack_and_where_it_waits(self):
+        text = synthetic(samples=100, dataset='faults = [{sample = 17, kind = "hang"}]', epochs=1, more=QUICK_HANGS)
+        report = self.run_json(self.write("h.toml", text), "--workers", 2)
+        (death,) = report["workers"]["deaths"]
+        self.assertEqual((death["cause"], death["signal"], death["sample"]), ("hang", "SIGABRT", 17))
+        self.assertNotIn(death["wait_channel"], (None, "", "running"))
+        self.assertTrue(any("penstock-worker+0x" in frame for frame in death["stack"]), death["stack"])
+        self.assertLess(death["lived_seconds"], 6)
+
+    def test_a_worker_that_is_stopped_is_found_by_its_heartbeat(self):
+        text = synthetic(samples=400, dataset='wait = "5ms"', epochs=1, more=QUICK_HANGS)
+        process = self.live("stopped", text)
+        victim = self.workers_of(process)[0]
+        begin = time.monotonic()
+        os.kill(victim, signal.SIGSTOP)
+        self.wait_until(lambda: not alive(victim), "the end of the stopped worker")
+        self.assertLess(time.monotonic() - begin, 6)
+        out, err = process.communicate(timeout=60)
+        report = json.loads(out)
+        self.assertEqual([d["cause"] for d in report["workers"]["deaths"]], ["heartbeat"])
+        self.assertEqual(report["workers"]["deaths"][0]["wait_channel"], "stopped")
+        self.check_sums(report)
+
+    def test_a_worker_with_leases_that_never_begins_is_found_though_it_touches_no_sample(self):
+        text = synthetic(samples=400, dataset='wait = "5ms"', epochs=1, more=QUICK_HANGS + '[loader.env]\nPENSTOCK_CHAOS = "1"\n')
+        process = self.live("idle", text)
+        # Between two samples as well as during one: all that is certain is that it hangs.
+        victim = self.workers_of(process)[0]
+        subprocess.run([sys.executable, "-c", QUEUE_HANG % victim], check=True)
+        out, _ = process.communicate(timeout=60)
+        report = json.loads(out)
+        self.assertEqual([d["cause"] for d in report["workers"]["deaths"]], ["hang"])
+        self.check_sums(report)
+
+    def test_the_oom_killer_is_told_apart_from_somebody_with_a_gun(self):
+        from bad_input_test import memory_cgroup
+        group = memory_cgroup(self)
+        faults = ", ".join('{sample = 17, kind = "leak"}' for _ in range(12))
+        text = synthetic(samples=200, dataset="faults = [%s]" % faults, epochs=1)
+        report = self.run_json(self.write("o.toml", text), "--workers", 2,
+                               preexec_fn=lambda: open(os.path.join(group, "cgroup.procs"), "w").write(str(os.getpid())))
+        (death,) = report["workers"]["deaths"]
+        self.assertEqual((death["cause"], death["signal"], death["sample"]), ("oom", "SIGKILL", 17))
+
+    def test_a_worker_that_outgrows_its_limit_is_replaced_after_its_sample(self):
+        text = synthetic(samples=300, dataset='wait = "8ms"\nfaults = [{sample = 17, kind = "leak", times = 1}]', epochs=1,
+                         more='[loader.limits]\nmemory = "60MiB"')
+        report = self.run_json(self.write("m.toml", text), "--workers", 2)
+        (death,) = report["workers"]["deaths"]
+        self.assertEqual((death["cause"], death["code"], death["sample"]), ("memory", 0, None))
+        self.assertEqual(report["epochs"][0]["delivered"], 300)
+        self.assertGreater(death["rss_bytes"], 60 << 20)
+
+    # ---- quarantine ------------------------------------------------------------------------------------------
+
+    def test_the_quarantine_file_makes_the_next_run_equal_without_a_death(self):
+        text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 0}, {sample = 90, kind = "exit", times = 0}]',
+                         more='[quarantine]\nfile = "bad.jsonl"')
+        config = self.write("q.toml", text)
+        first = self.run_json(config, "--workers", 2, "--digest")
+        self.assertEqual({q["sample"] for q in first["quarantine"]}, {17, 90})
+        self.assertEqual(len(first["workers"]["deaths"]), 6)
+        lines = jsons(self.read("bad.jsonl"))
+        self.assertEqual({line["sample"]: line["causes"] for line in lines}, {17: ["SIGSEGV"] * 3, 90: ["exit 3"] * 3})
+        second = self.run_json(config, "--workers", 3, "--digest")
+        self.assertEqual(second["workers"]["deaths"], [])
+        self.assertEqual([(e["digest"], e["quarantined"]) for e in second["epochs"]],
+                         [(e["digest"], e["quarantined"]) for e in first["epochs"]])
+        self.assertTrue(all(q["known"] for q in second["quarantine"]))
+        # Another dataset is another story: its sample 17 has done nothing.
+        other = self.run_json(config, "--set", "dataset.samples=201", "--set", "dataset.faults=[]")
+        self.assertEqual((other["quarantine"], other["epochs"][0]["delivered"]), ([], 201))
+
+        code, out, _ = self.penstock("quarantine", "list", "--file", "bad.jsonl", "--json")
+        self.assertEqual({q["sample"] for q in json.loads(out)["quarantine"]}, {17, 90})
+        self.assertEqual(self.penstock("quarantine", "release", "17", "--file", "bad.jsonl")[0], EXIT_OK)
+        self.assertEqual(self.penstock("quarantine", "release", "18", "--file", "bad.jsonl")[0], EXIT_NO_TARGET)
+        third = self.run_json(config, "--workers", 2, "--set", "dataset.faults=[]")
+        self.assertEqual([q["sample"] for q in third["quarantine"]], [90])
+
+    def test_a_quarantine_file_that_cannot_be_used_is_refused_before_anything_is_loaded(self):
+        config = self.write("n.toml", synthetic(more='[quarantine]\nfile = "/nonexistent/bad.jsonl"'))
+        code, out, err = self.penstock("run", config, "--json", "--quiet")
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("/nonexistent/bad.jsonl", json.loads(out)["error"])
+
+    def test_an_operator_lists_and_releases_samples_of_a_live_session(self):
+        self.live("l", synthetic(samples=3000, batch=4, dataset='wait = "2ms"\nfaults = [{sample = 1, kind = "exit", times = 0}]',
+                                 epochs=1000, more='[quarantine]\nfile = "live.jsonl"'))
+        def listed():
+            return [q["sample"] for q in json.loads(self.penstock("quarantine", "list", "--json")[1])["quarantine"]]
+        self.wait_until(lambda: listed() == [1], "the quarantine of sample 1", 40)
+        self.assertEqual(self.penstock("quarantine", "retry", "2")[0], EXIT_NO_TARGET)
+        self.assertEqual(self.penstock("quarantine", "release", "1")[0], EXIT_OK)
+        self.assertEqual(listed(), [])
+        self.wait_until(lambda: "released" in self.read("live.jsonl"), "the file to know")
+        self.penstock("stop", "--now")
+
+    # ---- giving up -------------------------------------------------------------------------------------------
+
+    def gives_up(self, text, *options, seconds=60):
+        begin = time.monotonic()
+        code, out, err = self.penstock("run", self.write("g.toml", text), "--json", "--quiet", "--workers", 2, *options, timeout=seconds)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertLess(time.monotonic() - begin, seconds)
+        return json.loads(out)["error"]
+
+    def test_a_worker_program_that_exits_at_once_ends_the_run_with_its_stderr(self):
+        path = self.write("bad-worker", "#!/bin/sh\necho cannot find libfoo.so >&2\nexit 1\n")
+        os.chmod(path, 0o755)
+        why = self.gives_up(synthetic(more='[loader]\ncommand = ["%s"]\n[loader.restart.backoff]\nmax = "250ms"' % path))
+        self.assertIn("cannot find libfoo.so", why)
+
+    def test_a_worker_program_that_never_gets_ready_ends_the_run_with_its_stderr(self):
+        path = self.write("slow-worker", "#!/bin/sh\necho waiting for a licence >&2\nexec sleep 1000\n")
+        os.chmod(path, 0o755)
+        why = self.gives_up(synthetic(more='[loader]\ncommand = ["%s"]\n[loader.hang]\nstart_deadline = "1s"\n[loader.restart]\nintensity = { max = 1, within = "60s" }\n[loader.restart.backoff]\nmax = "250ms"' % path))
+        self.assertIn("waiting for a licence", why)
+        self.assertIn("hang", why)
+
+    def test_a_fault_in_every_sample_ends_the_run_as_systematic(self):
+        faults = ", ".join('{sample = %d, kind = "exit", times = 0}' % i for i in range(40))
+        why = self.gives_up(synthetic(samples=40, batch=4, dataset="faults = [%s]" % faults))
+        self.assertIn("systematic", why)
+
+    def test_stop_keeps_its_deadline_with_one_worker_stopped_and_one_hung(self):
+        text = synthetic(samples=4000, dataset='wait = "60s"', epochs=1)
+        process = self.start("run", self.write("st.toml", text), "--workers", 3, "--json", "--quiet")
+        self.wait_until(lambda: len(self.workers_of(process)) == 3, "workers")
+        time.sleep(0.3)
+        family = descendants_of(process.pid)
+        os.kill(self.workers_of(process)[0], signal.SIGSTOP)
+        begin = time.monotonic()
+        self.penstock("stop", "--now")
+        process.communicate(timeout=25)
+        self.assertLess(time.monotonic() - begin, 8)
+        self.assertFalse([pid for pid in family if alive(pid)])
+
+
+QUEUE_HANG = """
+import ctypes, signal
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.sigqueue(%d, signal.SIGRTMIN + 5, ctypes.c_void_p(1)) == 0
+"""
+
+if __name__ == "__main__":
+    main()
