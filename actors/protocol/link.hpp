@@ -13,7 +13,9 @@
 #include <boost/asio/write.hpp>
 
 #include <array>
+#include <atomic>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -30,6 +32,9 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     std::function<void(In&&)> received;
     /// Once: the peer closed (an empty reason) or sent what it must not. Nothing is received after it.
     std::function<void(const std::string& reason)> closed;
+    /// A peer that has sent so many messages more than it was sent is cut off: whatever it says it says in
+    /// answer, so this bounds what a flood can pile up.
+    std::uint64_t unasked_max = std::numeric_limits<std::uint64_t>::max() / 2;
   };
 
   /// Takes the socket. Call start() next, on the io thread.
@@ -48,6 +53,7 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
       const std::lock_guard hold(mutex_);
       if (closed_) return;
       append_frame(unsent_, message);
+      asked_.fetch_add(1, std::memory_order_relaxed);
       too_much = unsent_.size() > unsent_max;
       if (flush_posted_ && !too_much) return;
       flush_posted_ = true;
@@ -121,10 +127,13 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
   }
 
   void take(std::size_t bytes) {
+    bool too_many = false;
     const auto ok = reader_.feed({incoming_.data(), bytes}, [&](In&& message) {
-      if (calls_.received) calls_.received(std::move(message));
+      too_many = ++heard_ > asked_.load(std::memory_order_relaxed) + calls_.unasked_max;
+      if (!too_many && calls_.received) calls_.received(std::move(message));
     });
-    if (!ok) shut(ok.error().message);
+    if (!ok) return shut(ok.error().message);
+    if (too_many) shut("it sends more messages than it was asked for");
   }
 
   void flush() {
@@ -175,11 +184,13 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
   boost::asio::local::stream_protocol::socket socket_;
   std::array<char, 64 * 1024> incoming_{};
   frame_reader<In> reader_;
+  std::uint64_t heard_ = 0;
   std::vector<char> in_write_;
   bool writing_ = false;
   std::function<void()> after_write_;
   bool open_ = true;
 
+  std::atomic<std::uint64_t> asked_{0};
   std::mutex mutex_;
   std::vector<char> unsent_;
   bool flush_posted_ = false;

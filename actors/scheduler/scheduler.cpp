@@ -66,7 +66,8 @@ struct scheduler_state {
   std::unique_ptr<schedule::epoch_book> book;
   std::map<std::uint32_t, joined_worker> workers;
   std::set<std::pair<std::uint64_t, std::uint64_t>> failed;  // epoch, sample; of open epochs
-  std::map<std::pair<std::uint32_t, std::uint32_t>, stream_position> leased;  // by worker and slot: for stamps
+  std::map<std::pair<std::uint32_t, std::uint32_t>, stream_position>
+      leased;  // by worker and slot: for stamps
   std::uint64_t voyage = 0;
   bool decision_due = false;
   bool sacrificial = false;
@@ -106,9 +107,15 @@ struct obey {
     worker->second.link->send(std::move(message));
     if (!s.news.times) return;
     s.leased[{load.lease.holder.worker, load.lease.slot}] = load.position;
-    s.news.times->lease({0, load.position, load.epoch, s.source->sequence_of(load.position), load.lease.holder.worker,
-                         load.lease.holder.incarnation, load.lease.slot,
-                         static_cast<std::uint32_t>(load.samples.size()), {}},
+    s.news.times->lease({0,
+                         load.position,
+                         load.epoch,
+                         s.source->sequence_of(load.position),
+                         load.lease.holder.worker,
+                         load.lease.holder.incarnation,
+                         load.lease.slot,
+                         static_cast<std::uint32_t>(load.samples.size()),
+                         {}},
                         now);
   }
   void operator()(schedule::upload_command& upload) {
@@ -132,6 +139,9 @@ struct obey {
   void operator()(schedule::batch_discarded& discarded) {
     log::debug("scheduler", "batch {} is loaded again later: an earlier one needed its slot",
                discarded.position);
+  }
+  void operator()(schedule::batch_recovered& again) {
+    s.news.batch_recovered(s.source->epoch_of(again.position), s.source->sequence_of(again.position));
   }
   void operator()(schedule::give_up& end) { s.news.gave_up(end.reason); }
 };

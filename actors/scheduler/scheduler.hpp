@@ -200,6 +200,8 @@ struct scheduler_news {
   /// A batch was delivered; `stale_dropped` counts messages that came too late or were false.
   std::function<void(const schedule::delivery&, std::uint64_t epoch)> delivered;
   std::function<void(const schedule::epoch_account&)> epoch_done;
+  /// A batch that a dead worker had is loaded after all.
+  std::function<void(std::uint64_t epoch, std::uint64_t sequence)> batch_recovered;
   std::function<void(std::uint64_t stale_dropped, std::uint64_t quarantined)> counted;
   std::function<void(const failure&)> gave_up;
   std::function<void(std::uint64_t voyage)> stream_finished;

@@ -360,6 +360,9 @@ void Session::body::spawn_actors(engine& e) {
   news.delivered = [this](const schedule::delivery& batch, std::uint64_t epoch) {
     board_.delivered(batch, epoch);
   };
+  news.batch_recovered = [this](std::uint64_t epoch, std::uint64_t sequence) {
+    tell(session::event_of_recovered(epoch, sequence));
+  };
   news.epoch_done = [this](const schedule::epoch_account& done) { tell(session::event_of(done)); };
   news.counted = [this](std::uint64_t stale, std::uint64_t quarantined) {
     board_.counted(stale, quarantined);

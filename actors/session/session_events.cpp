@@ -73,6 +73,15 @@ event event_of_quarantined(const scheduler::lost_sample& lost) {
                                    sample_in_words(lost.sample, lost.name), lost.attempts, causes));
 }
 
+event event_of_recovered(std::uint64_t epoch, std::uint64_t sequence) {
+  event e =
+      event_of(event_kind::batch_recovered,
+               fmt::format("batch {} of epoch {} is loaded: a worker had died with it", sequence, epoch));
+  e.epoch = epoch;
+  e.sequence = sequence;
+  return e;
+}
+
 event event_of(const schedule::epoch_account& done) {
   event e = event_of(
       event_kind::epoch_done,

@@ -34,8 +34,11 @@ struct child {
   std::shared_ptr<protocol::worker_link> link;
   steady_time started{};
   bool introduced = false;
+  bool described = false;
+  bool assigned = false;
   bool ready = false;
   bool draining = false;
+  bool left_its_link = false;
   std::optional<death_cause> condemned;  // why we are killing it, or why it goes
   std::string condemned_for;             // in words
   steady_time abort_at = never;
@@ -126,6 +129,7 @@ void condemn(supervisor_state& s, child& c, death_cause cause, std::string why, 
   c.condemned_for = std::move(why);
   if (ask_first) {
     s.around.processes->signal(c.who, SIGABRT);
+    s.around.processes->signal(c.who, SIGCONT);  // one that is stopped dies of it only when it goes on
     c.kill_at = now + kill_after_abort;
   } else {
     c.kill_at = now;
@@ -140,8 +144,11 @@ void carry_out_sentences(supervisor_state& s, steady_time now) {
       c.kill_at = sentence_carried_out;
       c.unkillable_at = now + unkillable_after;
       if (!c.condemned) {
-        c.condemned = death_cause::stopped;
-        c.condemned_for = "it did not end in time";
+        const bool went_silent = c.left_its_link && !c.draining && !s.closing;
+        c.condemned = went_silent ? death_cause::protocol : death_cause::stopped;
+        c.condemned_for = went_silent ? "it closed its link and lives" : "it did not end in time";
+        if (went_silent)
+          log::warn("supervisor", "worker {} (pid {}) is ended: {}", c.who.worker, c.pid, c.condemned_for);
       }
       s.around.processes->signal(c.who, SIGKILL);
     }
@@ -240,11 +247,11 @@ void listen(self_pointer self, const worker_spoke& said) {
           introduce(self, *c, message);
           return true;
         } else if constexpr (std::is_same_v<type, protocol::dataset_described>) {
-          if (!c->introduced || c->ready) return false;
+          if (!c->introduced || std::exchange(c->described, true)) return false;
           s.around.news.worker_described(c->who, message);
           return true;
         } else if constexpr (std::is_same_v<type, protocol::worker_ready>) {
-          if (!c->introduced || c->ready) return false;
+          if (!c->assigned || c->ready) return false;
           c->ready = true;
           s.pool->child_ready(c->who, now_of(self));
           const auto kind =
@@ -254,6 +261,7 @@ void listen(self_pointer self, const worker_spoke& said) {
           if (c->draining) self->send(s.around.scheduler, scheduler::worker_drains{c->who});
           return true;
         } else if constexpr (std::is_same_v<type, protocol::worker_gives_up>) {
+          if (c->farewell) return false;
           c->farewell = message;
           return true;
         } else {
@@ -526,7 +534,7 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
           condemn(self->state, *c, death_cause::protocol, news.reason, now, false);
         } else if (c->kill_at == never) {
           c->kill_at = now + lost_link_deadline;
-          c->condemned_for = "it closed its link and lives";
+          c->left_its_link = true;
         }
         carry_out(self);
       },
@@ -535,6 +543,7 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
         child* c = find(self->state, answer.who);
         if (c == nullptr || c->ended) return;
         if (answer.slots) {
+          c->assigned = true;
           c->link->send(*answer.slots);
         } else {
           c->kill_at = now_of(self);

@@ -10,6 +10,12 @@
 extern char** environ;  // NOLINT: POSIX declares it nowhere
 
 namespace penstock::supervisor {
+namespace {
+
+// A worker says hello unasked, and goodbye.
+constexpr std::uint64_t unasked_messages_max = 8;
+
+}  // namespace
 
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& extra) {
   std::map<std::string, std::string> merged;
@@ -76,6 +82,7 @@ result<void> worker_processes::try_start(worker_ref who) {
     callbacks_.spoke(who, std::move(message));
   };
   link_calls.closed = [this, who](const std::string& reason) { callbacks_.link_closed(who, reason); };
+  link_calls.unasked_max = unasked_messages_max;
   auto link = protocol::worker_link::make(io_.context(), std::move(ends->first), std::move(link_calls));
 
   running& entry = running_[who.worker];

@@ -16,6 +16,7 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::worker_failed: return "worker_failed";
     case event_kind::sample_failed: return "sample_failed";
     case event_kind::sample_quarantined: return "sample_quarantined";
+    case event_kind::batch_recovered: return "batch_recovered";
     case event_kind::epoch_done: return "epoch_done";
     case event_kind::paused: return "paused";
     case event_kind::resumed: return "resumed";

@@ -213,7 +213,9 @@ std::optional<charge> ledger::worker_died(worker_ref who, std::optional<flight_m
     if (worker->slots[i].state != slot_state::leased) continue;
     const auto position = worker->slots[i].position;
     free_slot(who.worker, i);
-    if (position) back_to_waiting(*position);
+    if (!position) continue;
+    back_to_waiting(*position);
+    at(*position).lost = true;
   }
   for (auto& [key, waiting] : isolations_) {
     if (waiting.lease && waiting.lease->holder == who) waiting.lease.reset();
@@ -293,6 +295,7 @@ arrival ledger::loaded(const load_report& report) {
   b.state = batch_state::loaded;
   s.state = slot_state::loaded;
   --worker->leased;
+  if (std::exchange(b.lost, false)) outbox_.emplace_back(batch_recovered{position});
   return arrival::accepted;
 }
 

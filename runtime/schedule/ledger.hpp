@@ -104,13 +104,18 @@ struct batch_discarded {
   stream_position position = 0;  ///< will be loaded again; its slot was needed by an earlier one
 };
 
+/// A batch that a dead worker had is loaded after all.
+struct batch_recovered {
+  stream_position position = 0;
+};
+
 /// The run cannot go on.
 struct give_up {
   failure reason;
 };
 
-using command =
-    std::variant<load_command, upload_command, sample_failed, sample_quarantined, batch_discarded, give_up>;
+using command = std::variant<load_command, upload_command, sample_failed, sample_quarantined, batch_discarded,
+                             batch_recovered, give_up>;
 
 // ---- what events say
 // -----------------------------------------------------------------------------------------
@@ -228,6 +233,7 @@ class ledger {
     std::uint32_t worker = 0;  // whose slot holds it, while leased, loaded or uploading
     std::uint32_t slot = 0;
     std::vector<std::uint32_t> avoid;  // workers that died of samples in it
+    bool lost = false;                 // a worker died that had it
   };
 
   enum class slot_state : std::uint8_t { free, leased, loaded, uploading };

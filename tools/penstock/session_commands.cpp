@@ -6,6 +6,7 @@
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/session_link.hpp"
 #include "tools/penstock/session_tables.hpp"
+#include "tools/penstock/stack_names.hpp"
 #include "tools/penstock/targets.hpp"
 #include "tools/penstock/verb_table.hpp"
 
@@ -28,6 +29,7 @@ struct request_options {
   std::string target = "all";
   std::uint32_t workers = 0;
   bool now = false;
+  bool stacks = false;
   bool check = false;
 };
 
@@ -126,11 +128,24 @@ int for_workers(const request_options& o, const std::string& verb) {
   return exit_ok;
 }
 
+/// With the names of functions: looked up here, since the session must not wait for a debugger's tool.
+void print_stacks(const json& deaths) {
+  for (const json& d : deaths) {
+    print(fmt::format("\nworker/{} incarnation {}, {}:", d.at("worker").dump(), d.at("incarnation").dump(),
+                      ending_of(d)));
+    if (!d.at("wait_channel").is_null()) print("  it was " + d.at("wait_channel").get<std::string>());
+    for (const std::string& frame : name_frames(d.at("stack").get<std::vector<std::string>>()))
+      print("  " + frame);
+    if (d.at("stack").empty()) print("  (it could not tell where it stood)");
+  }
+}
+
 int deaths(const request_options& o) {
-  return ask_session(o.choice, {{"verb", "deaths"}}, answer_deadline, [](const json& result) {
+  return ask_session(o.choice, {{"verb", "deaths"}}, answer_deadline, [&](const json& result) {
     const json& all = result.at("deaths");
     if (all.empty()) return say("no worker died");
     print_raw(deaths_for_people(all, terminal_width(1)));
+    if (o.stacks) print_stacks(all);
   });
 }
 
@@ -270,15 +285,17 @@ void add_stream_verbs(verb_table& verbs) {
 
 void add_session_commands(verb_table& verbs) {
   add_status(verbs);
-  add_verb(verbs,
-           {"deaths",
-            verb_group::operate,
-            "how workers ended",
-            "The last 1000, oldest first: cause, signal or exit code, and the sample that the death is "
-            "charged to.",
-            {{"penstock deaths", "as a table"},
-             {"penstock deaths --json | jq '.deaths[-1].last_output'", "the last words of the last one"}}},
-           deaths);
+  const auto deaths_place = add_verb(
+      verbs,
+      {"deaths",
+       verb_group::operate,
+       "how workers ended",
+       "The last 1000, oldest first: cause, signal or exit code, and the sample that the death is "
+       "charged to.",
+       {{"penstock deaths", "as a table"},
+        {"penstock deaths --json | jq '.deaths[-1].last_output'", "the last words of the last one"}}},
+      deaths);
+  deaths_place.verb.add_flag("--stacks", deaths_place.options->stacks, "and where each stood when it died");
   add_wait(verbs);
   add_changes(verbs);
   add_stream_verbs(verbs);

@@ -27,6 +27,7 @@ enum class event_kind : std::uint8_t {
   worker_failed,       ///< a place that died too often is left empty
   sample_failed,       ///< sample, path, epoch, sequence; text: why it could not be loaded
   sample_quarantined,  ///< the same for a sample that kills workers
+  batch_recovered,     ///< epoch, sequence: a batch that a dead worker had is loaded after all
   epoch_done,          ///< every batch of the epoch is delivered
   paused,
   resumed,

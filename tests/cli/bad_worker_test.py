@@ -1,0 +1,130 @@
+"""Worker programs that break the protocol: each is fenced, named and counted, its work is done by others, and the
+stream is the undisturbed one. The session's memory stays bounded."""
+
+import os
+import time
+
+from harness import *
+
+SAMPLES, BYTES, BATCH = 300, 4096, 8
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class BadWorkerTest(PenstockTest):
+    def setUp(self):
+        super().setUp()
+        self.plain = synthetic(samples=SAMPLES, bytes="%dB" % BYTES, batch=BATCH, epochs=2, dataset='wait = "1ms"')
+        self.plain_config = self.write("plain.toml", self.plain)
+
+    def fingerprint(self):
+        code, out, err = self.penstock("run", self.plain_config, "--dry-run", "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        return json.loads(out)["fingerprint"]
+
+    def config_of(self, how, more=""):
+        command = [sys.executable, os.path.join(HERE, "bad_worker.py"), how, os.path.join(self.folder, "turn"), self.fingerprint(),
+                   str(SAMPLES), str(BYTES), os.path.join(BIN, "penstock-worker")]
+        return self.write("bad.toml", self.plain + "[loader]\ncommand = %s\n" % json.dumps(command) + more)
+
+    def survived(self, how, more=""):
+        """The only death of a run in which one of three workers misbehaves once."""
+        process = self.start("run", self.config_of(how, more), "--workers", 3, "--json", "--quiet", "--digest")
+        most, begin = 0, time.monotonic()
+        while process.poll() is None and time.monotonic() - begin < 60:
+            try:
+                most = max(most, rss_anon(process.pid))
+            except OSError:
+                pass
+            time.sleep(0.005)
+        out, err = process.communicate(timeout=10)
+        self.assertEqual(process.returncode, EXIT_OK, (how, err))
+        self.assertLess(most, 200 << 20, how)
+        report = json.loads(out)
+        self.check_sums(report)
+        self.assertEqual([e["digest"] for e in report["epochs"]], self.digests(self.plain_config), how)
+        self.assertEqual(report["quarantine"], [], how)
+        self.assertEqual(len(report["workers"]["deaths"]), 1, (how, report["workers"]["deaths"]))
+        self.assertEqual(report["workers"]["restarts"], 1, how)
+        return report["workers"]["deaths"][0], report, err.decode()
+
+    def fenced(self, *ways):
+        for how in ways:
+            with self.subTest(how):
+                death, report, err = self.survived(how)
+                self.assertEqual((death["cause"], death["signal"]), ("protocol", "SIGKILL"))
+                self.assertRegex(err, r"worker \d \(pid \d+\) is ended: ")
+                os.rmdir(os.path.join(self.folder, "turn"))
+
+    def test_who_sends_garbage_is_fenced(self):
+        self.fenced("garbage", "garbage-after-the-introduction", "unknown-type")
+
+    def test_a_header_that_announces_four_gigabytes_allocates_nothing(self):
+        self.fenced("four-gigabytes")
+
+    def test_who_lies_about_slots_generations_or_rows_is_fenced_and_counted(self):
+        for how in ("foreign-slot", "foreign-generation", "too-many-rows", "failures-that-do-not-exist"):
+            with self.subTest(how):
+                death, report, err = self.survived(how)
+                self.assertEqual(death["cause"], "protocol")
+                self.assertGreaterEqual(report["workers"]["stale_dropped"], 1)
+                self.assertIn("which is no lease of its own", err)
+                os.rmdir(os.path.join(self.folder, "turn"))
+
+    def test_who_speaks_out_of_turn_is_fenced(self):
+        self.fenced("ready-before-its-time")
+
+    def test_floods_of_messages_are_cut_off(self):
+        self.fenced("flood-of-reports", "flood-of-ready", "flood-of-long-farewells")
+
+    def test_who_exits_0_with_work_outstanding_is_replaced(self):
+        death, _, _ = self.survived("exit-0-with-work")
+        self.assertEqual((death["cause"], death["code"]), ("exit", 0))
+
+    def test_who_dies_in_the_middle_of_a_message_is_replaced(self):
+        death, _, _ = self.survived("truncated")
+        self.assertEqual((death["cause"], death["code"]), ("exit", 0))
+
+    def test_who_closes_its_link_and_lives_is_ended(self):
+        self.fenced("closes-its-link-and-lives")
+
+    def test_who_takes_leases_and_never_begins_is_found_by_the_item_timeout(self):
+        death, _, err = self.survived("never-reads", '[loader.hang]\nitem_timeout = "1s"\n')
+        self.assertEqual(death["cause"], "hang")
+
+    def refused(self, how):
+        code, out, err = self.penstock("run", self.config_of(how), "--workers", 2, "--json", "--quiet", timeout=30)
+        self.assertEqual(code, EXIT_FAILED, how)
+        return json.loads(out)["error"]
+
+    def test_another_version_another_program_and_another_dataset_end_the_run_by_name(self):
+        self.assertIn("it speaks protocol 999, this session 1", self.refused("another-version"))
+        os.rmdir(os.path.join(self.folder, "turn"))
+        self.assertIn("it is not a penstock worker program", self.refused("another-program"))
+        os.rmdir(os.path.join(self.folder, "turn"))
+        why = self.refused("another-dataset")
+        self.assertIn("sees another dataset than the session", why)
+        self.assertIn("0123456789abcdef", why)
+        self.assertIn(self.fingerprint(), why)
+
+    def test_who_writes_past_its_slot_dies_of_it_and_the_sample_is_named(self):
+        program = os.path.join(BIN, "overrun_worker")
+        text = """
+[dataset]
+type = "custom"
+options = {{ sample = "{}" }}
+[sampler]
+batch_size = 8
+[gpu]
+device = "host"
+[loader]
+command = ["{}"]
+"""
+        calm = self.digests(self.write("calm.toml", text.format(100000, program)))
+        report = self.run_json(self.write("overrun.toml", text.format(17, program)), "--workers", 2, "--digest")
+        (death,) = report["workers"]["deaths"]
+        self.assertEqual((death["signal"], death["sample"]), ("SIGSEGV", 17))
+        self.assertEqual([e["digest"] for e in report["epochs"]], calm)
+
+
+if __name__ == "__main__":
+    main()
