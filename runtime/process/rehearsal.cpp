@@ -1,7 +1,9 @@
 #include "runtime/process/rehearsal.hpp"
 
+#include "runtime/base/fd.hpp"
 #include "runtime/process/crash_notes.hpp"
 
+#include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,6 +11,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
 #include <string_view>
 
 namespace penstock::process {
@@ -45,6 +50,25 @@ void on_fault(int number, siginfo_t* info, void*) {
   }
 }
 
+bool is_child_of_ours(pid_t pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  if (!std::getline(stat, line)) return false;
+  std::istringstream fields(line.substr(line.rfind(')') + 1));  // the name may hold anything
+  char state = 0;
+  pid_t parent = 0;
+  fields >> state >> parent;
+  return parent == ::getpid();
+}
+
+bool send(pid_t child, int signal, siginfo_t* info) noexcept {
+  // First the descriptor, then the question who that is: if the number has changed hands before the answer,
+  // the descriptor's process is dead and nobody is hit.
+  const unique_fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0U)));
+  if (!pidfd || !is_child_of_ours(child)) return false;
+  return ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, info, 0U) == 0;
+}
+
 }  // namespace
 
 void accept_rehearsed_faults() {
@@ -60,10 +84,18 @@ void accept_rehearsed_faults() {
   ::sigaction(fault_signal(), &action, nullptr);
 }
 
+bool strike_child(pid_t child, int signal) noexcept {
+  return send(child, signal, nullptr);
+}
+
 bool rehearse(pid_t worker, rehearsed_fault fault, std::uint32_t megabytes) noexcept {
-  sigval value{};
-  value.sival_int = static_cast<int>(static_cast<std::uint32_t>(fault) | (megabytes << kind_bits));
-  return ::sigqueue(worker, fault_signal(), value) == 0;
+  siginfo_t info{};
+  info.si_signo = fault_signal();
+  info.si_code = SI_QUEUE;
+  info.si_pid = ::getpid();
+  info.si_uid = ::getuid();
+  info.si_value.sival_int = static_cast<int>(static_cast<std::uint32_t>(fault) | (megabytes << kind_bits));
+  return send(worker, fault_signal(), &info);
 }
 
 }  // namespace penstock::process

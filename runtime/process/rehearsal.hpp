@@ -14,7 +14,11 @@ enum class rehearsed_fault : std::uint8_t { hang = 1, exit = 2, leak = 3 };
 /// Worker: accept them, if the environment says so.
 void accept_rehearsed_faults();
 
-/// `megabytes` of private memory for a leak. False when the process is gone.
+/// A signal to a child of this process and to nobody else: false when it is gone, even if its number belongs
+/// to another process by now.
+bool strike_child(pid_t child, int signal) noexcept;
+
+/// The same with a fault that the worker commits itself. `megabytes` of private memory for a leak.
 bool rehearse(pid_t worker, rehearsed_fault fault, std::uint32_t megabytes = 0) noexcept;
 
 }  // namespace penstock::process

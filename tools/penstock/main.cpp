@@ -1,5 +1,6 @@
 // penstock: the command line. Each verb lives in a file of its own and adds itself to the table of verbs.
 #include "tools/penstock/bench_command.hpp"
+#include "tools/penstock/chaos/chaos_command.hpp"
 #include "tools/penstock/config_commands.hpp"
 #include "tools/penstock/doctor_command.hpp"
 #include "tools/penstock/help_commands.hpp"
@@ -21,6 +22,7 @@ int main(int argc, char** argv) {
   add_watch_commands(verbs);
   add_log_commands(verbs);
   add_quarantine_commands(verbs);
+  add_chaos_command(verbs);
   add_config_commands(verbs);
   add_preview_command(verbs);
   add_bench_command(verbs);

@@ -1,0 +1,385 @@
+#include "tools/penstock/chaos/chaos_command.hpp"
+
+#include "runtime/base/log.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/process/process_facts.hpp"
+#include "tools/penstock/chaos/nemesis.hpp"
+#include "tools/penstock/chaos/stream_check.hpp"
+#include "tools/penstock/config_source.hpp"
+#include "tools/penstock/output.hpp"
+#include "tools/penstock/stop_signals.hpp"
+#include "tools/penstock/verb_table.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <sstream>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr std::uint64_t memory_max_least = 192U << 20U;
+constexpr std::uint64_t faults_default = 100;
+
+struct chaos_options {
+  config_source source;
+  std::string kinds = "kill,segv,abort,stop,hang,exit,leak";
+  double rate = 2;
+  std::optional<std::uint64_t> faults;
+  std::string seconds;
+  std::uint64_t seed = 1;
+  bool json = false;
+  bool quiet = false;
+};
+
+/// One run of the stream.
+struct playing {
+  std::vector<delivered_batch> batches;
+  std::vector<std::string> digests;  // of its epochs
+  std::set<std::uint64_t> quarantined;
+  std::uint64_t private_bytes = 0;  // the most that a worker of its own had
+  run_report report;
+};
+
+std::uint64_t most_private_memory(const session_status& now) {
+  std::uint64_t most = 0;
+  for (const worker_status& w : now.workers) {
+    const auto facts = w.pid ? process::look_at(*w.pid) : std::nullopt;
+    if (facts) most = std::max(most, facts->rss_anon_bytes);
+  }
+  return most;
+}
+
+playing play(const config& settings, nemesis* enemy, std::atomic<Session*>& current) {
+  playing all;
+  session_options options;
+  options.digests = true;
+  if (enemy != nullptr) options.on_event = [enemy](const event& e) { enemy->hear(e); };
+  Session session(settings, options);
+  current = &session;
+  // Whatever next() throws, the nemesis and the signals have to let go of the session first.
+  struct letting_go {
+    nemesis* enemy;
+    std::atomic<Session*>& current;
+    ~letting_go() {
+      if (enemy != nullptr) enemy->leave();
+      current = nullptr;
+    }
+  };
+  std::optional<failure> trouble;
+  {
+    const letting_go last{enemy, current};
+    try {
+      std::uint64_t since_memory = 0;
+      while (auto batch = session.next()) {
+        if (all.batches.empty() && enemy != nullptr)
+          enemy->haunt(session, settings.loader.limits.memory.bytes);
+        delivered_batch noted{batch->epoch(), batch->sequence(), {}, batch->digest()};
+        noted.samples.assign(batch->samples().begin(), batch->samples().end());
+        batch->release();
+        all.batches.push_back(std::move(noted));
+        if (enemy == nullptr && since_memory++ % 64 == 0)
+          all.private_bytes = std::max(all.private_bytes, most_private_memory(session.status()));
+      }
+    } catch (const error& e) {
+      trouble = e.as_failure();
+    }
+  }
+  if (trouble) session.stop();
+  session.close();
+  all.report = session.report();
+  if (trouble && !all.report.error) all.report.error = trouble;
+  for (const epoch_report& e : all.report.epochs) all.digests.push_back(e.digest.value_or(""));
+  for (const quarantine_report& q : all.report.quarantine) all.quarantined.insert(q.sample);
+  return all;
+}
+
+// ---- figures
+// ----------------------------------------------------------------------------------------------
+
+struct quantiles {
+  std::size_t n = 0;
+  double p50 = 0, p99 = 0, max = 0;
+};
+
+quantiles quantiles_of(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::ranges::sort(values);
+  const auto at = [&](double share) {
+    return values[std::min(values.size() - 1,
+                           static_cast<std::size_t>(share * static_cast<double>(values.size())))];
+  };
+  return {values.size(), at(0.5), at(0.99), values.back()};
+}
+
+json as_json(const quantiles& q) {
+  if (q.n == 0) return {{"n", 0}, {"p50", nullptr}, {"p99", nullptr}, {"max", nullptr}};
+  return {{"n", q.n}, {"p50", q.p50}, {"p99", q.p99}, {"max", q.max}};
+}
+
+struct chaos_sums {
+  stream_faults stream;
+  std::uint64_t rounds = 0;
+  std::uint64_t restarts = 0;
+  std::uint64_t deaths = 0;
+  std::uint64_t stale_dropped = 0;
+  std::uint64_t wrongly_quarantined = 0;
+  bool digests_equal = true;
+  double seconds = 0;
+  std::uint64_t samples = 0;
+  std::optional<failure> error;
+};
+
+void add(chaos_sums& sums, const stream_check& check, const playing& undisturbed, const playing& round) {
+  const stream_faults found = check.check(round.batches);
+  sums.stream.lost += found.lost;
+  sums.stream.duplicated += found.duplicated;
+  sums.stream.out_of_order += found.out_of_order;
+  sums.stream.stale += found.stale;
+  ++sums.rounds;
+  sums.restarts += round.report.restarts;
+  sums.deaths += round.report.deaths.size();
+  sums.stale_dropped += round.report.stale_dropped;
+  for (const std::uint64_t sample : round.quarantined)
+    sums.wrongly_quarantined += undisturbed.quarantined.contains(sample) ? 0 : 1;
+  sums.digests_equal = sums.digests_equal && round.digests == undisturbed.digests;
+  sums.seconds += round.report.seconds;
+  sums.samples += round.report.samples;
+  if (round.report.error && !sums.error) sums.error = round.report.error;
+}
+
+double rate_of(std::uint64_t samples, double seconds) {
+  return seconds > 0 ? std::round(static_cast<double>(samples) / seconds * 10) / 10 : 0;
+}
+
+std::vector<double> times_of(const std::vector<chaos_fault>& faults, std::optional<chaos_kind> kind,
+                             std::optional<double> chaos_fault::*which) {
+  std::vector<double> times;
+  for (const chaos_fault& f : faults) {
+    if ((!kind || f.kind == *kind) && f.*which) times.push_back(*(f.*which));
+  }
+  return times;
+}
+
+struct verdict {
+  json as_json;
+  bool good = false;
+};
+
+verdict judge(const chaos_options& o, const std::vector<chaos_kind>& kinds, const playing& undisturbed,
+              const stream_check& check, const chaos_sums& sums, const std::vector<chaos_fault>& faults) {
+  verdict v;
+  v.good = !sums.error && sums.rounds > 0 && sums.stream.none() && check.of_undisturbed().none() &&
+           sums.wrongly_quarantined == 0 && sums.digests_equal;
+  json by_kind = json::object();
+  for (const chaos_kind kind : kinds) {
+    const auto count = std::ranges::count(faults, kind, &chaos_fault::kind);
+    by_kind[name_of(kind)] = {
+        {"faults", count},
+        {"detection_seconds", as_json(quantiles_of(times_of(faults, kind, &chaos_fault::detected_seconds)))},
+        {"recovery_seconds", as_json(quantiles_of(times_of(faults, kind, &chaos_fault::recovered_seconds)))}};
+  }
+  v.as_json = {{"schema", "penstock.chaos/1"},
+               {"ok", v.good},
+               {"seed", o.seed},
+               {"rate", o.rate},
+               {"rounds", sums.rounds},
+               {"faults", faults.size()},
+               {"kinds", std::move(by_kind)},
+               {"deaths", sums.deaths},
+               {"restarts", sums.restarts},
+               {"detection_seconds",
+                as_json(quantiles_of(times_of(faults, std::nullopt, &chaos_fault::detected_seconds)))},
+               {"recovery_seconds",
+                as_json(quantiles_of(times_of(faults, std::nullopt, &chaos_fault::recovered_seconds)))},
+               {"replay_seconds",
+                as_json(quantiles_of(times_of(faults, std::nullopt, &chaos_fault::replayed_seconds)))},
+               {"lost", sums.stream.lost},
+               {"duplicated", sums.stream.duplicated},
+               {"out_of_order", sums.stream.out_of_order},
+               {"stale_accepted", sums.stream.stale},
+               {"stale_dropped", sums.stale_dropped},
+               {"wrongly_quarantined", sums.wrongly_quarantined},
+               {"digests_equal", sums.digests_equal},
+               {"digests", undisturbed.digests},
+               {"undisturbed",
+                {{"batches", undisturbed.batches.size()},
+                 {"samples", undisturbed.report.samples},
+                 {"seconds", undisturbed.report.seconds},
+                 {"samples_per_second", rate_of(undisturbed.report.samples, undisturbed.report.seconds)}}},
+               {"disturbed",
+                {{"samples", sums.samples},
+                 {"seconds", sums.seconds},
+                 {"samples_per_second", rate_of(sums.samples, sums.seconds)}}}};
+  if (sums.error) v.as_json["error"] = sums.error->message;
+  return v;
+}
+
+std::string in_words(const json& q) {
+  if (q.at("n") == 0) return "-";
+  const auto time = [&](const char* which) {
+    return duration_for_people(nanoseconds(static_cast<std::int64_t>(q.at(which).get<double>() * 1e9)));
+  };
+  return fmt::format("p50 {}  p99 {}  max {}", time("p50"), time("p99"), time("max"));
+}
+
+void tell(const json& v) {
+  print(fmt::format("{:<12}{:>7}  {:<44}  {}", "fault", "times", "noticed after", "replaced after"));
+  for (const auto& [kind, facts] : v.at("kinds").items()) {
+    print(fmt::format("{:<12}{:>7}  {:<44}  {}", kind, facts.at("faults").dump(),
+                      in_words(facts.at("detection_seconds")), in_words(facts.at("recovery_seconds"))));
+  }
+  print(fmt::format("{} faults in {} runs of the stream, {} deaths, {} restarts; seed {}",
+                    v.at("faults").dump(), v.at("rounds").dump(), v.at("deaths").dump(),
+                    v.at("restarts").dump(), v.at("seed").dump()));
+  print(fmt::format(
+      "samples lost {}, delivered twice {}; batches out of order {}, stale {}; wrongly quarantined {}",
+      v.at("lost").dump(), v.at("duplicated").dump(), v.at("out_of_order").dump(),
+      v.at("stale_accepted").dump(), v.at("wrongly_quarantined").dump()));
+  print(fmt::format("{} samples/s undisturbed, {} under fire",
+                    v.at("undisturbed").at("samples_per_second").dump(),
+                    v.at("disturbed").at("samples_per_second").dump()));
+  if (v.contains("error")) say(styled(style::red, "error:") + " " + v.at("error").get<std::string>());
+  const bool good = v.at("ok").get<bool>();
+  print(good ? styled(style::green, "the same stream, bit for bit")
+             : styled(style::red,
+                      v.at("digests_equal") == true ? "not as it should be" : "NOT the same stream"));
+}
+
+// ---- the verb
+// ---------------------------------------------------------------------------------------------
+
+result<std::vector<chaos_kind>> parse_kinds(const std::string& text) {
+  std::vector<chaos_kind> kinds;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    const auto kind = chaos_kind_of(word);
+    if (!kind)
+      return refuse(errc::usage,
+                    "--kinds: '{}' is no kind of fault; there is: kill, segv, abort, stop, hang, exit, leak, "
+                    "owner-kill",
+                    word);
+    if (std::ranges::find(kinds, *kind) == kinds.end()) kinds.push_back(*kind);
+  }
+  if (kinds.empty()) return refuse(errc::usage, "--kinds names no fault");
+  return kinds;
+}
+
+result<nemesis_settings> nemesis_of(const chaos_options& o, const config& settings) {
+  auto kinds = parse_kinds(o.kinds);
+  if (!kinds) return tl::unexpected(std::move(kinds.error()));
+  if (!(o.rate > 0 && o.rate <= 1000))
+    return refuse(errc::usage, "--rate has to be above 0 and at most 1000");
+  nemesis_settings n;
+  n.kinds = std::move(*kinds);
+  n.rate = o.rate;
+  n.seed = o.seed;
+  n.places = settings.loader.limits.max;
+  n.faults = o.faults;
+  if (!o.seconds.empty()) {
+    std::uint64_t seconds = 0;
+    if (const auto time = parse_duration(o.seconds)) {
+      seconds = static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::seconds>(*time).count());
+    } else if (o.seconds.find_first_not_of("0123456789") == std::string::npos && o.seconds.size() < 9) {
+      seconds = std::stoull(o.seconds);
+    } else {
+      return refuse(errc::usage, "--seconds: {}", time.error().message);
+    }
+    n.seconds = std::chrono::seconds(seconds);
+  }
+  if (!n.faults && !n.seconds) n.faults = faults_default;
+  const bool owner = std::ranges::find(n.kinds, chaos_kind::owner_kill) != n.kinds.end();
+  if (owner && settings.gpu.placement != placement_rule::process)
+    return refuse(errc::usage,
+                  "owner-kill needs [gpu] placement = \"process\": embedded, the owner is this program");
+  return n;
+}
+
+int chaos(const chaos_options& o) {
+  auto loaded = load(o.source);
+  if (!loaded) return tell_rejection(loaded.error(), o.json);
+  if (!o.quiet) tell_warnings(*loaded);
+  config settings = loaded->values;
+  auto wanted = nemesis_of(o, settings);
+  if (!wanted) return refuse_with(exit_usage, wanted.error(), o.json);
+  stop_signals signals;
+  if (o.quiet) log::set_level(log::level::off);
+  if (o.quiet) settings.log.level = log_level::off;
+  settings.loader.env["PENSTOCK_CHAOS"] = "1";
+  settings.quarantine.file.clear();  // a rehearsal must not be remembered
+  std::atomic<Session*> current{nullptr};
+  std::atomic<bool> interrupted{false};
+  signals.listen([&](int times) {
+    interrupted = true;
+    if (Session* s = current.load()) s->stop(times == 1 ? std::chrono::seconds(10) : std::chrono::seconds(2));
+  });
+  try {
+    if (!o.quiet) say("the undisturbed run ...");
+    const playing undisturbed = play(settings, nullptr, current);
+    if (undisturbed.report.error) return refuse_with(exit_failed, *undisturbed.report.error, o.json);
+    const stream_check check(undisturbed.batches);
+    const bool leaks = std::ranges::find(wanted->kinds, chaos_kind::leak) != wanted->kinds.end();
+    if (leaks) {
+      // A leak has to fill what a worker may use; several gigabytes at once would be another test.
+      auto& limit = settings.loader.limits.memory.bytes;
+      limit = std::min(limit, std::max(memory_max_least, 2 * undisturbed.private_bytes));
+    }
+    nemesis enemy(*wanted);
+    chaos_sums sums;
+    while (!interrupted && !sums.error && !enemy.satisfied()) {
+      add(sums, check, undisturbed, play(settings, &enemy, current));
+      if (!o.quiet) say(fmt::format("run {}: {} faults so far", sums.rounds, enemy.faults().size()));
+    }
+    signals.ignore();
+    if (interrupted) return signals.received() == SIGTERM ? exit_terminated : exit_interrupted;
+    const verdict v = judge(o, wanted->kinds, undisturbed, check, sums, enemy.faults());
+    if (o.json) {
+      print_json(v.as_json);
+    } else {
+      tell(v.as_json);
+    }
+    return v.good ? exit_ok : exit_failed;
+  } catch (const error& e) {
+    return refuse_with(exit_failed, e.as_failure(), o.json);
+  }
+}
+
+}  // namespace
+
+void add_chaos_command(verb_table& verbs) {
+  const auto o = std::make_shared<chaos_options>();
+  CLI::App& verb = verbs.add(
+      {"chaos",
+       verb_group::look,
+       "rehearse: strike a config's workers at random and compare the streams",
+       "Runs the config's stream once undisturbed, then again and again while a nemesis strikes workers at "
+       "random moments, until there were enough faults. Every batch is held against the undisturbed run by a "
+       "checker of its own. Exit code 0 only if nothing was lost, doubled, reordered, stale or wrongly "
+       "quarantined and all digests are equal.\n\n"
+       "kill, segv, abort and stop are signals; hang, exit and leak are committed by the worker program, "
+       "which listens to them because PENSTOCK_CHAOS=1 is in its environment; owner-kill needs [gpu] "
+       "placement = \"process\". For leaks [loader.limits] memory is lowered to twice what a worker was seen "
+       "to use. The sacrificial worker is never struck: a sample that dies alone is guilty by the rules.",
+       {{"penstock chaos photos.toml --faults 200", "a rehearsal of your own pipeline"},
+        {"penstock chaos photos.toml --kinds kill,stop --rate 5 --seconds 60s --seed 7 --json",
+         "for scripts"}}},
+      [o] { return chaos(*o); });
+  add_config_options(verb, o->source);
+  add_config_shorthands(verb, o->source);
+  verb.add_option("--kinds", o->kinds, "faults, separated by commas")
+      ->type_name("KINDS")
+      ->capture_default_str();
+  verb.add_option("--rate", o->rate, "strikes a second, on average")->type_name("N")->capture_default_str();
+  verb.add_option("--faults", o->faults, "end after so many; 100 without --seconds")->type_name("N");
+  verb.add_option("--seconds", o->seconds, "end after this time")->type_name("TIME");
+  verb.add_option("--seed", o->seed, "of moments, victims and kinds")->type_name("N")->capture_default_str();
+  verb.add_flag("--json", o->json, "the verdict as one JSON object on stdout");
+  verb.add_flag("--quiet", o->quiet, "no progress");
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,180 @@
+#include "tools/penstock/chaos/nemesis.hpp"
+
+#include "runtime/process/process_facts.hpp"
+#include "runtime/process/rehearsal.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <csignal>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::array names{"kill", "segv", "abort", "stop", "hang", "exit", "leak", "owner-kill"};
+constexpr auto nobody_there = 5ms;  // all workers are down: look again
+constexpr std::uint64_t leak_margin_bytes = 48U << 20U;
+
+double seconds(std::chrono::system_clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+std::uint32_t leak_megabytes(pid_t pid, std::uint64_t limit) {
+  const auto facts = process::look_at(pid);
+  const std::uint64_t used = facts ? std::min(facts->rss_anon_bytes, limit) : 0;
+  return static_cast<std::uint32_t>((limit - used + leak_margin_bytes) >> 20U);
+}
+
+bool strike(chaos_kind kind, pid_t pid, std::uint64_t memory_max_bytes) {
+  switch (kind) {
+    case chaos_kind::owner_kill:
+    case chaos_kind::kill: return process::strike_child(pid, SIGKILL);
+    case chaos_kind::segv: return process::strike_child(pid, SIGSEGV);
+    case chaos_kind::abort: return process::strike_child(pid, SIGABRT);
+    case chaos_kind::stop: return process::strike_child(pid, SIGSTOP);
+    case chaos_kind::hang: return process::rehearse(pid, process::rehearsed_fault::hang);
+    case chaos_kind::exit: return process::rehearse(pid, process::rehearsed_fault::exit);
+    case chaos_kind::leak:
+      return process::rehearse(pid, process::rehearsed_fault::leak, leak_megabytes(pid, memory_max_bytes));
+  }
+  return false;
+}
+
+}  // namespace
+
+const char* name_of(chaos_kind kind) noexcept {
+  return names.at(static_cast<std::size_t>(kind));
+}
+
+std::optional<chaos_kind> chaos_kind_of(const std::string& name) {
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<chaos_kind>(found - names.begin());
+}
+
+nemesis::nemesis(nemesis_settings settings) : settings_(std::move(settings)), random_(settings_.seed) {
+  thread_ = std::thread([this] { run(); });
+}
+
+nemesis::~nemesis() {
+  {
+    const std::lock_guard hold(mutex_);
+    over_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void nemesis::haunt(Session& session, std::uint64_t memory_max_bytes) {
+  const std::lock_guard hold(mutex_);
+  session_ = &session;
+  memory_max_bytes_ = memory_max_bytes;
+  first_of_session_ = faults_.size();
+  begun_ = std::chrono::steady_clock::now();
+  wake_.notify_all();
+}
+
+void nemesis::leave() {
+  const std::lock_guard hold(mutex_);
+  if (begun_) haunted_ += std::chrono::steady_clock::now() - *begun_;
+  begun_.reset();
+  session_ = nullptr;
+}
+
+void nemesis::hear(const event& e) {
+  const std::lock_guard hold(mutex_);
+  if (e.kind == event_kind::batch_recovered) {
+    // The latest death that has not got its batch back.
+    for (std::size_t i = faults_.size(); i-- > first_of_session_;) {
+      if (!faults_[i].detected_seconds) continue;
+      if (!faults_[i].replayed_seconds) faults_[i].replayed_seconds = seconds(e.time - faults_[i].struck);
+      return;
+    }
+    return;
+  }
+  const bool owner = e.kind == event_kind::device_lost || e.kind == event_kind::device_opened;
+  for (std::size_t i = first_of_session_; i < faults_.size(); ++i) {
+    chaos_fault& f = faults_[i];
+    const double since = seconds(e.time - f.struck);
+    if (since < 0 || owner != (f.kind == chaos_kind::owner_kill)) continue;
+    if (!owner && f.worker != e.worker) continue;
+    const bool died = owner ? e.kind == event_kind::device_lost
+                            : e.kind == event_kind::worker_died && f.incarnation == e.incarnation;
+    const bool back = owner ? e.kind == event_kind::device_opened && f.detected_seconds
+                            : e.kind == event_kind::worker_ready && e.incarnation > f.incarnation;
+    if (died && !f.detected_seconds) {
+      f.detected_seconds = since;
+      if (e.death) f.cause = penstock::name_of(e.death->cause);
+    }
+    if (back && !f.recovered_seconds) f.recovered_seconds = since;
+  }
+}
+
+bool nemesis::satisfied() const {
+  const std::lock_guard hold(mutex_);
+  if (settings_.faults && faults_.size() >= *settings_.faults) return true;
+  if (!settings_.seconds) return false;
+  const nanoseconds now = begun_ ? std::chrono::steady_clock::now() - *begun_ : nanoseconds(0);
+  return haunted_ + now >= *settings_.seconds;
+}
+
+std::vector<chaos_fault> nemesis::faults() const {
+  const std::lock_guard hold(mutex_);
+  return faults_;
+}
+
+void nemesis::run() {
+  bool struck = true;
+  while (true) {
+    // Exponential waits: faults come in bunches, as in life. From the raw bits: the same on every machine.
+    const double uniform = static_cast<double>((random_() >> 11U) + 1) * 0x1.0p-53;
+    const auto wait = struck ? std::chrono::duration_cast<nanoseconds>(
+                                   std::chrono::duration<double>(-std::log(uniform) / settings_.rate))
+                             : nanoseconds(nobody_there);
+    {
+      std::unique_lock hold(mutex_);
+      wake_.wait(hold, [&] { return over_ || session_ != nullptr; });
+      wake_.wait_for(hold, std::min<nanoseconds>(wait, 60s), [&] { return over_; });
+      if (over_) return;
+    }
+    struck = satisfied() || strike_once();
+  }
+}
+
+/// False when there is nobody to strike now.
+bool nemesis::strike_once() {
+  // status() does not wait for anybody, so the lock may be held: leave() has to find us done.
+  const std::lock_guard hold(mutex_);
+  if (session_ == nullptr) return true;
+  const session_status now = session_->status();
+  if (now.outcome != run_outcome::running) return true;
+  const chaos_kind kind = settings_.kinds[random_() % settings_.kinds.size()];
+  chaos_fault fault;
+  fault.kind = kind;
+  if (kind == chaos_kind::owner_kill) {
+    if (now.gpu_state != "ready" || now.gpu_pid == ::getpid()) return false;
+    fault.pid = now.gpu_pid;
+  } else {
+    std::vector<const worker_status*> victims;
+    for (const worker_status& w : now.workers) {
+      const bool struck = std::any_of(
+          faults_.begin() + static_cast<std::ptrdiff_t>(first_of_session_), faults_.end(),
+          [&](const chaos_fault& f) { return f.worker == w.id && f.incarnation == w.incarnation; });
+      if (w.id < settings_.places && w.state == "ready" && w.pid && !struck) victims.push_back(&w);
+    }
+    if (victims.empty()) return false;
+    const worker_status& victim = *victims[random_() % victims.size()];
+    fault.worker = victim.id;
+    fault.incarnation = victim.incarnation;
+    fault.pid = *victim.pid;
+  }
+  fault.struck = std::chrono::system_clock::now();
+  if (strike(kind, fault.pid, memory_max_bytes_)) faults_.push_back(std::move(fault));
+  return true;
+}
+
+}  // namespace penstock::cli
