@@ -347,7 +347,7 @@ def main():
     parser.add_argument("parts", nargs="*", metavar="PART", help="one or more of: " + ", ".join(parts))
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if options.list:
         for name in parts:
             print("%-12s %s" % (name, getattr(Bench, "part_" + name).__doc__))
