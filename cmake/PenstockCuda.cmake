@@ -11,7 +11,12 @@ if(NOT PENSTOCK_CUDA STREQUAL "OFF")
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
       set(CMAKE_CUDA_ARCHITECTURES "${PENSTOCK_CUDA_ARCHITECTURES}")
     endif()
-    set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 knows no flag for CUDA C++20; kernels do not need it
+    # CMake 3.25 does not know that nvcc 12 and later speak C++20, which our public headers need.
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
+    set(CMAKE_CUDA_STANDARD 20)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)

@@ -67,4 +67,11 @@ struct Batch::body {
   std::vector<tensor_view> records;
 };
 
+struct batch_access {
+  static Batch make(gpu_owner::ready_batch from, std::shared_ptr<const device::transfer_plan> how,
+                    std::shared_ptr<batch_home> back) {
+    return Batch(std::make_unique<Batch::body>(std::move(from), std::move(how), std::move(back)));
+  }
+};
+
 }  // namespace penstock

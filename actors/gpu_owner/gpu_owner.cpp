@@ -52,7 +52,9 @@ struct owner_state {
   bool pinned = true;
 };
 
-using self_pointer = gpu_owner_actor::stateful_pointer<owner_state>;
+/// With what it and its device say to itself.
+using working_actor = gpu_owner_actor::extend<caf::reacts_to<device_moved>, caf::reacts_to<look_at_device>>;
+using self_pointer = working_actor::stateful_pointer<owner_state>;
 
 void stamp(const owner_state& s, stream_position position, batch_stage stage, steady_time now) {
   if (s.around.times) s.around.times->note(position, stage, now);
@@ -109,7 +111,7 @@ std::vector<std::byte> copy_records(const device::transfer_plan& plan, std::span
 void look_later(self_pointer self) {
   owner_state& s = self->state;
   if (s.in_flight.empty() || std::exchange(s.look_due, true)) return;
-  self->delayed_send(gpu_owner_actor(self), s.around.flight_deadline / looks_a_deadline, look_at_device{});
+  self->delayed_send(working_actor(self), s.around.flight_deadline / looks_a_deadline, look_at_device{});
 }
 
 void submit_waiting(self_pointer self) {
@@ -171,8 +173,9 @@ void harvest(owner_state& s) {
   }
   if (finished.empty()) return;
   const std::size_t count = finished.size();
-  s.around.consumer->put(std::move(finished));
+  // Counted before the consumer can see them: whoever has all batches has all counts.
   s.around.progressed(count, bytes, s.pinned);
+  s.around.consumer->put(std::move(finished));
 }
 
 /// The device did not call: look what there is, and whether it is too long ago that anything moved.
@@ -229,12 +232,12 @@ void close(owner_state& s) {
   s.partitions.clear();
 }
 
-gpu_owner_actor::behavior_type behave(self_pointer self, owner_surroundings around) {
+working_actor::behavior_type behave(self_pointer self, owner_surroundings around) {
   ::pthread_setname_np(::pthread_self(), owner_thread_name);
   owner_state& s = self->state;
   s.around = std::move(around);
   s.around.device->on_progress([to = caf::actor_cast<caf::weak_actor_ptr>(self)] {
-    if (const auto owner = caf::actor_cast<gpu_owner_actor>(to)) caf::anon_send(owner, device_moved{});
+    if (const auto owner = caf::actor_cast<working_actor>(to)) caf::anon_send(owner, device_moved{});
   });
   return {
       [&s](const open_device&) { open(s); },

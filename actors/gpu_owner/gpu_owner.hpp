@@ -40,18 +40,20 @@ struct open_device {};
 /// Buffers for batches of this plan.
 struct prepare_device {
   std::shared_ptr<const device::transfer_plan> plan;
+  arena::geometry shape;
   std::uint32_t buffers = 0;
 };
 
 /// A worker's memory, reserved: map it for the device.
 struct attach_partition {
   std::uint32_t partition = 0;
-  std::shared_ptr<arena::mapping> memory;
+  std::shared_ptr<arena::mapping> memory;  ///< none when the owner is another process, which maps it itself
   arena::geometry shape;
 };
 
 struct upload_order {
   std::uint64_t upload = 0;
+  std::uint64_t era = 0;  ///< how many owners had been lost when this was ordered
   std::uint64_t voyage = 0;
   stream_position position = 0;
   std::uint64_t epoch = 0;
@@ -73,7 +75,11 @@ struct buffers_released {};
 /// From itself, while uploads are under way: is there progress?
 struct look_at_device {};
 
-struct close_device {};
+/// An owner in another process closes in two steps: first its process, then the actor that speaks for it.
+struct close_device {
+  bool whole = false;  ///< the stream is over: sinks may finish
+  bool leave = true;   ///< the actor ends
+};
 
 /// What the owner tells, and to whom: plain functions, so that it knows no other actor. Called on the owner's
 /// thread.
@@ -103,10 +109,10 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::gpu_owner::close_device)
 
 namespace penstock::gpu_owner {
 
+/// What others may say to an owner: to this one, or to the keeper of one in another process.
 using gpu_owner_actor = caf::typed_actor<caf::reacts_to<open_device>, caf::reacts_to<prepare_device>,
                                          caf::reacts_to<attach_partition>, caf::reacts_to<upload_batches>,
-                                         caf::reacts_to<device_moved>, caf::reacts_to<buffers_released>,
-                                         caf::reacts_to<look_at_device>, caf::reacts_to<close_device>>;
+                                         caf::reacts_to<buffers_released>, caf::reacts_to<close_device>>;
 
 gpu_owner_actor spawn_gpu_owner(caf::actor_system& system, owner_surroundings around);
 

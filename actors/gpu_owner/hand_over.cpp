@@ -50,10 +50,25 @@ void hand_over::fail(failure why) {
 }
 
 hand_over::taken hand_over::take() {
+  while (true) {
+    // Not "for ever" in one call: a deadline that far away overflows in the standard library.
+    if (auto next = take_until(std::chrono::steady_clock::now() + std::chrono::hours(1)))
+      return std::move(*next);
+  }
+}
+
+bool hand_over::has_batch() const {
+  const std::lock_guard hold(mutex_);
+  return !failure_ && !stopped_ && !queue_.empty();
+}
+
+std::optional<hand_over::taken> hand_over::take_until(steady_time deadline) {
   std::unique_lock hold(mutex_);
   const auto begin = std::chrono::steady_clock::now();
-  changed_.wait(hold, [&] { return failure_ || stopped_ || finished_ || !queue_.empty(); });
+  const bool news = changed_.wait_until(hold, deadline,
+                                        [&] { return failure_ || stopped_ || finished_ || !queue_.empty(); });
   waited_ += std::chrono::steady_clock::now() - begin;
+  if (!news) return std::nullopt;
   if (failure_) return *failure_;
   if (stopped_ || queue_.empty()) return stream_ended{};
   ready_batch next = std::move(queue_.front());

@@ -47,6 +47,10 @@ class hand_over {
   // The consumer's side.
   /// Waits for the next batch.
   taken take();
+  /// The same, not for ever: nothing when the time is over.
+  std::optional<taken> take_until(steady_time deadline);
+  /// Whether take() would give a batch at once.
+  [[nodiscard]] bool has_batch() const;
   /// The consumer is done with a buffer. True if the owner has to be told that there are some: once for all
   /// that come before it takes them.
   [[nodiscard]] bool give_back(std::uint32_t buffer);

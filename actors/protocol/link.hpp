@@ -201,5 +201,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
 using worker_link = link<from_worker, to_worker>;
 /// The worker's end.
 using session_link = link<to_worker, from_worker>;
+/// The session's end of the owner process's link, and the owner's.
+using owner_link = link<from_owner, to_owner>;
+using owners_session_link = link<to_owner, from_owner>;
 
 }  // namespace penstock::protocol

@@ -25,7 +25,7 @@ auto inspect(Inspector& f, lease_ref& x) {
 namespace protocol {
 
 /// Changed with every change of a message: both sides refuse another one (exit 82).
-inline constexpr std::uint32_t version = 1;
+inline constexpr std::uint32_t version = 2;
 
 /// Descriptors under which a child finds what it inherits. Descriptor 0 is /dev/null, 1 and 2 are its log.
 namespace child_fd {
@@ -105,7 +105,7 @@ auto inspect(Inspector& f, batch_loaded& x) {
   return f(caf::meta::type_name("batch_loaded"), x.slot, x.generation, x.rows, x.failures, x.busy_ns);
 }
 
-/// The worker cannot go on and says why before it exits with `exit_code`.
+/// A worker or the owner cannot go on and says why before it exits with `exit_code`.
 struct worker_gives_up {
   std::int32_t exit_code = 0;
   std::uint8_t kind = 0;  ///< penstock::errc
@@ -170,6 +170,144 @@ struct stop_work {};
 template <class Inspector>
 auto inspect(Inspector& f, stop_work&) {
   return f(caf::meta::type_name("stop_work"));
+}
+
+// ---- session -> owner process
+// ---------------------------------------------------------------------------------------
+
+/// Answer to hello: which device to open, and what becomes of batches there.
+struct open_owner {
+  std::uint32_t version = protocol::version;
+  std::uint32_t incarnation = 0;
+  std::uint32_t flight_page = 0;  ///< the owner's, behind the workers'
+  std::string config;             ///< all of the effective config, see config_bytes.hpp
+  std::string sink;               ///< null, npy or plugin:PATH
+  std::string out;                ///< folder of the npy sink
+  bool digests = false;
+  bool restores = false;  ///< `snapshot` is one of an earlier incarnation's sink
+  std::string snapshot;
+};
+template <class Inspector>
+auto inspect(Inspector& f, open_owner& x) {
+  return f(caf::meta::type_name("open_owner"), x.version, x.incarnation, x.flight_page, x.config, x.sink,
+           x.out, x.digests, x.restores, x.snapshot);
+}
+
+/// What the slots hold and how they lie.
+struct prepare_owner {
+  std::vector<wire_tensor> tensors;
+  std::uint32_t batch_size = 0;
+  std::uint64_t slot_bytes = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t partitions = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, prepare_owner& x) {
+  return f(caf::meta::type_name("prepare_owner"), x.tensors, x.batch_size, x.slot_bytes, x.slots,
+           x.partitions);
+}
+
+/// This partition is reserved: map it for the device.
+struct map_partition {
+  std::uint32_t partition = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, map_partition& x) {
+  return f(caf::meta::type_name("map_partition"), x.partition);
+}
+
+struct wire_upload {
+  std::uint64_t upload = 0;
+  std::uint64_t position = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t sequence = 0;
+  std::uint32_t partition = 0;
+  std::uint32_t slot = 0;
+  std::vector<std::uint64_t> samples;
+};
+template <class Inspector>
+auto inspect(Inspector& f, wire_upload& x) {
+  return f(caf::meta::type_name("wire_upload"), x.upload, x.position, x.epoch, x.sequence, x.partition,
+           x.slot, x.samples);
+}
+
+struct upload_slots {
+  std::vector<wire_upload> uploads;
+};
+template <class Inspector>
+auto inspect(Inspector& f, upload_slots& x) {
+  return f(caf::meta::type_name("upload_slots"), x.uploads);
+}
+
+/// Nothing more will come: finish what is under way, let the sink finish if the stream is whole, and exit 0.
+struct stop_owner {
+  bool whole = false;
+};
+template <class Inspector>
+auto inspect(Inspector& f, stop_owner& x) {
+  return f(caf::meta::type_name("stop_owner"), x.whole);
+}
+
+// ---- owner process -> session
+// ---------------------------------------------------------------------------------------
+
+struct owner_opened {
+  std::string kind;
+  std::string name;
+  std::string uuid;  ///< empty: none
+};
+template <class Inspector>
+auto inspect(Inspector& f, owner_opened& x) {
+  return f(caf::meta::type_name("owner_opened"), x.kind, x.name, x.uuid);
+}
+
+/// The device has read these slots.
+struct slots_copied {
+  std::vector<std::uint64_t> uploads;
+};
+template <class Inspector>
+auto inspect(Inspector& f, slots_copied& x) {
+  return f(caf::meta::type_name("slots_copied"), x.uploads);
+}
+
+struct wire_delivery {
+  std::uint64_t upload = 0;
+  std::uint64_t digest = 0;
+  // When it passed the owner's stages: steady clock, nanoseconds, the same on both sides.
+  std::int64_t submitted_ns = 0;
+  std::int64_t copied_ns = 0;
+  std::int64_t ready_ns = 0;
+  std::int64_t taken_ns = 0;
+  std::int64_t released_ns = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, wire_delivery& x) {
+  return f(caf::meta::type_name("wire_delivery"), x.upload, x.digest, x.submitted_ns, x.copied_ns, x.ready_ns,
+           x.taken_ns, x.released_ns);
+}
+
+/// The sink has taken these batches for good. Counters are those of this incarnation.
+struct batches_delivered {
+  std::vector<wire_delivery> deliveries;
+  bool digests = false;
+  std::uint64_t uploads = 0;  ///< since the last such message
+  std::uint64_t bytes = 0;
+  bool pinned = false;
+  std::uint64_t waited_ns = 0;  ///< how long the sink has waited for batches, in all
+  bool snapshots = false;       ///< `snapshot` holds everything up to the last of `deliveries`
+  std::string snapshot;
+};
+template <class Inspector>
+auto inspect(Inspector& f, batches_delivered& x) {
+  return f(caf::meta::type_name("batches_delivered"), x.deliveries, x.digests, x.uploads, x.bytes, x.pinned,
+           x.waited_ns, x.snapshots, x.snapshot);
+}
+
+/// The sink cannot be replayed: this process's death will fail the run.
+struct owner_irreplaceable {};
+template <class Inspector>
+auto inspect(Inspector& f, owner_irreplaceable&) {
+  return f(caf::meta::type_name("owner_irreplaceable"));
 }
 
 }  // namespace protocol

@@ -69,6 +69,7 @@ struct scheduler_state {
   std::map<std::pair<std::uint32_t, std::uint32_t>, stream_position>
       leased;  // by worker and slot: for stamps
   std::uint64_t voyage = 0;
+  std::uint64_t era = 0;
   bool decision_due = false;
   bool sacrificial = false;
   bool finished_told = false;
@@ -120,9 +121,9 @@ struct obey {
   }
   void operator()(schedule::upload_command& upload) {
     if (s.news.times) s.news.times->note(upload.position, batch_stage::ordered, now);
-    uploads.orders.push_back({upload.upload, s.voyage, upload.position, s.source->epoch_of(upload.position),
-                              s.source->sequence_of(upload.position), upload.worker, upload.slot,
-                              std::move(upload.samples)});
+    uploads.orders.push_back({upload.upload, s.era, s.voyage, upload.position,
+                              s.source->epoch_of(upload.position), s.source->sequence_of(upload.position),
+                              upload.worker, upload.slot, std::move(upload.samples)});
   }
   void operator()(schedule::sample_failed& failed) {
     s.failed.insert({s.source->epoch_of(failed.position), failed.sample});
@@ -265,6 +266,13 @@ void deliver(scheduler_state& s, const batch_delivered& batch) {
   if (const schedule::epoch_account& open = s.book->epochs().back(); open.complete) s.news.epoch_done(open);
 }
 
+void lose_owner(scheduler_state& s, const owner_lost& news) {
+  s.era = news.era;
+  if (!s.ledger) return;
+  s.ledger->owner_died();
+  if (news.poison) s.ledger->leave_out(news.poison->position, news.poison->reason);
+}
+
 stream_accounts accounts_of(const scheduler_state& s) {
   if (!s.book) return {};
   stream_accounts all{s.book->epochs(), s.book->state()};
@@ -321,6 +329,10 @@ scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_ac
       },
       [self](const batches_delivered& some) {
         for (const batch_delivered& one : some.pile->take()) deliver(self->state, one);
+        decide_soon(self);
+      },
+      [self](const owner_lost& loss) {
+        lose_owner(self->state, loss);
         decide_soon(self);
       },
       [self](const seek_stream& where) {

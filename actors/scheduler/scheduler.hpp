@@ -3,7 +3,7 @@
 //
 //   hears   open_stream, worker_joined, worker_ended, worker_drains     from the supervisor and the session
 //           leases_reported                                             from the workers' links
-//           slots_released                                              from the GPU owner
+//           slots_released, owner_lost                                  from the GPU owner, or its keeper
 //           batches_delivered, seek_stream, pause_stream                from the consumer's side
 //   says    load_batch, stop_work                                       to workers
 //           upload_batches                                              to the GPU owner
@@ -94,6 +94,19 @@ struct batches_delivered {
   std::shared_ptr<delivery_pile> pile;
 };
 
+/// A batch that has killed two owners is left out.
+struct poison_batch {
+  stream_position position = 0;
+  std::string reason;
+};
+
+/// The owner's process is gone: what is not acknowledged is uploaded again. Orders carry the new era from now
+/// on.
+struct owner_lost {
+  std::uint64_t era = 0;
+  std::optional<poison_batch> poison;
+};
+
 /// Go on at another place; batches of earlier voyages are not wanted any more.
 struct seek_stream {
   std::uint64_t voyage = 0;
@@ -134,6 +147,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::worker_drains)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::leases_reported)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::slots_released)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::batches_delivered)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::owner_lost)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::seek_stream)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::lift_quarantine)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::pause_stream)
@@ -147,7 +161,7 @@ using scheduler_actor =
     caf::typed_actor<caf::reacts_to<open_stream>, caf::reacts_to<worker_joined>, caf::reacts_to<worker_ended>,
                      caf::reacts_to<worker_drains>, caf::reacts_to<leases_reported>,
                      caf::reacts_to<slots_released>, caf::reacts_to<batches_delivered>,
-                     caf::reacts_to<seek_stream>, caf::reacts_to<pause_stream>,
+                     caf::reacts_to<owner_lost>, caf::reacts_to<seek_stream>, caf::reacts_to<pause_stream>,
                      caf::reacts_to<lift_quarantine>, caf::reacts_to<tell_accounts>, caf::reacts_to<decide>,
                      caf::reacts_to<stop_scheduling>>;
 

@@ -24,6 +24,7 @@ board::board(std::string name, std::string placement) {
   status_.session = name;
   status_.pid = ::getpid();
   status_.gpu_state = "idle";
+  report_.placement = placement;
   status_.gpu_placement = std::move(placement);
   status_.gpu_pid = ::getpid();
   report_.session = std::move(name);
@@ -39,6 +40,20 @@ void board::device_opened(const device::identity& what) {
 void board::device_state(const std::string& state) {
   const std::lock_guard hold(mutex_);
   status_.gpu_state = state;
+}
+
+void board::owner_changed(const std::string& state, std::optional<std::int32_t> pid, std::uint32_t restarts) {
+  const std::lock_guard hold(mutex_);
+  status_.gpu_state = state;
+  status_.gpu_pid = pid.value_or(0);
+  status_.gpu_restarts = restarts;
+  report_.owner_restarts = restarts;
+}
+
+void board::owner_died(const owner_death_report& death) {
+  const std::lock_guard hold(mutex_);
+  if (report_.owner_deaths.size() >= deaths_kept) report_.owner_deaths.erase(report_.owner_deaths.begin());
+  report_.owner_deaths.push_back(death);
 }
 
 void board::workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,

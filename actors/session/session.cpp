@@ -1,4 +1,5 @@
 #include "actors/gpu_owner/batch_body.hpp"
+#include "actors/gpu_owner/batch_sink.hpp"
 #include "actors/protocol/actor_settings.hpp"
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/session/board.hpp"
@@ -7,6 +8,7 @@
 #include "actors/session/process_logs.hpp"
 #include "actors/session/session_actor.hpp"
 #include "actors/session/session_events.hpp"
+#include "actors/supervisor/owner_keeper.hpp"
 #include "runtime/base/home_process.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/config/validate.hpp"
@@ -41,6 +43,7 @@ constexpr auto accounts_deadline = 2s;
 constexpr std::chrono::milliseconds patience_of_stop = 10s;  // finish the sample at hand
 constexpr std::chrono::milliseconds patience_of_destruction = 200ms;
 constexpr std::chrono::milliseconds patience_with_callbacks = 200ms;  // for events that are not told yet
+constexpr auto owner_close_deadline = 15s;                            // a little more than its keeper's
 constexpr auto pool_close_deadline = 3s;  // beyond the workers' patience: their reaping
 
 steady_time now() {
@@ -75,6 +78,12 @@ std::uint64_t samples_in(const plan& order, schedule::stream_range range) {
     return p / per_epoch * order.expected_samples() + p % per_epoch * order.settings().batch_size;
   };
   return before(range.end) - before(range.first);
+}
+
+/// The state is read in the constructor; its bytes need not live longer.
+session_options without_state(session_options options) {
+  options.state = {};
+  return options;
 }
 
 /// What the session knows of the dataset before any worker exists. Nothing for datasets that only the worker
@@ -127,6 +136,7 @@ class Session::body {
   [[nodiscard]] const home_process& process() const noexcept { return process_; }
   std::optional<Batch> next();
   std::optional<Batch> next_of(std::uint64_t epoch, std::uint64_t& iteration);
+  bool run_for(std::chrono::milliseconds at_most);
   void start();
   void stop(std::chrono::milliseconds patience) noexcept;
   void close() noexcept;
@@ -148,14 +158,16 @@ class Session::body {
     std::shared_ptr<arena::arena> memory;
     std::shared_ptr<arena::flight_recorders> flights;
     std::optional<prepared_dataset> dataset;
-    std::shared_ptr<device::device> device;
+    std::shared_ptr<device::device> device;  // none when another process has it
     std::unique_ptr<protocol::actor_settings> settings;
     std::unique_ptr<caf::actor_system> system;
     std::unique_ptr<process::io_thread> io;
     std::unique_ptr<control::control_server> server;
     std::unique_ptr<control::metrics_server> metrics;
     std::shared_ptr<supervisor::worker_processes> processes;
-    gpu_owner::gpu_owner_actor owner;
+    std::shared_ptr<supervisor::owner_process> owner_process;
+    supervisor::owner_keeper_actor keeper;  // in front of owner_process
+    gpu_owner::gpu_owner_actor owner;       // the owner itself, or its keeper
     scheduler::scheduler_actor scheduler;
     supervisor::supervisor_actor supervisor;
     session::session_actor session;
@@ -165,6 +177,10 @@ class Session::body {
 
   result<void> try_start();
   void spawn_actors(engine& e);
+  void spawn_owner(engine& e);
+  void owner_opened(engine& e, const device::identity& what);
+  void spawn_keeper(engine& e);
+  supervisor::owner_callbacks callbacks_of_owner(engine& e);
   void open_control_socket(engine& e);
   void open_metrics(engine& e);
   supervisor::supervisor_settings supervisor_settings_now() const;
@@ -181,6 +197,10 @@ class Session::body {
   std::optional<schedule::stream_range> wait_for_range_of(std::uint64_t epoch);
   scheduler::stream_accounts accounts();
   void wait_for_pool();
+  void wait_for_owner(bool whole);
+  bool run_embedded(steady_time until);
+  bool run_elsewhere(steady_time until);
+  [[nodiscard]] bool elsewhere() const { return settings_.gpu.placement == placement_rule::process; }
 
   const home_process process_;
   const config settings_;
@@ -210,6 +230,9 @@ class Session::body {
   bool closed_ = false;
   std::optional<std::uint32_t> scaled_while_starting_;
   std::condition_variable pool_closed_signal_;
+  bool owner_closed_ = false;  // its process, with placement = "process"
+  std::condition_variable owner_closed_signal_;
+  std::unique_ptr<gpu_owner::batch_sink> sink_;  // of run_for() with an embedded owner; the consumer's thread
   std::chrono::milliseconds patience_ = patience_of_stop;  // of the end
 
   std::atomic<bool> taking_ = false;  // a thread is in next()
@@ -226,7 +249,7 @@ class Session::body {
 
 Session::body::body(config settings, session_options options)
     : settings_(value_or_throw(config_file::accept(std::move(settings), config_file::process_environment()))),
-      options_{options.digests, options.batches, {}, options.control_socket, options.on_event},
+      options_(without_state(options)),
       workers_(workers_of(settings_)),
       board_(settings_.name, std::string(name_of(settings_.gpu.placement))) {
   if (!options.state.empty()) resumed_ = value_or_throw(schedule::parse_state(options.state));
@@ -270,7 +293,7 @@ result<void> Session::body::try_start() {
   if (!memory) return tl::unexpected(std::move(memory.error()));
   e->memory = std::make_shared<arena::arena>(std::move(*memory));
   const std::uint32_t places = settings_.loader.limits.max + 1;  // one more for the sacrificial worker
-  auto flights = arena::flight_recorders::create(places);
+  auto flights = arena::flight_recorders::create(places + 1);    // and for the owner's process
   if (!flights) return tl::unexpected(std::move(flights.error()));
   e->flights = std::make_shared<arena::flight_recorders>(std::move(*flights));
   auto dataset = prepare(settings_);
@@ -279,9 +302,11 @@ result<void> Session::body::try_start() {
   if (e->dataset) {
     for (const std::string& notice : e->dataset->notices) log::warn("dataset", "{}", notice);
   }
-  auto device = device::make_device(settings_.gpu.device);
-  if (!device) return tl::unexpected(std::move(device.error()));
-  e->device = std::move(*device);
+  if (!elsewhere()) {
+    auto device = device::make_device(settings_.gpu.device);
+    if (!device) return tl::unexpected(std::move(device.error()));
+    e->device = std::move(*device);
+  }
 
   on_a_fresh_thread([&] {
     e->settings = std::make_unique<protocol::actor_settings>(actor_threads);
@@ -291,10 +316,13 @@ result<void> Session::body::try_start() {
   });
   if (options_.control_socket) open_control_socket(*e);
   if (!settings_.metrics.listen.empty()) open_metrics(*e);
-  home_ =
-      std::make_shared<batch_home>(e->device, [owner = e->owner, consumer = consumer_](std::uint32_t buffer) {
-        if (consumer->give_back(buffer)) caf::anon_send(owner, gpu_owner::buffers_released{});
-      });
+  if (!elsewhere()) {
+    home_ = std::make_shared<batch_home>(e->device,
+                                         [owner = e->owner, consumer = consumer_](std::uint32_t buffer) {
+                                           if (consumer->give_back(buffer))
+                                             caf::anon_send(owner, gpu_owner::buffers_released{});
+                                         });
+  }
   caf::anon_send(e->owner, gpu_owner::open_device{});
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
@@ -304,31 +332,13 @@ result<void> Session::body::try_start() {
 }
 
 void Session::body::spawn_actors(engine& e) {
-  // The owner, and what it tells.
-  gpu_owner::owner_surroundings owner;
-  owner.device = e.device;
-  owner.consumer = consumer_;
   // Actors that do not exist yet are reached through the engine, which outlives them all.
   engine* const all = &e;
-  owner.opened = [this, all](const device::identity& what) {
-    board_.device_opened(what);
-    tell(session::event_of(event_kind::device_opened, what.name));
-    log::debug("gpu", "opened {}", what.name);
-    caf::anon_send(all->session, session::device_ready{});
-  };
-  owner.failed = [this](const failure& why) {
-    board_.device_state("failed");
-    tell(session::event_of(event_kind::device_failed, why.message));
-    fail(why);
-  };
-  owner.slots_released = [all](std::vector<std::uint64_t> uploads) {
-    caf::anon_send(all->scheduler, scheduler::slots_released{std::move(uploads)});
-  };
-  owner.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
-    board_.uploaded(uploads, bytes, pinned);
-  };
-  owner.times = times_;
-  e.owner = gpu_owner::spawn_gpu_owner(*e.system, std::move(owner));
+  if (elsewhere()) {
+    spawn_keeper(e);
+  } else {
+    spawn_owner(e);
+  }
 
   scheduler::scheduler_news news;
   news.death_judged = [all](const scheduler::judgement& verdict) {
@@ -359,6 +369,7 @@ void Session::body::spawn_actors(engine& e) {
   };
   news.delivered = [this](const schedule::delivery& batch, std::uint64_t epoch) {
     board_.delivered(batch, epoch);
+    if (elsewhere()) board_.batch_taken(epoch, now(), now());
   };
   news.batch_recovered = [this](std::uint64_t epoch, std::uint64_t sequence) {
     tell(session::event_of_recovered(epoch, sequence));
@@ -371,6 +382,7 @@ void Session::body::spawn_actors(engine& e) {
   news.stream_finished = [this](std::uint64_t voyage) { consumer_->finish(voyage); };
   news.times = times_;
   e.scheduler = scheduler::spawn_scheduler(*e.system, e.owner, std::move(news));
+  if (e.keeper) caf::anon_send(e.keeper, supervisor::meet_scheduler{e.scheduler});
 
   supervisor::worker_program program;
   program.command = settings_.loader.command;
@@ -459,6 +471,95 @@ void Session::body::spawn_actors(engine& e) {
   caf::anon_send(e.session, session::meet{e.owner, e.scheduler, e.supervisor});
 }
 
+void Session::body::spawn_owner(engine& e) {
+  gpu_owner::owner_surroundings owner;
+  owner.device = e.device;
+  owner.consumer = consumer_;
+  engine* const all = &e;
+  owner.opened = [this, all](const device::identity& what) { owner_opened(*all, what); };
+  owner.failed = [this](const failure& why) {
+    board_.device_state("failed");
+    tell(session::event_of(event_kind::device_failed, why.message));
+    fail(why);
+  };
+  owner.slots_released = [all](std::vector<std::uint64_t> uploads) {
+    caf::anon_send(all->scheduler, scheduler::slots_released{std::move(uploads)});
+  };
+  owner.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
+    board_.uploaded(uploads, bytes, pinned);
+  };
+  owner.times = times_;
+  e.owner = gpu_owner::spawn_gpu_owner(*e.system, std::move(owner));
+}
+
+void Session::body::owner_opened(engine& e, const device::identity& what) {
+  board_.device_opened(what);
+  tell(session::event_of(event_kind::device_opened, what.name));
+  log::debug("gpu", "opened {}", what.name);
+  caf::anon_send(e.session, session::device_ready{});
+}
+
+supervisor::owner_callbacks Session::body::callbacks_of_owner(engine& e) {
+  engine* const all = &e;
+  supervisor::owner_callbacks calls;
+  calls.started = [all](std::uint32_t incarnation, pid_t pid, std::shared_ptr<protocol::owner_link> link) {
+    caf::anon_send(all->keeper, supervisor::owner_started{incarnation, pid, std::move(link)});
+  };
+  calls.start_failed = [all](std::uint32_t incarnation, const failure& why) {
+    caf::anon_send(all->keeper, supervisor::owner_refused{incarnation, why});
+  };
+  calls.spoke = [all](std::uint32_t incarnation, protocol::from_owner&& message) {
+    caf::anon_send(all->keeper, supervisor::owner_spoke{incarnation, std::move(message)});
+  };
+  // A process that closes its link and lives on is noticed by its silence, or when it is told to stop.
+  calls.link_closed = [](std::uint32_t, const std::string& reason) {
+    if (!reason.empty()) log::warn("gpu", "the GPU owner's link was cut: {}", reason);
+  };
+  calls.wrote = [](std::uint32_t, std::string_view line) { log::info("gpu", "{}", line); };
+  calls.ended = [all](std::uint32_t incarnation, const process::exit_report& report,
+                      const process::output_tail& tail) {
+    caf::anon_send(all->keeper, supervisor::owner_exited{incarnation, report, tail.last_lines(10)});
+  };
+  return calls;
+}
+
+void Session::body::spawn_keeper(engine& e) {
+  engine* const all = &e;
+  const supervisor::owner_descriptors fds{e.rope.read_end.get(), e.memory->fd(), e.flights->fd()};
+  e.owner_process = std::make_shared<supervisor::owner_process>(*e.io, fds, callbacks_of_owner(e));
+
+  supervisor::keeper_surroundings around;
+  around.settings = settings_;
+  around.sink = options_.sink;
+  around.out = options_.sink_out;
+  around.digests = options_.digests;
+  around.flight_page = settings_.loader.limits.max + 1;
+  around.process = e.owner_process;
+  around.deliveries = e.deliveries;
+  around.times = times_;
+  around.flights = e.flights;
+  around.news.opened = [this, all](const device::identity& what) { owner_opened(*all, what); };
+  around.news.changed = [this](const supervisor::owner_facts& facts) {
+    board_.owner_changed(facts.state, facts.pid, facts.restarts);
+  };
+  around.news.died = [this](const owner_death_report& death) {
+    board_.owner_died(death);
+    tell(session::event_of(death));
+  };
+  around.news.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
+    board_.uploaded(uploads, bytes, pinned);
+  };
+  around.news.waited = [this](nanoseconds in_all) { board_.waited(in_all); };
+  around.news.gave_up = [this](const failure& why) { fail(why); };
+  around.news.closed = [this] {
+    const std::lock_guard hold(mutex_);
+    owner_closed_ = true;
+    owner_closed_signal_.notify_all();
+  };
+  e.keeper = supervisor::spawn_owner_keeper(*e.system, std::move(around));
+  e.owner = e.keeper;
+}
+
 void Session::body::open_control_socket(engine& e) {
   auto bound = control::bind_session_socket(settings_.name, ::getpid());
   if (!bound) {
@@ -545,10 +646,10 @@ void Session::body::fail(const failure& why) {
 
 void Session::body::stop(std::chrono::milliseconds patience) noexcept {
   if (board_.stopping()) tell(session::event_of(event_kind::stopping, "the session was told to stop"));
-  consumer_->stop();
   const std::lock_guard hold(mutex_);
   patience_ = std::min(patience_, patience);
-  stopped_ = true;
+  stopped_ = true;  // before the consumer wakes and asks why
+  consumer_->stop();
   plan_or_end_.notify_all();
   if (engine_) caf::anon_send(engine_->supervisor, supervisor::close_pool{patience});
 }
@@ -625,6 +726,14 @@ void Session::body::wait_for_pool() {
     pool_closed_signal_.wait_for(hold, 50ms);
 }
 
+/// The owner's process has let its sink finish and is gone, or its time is over.
+void Session::body::wait_for_owner(bool whole) {
+  std::unique_lock hold(mutex_);
+  if (!engine_ || !engine_->keeper) return;
+  caf::anon_send(engine_->owner, gpu_owner::close_device{whole, false});
+  owner_closed_signal_.wait_for(hold, owner_close_deadline, [&] { return owner_closed_; });
+}
+
 void Session::body::close() noexcept {
   {
     const std::lock_guard hold(mutex_);
@@ -632,6 +741,7 @@ void Session::body::close() noexcept {
   }
   if (board_.ended_if_running(run_outcome::stopped, now())) tell_ended(run_outcome::stopped);
   wait_for_pool();
+  sink_.reset();
   if (home_) home_->close();
   scheduler::stream_accounts last = accounts();
   engine* e = nullptr;
@@ -653,6 +763,8 @@ void Session::body::close() noexcept {
   });
   deaf.get_future().wait();
   e->processes->shut_down();
+  wait_for_owner(false);
+  if (e->owner_process) e->owner_process->shut_down();
   caf::anon_send(e->owner, gpu_owner::close_device{});
   caf::anon_send(e->scheduler, scheduler::stop_scheduling{});
   caf::anon_send(e->session, session::leave{});
@@ -690,6 +802,13 @@ std::optional<Batch> Session::body::take() {
     const std::lock_guard hold(mutex_);
     if (closed_) throw error({errc::usage, "this session is closed", 0});
   }
+  if (elsewhere()) {
+    throw error({errc::usage,
+                 "[gpu] placement = \"process\" keeps batches in the owner's process: call run_for() instead "
+                 "of taking "
+                 "them, or set placement to \"embedded\"",
+                 0});
+  }
   start();
   const steady_time demanded = now();
   while (true) {
@@ -720,6 +839,54 @@ std::optional<Batch> Session::body::take_of(std::uint64_t epoch, bool from_its_f
     last = next_position_ >= range_.end;
   }
   return last ? end_of_stream() : std::nullopt;
+}
+
+bool Session::body::run_for(std::chrono::milliseconds at_most) {
+  value_or_throw(gpu_owner::check_sink(options_.sink, options_.sink_out));
+  const steady_time until = now() + at_most;
+  return elsewhere() ? run_elsewhere(until) : run_embedded(until);
+}
+
+bool Session::body::run_embedded(steady_time until) {
+  while (now() < until) {
+    auto batch = next();
+    if (!batch) {
+      // A stream that was stopped is not over for the sink: somebody may go on with it.
+      const bool whole = board_.status().outcome == run_outcome::finished || options_.batches;
+      if (sink_ && whole) value_or_throw(std::exchange(sink_, {})->finish());
+      return true;
+    }
+    if (!sink_) {
+      std::shared_ptr<device::device> device;
+      {
+        const std::lock_guard hold(mutex_);
+        device = engine_->device;
+      }
+      sink_ = value_or_throw(gpu_owner::make_sink(options_.sink, options_.sink_out, std::move(device)));
+    }
+    value_or_throw(sink_->take(*batch));
+    batch->release();
+  }
+  return false;
+}
+
+bool Session::body::run_elsewhere(steady_time until) {
+  start();
+  const auto told = consumer_->take_until(until);
+  if (!told) return false;
+  if (const auto* why = std::get_if<failure>(&*told)) throw error(*why);
+  // All is acknowledged, or somebody wants the end: then what the sink has counts, and it does not finish.
+  bool whole = false;
+  {
+    const std::lock_guard hold(mutex_);
+    whole = !stopped_;
+    next_position_ = range_.end;
+  }
+  wait_for_owner(whole);
+  end_of_stream();
+  if (const auto after = consumer_->take_until(now()); after && std::holds_alternative<failure>(*after))
+    throw error(std::get<failure>(*after));  // the sink failed at its end
+  return true;
 }
 
 std::optional<schedule::stream_range> Session::body::wait_for_range_of(std::uint64_t epoch) {
@@ -754,7 +921,7 @@ std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, stead
     const std::lock_guard hold(mutex_);
     transfer = transfer_;
   }
-  Batch batch(std::make_unique<Batch::body>(std::move(ready), std::move(transfer), home_));
+  Batch batch = batch_access::make(std::move(ready), std::move(transfer), home_);
   const auto digest = options_.digests ? std::optional(batch.digest()) : std::nullopt;
   board_.batch_taken(epoch, demanded, now());
   times_->note(next_position_ - 1, batch_stage::taken, now());
@@ -830,6 +997,9 @@ Session::body& Session::held() const {
 }
 std::optional<Batch> Session::next() {
   return held().next();
+}
+bool Session::run_for(std::chrono::milliseconds at_most) {
+  return held().run_for(at_most);
 }
 void Session::stop(std::chrono::milliseconds patience) noexcept {
   if (body_ && !body_->process().left()) body_->stop(patience);

@@ -80,7 +80,7 @@ result<void> build(session_state& s, self_pointer self) {
   const auto shared_order = std::make_shared<const plan>(std::move(*order));
   const auto shared_transfer = std::make_shared<const device::transfer_plan>(std::move(*transfer));
   s.around.planned(shared_order, shared_transfer, *range);
-  self->send(s.others.owner, gpu_owner::prepare_device{shared_transfer, c.gpu.buffers});
+  self->send(s.others.owner, gpu_owner::prepare_device{shared_transfer, s.shape, c.gpu.buffers});
   self->send(s.others.scheduler,
              scheduler::open_stream{
                  shared_order,
@@ -98,11 +98,14 @@ result<void> build(session_state& s, self_pointer self) {
 result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_t partition) {
   if (!s.prepared.insert(partition).second) return {};
   if (auto ok = s.around.memory->reserve(partition); !ok) return ok;
-  auto memory = arena::map_partition(s.around.memory->fd(), s.shape, partition);
-  if (!memory) return tl::unexpected(std::move(memory.error()));
+  gpu_owner::attach_partition order{partition, nullptr, s.shape};
+  if (s.around.settings.gpu.placement == placement_rule::embedded) {
+    auto memory = arena::map_partition(s.around.memory->fd(), s.shape, partition);
+    if (!memory) return tl::unexpected(std::move(memory.error()));
+    order.memory = std::make_shared<arena::mapping>(std::move(*memory));
+  }
   // Before the worker hears of it: an upload can never reach the owner before its memory.
-  self->send(s.others.owner, gpu_owner::attach_partition{
-                                 partition, std::make_shared<arena::mapping>(std::move(*memory)), s.shape});
+  self->send(s.others.owner, std::move(order));
   return {};
 }
 

@@ -60,6 +60,19 @@ event event_of(const death_report& d) {
   return e;
 }
 
+event event_of(const owner_death_report& d) {
+  std::string text = fmt::format("the GPU owner (pid {}) ended: {}", d.pid,
+                                 d.signal ? *d.signal : fmt::format("exit {}", d.code.value_or(-1)));
+  if (d.sequence)
+    text += fmt::format(", with batch {} of epoch {} in its hands", *d.sequence, d.epoch.value_or(0));
+  if (!d.last_words.empty()) text += ": " + d.last_words;
+  event e = event_of(event_kind::device_lost, std::move(text));
+  e.pid = d.pid;
+  e.epoch = d.epoch;
+  e.sequence = d.sequence;
+  return e;
+}
+
 event event_of_failed(const scheduler::lost_sample& lost) {
   return event_of_lost(event_kind::sample_failed, lost,
                        fmt::format("{} failed: {}", sample_in_words(lost.sample, lost.name), lost.reason));

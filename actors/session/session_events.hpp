@@ -13,6 +13,7 @@ namespace penstock::session {
 
 [[nodiscard]] event event_of(event_kind kind, std::string text);
 [[nodiscard]] event event_of(const death_report& death);
+[[nodiscard]] event event_of(const owner_death_report& death);
 [[nodiscard]] event event_of_failed(const scheduler::lost_sample& lost);
 [[nodiscard]] event event_of_quarantined(const scheduler::lost_sample& lost);
 [[nodiscard]] event event_of_recovered(std::uint64_t epoch, std::uint64_t sequence);

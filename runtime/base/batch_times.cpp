@@ -106,6 +106,11 @@ void batch_times::note(stream_position position, batch_stage stage, steady_time 
   if (stage == batch_stage::released) finish(e);
 }
 
+std::optional<batch_passage> batch_times::find(stream_position position) const noexcept {
+  auto found = read(ring_[position % capacity_]);
+  return found && found->position == position ? found : std::nullopt;
+}
+
 void batch_times::note_loaded(stream_position position, nanoseconds busy, steady_time when) noexcept {
   const entry& e = ring_[position % capacity_];
   const std::int64_t leased = e.at[index_of(batch_stage::leased)].load(std::memory_order_relaxed);

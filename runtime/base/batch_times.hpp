@@ -85,6 +85,8 @@ class batch_times {
 
   /// Batches that were released after the one of this number, in that order, at most `limit`.
   [[nodiscard]] std::vector<batch_passage> released_after(std::uint64_t number, std::size_t limit) const;
+  /// A batch that is remembered.
+  [[nodiscard]] std::optional<batch_passage> find(stream_position position) const noexcept;
   /// Batches that are under way, by position.
   [[nodiscard]] std::vector<batch_passage> under_way() const;
   [[nodiscard]] std::uint64_t released() const noexcept { return released_.load(std::memory_order_acquire); }

@@ -106,6 +106,19 @@ json as_json(const death_report& d) {
           {"last_output", d.last_output}};
 }
 
+json as_json(const owner_death_report& d) {
+  return {{"pid", d.pid},
+          {"incarnation", d.incarnation},
+          {"cause", penstock::name_of(d.cause)},
+          {"signal", or_null(d.signal)},
+          {"code", or_null(d.code)},
+          {"epoch", or_null(d.epoch)},
+          {"seq", or_null(d.sequence)},
+          {"last_words", d.last_words},
+          {"lived_seconds", rounded(d.lived_seconds)},
+          {"recovered_seconds", d.recovered_seconds ? json(rounded(*d.recovered_seconds)) : json(nullptr)}};
+}
+
 json as_json(const run_report& r) {
   json j;
   j["schema"] = "penstock.run/1";
@@ -141,6 +154,9 @@ json as_json(const run_report& r) {
   for (const failure_report& f : r.failures) {
     j["failures"].push_back({{"sample", f.sample}, {"path", or_null(f.path)}, {"error", f.error}});
   }
+  json owners = json::array();
+  for (const owner_death_report& d : r.owner_deaths) owners.push_back(as_json(d));
+  j["gpu"] = {{"placement", r.placement}, {"restarts", r.owner_restarts}, {"deaths", std::move(owners)}};
   j["uploads"] = {{"count", r.uploads}, {"bytes", r.bytes}, {"pinned", r.pinned}};
   return j;
 }
@@ -156,8 +172,9 @@ json as_json(const session_status& s) {
          {"samples_delivered", s.samples_delivered},
          {"samples_expected", s.samples_expected},
          {"bytes_uploaded", s.bytes_uploaded}};
-  j["gpu"] = {{"kind", s.gpu.kind},   {"name", s.gpu.name}, {"uuid", or_null(s.gpu.uuid)},
-              {"state", s.gpu_state}, {"pid", s.gpu_pid},   {"placement", s.gpu_placement}};
+  j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name}, {"uuid", or_null(s.gpu.uuid)},
+              {"state", s.gpu_state},      {"pid", s.gpu_pid},   {"placement", s.gpu_placement},
+              {"restarts", s.gpu_restarts}};
   j["workers"] = json::array();
   for (const worker_status& w : s.workers) j["workers"].push_back(as_json(w));
   j["quarantined"] = s.quarantined;

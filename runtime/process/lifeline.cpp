@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -72,6 +73,9 @@ lifeline_guard::lifeline_guard(int lifeline_fd, std::chrono::milliseconds interv
     ::sigfillset(&others);
     ::sigdelset(&others, SIGHUP);
     ::pthread_sigmask(SIG_SETMASK, &others, nullptr);
+    // The spawner asked for SIGHUP on the parent's death, which a stopped process does not take. Every thread
+    // may ask for one more: SIGCONT wakes it.
+    ::prctl(PR_SET_PDEATHSIG, SIGCONT);
     watch(lifeline_fd, parent, stop, interval, tick);
   });
 }

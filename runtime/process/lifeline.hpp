@@ -20,14 +20,12 @@ struct lifeline {
   static result<lifeline> create();
 };
 
-/// The child's end: create one first thing in main. A stopped child cannot run the handler; the kernel sends
-/// SIGHUP and SIGCONT to a stopped process group that becomes orphaned, so it runs all the same - unless the
-/// stop took effect only after the session's death, a race of microseconds that only a cgroup would close.
-/// The pipe's other end may live on in a process that the session's program forked; the parent's pidfd tells
-/// its end all the same. From construction on SIGHUP (which is also what the kernel sends when the parent
-/// dies, and to a stopped group that is orphaned), the parent's end and end-of-file on the lifeline kill the
-/// whole process group. `tick` runs every `interval` on a thread that does no user work: it proves that the
-/// process runs at all.
+/// The child's end: create one first thing in main. From construction on SIGHUP (which the kernel sends when
+/// the parent dies) and end-of-file on the lifeline kill the whole process group. A stopped child gets
+/// SIGCONT with it; only a stop that takes effect after the session's death - a race of microseconds that a
+/// cgroup would close - keeps one alive. `tick` runs every `interval` on a thread that does no user work: it
+/// proves that the process runs at all. The pipe's other end may live on in a process that the session's
+/// program forked; the parent's pidfd tells its end all the same.
 class lifeline_guard {
  public:
   lifeline_guard(int lifeline_fd, std::chrono::milliseconds interval, std::function<void()> tick);

@@ -501,6 +501,22 @@ void ledger::owner_died() {
   next_upload_ = base_;
 }
 
+std::vector<std::uint64_t> ledger::leave_out(stream_position position, const std::string& reason) {
+  std::vector<std::uint64_t> samples;
+  if (!in_window(position)) return samples;
+  batch& b = at(position);
+  for (const planned_sample& s : b.samples) {
+    samples.push_back(s.sample);
+    failed_.insert({source_.epoch_of(position), s.sample});
+    outbox_.emplace_back(sample_failed{position, s.sample, reason});
+  }
+  if (b.state == batch_state::loaded) {
+    free_slot(b.worker, b.slot);
+    back_to_waiting(position);
+  }
+  return samples;
+}
+
 void ledger::seek(stream_range range) {
   PENSTOCK_CHECK(range.first <= range.end, "range {}..{}", range.first, range.end);
   for (auto& [index, worker] : workers_) {

@@ -190,6 +190,9 @@ class ledger {
   std::optional<delivery> acknowledged(std::uint64_t upload);
   /// Everything that is not acknowledged will be uploaded again, loaded again first where its slot is gone.
   void owner_died();
+  /// Directly after owner_died(): this batch kills owners, so its samples count as failed in this epoch, for
+  /// this reason, whatever on_bad_sample says of samples. Returns them.
+  std::vector<std::uint64_t> leave_out(stream_position position, const std::string& reason);
 
   /// No new leases until resumed.
   void set_paused(bool paused) { paused_ = paused; }

@@ -22,7 +22,8 @@ class LifecycleTest(PenstockTest):
         process = self.running(workers=3)
         time.sleep(0.2)
         self.assertEqual(len(self.workers_of(process)), 3)
-        self.assertEqual(len(descendants_of(process.pid)), 3)
+        self.assertEqual(sorted(name_of(pid) for pid in descendants_of(process.pid)),
+                         ["penstock-gpu"] + 3 * ["penstock-worker"])
 
     def test_no_worker_has_cuda_or_a_gpu_device_open(self):
         process = self.running(workers=8)

@@ -107,7 +107,7 @@ class PixelsTest(PenstockTest):
             # float64 holds the product exactly, so one rounding to float32 is the fused multiply-add.
             expected = (pixels * scale.astype(numpy.float64) + shift.astype(numpy.float64)).astype(numpy.float32)
             expected = expected.astype(numpy.float16).transpose(0, 3, 1, 2)
-            numpy.testing.assert_array_equal(numpy.load(name.replace("u8", "f16")), expected)
+            numpy.testing.assert_array_equal(numpy.load(os.path.join(out16, os.path.basename(name))), expected)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #include "tools/penstock/run_command.hpp"
 
-#include "actors/gpu_owner/npy_sink.hpp"
+#include "actors/gpu_owner/batch_sink.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
@@ -100,21 +100,13 @@ std::string_view as_text(const std::vector<std::byte>& bytes) {
 // -------------------------------------------------------------------------------------------------
 
 struct run_places {
-  std::optional<gpu_owner::npy_sink> npy;
   std::optional<file_at_the_end> report;
   std::optional<file_at_the_end> state;
 };
 
 result<run_places> open_places(const run_options& o) {
   run_places places;
-  if (o.sink == "npy") {
-    if (o.out.empty()) return refuse(errc::usage, "--sink npy needs --out DIR");
-    auto made = gpu_owner::npy_sink::create(o.out);
-    if (!made) return tl::unexpected(std::move(made.error()));
-    places.npy.emplace(std::move(*made));
-  } else if (o.sink != "null") {
-    return refuse(errc::usage, "--sink '{}' is unknown; there is: null, npy", printable(o.sink));
-  }
+  if (auto ok = gpu_owner::check_sink(o.sink, o.out); !ok) return tl::unexpected(std::move(ok.error()));
   const auto open = [](const std::string& path, std::optional<file_at_the_end>& into) -> result<void> {
     if (path.empty()) return {};
     auto made = file_at_the_end::create(path);
@@ -127,19 +119,13 @@ result<run_places> open_places(const run_options& o) {
   return places;
 }
 
-/// Takes batches to the end. What ended it, if it was not the stream.
-std::optional<failure> consume(Session& session, const run_places& places, nanoseconds state_every) {
-  auto last_state = std::chrono::steady_clock::now();
+/// To the end of the stream. What ended it, if it was not the stream.
+std::optional<failure> deliver_all(Session& session, const run_places& places, nanoseconds state_every) {
+  const auto pace = std::chrono::ceil<std::chrono::milliseconds>(state_every);
   try {
-    while (auto batch = session.next()) {
-      if (places.npy) {
-        if (auto ok = places.npy->write(*batch); !ok) return ok.error();
-      }
-      batch->release();
-      if (places.state && std::chrono::steady_clock::now() - last_state >= state_every) {
-        if (auto ok = places.state->write(as_text(session.state())); !ok) return ok.error();
-        last_state = std::chrono::steady_clock::now();
-      }
+    while (!session.run_for(pace)) {
+      if (!places.state) continue;
+      if (auto ok = places.state->write(as_text(session.state())); !ok) return ok.error();
     }
   } catch (const error& e) {
     return e.as_failure();
@@ -251,7 +237,9 @@ int run(const run_options& o) {
   auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.json);
   if (!o.quiet) tell_warnings(*loaded);
-  const config& settings = loaded->values;
+  config settings = loaded->values;
+  // A crash of the GPU owner costs a run nothing when it has a process of its own.
+  if (!loaded->sources.contains("gpu.placement")) settings.gpu.placement = placement_rule::process;
   if (o.dry_run) return dry_run(settings, o);
 
   stop_signals signals;
@@ -270,6 +258,8 @@ int run(const run_options& o) {
     options.digests = o.digest;
     options.batches = o.batches;
     options.state = state;
+    options.sink = o.sink;
+    options.sink_out = o.out;
     Session session(settings, options);
     signals.listen([&](int times) {
       if (times == 1) session.stop();
@@ -279,7 +269,7 @@ int run(const run_options& o) {
     {
       std::optional<progress_display> display;
       if (!o.quiet) display.emplace([&session] { return session.status(); });
-      trouble = consume(session, *places, *state_every);
+      trouble = deliver_all(session, *places, *state_every);
       if (trouble) session.stop();
       session.close();
     }
@@ -324,7 +314,7 @@ void add_run_command(verb_table& verbs) {
   add_config_shorthands(*verb, o->source);
   verb->add_option("--batches", o->batches, "stop after so many batches over all epochs")->type_name("N");
   verb->add_flag("--digest", o->digest, "read every batch back from the device and hash it");
-  verb->add_option("--sink", o->sink, "what becomes of batches: null, npy")
+  verb->add_option("--sink", o->sink, "what becomes of batches: null, npy, plugin:PATH")
       ->type_name("SINK")
       ->capture_default_str();
   verb->add_option("--out", o->out, "folder for --sink npy")->type_name("DIR");

@@ -58,7 +58,7 @@ class PENSTOCK_API Batch {
   [[nodiscard]] std::uint64_t digest() const;
 
  private:
-  friend class Session;
+  friend struct batch_access;  // how the runtime makes one
   struct body;
   explicit Batch(std::unique_ptr<body> held) noexcept;
   [[nodiscard]] body& held() const;

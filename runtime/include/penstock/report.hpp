@@ -73,6 +73,20 @@ struct death_report {
   std::string last_output;  ///< the last lines it wrote
 };
 
+/// The end of a GPU owner's process (placement = "process").
+struct owner_death_report {
+  std::int32_t pid = 0;
+  std::uint32_t incarnation = 0;
+  death_cause cause = death_cause::unknown;
+  std::optional<std::string> signal;
+  std::optional<std::int32_t> code;
+  std::optional<std::uint64_t> epoch;  ///< of the batch that is suspected
+  std::optional<std::uint64_t> sequence;
+  std::string last_words;  ///< what it said before it went
+  double lived_seconds = 0;
+  std::optional<double> recovered_seconds;  ///< from its end to the next process's first upload
+};
+
 struct quarantine_report {
   std::uint64_t sample = 0;
   std::optional<std::string> path;
@@ -112,6 +126,10 @@ struct run_report {
   std::vector<failure_report> failures;  ///< the first 10000
   std::uint64_t uploads = 0;
   bool pinned = false;  ///< the device reads the arena directly
+
+  std::string placement;  ///< of the GPU owner: embedded, process
+  std::uint32_t owner_restarts = 0;
+  std::vector<owner_death_report> owner_deaths;  ///< the last 1000
 };
 
 struct worker_status {
@@ -139,9 +157,10 @@ struct session_status {
   std::uint64_t samples_expected = 0;  ///< of the whole run; 0 until the dataset is known
   std::uint64_t bytes_uploaded = 0;    ///< tensor bytes copied to the device
   device_report gpu;
-  std::string gpu_state;  ///< idle, opening, ready, failed, closed
+  std::string gpu_state;  ///< idle, starting, ready, failed, stopped
   std::int32_t gpu_pid = 0;
   std::string gpu_placement;  ///< embedded, process
+  std::uint32_t gpu_restarts = 0;
   std::vector<worker_status> workers;
   std::uint64_t quarantined = 0;
   std::uint64_t failed = 0;

@@ -27,6 +27,8 @@ struct session_options {
   std::span<const std::byte> state{};      ///< go on where Session::state() of an earlier run ended
   bool control_socket = true;              ///< let `penstock status` and friends attach
   event_callback on_event{};               ///< hears of deaths, bad samples, epochs, ...: see event.hpp
+  std::string sink = "null";  ///< of run_for(): null, npy, plugin:PATH (a device program: device_program.hpp)
+  std::string sink_out{};     ///< folder of the npy sink
 };
 
 /// Thread rules: one thread at a time takes batches, closes and destroys (a second one in next() meanwhile
@@ -54,6 +56,10 @@ class PENSTOCK_API Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
+  /// Delivers the stream to session_options::sink, instead of next(): until its end (true), or until the time
+  /// is over (false: call again). With [gpu] placement = "process" this is the only way: batches stay in the
+  /// owner's process, and its death costs nothing but time. Throws error like next(), and errc::sink.
+  bool run_for(std::chrono::milliseconds at_most);
   /// The next batch of the stream, over all [sampler] epochs; nothing at its end or after stop(), as often as
   /// it is asked. The first call starts the workers. Throws error: what went wrong, and from then on the same
   /// error - errc::state_mismatch, naming the difference, for the state of another dataset, seed, batch size

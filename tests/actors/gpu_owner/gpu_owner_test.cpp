@@ -67,11 +67,11 @@ class stage {
     around.flight_deadline = flight_deadline;
     owner_ = spawn_gpu_owner(system_, std::move(around));
     caf::anon_send(owner_, open_device{});
-    caf::anon_send(owner_, prepare_device{plan_, buffers_});
+    caf::anon_send(owner_, prepare_device{plan_, shape, buffers_});
     caf::anon_send(owner_, attach_partition{0, partition_, shape});
   }
   void upload(std::uint64_t number, std::uint32_t partition, std::uint32_t slot, std::size_t samples = rows) {
-    caf::anon_send(owner_, upload_batches{{{number, 0, number, 0, number, partition, slot,
+    caf::anon_send(owner_, upload_batches{{{number, 0, 0, number, 0, number, partition, slot,
                                             std::vector<std::uint64_t>(samples, number)}}});
   }
   void release(std::uint32_t buffer) {

@@ -1,0 +1,62 @@
+#include "actors/child/child.hpp"
+
+#include "actors/protocol/messages.hpp"
+#include "runtime/process/process_facts.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace penstock::child {
+namespace {
+
+constexpr std::chrono::milliseconds heartbeat_interval{50};
+constexpr std::chrono::seconds farewell_deadline{1};
+
+bool is_socket(int fd) {
+  struct stat facts {};
+  return ::fstat(fd, &facts) == 0 && S_ISSOCK(facts.st_mode);
+}
+
+}  // namespace
+
+bool started_by_a_session(const char* what_this_is) {
+  if (!is_socket(protocol::child_fd::link)) {
+    std::fprintf(stderr, "This is %s of penstock. A penstock session starts it; see `penstock help run`.\n",
+                 what_this_is);
+    return false;
+  }
+  // Programs that we start must not hold our ends open: the session would not see us die.
+  for (const int fd : {protocol::child_fd::link, protocol::child_fd::lifeline, protocol::child_fd::arena,
+                       protocol::child_fd::flight, protocol::child_fd::index}) {
+    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+  return true;
+}
+
+heart::heart() : guard_(protocol::child_fd::lifeline, heartbeat_interval, [this] { beat(); }) {}
+
+void heart::beat() {
+  if (auto* page = page_.load(std::memory_order_acquire)) page->beat(process::own_rss_bytes());
+}
+
+void heart::adopt(std::uint32_t page) {
+  if (storage_) return;
+  auto mapped = arena::flight_writer::map(protocol::child_fd::flight, page);
+  if (!mapped) return;
+  storage_ = std::make_unique<arena::flight_writer>(std::move(*mapped));
+  storage_->beat(process::own_rss_bytes());  // it may not live to the next one
+  page_.store(storage_.get(), std::memory_order_release);
+}
+
+void leave(int exit_code, const std::function<void(std::function<void()>)>& when_sent) {
+  const auto sent = std::make_shared<std::promise<void>>();
+  when_sent([sent] { sent->set_value(); });
+  sent->get_future().wait_for(farewell_deadline);
+  std::fflush(nullptr);
+  ::_exit(exit_code);
+}
+
+}  // namespace penstock::child

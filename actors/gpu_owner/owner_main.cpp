@@ -1,0 +1,308 @@
+#include "actors/gpu_owner/owner_main.hpp"
+
+#include "actors/child/child.hpp"
+#include "actors/gpu_owner/batch_body.hpp"
+#include "actors/gpu_owner/batch_sink.hpp"
+#include "actors/gpu_owner/gpu_owner.hpp"
+#include "actors/protocol/actor_settings.hpp"
+#include "actors/protocol/config_bytes.hpp"
+#include "actors/protocol/link.hpp"
+#include "actors/protocol/tensors.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/process/io_thread.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace penstock {
+namespace {
+
+using namespace gpu_owner;
+
+// Acknowledgements wait for company while more batches are at hand; with snapshots they wait for the next
+// one.
+constexpr std::size_t deliveries_a_message = 16;
+
+int exit_code_of(errc why) {
+  switch (why) {
+    case errc::device_poisoned: return child::exit_poisoned;
+    case errc::device_hardware: return child::exit_hardware;
+    case errc::protocol: return child::exit_protocol;
+    case errc::sink:
+    case errc::io: return child::exit_failed;
+    default: return child::exit_configuration;
+  }
+}
+
+class owner_process {
+ public:
+  owner_process();
+  int run();
+
+ private:
+  void hear(protocol::to_owner&& message);
+  void hear(const protocol::open_owner& order);
+  void hear(const protocol::prepare_owner& order);
+  void hear(const protocol::map_partition& order);
+  void hear(protocol::upload_slots& order);
+  void hear(const protocol::stop_owner& order);
+  result<void> start_sink();
+  result<void> deliver(ready_batch ready);
+  result<void> acknowledge();
+  [[noreturn]] void die(const failure& why);
+  [[noreturn]] void leave(int code);
+
+  child::heart pulse_;
+  process::io_thread io_;
+  protocol::actor_settings settings_{1};
+  caf::actor_system system_{settings_};
+  std::shared_ptr<protocol::owners_session_link> link_;
+  std::shared_ptr<hand_over> consumer_ = std::make_shared<hand_over>();
+  std::shared_ptr<device::device> device_;
+  std::shared_ptr<batch_times> times_ = std::make_shared<batch_times>(1024);  // more than can be in here
+  gpu_owner_actor owner_;
+
+  // Set on the io thread before plan_is_known_; then read-only.
+  config config_;
+  protocol::open_owner order_;
+  arena::geometry shape_;
+  std::shared_ptr<const device::transfer_plan> plan_;
+  std::promise<bool> plan_is_known_;  // false: told to stop before
+  bool planned_ = false;
+
+  std::atomic<bool> whole_{false};
+  std::atomic<std::uint64_t> uploads_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+  std::atomic<bool> pinned_{false};
+
+  // The main thread's.
+  std::unique_ptr<batch_sink> sink_;
+  std::shared_ptr<batch_home> home_;
+  std::optional<arena::flight_writer> flight_;
+  std::vector<protocol::wire_delivery> taken_;
+};
+
+owner_process::owner_process() {
+  link_ =
+      protocol::owners_session_link::make(io_.context(), unique_fd(protocol::child_fd::link),
+                                          {[this](protocol::to_owner&& message) { hear(std::move(message)); },
+                                           [](const std::string&) { ::_exit(child::exit_parent_lost); }});
+  link_->send(protocol::hello{protocol::hello::expected_magic, protocol::version, ::getpid()});
+  boost::asio::post(io_.context(), [this] { link_->start(); });
+}
+
+void owner_process::leave(int code) {
+  child::leave(code, [this](std::function<void()> then) { link_->when_sent(std::move(then)); });
+}
+
+/// From any thread but io.
+void owner_process::die(const failure& why) {
+  const int code = exit_code_of(why.code);
+  link_->send(protocol::worker_gives_up{code, static_cast<std::uint8_t>(why.code), why.message});
+  leave(code);
+}
+
+// ---- the session speaks (io thread)
+// ---------------------------------------------------------------------------
+
+void owner_process::hear(protocol::to_owner&& message) {
+  std::visit([this](auto& m) { hear(m); }, message);
+}
+
+void owner_process::hear(const protocol::open_owner& order) {
+  // The io thread cannot wait for itself to send a last word.
+  const auto refuse_later = [this](const failure& why) { std::thread([this, why] { die(why); }).detach(); };
+  if (order.version != protocol::version) {
+    return refuse_later(
+        {errc::protocol,
+         fmt::format("the session speaks protocol {}, this GPU owner {}", order.version, protocol::version),
+         0});
+  }
+  auto settings = protocol::config_from_bytes(order.config);
+  if (!settings) return refuse_later(settings.error());
+  pulse_.adopt(order.flight_page);
+  auto made = device::make_device(settings->gpu.device);
+  if (!made) return refuse_later(made.error());
+  config_ = std::move(*settings);
+  order_ = order;
+  device_ = std::move(*made);
+
+  owner_surroundings around;
+  around.device = device_;
+  around.consumer = consumer_;
+  around.times = times_;
+  around.opened = [this](const device::identity& what) {
+    link_->send(protocol::owner_opened{what.kind, what.name, what.uuid.value_or("")});
+  };
+  around.failed = [this](const failure& why) { die(why); };
+  around.slots_released = [this](std::vector<std::uint64_t> uploads) {
+    link_->send(protocol::slots_copied{std::move(uploads)});
+  };
+  around.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
+    uploads_ += uploads;
+    bytes_ += bytes;
+    pinned_ = pinned;
+  };
+  owner_ = spawn_gpu_owner(system_, std::move(around));
+  caf::anon_send(owner_, open_device{});
+}
+
+void owner_process::hear(const protocol::prepare_owner& order) {
+  if (planned_ || !device_) return;
+  const auto plan = [&]() -> result<device::transfer_plan> {
+    auto tensors = protocol::from_wire(order.tensors);
+    if (!tensors) return tl::unexpected(std::move(tensors.error()));
+    const auto layout = lay_out(*tensors, order.batch_size);
+    if (!layout) return tl::unexpected(layout.error());
+    return device::plan_transfer(*layout,
+                                 {config_.gpu.layout, config_.gpu.dtype, config_.gpu.mean, config_.gpu.std});
+  }();
+  if (!plan) {
+    consumer_->fail(plan.error());
+  } else {
+    plan_ = std::make_shared<const device::transfer_plan>(*plan);
+    shape_ = {order.slot_bytes, order.slots, order.partitions};
+    caf::anon_send(owner_, prepare_device{plan_, shape_, config_.gpu.buffers});
+  }
+  planned_ = true;
+  plan_is_known_.set_value(true);
+}
+
+void owner_process::hear(const protocol::map_partition& order) {
+  if (!plan_) return;
+  auto memory = arena::map_partition(protocol::child_fd::arena, shape_, order.partition);
+  if (!memory) return consumer_->fail(memory.error());
+  caf::anon_send(owner_, attach_partition{order.partition,
+                                          std::make_shared<arena::mapping>(std::move(*memory)), shape_});
+}
+
+void owner_process::hear(protocol::upload_slots& order) {
+  if (!plan_) return;
+  upload_batches all;
+  all.orders.reserve(order.uploads.size());
+  const steady_time now = std::chrono::steady_clock::now();
+  for (protocol::wire_upload& u : order.uploads) {
+    batch_passage begins;
+    begins.position = u.position;
+    times_->lease(begins, now);
+    all.orders.push_back(
+        {u.upload, 0, 0, u.position, u.epoch, u.sequence, u.partition, u.slot, std::move(u.samples)});
+  }
+  caf::anon_send(owner_, std::move(all));
+}
+
+void owner_process::hear(const protocol::stop_owner& order) {
+  whole_ = order.whole;
+  // Whole: everything was acknowledged, so nothing is under way.
+  consumer_->stop();
+  if (!std::exchange(planned_, true)) plan_is_known_.set_value(false);
+}
+
+// ---- batches (main thread)
+// -----------------------------------------------------------------------------------
+
+result<void> owner_process::start_sink() {
+  auto made = make_sink(order_.sink, order_.out, device_);
+  if (!made) return tl::unexpected(std::move(made.error()));
+  sink_ = std::move(*made);
+  if (order_.restores) {
+    const auto* first = reinterpret_cast<const std::byte*>(order_.snapshot.data());
+    if (auto ok = sink_->restore({first, order_.snapshot.size()}); !ok) return ok;
+  }
+  if (sink_->replay() == replay_rule::from_snapshot) {
+    // Whether it gives snapshots is known when it was asked for one.
+    if (auto ok = sink_->snapshot(); !ok) return tl::unexpected(std::move(ok.error()));
+  }
+  if (sink_->replay() == replay_rule::never) link_->send(protocol::owner_irreplaceable{});
+  return {};
+}
+
+result<void> owner_process::acknowledge() {
+  if (taken_.empty()) return {};
+  protocol::batches_delivered news;
+  if (sink_->replay() == replay_rule::from_snapshot) {
+    const auto state = sink_->snapshot();
+    if (!state) return tl::unexpected(state.error());
+    news.snapshots = true;
+    news.snapshot.assign(reinterpret_cast<const char*>(state->data()), state->size());
+  }
+  news.deliveries = std::exchange(taken_, {});
+  news.digests = order_.digests;
+  news.uploads = uploads_.exchange(0);
+  news.bytes = bytes_.exchange(0);
+  news.pinned = pinned_;
+  news.waited_ns = static_cast<std::uint64_t>(consumer_->waited().count());
+  link_->send(news);
+  return {};
+}
+
+result<void> owner_process::deliver(ready_batch ready) {
+  // If this batch kills us, the session reads here which one it was.
+  const auto mark = static_cast<std::uint32_t>(ready.upload & generation_mask);
+  if (flight_) flight_->publish({arena::phase::loading, 0, 0, mark}, "");
+  const std::uint64_t upload = ready.upload;
+  const stream_position position = ready.position;
+  times_->note(position, batch_stage::taken, std::chrono::steady_clock::now());
+  Batch batch = batch_access::make(std::move(ready), plan_, home_);
+  try {
+    const std::uint64_t digest = order_.digests ? batch.digest() : 0;
+    if (auto ok = sink_->take(batch); !ok) return ok;
+    batch.release();
+    const batch_passage p = times_->find(position).value_or(batch_passage());
+    const nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
+    taken_.push_back({upload, digest, p.time_of(batch_stage::submitted), p.time_of(batch_stage::copied),
+                      p.time_of(batch_stage::ready), p.time_of(batch_stage::taken), now.count()});
+  } catch (const error& e) {
+    return tl::unexpected(e.as_failure());
+  }
+  if (flight_) {
+    flight_->sample_done();
+    flight_->rest();
+  }
+  return {};
+}
+
+int owner_process::run() {
+  if (!plan_is_known_.get_future().get()) leave(child::exit_finished);
+  auto page = arena::flight_writer::map(protocol::child_fd::flight, order_.flight_page);
+  if (page) flight_.emplace(std::move(*page));
+  home_ = std::make_shared<batch_home>(device_, [this](std::uint32_t buffer) {
+    if (consumer_->give_back(buffer)) caf::anon_send(owner_, buffers_released{});
+  });
+  bool sink_is_open = false;
+  while (true) {
+    auto taken = consumer_->take();
+    if (auto* why = std::get_if<failure>(&taken)) die(*why);
+    if (!std::exchange(sink_is_open, true)) {
+      // With the first batch, when the device is certainly open: a device program may look at it.
+      if (auto ok = start_sink(); !ok) die(ok.error());
+    }
+    if (std::holds_alternative<hand_over::stream_ended>(taken)) break;
+    if (auto ok = deliver(std::move(std::get<ready_batch>(taken))); !ok) die(ok.error());
+    if (taken_.size() >= deliveries_a_message || !consumer_->has_batch()) {
+      if (auto ok = acknowledge(); !ok) die(ok.error());
+    }
+  }
+  if (whole_) {
+    if (auto ok = sink_->finish(); !ok) die(ok.error());
+  }
+  sink_.reset();
+  home_->close();
+  caf::anon_send(owner_, close_device{});
+  owner_ = gpu_owner_actor();
+  system_.await_all_actors_done();
+  leave(child::exit_finished);
+}
+
+}  // namespace
+
+int owner_main() {
+  if (!child::started_by_a_session("the GPU owner")) return child::exit_configuration;
+  owner_process owner;
+  return owner.run();
+}
+
+}  // namespace penstock

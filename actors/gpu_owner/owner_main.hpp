@@ -1,0 +1,19 @@
+// The owner in a process of its own (placement = "process"): what penstock-gpu is made of.
+//
+//   hears   open_owner, prepare_owner, map_partition, upload_slots, stop_owner          from the session
+//   says    hello, owner_opened, slots_copied, batches_delivered, owner_irreplaceable, worker_gives_up
+//   owns    the device (through the GPU owner actor), the sink
+//
+// Three threads: io (messages), the GPU owner actor's, and the main thread, which is the consumer: it takes
+// batches in order, gives them to the sink and acknowledges them. Uploads go on meanwhile.
+//
+// After a sticky device error it says its last word and exits 79 without destructors: nothing of a poisoned
+// context can be freed. The session starts another one and sends again what was not acknowledged.
+#pragma once
+
+namespace penstock {
+
+/// The whole main() of penstock-gpu. Returns or exits with the codes of child processes.
+int owner_main();
+
+}  // namespace penstock

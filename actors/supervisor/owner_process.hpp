@@ -1,0 +1,64 @@
+// The GPU owner's process as its keeper handles it: start, speak, signal. Lives on the session's io thread;
+// any thread may ask. What the process does comes back through callbacks on the io thread.
+#pragma once
+
+#include "actors/protocol/link.hpp"
+#include "runtime/process/child_process.hpp"
+#include "runtime/process/io_thread.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace penstock::supervisor {
+
+/// Descriptors that are handed over.
+struct owner_descriptors {
+  int lifeline = -1;
+  int arena = -1;
+  int flight = -1;
+};
+
+/// Each names the incarnation that it is about.
+struct owner_callbacks {
+  std::function<void(std::uint32_t, pid_t, std::shared_ptr<protocol::owner_link>)> started;
+  std::function<void(std::uint32_t, const failure&)> start_failed;
+  std::function<void(std::uint32_t, protocol::from_owner&&)> spoke;
+  std::function<void(std::uint32_t, const std::string& reason)> link_closed;
+  std::function<void(std::uint32_t, std::string_view line)> wrote;
+  /// Reaped, so its device memory is back; everything it said before is delivered.
+  std::function<void(std::uint32_t, const process::exit_report&, const process::output_tail&)> ended;
+};
+
+class owner_process : public std::enable_shared_from_this<owner_process> {
+ public:
+  owner_process(process::io_thread& io, owner_descriptors fds, owner_callbacks callbacks)
+      : io_(io), fds_(fds), callbacks_(std::move(callbacks)) {}
+
+  void start(std::uint32_t incarnation);
+  /// To the whole group of that incarnation; nothing if it is gone.
+  void signal(std::uint32_t incarnation, int number);
+  /// Kills and reaps whatever is left and gives no more callbacks. Blocks; not from the io thread.
+  void shut_down();
+
+ private:
+  struct running {
+    std::uint32_t incarnation = 0;
+    std::unique_ptr<process::child_process> process;
+    std::shared_ptr<protocol::owner_link> link;
+  };
+
+  result<void> try_start(std::uint32_t incarnation);
+  void on_end(std::uint32_t incarnation, const process::exit_report& report,
+              const process::output_tail& tail);
+
+  process::io_thread& io_;
+  owner_descriptors fds_;
+  owner_callbacks callbacks_;
+  std::optional<running> running_;  // io thread only
+  bool shut_down_ = false;          // io thread only
+};
+
+}  // namespace penstock::supervisor

@@ -1,0 +1,107 @@
+"""The GPU owner in a process of its own: it may die at any time, and the stream is the same."""
+
+import os
+import re
+import signal
+
+from harness import *
+
+PROGRAMS = os.path.join(BIN, "device_programs")
+
+
+class OwnerProcessTest(PenstockTest):
+    def owner_of(self, process):
+        owners = [pid for pid in descendants_of(process.pid) if name_of(pid) == "penstock-gpu"]
+        self.assertLessEqual(len(owners), 1)
+        return owners[0] if owners else None
+
+    def kill_owners(self, process, session, times):
+        """Kills each new owner as soon as it has delivered something."""
+        for _ in range(times):
+            before = self.status_of(session)
+            self.wait_until(lambda: self.delivered(session) > before["batches_delivered"], "a batch of the new owner")
+            os.kill(self.owner_of(process), signal.SIGKILL)
+            self.wait_until(lambda: self.status_of(session)["gpu"]["restarts"] > before["gpu"]["restarts"], "a restart")
+
+    def status_of(self, session):
+        code, out, err = self.penstock("status", "--json", "--session", session)
+        self.assertEqual(code, EXIT_OK, err)
+        return json.loads(out)
+
+    def delivered(self, session):
+        return self.status_of(session)["batches_delivered"]
+
+    def slow(self, name):
+        return self.write(name + ".toml", 'name = "%s"\n' % name + synthetic(samples=2000, epochs=2, dataset='wait = "2ms"'))
+
+    def run_under_kills(self, name, times, *options):
+        process = self.start("run", self.slow(name), "--workers", 2, "--json", "--quiet", *options)
+        self.wait_until(lambda: self.penstock("wait", "--for=ready", "--session", name, "--timeout", "5s")[0] == EXIT_OK,
+                        "a ready session")
+        self.kill_owners(process, name, times)
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, EXIT_OK, err.decode())
+        return json.loads(out), err.decode()
+
+    def test_both_placements_deliver_the_same_stream(self):
+        config = self.write("s.toml", synthetic())
+        self.assertEqual(self.digests(config), self.digests(config, "--set", "gpu.placement=embedded"))
+
+    def test_an_owner_that_is_killed_again_and_again_changes_nothing(self):
+        expected = self.digests(self.slow("quiet"))
+        report, _ = self.run_under_kills("killed", 8, "--digest")
+        self.assertEqual([e["digest"] for e in report["epochs"]], expected)
+        self.assertEqual(report["gpu"]["restarts"], 8)
+        self.assertEqual([d["signal"] for d in report["gpu"]["deaths"]], 8 * ["SIGKILL"])
+        self.assertEqual(report["workers"]["deaths"], [])
+        self.check_sums(report)
+
+    def test_a_batch_that_kills_two_owners_fails_the_run_and_is_named(self):
+        config = self.write("p.toml", synthetic(samples=100, epochs=1))
+        report = self.run_json(config, "--sink", "plugin:" + PROGRAMS + "/illegal_access.so",
+                               env=dict(self.environment, PENSTOCK_ILLEGAL_SAMPLE="17"), expect=EXIT_FAILED)
+        self.assertEqual(report["outcome"], "failed")
+        self.assertRegex(report["error"], r"batch \d+ of epoch 0 \(samples [0-9, ]*\b17\b.*has killed 2 GPU owners")
+        self.assertEqual(len(report["gpu"]["deaths"]), 2)
+
+    def test_a_batch_that_kills_two_owners_can_be_left_out(self):
+        config = self.write("p.toml", synthetic(samples=100, epochs=1))
+        report = self.run_json(config, "--sink", "plugin:" + PROGRAMS + "/illegal_access.so",
+                               "--set", "gpu.on_poison_batch=skip", env=dict(self.environment, PENSTOCK_ILLEGAL_SAMPLE="17"))
+        self.assertEqual(report["epochs"][0]["failed"], 8)
+        self.assertIn(17, [f["sample"] for f in report["failures"]])
+        self.check_sums(report)
+
+    def test_a_device_program_with_snapshots_counts_every_batch_once(self):
+        sink = ("--sink", "plugin:" + PROGRAMS + "/mean_variance.so")
+
+        def result_of(text):
+            return re.search(r"mean_variance: .*", text).group(0)
+        code, _, quiet = self.penstock("run", self.slow("counted"), "--workers", 2, *sink)
+        self.assertEqual(code, EXIT_OK, quiet)
+        _, said = self.run_under_kills("counting", 5, *sink)
+        self.assertEqual(result_of(said), result_of(quiet))
+
+    def test_what_is_no_device_program_is_refused_by_name(self):
+        config = self.write("s.toml", synthetic())
+        for path, reason in (("nowhere.so", "No such file"), (self.write("text.so", "no library"), "device program")):
+            code, _, err = self.penstock("run", config, "--sink", "plugin:" + path)
+            self.assertEqual(code, EXIT_FAILED)
+            self.assertIn(reason, err)
+
+    def test_an_owner_that_cannot_be_found_is_an_error_at_once(self):
+        config = self.write("s.toml", synthetic())
+        lonely = os.path.join(self.folder, "bin")
+        os.makedirs(lonely)
+        os.symlink(os.path.join(BIN, "penstock-worker"), os.path.join(lonely, "penstock-worker"))
+        with open(os.path.join(BIN, "penstock"), "rb") as program, open(os.path.join(lonely, "penstock"), "wb") as copy:
+            copy.write(program.read())
+        os.chmod(os.path.join(lonely, "penstock"), 0o755)
+        done = subprocess.run([os.path.join(lonely, "penstock"), "run", config], capture_output=True, timeout=30,
+                              env=dict(self.environment, PATH="/nowhere"))
+        self.assertEqual(done.returncode, EXIT_FAILED)
+        self.assertIn("penstock-gpu", done.stderr.decode())
+
+
+if __name__ == "__main__":
+    main()
