@@ -351,6 +351,8 @@ void bury(self_pointer self, const owner_exited& news) {
   const steady_time now = now_of(self);
   const pid_t pid = s.pid.value_or(0);
   s.link.reset();
+  // It died before it had done anything: the death before it will not be followed by a recovery.
+  if (s.last_death) s.around.news.died(*std::exchange(s.last_death, std::nullopt));
   const bool poisoned =
       news.report.ending == process::exit_report::how::exited && news.report.code == exit_poisoned;
   const auto* suspect = is_own_doing(news.report) && !s.operated ? suspect_of(s, poisoned) : nullptr;

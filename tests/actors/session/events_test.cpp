@@ -50,9 +50,11 @@ TEST_CASE("an undisturbed run tells its beginning, its workers, each epoch and i
   const ear e = heard_from(small(2));
   REQUIRE_FALSE(e.heard.empty());
   CHECK(e.heard.front().kind == event_kind::run_started);
-  CHECK(e.heard.back().kind == event_kind::run_finished);
+  // A worker may become ready when the others have done everything: only the stream's own events have an order.
+  CHECK(e.of(event_kind::run_finished).size() == 1);
+  CHECK(e.place_of(event_kind::epoch_done) < e.place_of(event_kind::run_finished));
   CHECK(e.of(event_kind::worker_started).size() == 2);
-  CHECK(e.of(event_kind::worker_ready).size() == 2);
+  CHECK_FALSE(e.of(event_kind::worker_ready).empty());
   CHECK(e.of(event_kind::worker_died).empty());
   CHECK(e.of(event_kind::epoch_done).size() == 2);
   CHECK(e.of(event_kind::epoch_done).at(1).epoch == 1);
