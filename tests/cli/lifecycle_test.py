@@ -110,12 +110,27 @@ class LifecycleTest(PenstockTest):
             family = set(descendants_of(process.pid))
             process.kill()
             process.communicate()
-            self.wait_until(lambda: not [pid for pid in family | set(lost_workers(config)) if alive(pid)],
+            self.wait_until(lambda: not [pid for pid in family | set(lost_workers()) if alive(pid)],
                             "all processes of attempt %d are gone" % attempt, 2.0)
         self.assertFalse([name for name in set(os.listdir("/dev/shm")) - before if "penstock" in name])
         self.assertEqual(os.listdir(temporary), [])
         # Its control socket is the only thing left, and the next session replaces it.
         self.run_json(self.write("n.toml", synthetic(samples=16)), "--set", 'name="k"')
+
+    def test_stopped_workers_end_with_their_session(self):
+        # In the session of this test and in one whose leader is the program itself: what the kernel does by itself for
+        # stopped process groups depends on it.
+        for options in ({}, {"start_new_session": True}):
+            process = self.start("run", self.write("s.toml", SLOW), "--workers", 3, "--json", "--quiet", **options)
+            self.wait_until(lambda: len(self.workers_of(process)) == 3, "3 workers")
+            time.sleep(0.2)
+            family = descendants_of(process.pid)
+            for pid in family:
+                os.kill(pid, signal.SIGSTOP)
+            self.wait_until(lambda: all(state_and_parent(pid)[0] == "T" for pid in family), "all are stopped")
+            process.kill()
+            process.communicate()
+            self.wait_until(lambda: not [pid for pid in family if alive(pid)], "all are gone", 2.0)
 
     def test_a_worker_program_that_is_missing_is_an_error_at_once(self):
         code, _, err = self.penstock("run", self.write("m.toml", synthetic(more='[loader]\ncommand = ["no-such-worker"]')), timeout=10)
@@ -144,9 +159,14 @@ class LifecycleTest(PenstockTest):
         self.assertIn("A penstock session starts it", done.stderr)
 
 
-def lost_workers(config):
-    """Workers whose parent is gone; other tests' workers have living parents."""
-    return [pid for pid in all_pids() if name_of(pid).startswith("penstock-worke") and state_and_parent(pid)[1] == 1]
+def lost_workers():
+    """Workers of this build whose parent is gone; other tests' workers have living parents."""
+    def program_of(pid):
+        try:
+            return os.readlink("/proc/%d/exe" % pid)
+        except OSError:
+            return ""
+    return [pid for pid in all_pids() if state_and_parent(pid)[1] == 1 and program_of(pid).startswith(os.path.realpath(BIN))]
 
 
 if __name__ == "__main__":
