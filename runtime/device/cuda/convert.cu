@@ -14,11 +14,12 @@ __device__ void store16(void* to, unsigned a, unsigned b, unsigned c, unsigned d
 }
 
 struct to_uint8 {
+  static constexpr unsigned group = 8;
   using element = std::uint8_t;
   using intermediate = std::uint32_t;
   static __device__ intermediate prepare(std::uint32_t x, float, float) { return x; }
   static __device__ void store1(element* to, intermediate x) { *to = static_cast<element>(x); }
-  static __device__ void store8(element* to, const intermediate (&x)[group_pixels]) {
+  static __device__ void store_group(element* to, const intermediate (&x)[group]) {
     const unsigned low = x[0] | x[1] << 8 | x[2] << 16 | x[3] << 24;
     const unsigned high = x[4] | x[5] << 8 | x[6] << 16 | x[7] << 24;
     __stcs(reinterpret_cast<uint2*>(to), make_uint2(low, high));
@@ -34,35 +35,36 @@ struct normalising {
 };
 
 struct to_float32 : normalising {
+  static constexpr unsigned group = 4;
   using element = float;
   static __device__ void store1(element* to, float y) { *to = y; }
-  static __device__ void store8(element* to, const float (&y)[group_pixels]) {
-    auto* out = reinterpret_cast<float4*>(to);
-    __stcs(out, make_float4(y[0], y[1], y[2], y[3]));
-    __stcs(out + 1, make_float4(y[4], y[5], y[6], y[7]));
+  static __device__ void store_group(element* to, const float (&y)[group]) {
+    __stcs(reinterpret_cast<float4*>(to), make_float4(y[0], y[1], y[2], y[3]));
   }
 };
 
 struct to_half : normalising {
+  static constexpr unsigned group = 8;
   using element = std::uint16_t;
   static __device__ unsigned pair(float low, float high) {
     const __half2 both = __floats2half2_rn(low, high);
     return *reinterpret_cast<const unsigned*>(&both);
   }
   static __device__ void store1(element* to, float y) { *to = __half_as_ushort(__float2half_rn(y)); }
-  static __device__ void store8(element* to, const float (&y)[group_pixels]) {
+  static __device__ void store_group(element* to, const float (&y)[group]) {
     store16(to, pair(y[0], y[1]), pair(y[2], y[3]), pair(y[4], y[5]), pair(y[6], y[7]));
   }
 };
 
 struct to_bfloat : normalising {
+  static constexpr unsigned group = 8;
   using element = std::uint16_t;
   static __device__ unsigned pair(float low, float high) {
     const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
     return *reinterpret_cast<const unsigned*>(&both);
   }
   static __device__ void store1(element* to, float y) { *to = __bfloat16_as_ushort(__float2bfloat16_rn(y)); }
-  static __device__ void store8(element* to, const float (&y)[group_pixels]) {
+  static __device__ void store_group(element* to, const float (&y)[group]) {
     store16(to, pair(y[0], y[1]), pair(y[2], y[3]), pair(y[4], y[5]), pair(y[6], y[7]));
   }
 };
@@ -73,10 +75,10 @@ __global__ void __launch_bounds__(threads) group_kernel(const kernel_step s, std
   if (group < groups) convert_group<Rounding, Channels, Planar>(s, group);
 }
 
-template <class Rounding>
+template <class Rounding, unsigned Channels>
 __global__ void __launch_bounds__(threads) pixel_kernel(const kernel_step s, std::uint32_t pixels) {
   const std::uint32_t pixel = blockIdx.x * threads + threadIdx.x;
-  if (pixel < pixels) convert_pixel<Rounding>(s, pixel);
+  if (pixel < pixels) convert_pixel<Rounding, Channels>(s, pixel);
 }
 
 template <class Rounding>
@@ -84,10 +86,17 @@ cudaError_t launch(const kernel_step& s, cudaStream_t stream) {
   const std::uint32_t pixels = s.rows * pixels_of(s);
   if (pixels == 0 || s.channels == 0) return cudaSuccess;
   if (!goes_in_groups(s)) {
-    pixel_kernel<Rounding><<<(pixels + threads - 1) / threads, threads, 0, stream>>>(s, pixels);
+    const unsigned blocks = (pixels + threads - 1) / threads;
+    if (s.channels == 3) {
+      pixel_kernel<Rounding, 3><<<blocks, threads, 0, stream>>>(s, pixels);
+    } else if (s.channels == 1) {
+      pixel_kernel<Rounding, 1><<<blocks, threads, 0, stream>>>(s, pixels);
+    } else {
+      pixel_kernel<Rounding, 0><<<blocks, threads, 0, stream>>>(s, pixels);
+    }
     return cudaGetLastError();
   }
-  const std::uint32_t groups = pixels / group_pixels;
+  const std::uint32_t groups = pixels / Rounding::group;
   const unsigned blocks = (groups + threads - 1) / threads;
   if (s.channels == 1) {
     // With one channel both layouts are the same.
@@ -125,7 +134,7 @@ cudaError_t launch_convert(const kernel_step& step, cudaStream_t stream) {
 
 cudaError_t probe_kernels() {
   cudaFuncAttributes facts{};
-  return cudaFuncGetAttributes(&facts, reinterpret_cast<const void*>(&pixel_kernel<to_uint8>));
+  return cudaFuncGetAttributes(&facts, reinterpret_cast<const void*>(&pixel_kernel<to_uint8, 0>));
 }
 
 }  // namespace penstock::device

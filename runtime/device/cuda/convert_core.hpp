@@ -33,9 +33,20 @@ struct kernel_step {
   float shift[3] = {};
 };
 
-// A group is eight pixels of one row of the batch: eight bytes are loaded at once for each channel, and up to
-// 16 bytes stored at once.
-constexpr std::uint32_t group_pixels = 8;
+// A group is some pixels of one row of the batch, as many as let a thread store 16 bytes at once and its
+// neighbour the next 16: four of float32, else eight. Rows and lines that are whole groups of eight suit all.
+constexpr std::uint32_t group_pixels_max = 8;
+
+template <unsigned Pixels>
+struct group_word;  // a group's bytes are read as so many words as it has channels
+template <>
+struct group_word<4> {
+  using type = std::uint32_t;
+};
+template <>
+struct group_word<8> {
+  using type = std::uint64_t;
+};
 
 PENSTOCK_BOTH std::uint32_t pixels_of(const kernel_step& s) {
   return s.height * s.width;
@@ -45,8 +56,8 @@ PENSTOCK_BOTH std::uint32_t pixels_of(const kernel_step& s) {
 inline bool goes_in_groups(const kernel_step& s) {
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(s.from) % 8 == 0 && reinterpret_cast<std::uintptr_t>(s.to) % 16 == 0;
-  return (s.channels == 1 || s.channels == 3) && pixels_of(s) % group_pixels == 0 && aligned &&
-         (s.flip_flags == nullptr || s.width % group_pixels == 0);
+  return (s.channels == 1 || s.channels == 3) && pixels_of(s) % group_pixels_max == 0 && aligned &&
+         (s.flip_flags == nullptr || s.width % group_pixels_max == 0);
 }
 
 /// float(x) for 0 <= x <= 255 without the slow conversion unit: 2^23 + x is exact.
@@ -61,23 +72,32 @@ PENSTOCK_BOTH float as_float(std::uint32_t x) {
 #endif
 }
 
-PENSTOCK_BOTH std::uint64_t load8(const std::uint8_t* from) {
+template <class Word>
+PENSTOCK_BOTH Word load_word(const std::uint8_t* from) {
 #ifdef __CUDA_ARCH__
-  return __ldcs(reinterpret_cast<const unsigned long long*>(from));  // read once: no reason to keep it cached
+  // Read once: no reason to keep it cached.
+  if constexpr (sizeof(Word) == 8) {
+    return __ldcs(reinterpret_cast<const unsigned long long*>(from));
+  } else {
+    return *reinterpret_cast<const unsigned*>(from);  // neighbours share its sectors
+  }
 #else
-  std::uint64_t word = 0;
+  Word word = 0;
   std::memcpy(&word, from, sizeof word);
   return word;
 #endif
 }
 
-// Rounding is a policy: its `element`, round(x, scale, shift) for one, and store8() for eight at once.
+// Rounding is a policy: its `element`, prepare(x, scale, shift), store1() for one, the pixels of a `group`
+// and store_group() for as many elements at once.
 
-/// Elements `8 * part ...` of a group's output. In a planar output a part is a channel; else parts are
+/// Elements `group * part ...` of a group's output. In a planar output a part is a channel; else parts are
 /// consecutive.
 template <class Rounding, unsigned Channels, bool Planar, bool Mirrored>
-PENSTOCK_BOTH void emit_group(const kernel_step& s, const std::uint64_t (&words)[Channels],
+PENSTOCK_BOTH void emit_group(const kernel_step& s,
+                              const typename group_word<Rounding::group>::type (&words)[Channels],
                               typename Rounding::element* to, std::uint32_t pixels) {
+  constexpr unsigned group_pixels = Rounding::group;
   PENSTOCK_UNROLL
   for (unsigned part = 0; part < Channels; ++part) {
     typename Rounding::intermediate values[group_pixels];
@@ -87,16 +107,19 @@ PENSTOCK_BOTH void emit_group(const kernel_step& s, const std::uint64_t (&words)
       const unsigned pixel = Planar ? i : element / Channels;
       const unsigned channel = Planar ? part : element % Channels;
       const unsigned byte = (Mirrored ? group_pixels - 1 - pixel : pixel) * Channels + channel;
-      const auto x = static_cast<std::uint32_t>(words[byte / 8] >> (8 * (byte % 8))) & 0xffU;
+      const auto x =
+          static_cast<std::uint32_t>(words[byte / group_pixels] >> (8 * (byte % group_pixels))) & 0xffU;
       values[i] = Rounding::prepare(x, s.scale[channel], s.shift[channel]);
     }
-    Rounding::store8(to + std::size_t{part} * (Planar ? pixels : group_pixels), values);
+    Rounding::store_group(to + std::size_t{part} * (Planar ? pixels : group_pixels), values);
   }
 }
 
 /// Group number `group` of the batch, counted through all rows.
 template <class Rounding, unsigned Channels, bool Planar>
 PENSTOCK_BOTH void convert_group(const kernel_step& s, std::uint32_t group) {
+  constexpr std::uint32_t group_pixels = Rounding::group;
+  using word = typename group_word<group_pixels>::type;
   const std::uint32_t pixels = pixels_of(s);
   const std::uint32_t groups = pixels / group_pixels;  // of a row
   const std::uint32_t row = group / groups;
@@ -109,9 +132,9 @@ PENSTOCK_BOTH void convert_group(const kernel_step& s, std::uint32_t group) {
   }
   const std::size_t row_elements = std::size_t{pixels} * Channels;
   const std::uint8_t* from = s.from + row * row_elements + std::size_t{source} * Channels;
-  std::uint64_t words[Channels];
+  word words[Channels];
   PENSTOCK_UNROLL
-  for (unsigned i = 0; i < Channels; ++i) words[i] = load8(from + std::size_t{i} * 8);
+  for (unsigned i = 0; i < Channels; ++i) words[i] = load_word<word>(from + std::size_t{i} * sizeof(word));
   auto* to = static_cast<typename Rounding::element*>(s.to) + row * row_elements +
              std::size_t{first} * (Planar ? 1 : Channels);
   if (mirrored) {
@@ -121,20 +144,25 @@ PENSTOCK_BOTH void convert_group(const kernel_step& s, std::uint32_t group) {
   }
 }
 
-/// Pixel number `index` of the batch, counted through all rows: any size, any number of channels.
-template <class Rounding>
+/// Pixel number `index` of the batch, counted through all rows: any size. `Channels` 0: as many as the step
+/// says.
+template <class Rounding, unsigned Channels>
 PENSTOCK_BOTH void convert_pixel(const kernel_step& s, std::uint32_t index) {
+  const std::uint32_t channels = Channels != 0 ? Channels : s.channels;
   const std::uint32_t pixels = pixels_of(s);
   const std::uint32_t row = index / pixels;
   const std::uint32_t pixel = index - row * pixels;
-  const std::uint32_t x = pixel % s.width;
-  const bool mirrored = s.flip_flags != nullptr && s.flip_flags[row] != 0;
-  const std::uint32_t source = mirrored ? pixel - x + (s.width - 1 - x) : pixel;
-  const std::size_t row_elements = std::size_t{pixels} * s.channels;
-  const std::uint8_t* from = s.from + row * row_elements + std::size_t{source} * s.channels;
+  std::uint32_t source = pixel;
+  if (s.flip_flags != nullptr && s.flip_flags[row] != 0) {
+    const std::uint32_t x = pixel % s.width;
+    source = pixel - x + (s.width - 1 - x);
+  }
+  const std::size_t row_elements = std::size_t{pixels} * channels;
+  const std::uint8_t* from = s.from + row * row_elements + std::size_t{source} * channels;
   auto* to = static_cast<typename Rounding::element*>(s.to) + row * row_elements;
-  for (std::uint32_t c = 0; c < s.channels; ++c) {
-    const std::size_t at = s.planar ? std::size_t{c} * pixels + pixel : std::size_t{pixel} * s.channels + c;
+  PENSTOCK_UNROLL
+  for (std::uint32_t c = 0; c < channels; ++c) {
+    const std::size_t at = s.planar ? std::size_t{c} * pixels + pixel : std::size_t{pixel} * channels + c;
     Rounding::store1(to + at, Rounding::prepare(from[c], s.scale[c % 3], s.shift[c % 3]));
   }
 }

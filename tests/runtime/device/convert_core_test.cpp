@@ -18,32 +18,31 @@ namespace {
 
 // What the kernels' roundings do with intrinsics.
 struct rounding_base {
+  static constexpr unsigned group = 8;
   using intermediate = float;
   static float prepare(std::uint32_t x, float scale, float shift) {
     return std::fma(as_float(x), scale, shift);
   }
 };
 struct to_float32 : rounding_base {
+  static constexpr unsigned group = 4;
   using element = float;
   static void store1(element* to, float y) { *to = y; }
-  static void store8(element* to, const float (&y)[group_pixels]) { std::copy(y, y + group_pixels, to); }
+  static void store_group(element* to, const float (&y)[group]) { std::copy(y, y + group, to); }
 };
 template <std::uint16_t (*Round)(float) noexcept>
 struct to_16_bits : rounding_base {
   using element = std::uint16_t;
   static void store1(element* to, float y) { *to = Round(y); }
-  static void store8(element* to, const float (&y)[group_pixels]) {
-    std::transform(y, y + group_pixels, to, Round);
-  }
+  static void store_group(element* to, const float (&y)[group]) { std::transform(y, y + group, to, Round); }
 };
 struct to_uint8 {
+  static constexpr unsigned group = 8;
   using element = std::uint8_t;
   using intermediate = std::uint32_t;
   static std::uint32_t prepare(std::uint32_t x, float, float) { return x; }
   static void store1(element* to, std::uint32_t x) { *to = static_cast<element>(x); }
-  static void store8(element* to, const std::uint32_t (&x)[group_pixels]) {
-    std::copy(x, x + group_pixels, to);
-  }
+  static void store_group(element* to, const std::uint32_t (&x)[group]) { std::copy(x, x + group, to); }
 };
 
 /// As launch_convert does it: groups where they fit, else pixels.
@@ -51,10 +50,18 @@ template <class Rounding>
 void convert(const kernel_step& s) {
   const std::uint32_t pixels = s.rows * pixels_of(s);
   if (!goes_in_groups(s)) {
-    for (std::uint32_t i = 0; i < pixels; ++i) convert_pixel<Rounding>(s, i);
+    for (std::uint32_t i = 0; i < pixels; ++i) {
+      if (s.channels == 3) {
+        convert_pixel<Rounding, 3>(s, i);
+      } else if (s.channels == 1) {
+        convert_pixel<Rounding, 1>(s, i);
+      } else {
+        convert_pixel<Rounding, 0>(s, i);
+      }
+    }
     return;
   }
-  for (std::uint32_t g = 0; g < pixels / group_pixels; ++g) {
+  for (std::uint32_t g = 0; g < pixels / Rounding::group; ++g) {
     if (s.channels == 1) {
       convert_group<Rounding, 1, true>(s, g);
     } else if (s.planar) {
