@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
@@ -113,6 +114,36 @@ class Tree(unittest.TestCase):
             symbols = run("nm", "-DC", "--defined-only", in_tree(name))[0].splitlines()
             self.assertTrue(any("penstock::" in s for s in symbols))
             self.assertEqual([s for s in symbols if "penstock::" not in s], [])
+
+
+class Packages(unittest.TestCase):
+    def packed(self, generator, suffix):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["cpack", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-G", generator, "-B", folder],
+                           check=True, capture_output=True, timeout=100)
+            found = glob.glob(os.path.join(folder, "*" + suffix))
+            self.assertEqual(len(found), 1)
+            yield found[0]
+
+    def test_the_archive_holds_the_tree_in_one_folder(self):
+        for path in self.packed("TGZ", ".tar.gz"):
+            with tarfile.open(path) as archive:
+                names = archive.getnames()
+        self.assertEqual(len({name.split("/")[0] for name in names}), 1)
+        inside = {name.partition("/")[2] for name in names}
+        for folder, _, files in os.walk(TREE):
+            for name in files:
+                self.assertIn(os.path.relpath(os.path.join(folder, name), TREE), inside)
+
+    @unittest.skipUnless(shutil.which("dpkg-deb"), "no dpkg-deb")
+    def test_the_debian_package_keeps_to_opt_and_needs_glibc_and_the_compiler_s_libraries(self):
+        for path in self.packed("DEB", ".deb"):
+            needs = run("dpkg-deb", "-f", path, "Depends")[0]
+            listing = run("dpkg-deb", "-c", path)[0]
+        self.assertEqual({need.split()[0] for need in needs.split(",")}, {"libc6", "libgcc-s1", "libstdc++6"})
+        outside = [line.split(None, 5)[5] for line in listing.splitlines() if not line.startswith("d") and " ./opt/penstock/" not in line]
+        self.assertIn("./usr/bin/penstock -> /opt/penstock/bin/penstock", outside)
+        self.assertEqual([line for line in outside if " -> /opt/penstock/" not in line], [])
 
 
 class Workers(unittest.TestCase):

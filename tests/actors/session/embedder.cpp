@@ -1,5 +1,5 @@
 // Programs that do to a session what programs do: exit, fork, block signals, end threads. embedding_test.py
-// runs it, one mode a test, and says what it expects.
+// runs it, one mode a test, and says what it expects. EMBEDDER_DEVICE=cuda does the same with a GPU.
 #include <penstock/session.hpp>
 
 #include <sys/time.h>
@@ -34,7 +34,8 @@ config settings() {
   c.dataset.fill = fill_kind::random;
   c.sampler.batch_size = 8;
   c.loader.workers = 2;
-  c.gpu.device = "host";
+  const char* device = std::getenv("EMBEDDER_DEVICE");
+  c.gpu.device = device != nullptr ? device : "host";
   c.log.level = log_level::error;
   return c;
 }
