@@ -104,7 +104,7 @@ class Tree(unittest.TestCase):
             self.assertNotIn(os.path.dirname(BUILD), text)
 
     def test_there_are_programs_libraries_headers_examples_and_licences(self):
-        for path in ("bin/penstock", "libexec/penstock/penstock-worker", "lib/libpenstock.so", "lib/libpenstock_worker.so",
+        for path in ("bin/penstock", "libexec/penstock/penstock-worker", "libexec/penstock/penstock-gpu", "lib/libpenstock.so", "lib/libpenstock_worker.so",
                      "include/penstock/session.hpp", "include/penstock/config_keys.def", "share/penstock/examples/photos.toml",
                      "share/doc/penstock/LICENSE", "share/doc/penstock/docs/semantics.md"):
             self.assertTrue(os.path.exists(in_tree(path)), path)
@@ -205,6 +205,12 @@ class Programs(unittest.TestCase):
         self.assertIn("penstock_device_program", run("nm", "-D", "--defined-only", in_consumer("librow-counter.so"))[0])
         for line in run("ldd", in_consumer("librow-counter.so"))[0].splitlines():
             self.assertRegex(line.strip(), OF_THE_MACHINE)
+
+    def test_a_device_program_of_one_s_own_runs_in_penstock_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            _, err = run(in_tree("bin/penstock"), "run", config_file(folder, SYNTHETIC), "--sink",
+                         "plugin:" + in_consumer("librow-counter.so"))
+        self.assertIn("row-counter saw 64 rows", err)
 
     def test_penstock_finds_its_worker_when_it_is_called_through_a_link(self):
         with tempfile.TemporaryDirectory() as folder:
