@@ -48,6 +48,9 @@ class ControlTest(PenstockTest):
         self.wait_until(lambda: any(w["restarts"] == 1 and w["state"] == "ready" for w in self.status()["workers"]), "a restart")
         death = next(w["last_death"] for w in self.status()["workers"] if w["last_death"])
         self.assertEqual((death["cause"], death["signal"], death["incarnation"]), ("signal", "SIGKILL", 1))
+        victim = next(w["id"] for w in self.status()["workers"] if w["last_death"])
+        for verb in ("status", "deaths"):
+            self.assertIn("next: penstock logs worker/%d --previous" % victim, self.penstock(verb)[2])
         code, out, _ = self.penstock("deaths", "--json")
         self.assertEqual(len(json.loads(out)["deaths"]), 1)
 
@@ -109,6 +112,17 @@ class ControlTest(PenstockTest):
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual([e["digest"] for e in json.loads(out)["epochs"]], expected)
+
+    def test_status_of_a_target_tells_that_target_alone(self):
+        self.live()
+        self.assertEqual([w["id"] for w in self.status("worker/1")["workers"]], [1])
+        self.assertEqual(self.status("gpu")["workers"], [])
+        self.assertNotIn("worker/0", self.penstock("status", "gpu")[1])
+        self.assertNotIn("gpu", self.penstock("status", "workers")[1])
+        for nobody in ("worker/9", "worker/", "worker/1x", "workers/1", ""):
+            code, out, _ = self.penstock("status", nobody, "--json")
+            self.assertEqual(code, EXIT_NO_TARGET, nobody)
+            self.assertIn("error", json.loads(out))
 
     def test_a_target_or_number_that_does_not_exist_is_refused(self):
         self.live()

@@ -15,6 +15,13 @@ FAULTY = synthetic(samples=1000000, batch=8, bytes="16KiB", epochs=1, dataset='w
 
 
 class WatchTest(PenstockTest):
+    has_terminal = False
+
+    def tearDown(self):
+        if self.has_terminal:  # before its socket goes with the folder
+            self.tmux("kill-server")
+        super().tearDown()
+
     def live(self, text=FAULTY, workers=3, name="live"):
         process = self.start("run", self.write(name + ".toml", text), "--workers", workers, "--quiet")
         code, _, err = self.penstock("wait", "--for=ready", "--timeout", "20s", "--session", name)
@@ -162,7 +169,7 @@ class WatchTest(PenstockTest):
     def terminal(self, columns, rows):
         if not shutil.which("tmux"):
             self.skipTest("tmux is not installed")
-        self.addCleanup(self.tmux, "kill-server")
+        self.has_terminal = True
         self.tmux("new-session", "-d", "-x", str(columns), "-y", str(rows), "bash --norc --noprofile")
         self.tmux("send-keys", "echo rea''dy; PATH=%s:$PATH" % BIN, "Enter")
         self.wait_until(lambda: "ready" in self.tmux("capture-pane", "-p"), "a shell")

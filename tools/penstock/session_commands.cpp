@@ -146,6 +146,7 @@ int deaths(const request_options& o) {
     if (all.empty()) return say("no worker died");
     print_raw(deaths_for_people(all, terminal_width(1)));
     if (o.stacks) print_stacks(all);
+    say("next: " + hint_after_deaths(all));
   });
 }
 

@@ -76,9 +76,15 @@ std::string hint_after_status(const json& s) {
     if (w.at("state") == "failed") return "penstock restart worker/" + text_of(w.at("id"));
   }
   for (const json& w : s.at("workers")) {
-    if (!w.at("last_death").is_null()) return "penstock deaths";
+    if (!w.at("last_death").is_null())
+      return fmt::format("penstock logs worker/{} --previous", text_of(w.at("id")));
   }
   return s.at("state") == "paused" ? "penstock resume" : "";
+}
+
+std::string hint_after_deaths(const json& deaths) {
+  if (deaths.empty()) return "";
+  return fmt::format("penstock logs worker/{} --previous", text_of(deaths.back().at("worker")));
 }
 
 std::string deaths_for_people(const json& deaths, std::size_t width) {

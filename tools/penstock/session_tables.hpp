@@ -15,6 +15,7 @@ namespace penstock::cli {
                                             std::size_t width);
 /// A command that is worth typing next; empty if everything is well.
 [[nodiscard]] std::string hint_after_status(const nlohmann::ordered_json& status);
+[[nodiscard]] std::string hint_after_deaths(const nlohmann::ordered_json& deaths);
 [[nodiscard]] std::string deaths_for_people(const nlohmann::ordered_json& deaths, std::size_t width);
 
 /// One event on a line: time, who, what.
