@@ -6,7 +6,7 @@ import subprocess
 from harness import *
 
 SHARE = os.path.join(os.path.dirname(BIN.rstrip("/")), "share")
-CONTRACT = """run preview status top describe events trace deaths restart scale drain pause resume stop wait sessions check-config schema completion help
+CONTRACT = """run preview doctor inspect bench chaos logs quarantine status top describe events trace deaths restart scale drain pause resume stop wait sessions check-config schema completion help
               version""".split()
 
 

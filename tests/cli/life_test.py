@@ -40,6 +40,7 @@ class LifeTest(PenstockTest):
         deaths = self.answer("deaths")["deaths"]
         self.assertIn(victim["pid"], [d["pid"] for d in deaths])
         self.assertIn("SIGKILL", self.ok("deaths"))
+        self.ok("logs", "worker/3", "--previous")
         self.ok("drain", "worker/5")
         self.wait_until(lambda: self.workers()[5]["state"] == "stopped", "worker/5 to go home")
         self.ok("pause")
@@ -47,7 +48,8 @@ class LifeTest(PenstockTest):
         self.ok("resume")
         self.ok("scale", "1")
         self.ready(1)
-        self.wait_until(lambda: self.answer("status")["quarantined"] == 1, "sample 77 to be quarantined", 60)
+        self.wait_until(lambda: self.answer("quarantine", "list")["quarantine"], "sample 77 to be quarantined", 60)
+        self.assertEqual([q["sample"] for q in self.answer("quarantine", "list")["quarantine"]], [77])
         self.assertIn("waits_for", self.answer("describe", "scheduler")["scheduler"])
         kinds = {json.loads(line)["kind"] for line in self.ok("events", "--json").splitlines()}
         self.assertTrue({"scaled", "worker_died", "paused", "resumed", "sample_quarantined"} <= kinds, kinds)
