@@ -433,6 +433,45 @@ intensity = { max = 100, within = "10m" }
           f"again p50 {p50:.2f} s, max {max(recoveries, default=0):.2f} s", "20 times, equal, p50 <= 1.2 s", same and kills >= 20 and p50 <= 1.2)
 
 
+def device_program(b, name):
+    for folder in ("libexec/penstock/tests", "bin/device_programs"):
+        path = os.path.join(b.given.tree, folder, name)
+        if os.path.exists(path):
+            return "plugin:" + path
+    raise Skip("no " + name)
+
+
+def poison(b):
+    """A device program that commits an illegal access on sample 17."""
+    program = device_program(b, "illegal_access.so")
+    file = b.config("poison.toml", synthetic(1 << 16, 4))
+    arguments = [b.penstock, "run", file, "--batches", "200", "--json", "--quiet", "--device", b.given.device, "--sink", program]
+    for rule in ("fail", "skip"):
+        done = subprocess.run(arguments + ["--set", f"gpu.on_poison_batch={rule}", "--set", "sampler.shuffle=false"],
+                              env={**b.environment, "PENSTOCK_ILLEGAL_SAMPLE": "17"}, cwd=b.folder, capture_output=True, text=True, timeout=60)
+        r = json.loads(done.stdout)
+        codes = [d["code"] for d in r["gpu"]["deaths"]]
+        failed = len(r["failures"])
+        good = codes == [79, 79] and ((r["outcome"] == "failed" and "17" in r["error"]) if rule == "fail" else
+                                      (r["outcome"] == "stopped" and 17 in [f["sample"] for f in r["failures"]]))
+        b.row(f"illegal access on sample 17, on_poison_batch = {rule}",
+              f"owners' exit codes {codes}; outcome {r['outcome']}; failed samples {failed}; {r.get('error') or ''}",
+              "79 twice, then failed" if rule == "fail" else "79 twice, one batch left out by name", good)
+
+
+def mean_variance(b):
+    """A device program with state: the same figures on the host device and on the GPU."""
+    program = device_program(b, "mean_variance.so")
+    file = b.config("mean.toml", synthetic(1 << 16, 4).replace('"stamp"', '"random"'))
+    said = {}
+    for device in ("host", b.given.device):
+        done = subprocess.run([b.penstock, "run", file, "--batches", "200", "--device", device, "--sink", program], env=b.environment,
+                              cwd=b.folder, capture_output=True, text=True, timeout=60)
+        found = re.search(r"mean_variance: .*", done.stderr)
+        said[device] = found.group(0) if found else done.stderr[-300:]
+    b.row("mean_variance as a device program, host device and GPU", " / ".join(said.values()), "equal", len(set(said.values())) == 1)
+
+
 def doctor(b):
     output = b.run("doctor", [b.penstock, "doctor", "--deep", "--json"], 40, check=False)
     try:
@@ -445,7 +484,7 @@ def doctor(b):
 
 
 # doctor first: it reads the driver's log, in which the tests leave an illegal access that they mean.
-STEPS = [machine, doctor, tests, upload, transform, first_batch, digests, pytorch, full_memory, exclusivity, owner_killed, memcheck]
+STEPS = [machine, doctor, tests, upload, transform, first_batch, digests, pytorch, full_memory, exclusivity, owner_killed, poison, mean_variance, memcheck]
 
 
 def main():
