@@ -22,8 +22,10 @@ Batch::body::body(gpu_owner::ready_batch from, std::shared_ptr<const device::tra
     : ready(std::move(from)), plan(std::move(how)), home(std::move(back)) {
   const std::uint64_t rows = ready.samples.size();
   std::byte* const buffer = home->with_device([&](device::device& d) { return d.address(ready.buffer); });
-  for (const device::device_tensor& t : plan->tensors) {
-    tensors.push_back({t.name, t.type, with_rows(rows, t.shape), buffer + t.offset});
+  for (std::size_t i = 0; i < plan->tensors.size(); ++i) {
+    const device::device_tensor& t = plan->tensors[i];
+    tensors.push_back(
+        {t.name, t.type, with_rows(rows, plan->row_shape(i, ready.extents)), buffer + t.offset});
   }
   std::byte* at = ready.records.data();
   for (const tensor_place& place : plan->slot.tensors) {

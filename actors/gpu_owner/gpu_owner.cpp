@@ -36,6 +36,7 @@ struct owner_state {
     upload_order order;
     std::uint32_t buffer = 0;
     std::vector<std::byte> records;
+    device::batch_extents extents;
   };
 
   owner_surroundings around;
@@ -127,12 +128,13 @@ void submit_waiting(self_pointer self) {
     if (!slot) return fail(s, slot.error());
     const std::uint32_t buffer = s.free_buffers.back();
     s.free_buffers.pop_back();
+    const auto rows = static_cast<std::uint32_t>(order.samples.size());
+    device::batch_extents extents = s.plan->extents_of(*slot, rows);
     s.burst.push_back({order.upload, buffer, order.partition,
-                       s.partitions.at(order.partition).shape.slot_offset(order.slot),
-                       static_cast<std::uint32_t>(order.samples.size())});
-    auto records = copy_records(*s.plan, *slot, order.samples.size());
+                       s.partitions.at(order.partition).shape.slot_offset(order.slot), rows, extents});
+    auto records = copy_records(*s.plan, *slot, rows);
     stamp(s, order.position, batch_stage::submitted, now);
-    s.in_flight.push_back({std::move(order), buffer, std::move(records)});
+    s.in_flight.push_back({std::move(order), buffer, std::move(records), std::move(extents)});
   }
   if (auto ok = s.around.device->submit(s.burst); !ok) return fail(s, ok.error());
   look_later(self);
@@ -164,11 +166,11 @@ void harvest(owner_state& s) {
                    "upload {} is ready before an earlier one", p.upload);
     owner_state::flight& done = s.in_flight.front();
     upload_order& order = done.order;
-    bytes += s.plan->slot.payload_bytes(static_cast<std::uint32_t>(order.samples.size()));
+    bytes += s.plan->payload_bytes(static_cast<std::uint32_t>(order.samples.size()), done.extents);
     stamp(s, order.position, batch_stage::ready, now);
     s.lent[done.buffer] = order.position;
     finished.push_back({order.upload, order.voyage, order.position, order.epoch, order.sequence, done.buffer,
-                        std::move(order.samples), std::move(done.records)});
+                        std::move(order.samples), std::move(done.records), std::move(done.extents)});
     s.in_flight.pop_front();
   }
   if (finished.empty()) return;

@@ -5,6 +5,7 @@
 #include "runtime/base/clock.hpp"
 #include "runtime/base/ids.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/device/transfer_plan.hpp"
 
 #include <condition_variable>
 #include <cstdint>
@@ -26,6 +27,7 @@ struct ready_batch {
   std::uint32_t buffer = 0;
   std::vector<std::uint64_t> samples;  ///< of the rows
   std::vector<std::byte> records;      ///< the slot's record tensors, one after the other, rows back to back
+  device::batch_extents extents = {};  ///< of a batch of variable size
 };
 
 class hand_over {

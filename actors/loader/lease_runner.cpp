@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <string_view>
 
 namespace penstock::loader {
@@ -29,6 +30,43 @@ void shorten_texts(std::vector<protocol::wire_row_failure>& failures) {
     f.reason = shortened(printable(f.reason), limit);
   }
 }
+
+/// The sample that a death during collate() is charged to.
+struct flight_spot {
+  std::uint32_t row = 0;
+  std::string name;
+};
+
+/// Nobody knows what is in the rows of a batch whose collate() threw.
+void fail_all(const protocol::load_batch& lease, const Dataset& dataset, const std::string& reason,
+              protocol::batch_loaded& report) {
+  std::set<std::uint32_t> failed;
+  for (const protocol::wire_row_failure& f : report.failures) failed.insert(f.row);
+  for (std::uint32_t i = 0; i < lease.samples.size(); ++i) {
+    if (!failed.contains(i)) report.failures.push_back({i, dataset.name_of(lease.samples[i].index), reason});
+  }
+  std::ranges::sort(report.failures, {}, &protocol::wire_row_failure::row);
+  report.rows = 0;
+}
+
+/// What user code threw, in words; to be called in a handler.
+std::string thrown_in_words() {
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    return *e.what() != '\0' ? e.what() : "an exception without a message";
+  } catch (...) {
+    return "an exception that is not a std::exception";
+  }
+}
+
+std::string cuda_in_words(std::uint32_t worker, const std::string& reason) {
+  return fmt::format("it loaded CUDA into worker {} (pid {}); only the GPU owner uses the GPU{}{}", worker,
+                     ::getpid(), reason.empty() ? "" : ": ", reason);
+}
+
+// Draws for a whole batch must not repeat those of its first sample.
+constexpr std::uint64_t collate_stream = 0x636f'6c6c'6174'6521;
 
 struct library_search {
   unsigned long long additions = 0;
@@ -64,6 +102,8 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   const auto begin = std::chrono::steady_clock::now();
   protocol::batch_loaded report{lease.slot, lease.generation, 0, {}, 0};
   const std::span<std::byte> slot = shop_.slots.slot(lease.slot);
+  std::vector<std::uint64_t> survivors;
+  flight_spot last;
   for (std::uint32_t i = 0; i < lease.samples.size(); ++i) {
     if (shop_.stopping.load(std::memory_order_relaxed)) return std::nullopt;
     const protocol::wire_sample& sample = lease.samples[i];
@@ -72,16 +112,25 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     // Survivors are compacted: a failed sample's row is written again by the next one.
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
     shop_.flight.publish(arena::phase::checking);
-    if (brings_cuda()) {
-      reason = fmt::format("it loaded CUDA into worker {} (pid {}); only the GPU owner uses the GPU{}{}",
-                           shop_.me.worker, ::getpid(), reason.empty() ? "" : ": ", reason);
-    }
+    if (brings_cuda()) reason = cuda_in_words(shop_.me.worker, reason);
     if (reason.empty()) {
       ++report.rows;
+      survivors.push_back(sample.index);
+      last = {i, name};
     } else {
       report.failures.push_back({i, name, std::move(reason)});
     }
     shop_.flight.sample_done();
+  }
+  if (report.rows > 0) {
+    shop_.flight.publish({arena::phase::collating, lease.slot, last.row, lease.generation}, last.name);
+    std::string reason = collate(lease.epoch, slot, survivors);
+    if (brings_cuda()) reason = cuda_in_words(shop_.me.worker, reason);
+    if (reason.empty()) {
+      trim(slot, report.rows);
+    } else {
+      fail_all(lease, shop_.dataset, "collating the batch: " + reason, report);
+    }
   }
   shop_.flight.rest();
   shorten_texts(report.failures);
@@ -92,14 +141,23 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
 std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uint64_t epoch,
                                    std::span<std::byte> slot, std::uint32_t row) {
   std::vector<std::span<std::byte>> tensors;
-  tensors.reserve(shop_.layout.tensors.size());
-  for (const tensor_place& place : shop_.layout.tensors) {
+  std::vector<sample_length> lengths;
+  tensors.reserve(shop_.layout.described);
+  for (std::size_t t = 0; t < shop_.layout.described; ++t) {
+    const tensor_place& place = shop_.layout.tensors[t];
     tensors.push_back(slot.subspan(place.offset + place.row_bytes * row, place.row_bytes));
   }
   for (std::size_t tries = 0;; ++tries) {
     random_source random(shop_.seed, epoch, sample.index);
+    lengths.clear();
+    for (std::size_t t = 0; t < shop_.layout.described; ++t) {
+      const tensor_place& place = shop_.layout.tensors[t];
+      const std::uint64_t max = place.lengths ? place.spec.shape.front() : 0;
+      lengths.push_back({max, max});
+    }
     try {
-      shop_.dataset.load({sample.index, epoch, sample.attempt, random}, sample_slot(tensors));
+      shop_.dataset.load({sample.index, epoch, sample.attempt, random}, sample_slot(tensors, lengths));
+      finish_lengths(slot, row, lengths);
       return {};
     } catch (const transient_error& e) {
       if (tries < storage_pauses.size()) {
@@ -108,11 +166,65 @@ std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uin
       }
       return *e.what() != '\0' ? fmt::format("{} (tried {} times)", e.what(), tries + 1)
                                : "storage gave no answer";
-    } catch (const std::exception& e) {
-      return *e.what() != '\0' ? e.what() : "an exception without a message";
     } catch (...) {
-      return "an exception that is not a std::exception";
+      return thrown_in_words();
     }
+  }
+}
+
+/// Notes down how long the row's tensors are, and fills what they leave unused.
+void lease_runner::finish_lengths(std::span<std::byte> slot, std::uint32_t row,
+                                  std::span<const sample_length> lengths) const {
+  for (std::size_t t = 0; t < lengths.size(); ++t) {
+    const tensor_place& place = shop_.layout.tensors[t];
+    if (!place.lengths) continue;
+    const auto entries = static_cast<std::int64_t>(lengths[t].entries);
+    const tensor_place& notes = shop_.layout.tensors[*place.lengths];
+    std::memcpy(slot.subspan(notes.offset + notes.row_bytes * row).data(), &entries, sizeof entries);
+    const std::uint64_t used = lengths[t].entries * place.entry_bytes();
+    std::ranges::fill(slot.subspan(place.offset + place.row_bytes * row + used, place.row_bytes - used),
+                      std::byte{0});
+  }
+}
+
+std::string lease_runner::collate(std::uint64_t epoch, std::span<std::byte> slot,
+                                  std::span<const std::uint64_t> samples) {
+  std::vector<std::span<std::byte>> tensors;
+  std::vector<std::span<const std::int64_t>> lengths;
+  for (std::size_t t = 0; t < shop_.layout.described; ++t) {
+    const tensor_place& place = shop_.layout.tensors[t];
+    tensors.push_back(slot.subspan(place.offset, place.row_bytes * samples.size()));
+    lengths.emplace_back();
+    if (!place.lengths) continue;
+    const std::uint64_t at = shop_.layout.tensors[*place.lengths].offset;
+    lengths.back() = {reinterpret_cast<const std::int64_t*>(slot.subspan(at).data()), samples.size()};
+  }
+  random_source random(shop_.seed ^ collate_stream, epoch, samples.front());
+  try {
+    shop_.dataset.collate(batch_slot(tensors, lengths, samples), random);
+    return {};
+  } catch (...) {
+    return thrown_in_words();
+  }
+}
+
+/// Moves the rows of tensors that each batch trims together, to the length of the longest.
+void lease_runner::trim(std::span<std::byte> slot, std::uint32_t rows) const {
+  for (const tensor_place& place : shop_.layout.tensors) {
+    if (place.spec.length != length_rule::batch_maximum) continue;
+    const std::uint64_t notes = shop_.layout.tensors[*place.lengths].offset;
+    std::int64_t longest = 0;
+    for (std::uint32_t row = 0; row < rows; ++row) {
+      std::int64_t entries = 0;
+      std::memcpy(&entries, slot.subspan(notes + row * sizeof entries).data(), sizeof entries);
+      longest = std::max(longest, entries);
+    }
+    const std::uint64_t trimmed = static_cast<std::uint64_t>(longest) * place.entry_bytes();
+    if (trimmed == place.row_bytes) continue;
+    std::byte* const first = slot.subspan(place.offset).data();
+    // Row 0 is in its place; each row moves towards the beginning, so none is overwritten before it moved.
+    for (std::uint64_t row = 1; row < rows; ++row)
+      std::memmove(first + row * trimmed, first + row * place.row_bytes, trimmed);
   }
 }
 

@@ -44,6 +44,11 @@ class lease_runner {
  private:
   [[nodiscard]] std::string load_row(const protocol::wire_sample& sample, std::uint64_t epoch,
                                      std::span<std::byte> slot, std::uint32_t row);
+  void finish_lengths(std::span<std::byte> slot, std::uint32_t row,
+                      std::span<const sample_length> lengths) const;
+  [[nodiscard]] std::string collate(std::uint64_t epoch, std::span<std::byte> slot,
+                                    std::span<const std::uint64_t> samples);
+  void trim(std::span<std::byte> slot, std::uint32_t rows) const;
   [[nodiscard]] bool brings_cuda();
 
   workshop shop_;

@@ -9,6 +9,7 @@
 #include <caf/actor_system.hpp>
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
+#include <unistd.h>
 
 #include <optional>
 #include <thread>
@@ -119,6 +120,15 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
   s.runner.emplace(
       workshop{*s.dataset, *s.slots, *s.flight, s.layout, s.settings.sampler.seed, s.me, *s.around.stopping},
       [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
+  if (s.runner->cuda_came_in()) {
+    return give_up(
+        self, child::exit_configuration,
+        {errc::dataset,
+         fmt::format("the worker program or Dataset::setup loaded CUDA into worker {} (pid {}); only "
+                     "the GPU owner uses the GPU",
+                     s.me.worker, ::getpid()),
+         0});
+  }
   s.flight->rest();
   s.around.link->send(protocol::worker_ready{});
 }

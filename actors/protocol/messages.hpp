@@ -57,10 +57,11 @@ struct wire_tensor {
   std::uint8_t type = 0;  ///< penstock::dtype
   std::uint8_t role = 0;  ///< penstock::tensor_role
   std::vector<std::uint32_t> shape;
+  std::uint8_t length = 0;  ///< penstock::length_rule
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_tensor& x) {
-  return f(caf::meta::type_name("wire_tensor"), x.name, x.type, x.role, x.shape);
+  return f(caf::meta::type_name("wire_tensor"), x.name, x.type, x.role, x.shape, x.length);
 }
 
 /// What the worker's dataset says of itself.

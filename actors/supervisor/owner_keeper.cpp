@@ -149,7 +149,9 @@ bool hears(const keeper_state& s) {
 
 void prepare(keeper_state& s, const gpu_owner::prepare_device& order) {
   std::vector<tensor_spec> tensors;
-  for (const tensor_place& place : order.plan->slot.tensors) tensors.push_back(place.spec);
+  // Lengths that the layout adds are added there again.
+  const batch_layout& slot = order.plan->slot;
+  for (std::size_t i = 0; i < slot.described; ++i) tensors.push_back(slot.tensors[i].spec);
   s.preparation = protocol::prepare_owner{protocol::as_wire(tensors), order.plan->slot.rows_max,
                                           order.shape.slot_bytes, order.shape.slots, order.shape.partitions};
   if (hears(s)) s.link->send(*s.preparation);

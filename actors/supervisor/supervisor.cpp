@@ -314,7 +314,8 @@ void note_end(self_pointer self, const worker_exited& news) {
   s.hangs->forget(news.who.worker);
   std::optional<schedule::flight_mark> mark;
   const arena::flight_state& at = c->last_flight.state;
-  const bool on_a_sample = at.at == arena::phase::loading || at.at == arena::phase::checking;
+  const bool on_a_sample =
+      at.at == arena::phase::loading || at.at == arena::phase::checking || at.at == arena::phase::collating;
   // A worker that we sent home and that went is no death of the sample it had finished with.
   const bool went_quietly =
       c->condemned == death_cause::stopped && news.report.ending == process::exit_report::how::exited;

@@ -46,6 +46,7 @@ std::string_view name_of(phase p) noexcept {
     case phase::setup: return "setup";
     case phase::loading: return "loading";
     case phase::checking: return "checking";
+    case phase::collating: return "collating";
   }
   return "unknown";
 }

@@ -18,10 +18,11 @@
 namespace penstock::arena {
 
 enum class phase : std::uint8_t {
-  idle,      ///< waiting for a lease; a death now is charged to nobody
-  setup,     ///< Dataset::describe or setup
-  loading,   ///< Dataset::load of the row's sample
-  checking,  ///< after the sample: looking whether it brought CUDA into the process
+  idle,       ///< waiting for a lease; a death now is charged to nobody
+  setup,      ///< Dataset::describe or setup
+  loading,    ///< Dataset::load of the row's sample
+  checking,   ///< after the sample: looking whether it brought CUDA into the process
+  collating,  ///< Dataset::collate; the row is the batch's last
 };
 [[nodiscard]] std::string_view name_of(phase p) noexcept;
 

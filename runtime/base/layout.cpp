@@ -28,7 +28,17 @@ result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t
   if (batch_size == 0) return refuse(errc::dataset, "a batch of 0 samples cannot be laid out");
   batch_layout layout;
   layout.rows_max = batch_size;
+  layout.described = tensors.size();
+  std::vector<tensor_spec> all(tensors.begin(), tensors.end());
   for (const tensor_spec& spec : tensors) {
+    if (spec.length == length_rule::exact) continue;
+    if (spec.shape.empty() || spec.role != tensor_role::data) {
+      return refuse(errc::dataset,
+                    "tensor '{}' cannot have lengths: they are for data with at least one axis", spec.name);
+    }
+    all.push_back({spec.name + "_length", dtype::int64, {}, tensor_role::data, length_rule::exact});
+  }
+  for (const tensor_spec& spec : all) {
     if (spec.name.empty()) return refuse(errc::dataset, "a tensor of the dataset has no name");
     if (layout.index_of(spec.name)) return refuse(errc::dataset, "two tensors are named '{}'", spec.name);
     if (spec.role == tensor_role::image && (spec.type != dtype::uint8 || spec.shape.size() != 3)) {
@@ -41,6 +51,10 @@ result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t
                     bytes_for_people(*row), spec.name, bytes_for_people(batch_bytes_max));
     }
     layout.tensors.push_back({spec, *row, 0});
+  }
+  std::size_t lengths = layout.described;
+  for (tensor_place& place : layout.tensors) {
+    if (place.spec.length != length_rule::exact) place.lengths = lengths++;
   }
   // Small rows first: what a short batch leaves unused then lies almost entirely behind its last used byte.
   std::vector<std::size_t> order(layout.tensors.size());

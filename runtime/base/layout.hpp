@@ -19,6 +19,11 @@ struct tensor_place {
   tensor_spec spec;
   std::uint64_t row_bytes = 0;  ///< bytes of one sample
   std::uint64_t offset = 0;     ///< of row 0 from the beginning of the slot; a multiple of layout_alignment
+  std::optional<std::size_t> lengths =
+      std::nullopt;  ///< of a tensor with a length_rule: where its lengths are
+
+  /// Bytes of one entry along the first axis; only for tensors that have one.
+  [[nodiscard]] std::uint64_t entry_bytes() const noexcept { return row_bytes / spec.shape.front(); }
 };
 
 /// DMA and vector loads like this; it costs at most 255 bytes a tensor.
@@ -26,7 +31,8 @@ inline constexpr std::uint64_t layout_alignment = 256;
 
 struct batch_layout {
   std::uint32_t rows_max = 0;         ///< the batch size
-  std::vector<tensor_place> tensors;  ///< in the order of the description
+  std::vector<tensor_place> tensors;  ///< in the order of the description, then lengths that were added
+  std::size_t described = 0;          ///< how many of them the description has
   std::uint64_t bytes = 0;            ///< of a slot that holds a full batch
 
   /// Bytes from the beginning of the slot to the end of the last row of a batch with this many rows.
@@ -36,8 +42,9 @@ struct batch_layout {
   [[nodiscard]] std::optional<std::size_t> index_of(std::string_view name) const noexcept;
 };
 
-/// Refuses (errc::dataset) no tensors, two of the same name, an empty name, a zero dimension, an image that
-/// is not uint8 [h, w, c], and sizes beyond 2^40 bytes a batch.
+/// Adds an int64 tensor "NAME_length" for every tensor with a length_rule. Refuses (errc::dataset) no
+/// tensors, two of the same name, an empty name, a zero dimension, an image that is not uint8 [h, w, c],
+/// lengths of what has no axis or is not plain data, and sizes beyond 2^40 bytes a batch.
 result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t batch_size);
 
 }  // namespace penstock

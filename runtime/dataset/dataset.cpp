@@ -9,6 +9,20 @@ Dataset::~Dataset() = default;
 
 void Dataset::setup(const worker_context&) {}
 
+void Dataset::collate(const batch_slot&, random_source&) {}
+
+void sample_slot::set_length(std::size_t tensor, std::uint64_t entries) const {
+  if (tensor >= lengths_.size() || lengths_[tensor].max == 0) {
+    throw std::out_of_range(
+        fmt::format("a length was set for tensor {}, which describe() does not declare to have any", tensor));
+  }
+  if (entries > lengths_[tensor].max) {
+    throw std::out_of_range(
+        fmt::format("it has {} entries, but describe() declares at most {}", entries, lengths_[tensor].max));
+  }
+  lengths_[tensor].entries = entries;
+}
+
 std::string Dataset::name_of(std::uint64_t index) const {
   return fmt::format("sample {}", index);
 }

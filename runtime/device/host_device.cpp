@@ -187,7 +187,7 @@ class host_device final : public device {
     while (true) {
       work_.wait(hold, [&] { return closing_ || !jobs_.empty(); });
       if (jobs_.empty()) return;
-      const queued_job next = jobs_.front();
+      const queued_job next = std::move(jobs_.front());
       jobs_.pop_front();
       hold.unlock();
       transfer(next);
@@ -210,7 +210,8 @@ class host_device final : public device {
   void transfer(const queued_job& next) {
     std::byte* buffer = buffers_[next.job.buffer].data();
     for (const copy_step& step : plan_.copies) {
-      std::memcpy(buffer + step.to, next.slot + step.from, step.row_bytes * next.job.rows);
+      std::memcpy(buffer + step.to, next.slot + step.from,
+                  plan_.row_bytes(step.tensor, next.job.extents) * next.job.rows);
     }
     for (const convert_step& step : plan_.conversions) convert(step, next.slot, buffer, next.job.rows);
   }

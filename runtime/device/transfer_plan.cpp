@@ -2,8 +2,10 @@
 
 #include "runtime/base/units.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 namespace penstock::device {
 namespace {
@@ -29,7 +31,9 @@ result<transfer_plan> plan_transfer(const batch_layout& slot, const image_settin
   const auto flip = flip_flags_of(slot);
   for (const tensor_place& place : slot.tensors) {
     if (place.spec.role == tensor_role::record) continue;
-    device_tensor t{place.spec.name, place.spec.type, place.spec.shape, place.row_bytes, plan.buffer_bytes};
+    device_tensor t{place.spec.name, place.spec.type,   place.spec.shape,
+                    place.row_bytes, plan.buffer_bytes, std::nullopt};
+    if (place.spec.length == length_rule::batch_maximum) t.lengths = slot.tensors[*place.lengths].offset;
     const bool is_image = place.spec.role == tensor_role::image;
     if (is_image && (image.type != dtype::uint8 || image.layout != image_layout::nhwc || flip)) {
       const auto& hwc = place.spec.shape;
@@ -49,12 +53,50 @@ result<transfer_plan> plan_transfer(const batch_layout& slot, const image_settin
       plan.conversions.push_back(step);
       plan.staged = true;
     } else {
-      plan.copies.push_back({place.offset, t.offset, t.row_bytes});
+      plan.copies.push_back({place.offset, t.offset, t.row_bytes, plan.tensors.size()});
     }
     plan.buffer_bytes = round_up(plan.buffer_bytes + t.row_bytes * slot.rows_max, layout_alignment);
     plan.tensors.push_back(std::move(t));
   }
   return plan;
+}
+
+batch_extents transfer_plan::extents_of(std::span<const std::byte> slot_bytes, std::uint32_t rows) const {
+  const auto is_trimmed = [](const device_tensor& t) { return t.lengths.has_value(); };
+  if (std::ranges::none_of(tensors, is_trimmed)) return {};
+  batch_extents extents(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const device_tensor& t = tensors[i];
+    if (!t.shape.empty()) extents[i] = t.shape.front();
+    if (!t.lengths) continue;
+    std::int64_t longest = 0;
+    for (std::uint32_t row = 0; row < rows; ++row) {
+      std::int64_t length = 0;
+      std::memcpy(&length, slot_bytes.subspan(*t.lengths + row * sizeof length).data(), sizeof length);
+      longest = std::max(longest, length);
+    }
+    // Whatever the worker wrote there, nobody reads beyond a row.
+    extents[i] = static_cast<std::uint32_t>(std::min<std::int64_t>(longest, t.shape.front()));
+  }
+  return extents;
+}
+
+std::uint64_t transfer_plan::row_bytes(std::size_t tensor, const batch_extents& extents) const {
+  const device_tensor& t = tensors[tensor];
+  return extents.empty() || !t.lengths ? t.row_bytes : t.row_bytes / t.shape.front() * extents[tensor];
+}
+
+std::vector<std::uint32_t> transfer_plan::row_shape(std::size_t tensor, const batch_extents& extents) const {
+  std::vector<std::uint32_t> shape = tensors[tensor].shape;
+  if (!extents.empty() && tensors[tensor].lengths) shape.front() = extents[tensor];
+  return shape;
+}
+
+std::uint64_t transfer_plan::payload_bytes(std::uint32_t rows, const batch_extents& extents) const {
+  std::uint64_t bytes = slot.payload_bytes(rows);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].lengths) bytes -= rows * (tensors[i].row_bytes - row_bytes(i, extents));
+  return bytes;
 }
 
 float normalised(std::uint8_t x, float scale, float shift) noexcept {

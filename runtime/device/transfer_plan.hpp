@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct device_tensor {
   std::vector<std::uint32_t> shape;  ///< of one row
   std::uint64_t row_bytes = 0;
   std::uint64_t offset = 0;
+  std::optional<std::uint64_t>
+      lengths;  ///< of a tensor that each batch trims: offset of its lengths in the slot
 };
 
 /// Rows that arrive as they are.
@@ -36,7 +39,12 @@ struct copy_step {
   std::uint64_t from = 0;  ///< offset in the slot
   std::uint64_t to = 0;    ///< offset in the device buffer
   std::uint64_t row_bytes = 0;
+  std::size_t tensor = 0;  ///< in transfer_plan::tensors
 };
+
+/// What a batch of variable size really has: for each tensor of the plan the first number of its rows' shape.
+/// Empty for plans that trim nothing. The worker has moved the rows together accordingly.
+using batch_extents = std::vector<std::uint32_t>;
 
 /// y = fma(x, scale, shift) in float32, rounded to nearest even to the output type; uint8 stays x.
 /// scale = 1 / (255 std) and shift = -mean / std, computed in double and rounded once (semantics 2).
@@ -63,6 +71,15 @@ struct transfer_plan {
   bool staged = false;             ///< the raw slot has to be on the device too, for the kernel to read
 
   [[nodiscard]] std::uint64_t staging_bytes() const noexcept { return staged ? slot.bytes : 0; }
+
+  /// Reads the lengths in a slot that holds a batch with so many rows.
+  [[nodiscard]] batch_extents extents_of(std::span<const std::byte> slot_bytes, std::uint32_t rows) const;
+  /// Bytes of one row of a tensor in a batch with these extents.
+  [[nodiscard]] std::uint64_t row_bytes(std::size_t tensor, const batch_extents& extents) const;
+  /// Shape of one row of a tensor in such a batch.
+  [[nodiscard]] std::vector<std::uint32_t> row_shape(std::size_t tensor, const batch_extents& extents) const;
+  /// Tensor bytes of such a batch as they are copied from the slot, without padding.
+  [[nodiscard]] std::uint64_t payload_bytes(std::uint32_t rows, const batch_extents& extents) const;
 };
 
 /// Refuses (errc::dataset) an image with a number of channels that cannot be normalised. A uint8 record

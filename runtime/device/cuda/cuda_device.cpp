@@ -413,7 +413,7 @@ class cuda_device final : public device {
         return ok;
       }
       for (const upload_job& job : done.jobs) {
-        if (auto ok = convert(ring_[job.buffer], job.rows); !ok) return ok;
+        if (auto ok = convert(ring_[job.buffer], job.rows, job.extents); !ok) return ok;
       }
       if (auto ok = call(cudaEventRecord(done.ready, compute_stream_), "recording an event, at or before");
           !ok)
@@ -451,7 +451,10 @@ class cuda_device final : public device {
       return enqueue(b.staging, slot, plan_.slot.used_bytes(job.rows));
     }
     for (const copy_step& step : plan_.copies) {
-      if (auto ok = enqueue(b.data + step.to, slot + step.from, step.row_bytes * job.rows); !ok) return ok;
+      if (auto ok = enqueue(b.data + step.to, slot + step.from,
+                            plan_.row_bytes(step.tensor, job.extents) * job.rows);
+          !ok)
+        return ok;
     }
     return {};
   }
@@ -464,10 +467,11 @@ class cuda_device final : public device {
         judged(status, fmt::format("copying {} to {}, at or before", bytes_for_people(bytes), name_)));
   }
 
-  result<void> convert(const ring_buffer& b, std::uint32_t rows) {
+  result<void> convert(const ring_buffer& b, std::uint32_t rows, const batch_extents& extents) {
     if (rows == 0) return {};
     for (const copy_step& step : plan_.copies) {
-      if (auto ok = call(cudaMemcpyAsync(b.data + step.to, b.staging + step.from, step.row_bytes * rows,
+      if (auto ok = call(cudaMemcpyAsync(b.data + step.to, b.staging + step.from,
+                                         plan_.row_bytes(step.tensor, extents) * rows,
                                          cudaMemcpyDeviceToDevice, compute_stream_),
                          "moving a tensor, at or before");
           !ok) {

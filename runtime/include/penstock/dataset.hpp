@@ -42,12 +42,25 @@ struct sample_request {
   random_source& random;
 };
 
+/// How long a sample is in a tensor that declares a length_rule.
+struct sample_length {
+  std::uint64_t entries = 0;
+  std::uint64_t max = 0;  ///< 0: this tensor has no lengths
+};
+
 /// Where the bytes of one sample go: one span a tensor, in the order of the description, straight in the
 /// shared memory that the device reads. The bytes are undefined before load() and all of them must be
-/// written.
-class sample_slot {
+/// written, up to the length that is set.
+class PENSTOCK_API sample_slot {
  public:
-  explicit sample_slot(std::span<const std::span<std::byte>> tensors) noexcept : tensors_(tensors) {}
+  explicit sample_slot(std::span<const std::span<std::byte>> tensors,
+                       std::span<sample_length> lengths = {}) noexcept
+      : tensors_(tensors), lengths_(lengths) {}
+
+  /// This sample has so many entries along the first axis of the tensor; what lies behind them becomes zero.
+  /// Not called: it has as many as the shape says. Throws std::out_of_range for more than that, and for a
+  /// tensor whose length_rule is exact: the sample is then a failure that says so.
+  void set_length(std::size_t tensor, std::uint64_t entries) const;
 
   [[nodiscard]] std::span<std::byte> bytes(std::size_t tensor) const { return tensors_[tensor]; }
   /// The tensor's elements; T must have the element size of its dtype.
@@ -60,6 +73,33 @@ class sample_slot {
 
  private:
   std::span<const std::span<std::byte>> tensors_;
+  std::span<sample_length> lengths_;
+};
+
+/// All samples of a batch, loaded, in their slot. The rows of a tensor lie back to back, each as large as the
+/// description says; rows of samples that failed are not among them.
+class batch_slot {
+ public:
+  batch_slot(std::span<const std::span<std::byte>> tensors,
+             std::span<const std::span<const std::int64_t>> lengths,
+             std::span<const std::uint64_t> samples) noexcept
+      : tensors_(tensors), lengths_(lengths), samples_(samples) {}
+
+  [[nodiscard]] std::size_t rows() const noexcept { return samples_.size(); }
+  [[nodiscard]] std::span<const std::uint64_t> samples() const noexcept { return samples_; }
+  [[nodiscard]] std::span<std::byte> bytes(std::size_t tensor) const { return tensors_[tensor]; }
+  template <class T>
+  [[nodiscard]] std::span<T> as(std::size_t tensor) const {
+    const auto raw = tensors_[tensor];
+    return {reinterpret_cast<T*>(raw.data()), raw.size() / sizeof(T)};
+  }
+  /// One number a row for a tensor with a length_rule, else empty.
+  [[nodiscard]] std::span<const std::int64_t> lengths(std::size_t tensor) const { return lengths_[tensor]; }
+
+ private:
+  std::span<const std::span<std::byte>> tensors_;
+  std::span<const std::span<const std::int64_t>> lengths_;
+  std::span<const std::uint64_t> samples_;
 };
 
 /// A dataset. One instance lives in each worker process; penstock calls it from one thread. A crash in here
@@ -81,6 +121,12 @@ class PENSTOCK_API Dataset {
   /// its batch as [loader] on_bad_sample says; it is not tried again. Throw transient_error for storage that
   /// may recover: it is tried three times more, with growing pauses, before it counts as a failure.
   virtual void load(const sample_request& request, const sample_slot& slot) = 0;
+
+  /// Called once for every batch with at least one row, after the last load() of it: may change rows in
+  /// place. Draws from `random`, which is keyed by the first row's sample; a batch is then the same whoever
+  /// makes it, but its bytes depend on who is in it. Throwing makes all its samples failures; a crash is
+  /// charged to its last sample.
+  virtual void collate(const batch_slot& batch, random_source& random);
 
   /// What a person calls this sample (a path, a key): shown in reports. Cheap; called before each load.
   [[nodiscard]] virtual std::string name_of(std::uint64_t index) const;

@@ -64,7 +64,7 @@ struct death_report {
   std::optional<std::uint64_t> epoch;
   std::optional<std::uint64_t> sequence;
   std::uint32_t attempt = 0;  ///< of the sample; 0 if none is charged
-  std::string phase;          ///< what it was doing: "idle", "setup", "loading", "checking"
+  std::string phase;          ///< what it was doing: "idle", "setup", "loading", "checking", "collating"
   double lived_seconds = 0;
   std::uint64_t rss_bytes = 0;  ///< resident memory shortly before the end; 0: it never said
   std::string wait_channel;  ///< of one that hung: "running", "stopped", or the kernel function it waited in

@@ -41,12 +41,22 @@ enum class tensor_role : std::uint8_t {
            ///< digest
 };
 
+/// Whether samples may have fewer entries along their first axis than the shape says. What a sample leaves
+/// unused is filled with zeros, and the batch has one tensor more, "NAME_length": int64, the entries of each
+/// row. For tensors of role data.
+enum class length_rule : std::uint8_t {
+  exact,          ///< no: every sample has exactly this shape
+  fixed_maximum,  ///< yes: the shape's first number is the maximum, and every batch has it
+  batch_maximum,  ///< yes: a batch has the first number of its longest sample (0 if all are empty)
+};
+
 /// One tensor of one sample. The batch axis is not part of the shape; a scalar has an empty one.
 struct tensor_spec {
   std::string name{};
   dtype type = dtype::uint8;
   std::vector<std::uint32_t> shape{};
   tensor_role role = tensor_role::data;
+  length_rule length = length_rule::exact;
 
   bool operator==(const tensor_spec&) const = default;
 };

@@ -58,3 +58,26 @@ TEST_CASE("a description that cannot be a batch is refused with the reason") {
   CHECK(message({{"x", dtype::uint8, {1U << 30}}}, 4096).find("is larger than 1.00 TiB") !=
         std::string::npos);
 }
+
+TEST_CASE("a tensor with lengths brings a tensor of lengths behind those of the description") {
+  const tensor_spec tokens{"tokens", dtype::uint16, {10, 2}, tensor_role::data, length_rule::batch_maximum};
+  const auto layout = lay_out(std::vector{tokens, label}, 5);
+  REQUIRE(layout);
+  CHECK(layout->described == 2);
+  REQUIRE(layout->tensors.size() == 3);
+  CHECK(layout->tensors[0].lengths == 2);
+  CHECK(layout->tensors[0].entry_bytes() == 4);
+  CHECK_FALSE(layout->tensors[1].lengths);
+  CHECK(layout->tensors[2].spec == tensor_spec{"tokens_length", dtype::int64, {}});
+}
+
+TEST_CASE("lengths of a scalar, of an image and of a record are refused, and a name that is taken") {
+  const auto with_lengths = [](tensor_spec spec) {
+    spec.length = length_rule::fixed_maximum;
+    return spec;
+  };
+  for (const tensor_spec& spec : {label, image, crop})
+    CHECK_FALSE(lay_out(std::vector{with_lengths(spec)}, 5));
+  const tensor_spec tokens{"tokens", dtype::uint8, {10}, tensor_role::data, length_rule::fixed_maximum};
+  CHECK_FALSE(lay_out(std::vector{tokens, tensor_spec{"tokens_length", dtype::int64, {}}}, 5));
+}

@@ -2,9 +2,11 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <span>
 
 using namespace penstock;
 using namespace penstock::device;
@@ -97,4 +99,36 @@ TEST_CASE("bfloat16 is the upper half of a float, rounded to even") {
   CHECK(to_bfloat16(std::bit_cast<float>(0x3f80'8001U)) == 0x3f81);
   CHECK(to_bfloat16(std::numeric_limits<float>::max()) == 0x7f80);
   CHECK((to_bfloat16(std::numeric_limits<float>::quiet_NaN()) & 0x7fffU) > 0x7f80U);
+}
+
+TEST_CASE("a batch of variable size has the first number of its longest row, never more than the maximum") {
+  const auto layout = lay_out(
+      std::vector<tensor_spec>{
+          {"tokens", dtype::uint16, {10, 2}, tensor_role::data, length_rule::batch_maximum},
+          {"label", dtype::int64, {}, tensor_role::data}},
+      4);
+  REQUIRE(layout);
+  const auto plan = plan_transfer(*layout, {});
+  REQUIRE(plan);
+  std::vector<std::byte> slot(layout->bytes);
+  const auto extents_with = [&](std::vector<std::int64_t> lengths) {
+    std::ranges::copy(std::as_bytes(std::span(lengths)),
+                      slot.begin() + static_cast<std::ptrdiff_t>(layout->tensors[2].offset));
+    return plan->extents_of(slot, static_cast<std::uint32_t>(lengths.size()));
+  };
+  CHECK(extents_with({3, 7, 1}) == batch_extents{7, 0, 0});
+  CHECK(plan->row_shape(0, extents_with({3, 7, 1})) == std::vector<std::uint32_t>{7, 2});
+  CHECK(plan->row_bytes(0, extents_with({3, 7, 1})) == 28);
+  CHECK(plan->payload_bytes(3, extents_with({3, 7, 1})) == 3 * (28 + 8 + 8));
+  CHECK(extents_with({}) == batch_extents{0, 0, 0});
+  // What a broken worker may leave there.
+  CHECK(extents_with({1'000'000'000'000, -5}) == batch_extents{10, 0, 0});
+}
+
+TEST_CASE("plans that trim nothing have no extents") {
+  const auto plan = plan_transfer(photo_layout(8), {});
+  REQUIRE(plan);
+  const std::vector<std::byte> slot(plan->slot.bytes);
+  CHECK(plan->extents_of(slot, 8).empty());
+  CHECK(plan->payload_bytes(8, {}) == plan->slot.payload_bytes(8));
 }

@@ -1,0 +1,235 @@
+// Datasets of users: what their code does wrong is reported as what it is, with the sample's name; samples of
+// variable size arrive padded, the same whatever happens to the workers.
+#include "tests/actors/session/support.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+using namespace penstock;
+using namespace penstock::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+config odd(string_map options = {}, std::uint32_t workers = 2) {
+  config c = small(workers);
+  c.dataset = {};
+  c.dataset.type = dataset_type::custom;
+  c.dataset.options = std::move(options);
+  c.sampler.epochs = 1;
+  c.sampler.shuffle = false;
+  c.loader.command = {PENSTOCK_ODD_WORKER};
+  return c;
+}
+
+template <class T>
+std::vector<T> read(const Batch& batch, std::string_view tensor) {
+  const auto bytes = batch.read_back(tensor);
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+run_report run(const config& c) {
+  session_options options = quietly();
+  options.digests = true;
+  Session session(c, options);
+  while (session.next()) {
+  }
+  return session.report();
+}
+
+std::optional<failure> failure_of(const config& c) {
+  try {
+    run(c);
+  } catch (const error& e) {
+    return e.as_failure();
+  }
+  return std::nullopt;
+}
+
+std::string digest_of(const config& c) {
+  return run(c).epochs.at(0).digest.value();
+}
+
+constexpr std::uint64_t length_of(std::uint64_t sample) {
+  return sample % 7;  // as odd_worker makes them
+}
+
+}  // namespace
+
+TEST_CASE("an exception is a failure of its sample, with its name and its words") {
+  const run_report r = run(odd({{"throw", "13"}, {"throw_odd", "14"}}));
+  REQUIRE(r.failures.size() == 2);
+  CHECK(r.failures[0].sample == 13);
+  CHECK(r.failures[0].path == "page-13");
+  CHECK(r.failures[0].error == "page is torn");
+  CHECK(r.failures[1].error == "an exception that is not a std::exception");
+  CHECK(r.deaths.empty());
+  CHECK(r.epochs.at(0).delivered == 58);
+}
+
+TEST_CASE("a crash and an exit in user code are charged to the sample by name, and it is quarantined") {
+  for (const char* const fault : {"segv", "exit"}) {
+    const run_report r = run(odd({{fault, "13"}}));
+    REQUIRE(r.quarantine.size() == 1);
+    CHECK(r.quarantine[0].sample == 13);
+    CHECK(r.quarantine[0].path == "page-13");
+    CHECK(r.quarantine[0].causes.at(0) == (std::string(fault) == "segv" ? "SIGSEGV" : "exit 3"));
+    CHECK(r.epochs.at(0).delivered == 59);
+  }
+}
+
+TEST_CASE("a hang in user code is charged to the sample by name") {
+  config c = odd({{"hang", "13"}});
+  c.loader.hang.item_timeout = 200ms;
+  const run_report r = run(c);
+  REQUIRE(r.quarantine.size() == 1);
+  CHECK(r.quarantine[0].path == "page-13");
+  CHECK(std::ranges::all_of(r.deaths, [](const death_report& d) { return d.cause == death_cause::hang; }));
+}
+
+TEST_CASE("CUDA in a worker is the failure of the sample that brought it, naming worker, pid and rule") {
+  const run_report r = run(odd({{"cuda", "13"}, {"fake_cuda", PENSTOCK_FAKE_CUDA}}));
+  REQUIRE(r.failures.size() == 1);
+  CHECK(r.failures[0].path == "page-13");
+  CHECK(r.failures[0].error.find("only the GPU owner uses the GPU") != std::string::npos);
+  CHECK(r.failures[0].error.find("into worker ") != std::string::npos);
+  CHECK(r.failures[0].error.find("(pid ") != std::string::npos);
+  CHECK(r.epochs.at(0).delivered == 59);
+}
+
+TEST_CASE("CUDA brought in before the first sample ends the run with the same rule") {
+  const auto why = failure_of(odd({{"cuda_in", "setup"}, {"fake_cuda", PENSTOCK_FAKE_CUDA}}));
+  REQUIRE(why);
+  CHECK(why->message.find("only the GPU owner uses the GPU") != std::string::npos);
+}
+
+TEST_CASE("a dataset that cannot be made, described or set up ends the run with its own words") {
+  const std::map<std::string, std::string> words{
+      {"constructor", "no such archive"}, {"describe", "the archive has no index"}, {"setup", "no licence"}};
+  for (const auto& [where, expected] : words) {
+    const auto why = failure_of(odd({{"throw_in", where}}));
+    REQUIRE(why);
+    CHECK(why->code == errc::dataset);
+    CHECK(why->message.find(expected) != std::string::npos);
+  }
+}
+
+TEST_CASE("samples of variable size arrive padded with zeros to the fixed maximum, with their lengths") {
+  Session session(odd({{"length", "fixed"}}), quietly());
+  std::uint64_t rows = 0;
+  while (auto batch = session.next()) {
+    CHECK(batch->tensor("tokens").shape == std::vector<std::uint64_t>{batch->rows(), 10, 2});
+    CHECK(batch->tensor("tokens_length").type == dtype::int64);
+    const auto lengths = read<std::int64_t>(*batch, "tokens_length");
+    const auto tokens = read<std::uint16_t>(*batch, "tokens");
+    for (std::size_t r = 0; r < batch->rows(); ++r) {
+      const std::uint64_t sample = batch->samples()[r];
+      REQUIRE(lengths[r] == static_cast<std::int64_t>(length_of(sample)));
+      for (std::uint64_t i = 0; i < 20; ++i)
+        REQUIRE(tokens[r * 20 + i] == (i < length_of(sample) * 2 ? sample * 100 + i : 0));
+      ++rows;
+    }
+  }
+  CHECK(rows == 60);
+}
+
+TEST_CASE("padded to the batch's maximum, a batch is as long as its longest sample, its rows back to back") {
+  config c = odd({{"length", "batch"}, {"throw", "6"}});
+  c.sampler.batch_size = 3;
+  Session session(c, quietly());
+  std::set<std::uint64_t> extents;
+  std::uint64_t payload = 0;
+  while (auto batch = session.next()) {
+    std::uint64_t longest = 0;
+    for (const std::uint64_t s : batch->samples()) longest = std::max(longest, length_of(s));
+    extents.insert(longest);
+    REQUIRE(batch->tensor("tokens").shape == std::vector<std::uint64_t>{batch->rows(), longest, 2});
+    const auto lengths = read<std::int64_t>(*batch, "tokens_length");
+    const auto tokens = read<std::uint16_t>(*batch, "tokens");
+    payload += tokens.size() * 2 + lengths.size() * 16;
+    for (std::size_t r = 0; r < batch->rows(); ++r) {
+      const std::uint64_t sample = batch->samples()[r];
+      REQUIRE(lengths[r] == static_cast<std::int64_t>(length_of(sample)));
+      for (std::uint64_t i = 0; i < longest * 2; ++i)
+        REQUIRE(tokens[r * longest * 2 + i] == (i < length_of(sample) * 2 ? sample * 100 + i : 0));
+    }
+  }
+  CHECK(extents.size() > 3);
+  CHECK(session.report().bytes == payload);
+}
+
+TEST_CASE("a stream of variable size is the same for any number of workers and any deaths") {
+  for (const char* const rule : {"fixed", "batch"}) {
+    config c = odd({{"length", rule}}, 1);
+    c.sampler.shuffle = true;
+    const std::string undisturbed = digest_of(c);
+    c.loader.workers = 4;
+    CHECK(digest_of(c) == undisturbed);
+    c.dataset.options["segv_once"] = "13";
+    const run_report r = run(c);
+    CHECK(r.deaths.size() == 1);
+    CHECK(r.epochs.at(0).digest == undisturbed);
+  }
+  CHECK(digest_of(odd({{"length", "fixed"}})) != digest_of(odd({{"length", "batch"}})));
+}
+
+TEST_CASE("a length beyond the declared maximum, or one that was not declared, is the sample's failure") {
+  const run_report longer = run(odd({{"length", "batch"}, {"too_long", "13"}}));
+  REQUIRE(longer.failures.size() == 1);
+  CHECK(longer.failures[0].error == "it has 11 entries, but describe() declares at most 10");
+  const run_report undeclared = run(odd({{"too_long", "13"}}));
+  REQUIRE(undeclared.failures.size() == 1);
+  CHECK(undeclared.failures[0].path == "page-13");
+}
+
+TEST_CASE("a batch all of whose samples failed has no rows and no length") {
+  config c = odd({{"length", "batch"}, {"throw", "13"}});
+  c.sampler.batch_size = 1;
+  Session session(c, quietly());
+  bool seen = false;
+  while (auto batch = session.next()) {
+    if (batch->rows() > 0) continue;
+    seen = true;
+    CHECK(batch->tensor("tokens").shape == std::vector<std::uint64_t>{0, 0, 2});
+    CHECK(batch->read_back("tokens").empty());
+  }
+  CHECK(seen);
+}
+
+TEST_CASE("collate sees every row of its batch, and draws the same whoever runs it") {
+  config c = odd({{"collate", "mark"}});
+  {
+    Session session(c, quietly());
+    const auto batch = session.next();
+    REQUIRE(batch);
+    const auto numbers = read<std::int64_t>(*batch, "number");
+    for (std::size_t r = 0; r < numbers.size(); ++r)
+      CHECK(numbers[r] == static_cast<std::int64_t>(batch->samples()[r] * 1000 + 8));
+  }
+  c.dataset.options["collate"] = "draw";
+  const std::string two = digest_of(c);
+  c.loader.workers = 4;
+  CHECK(digest_of(c) == two);
+}
+
+TEST_CASE("a collate that throws fails the samples of its batch, and only them") {
+  const run_report r = run(odd({{"collate", "throw"}}));
+  REQUIRE(r.failures.size() == 8);
+  CHECK(r.failures[0].error == "collating the batch: these do not go together");
+  CHECK(r.epochs.at(0).delivered == 52);
+  CHECK(r.epochs.at(0).failed == 8);
+}
+
+TEST_CASE("a collate that crashes is charged to the last sample of its batch, and the run ends") {
+  const run_report r = run(odd({{"collate", "segv"}}));
+  REQUIRE_FALSE(r.deaths.empty());
+  CHECK(r.deaths[0].phase == "collating");
+  CHECK(r.deaths[0].sample == 7);
+  CHECK(r.epochs.at(0).complete);
+}
