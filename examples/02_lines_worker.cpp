@@ -1,0 +1,83 @@
+// A dataset of your own: the lines of a text file, as long as they are. This is the worker program; the
+// program that uses it is 02_own_dataset.cpp. Links penstock::worker, which brings neither CUDA nor a
+// session.
+#include <penstock/worker.hpp>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr std::uint32_t longest_line = 256;
+
+class lines final : public penstock::Dataset {
+ public:
+  explicit lines(const std::string& file) : file_(file), text_(file, std::ios::binary) {
+    // Where each line begins. An exception in here or in describe() ends the run with its message.
+    if (!text_) throw std::runtime_error("cannot open " + file);
+    for (std::string line; std::getline(text_, line);) {
+      begins_.push_back(end_);
+      end_ += line.size() + 1;
+    }
+    text_.clear();
+  }
+
+  penstock::dataset_description describe() override {
+    penstock::dataset_description d;
+    d.type = "lines";
+    d.samples = begins_.size();
+    // Lines differ in length: each batch is padded with zeros to its longest one, and has a tensor
+    // "text_length".
+    d.tensors = {{"text",
+                  penstock::dtype::uint8,
+                  {longest_line},
+                  penstock::tensor_role::data,
+                  penstock::length_rule::batch_maximum},
+                 {"number", penstock::dtype::int64, {}}};
+    // Whoever sees other samples must say something else here: a saved state or another worker is then
+    // refused.
+    d.fingerprint = "lines/" + std::to_string(begins_.size()) + "/" + std::to_string(end_);
+    return d;
+  }
+
+  void load(const penstock::sample_request& sample, const penstock::sample_slot& slot) override {
+    std::string line;
+    text_.clear();
+    text_.seekg(static_cast<std::streamoff>(begins_[sample.index]));
+    // An exception costs this sample and nothing else: it is reported by name and leaves its batch.
+    if (!std::getline(text_, line)) throw std::runtime_error("cannot be read");
+    if (line.size() > longest_line)
+      throw std::runtime_error("the line has " + std::to_string(line.size()) + " bytes");
+    // Upper or lower case, by chance. sample.random depends on seed, epoch and sample alone, so this line
+    // looks the same whichever worker loads it, and when it is loaded again because that worker died.
+    if (sample.random.uniform() < 0.5)
+      std::ranges::transform(line, line.begin(), [](unsigned char c) { return std::toupper(c); });
+    // Straight into the memory that the device reads.
+    std::memcpy(slot.bytes(0).data(), line.data(), line.size());
+    slot.set_length(0, line.size());
+    slot.as<std::int64_t>(1)[0] = static_cast<std::int64_t>(sample.index);
+  }
+
+  std::string name_of(std::uint64_t index) const override { return file_ + ":" + std::to_string(index + 1); }
+
+ private:
+  std::string file_;
+  std::ifstream text_;
+  std::vector<std::uint64_t> begins_;
+  std::uint64_t end_ = 0;
+};
+
+}  // namespace
+
+int main() {
+  return penstock::worker_main([](const penstock::config& settings) {
+    return std::make_unique<lines>(settings.dataset.options.at("file"));
+  });
+}

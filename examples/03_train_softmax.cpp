@@ -1,0 +1,94 @@
+// A training loop on the GPU: softmax regression on a folder of images, with kernels and a stream of its own.
+// Watch the loss fall. No framework: a batch is a device pointer, a shape, and two calls that order it with
+// your stream.
+//
+//   03_train_softmax FOLDER        (each folder in it is a class)
+#include "03_softmax.hpp"
+
+#include <penstock/session.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+
+namespace {
+
+constexpr int side = 32;
+constexpr int inputs = 3 * side * side;
+
+void check(cudaError_t status) {
+  if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));
+}
+
+float* zeros(std::size_t count) {
+  float* memory = nullptr;
+  check(cudaMalloc(&memory, count * sizeof(float)));
+  check(cudaMemset(memory, 0, count * sizeof(float)));
+  return memory;
+}
+
+int count_folders(const char* path) {
+  int folders = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) folders += entry.is_directory() ? 1 : 0;
+  if (folders < 2 || folders > 16) throw std::runtime_error("there have to be 2 to 16 folders of images");
+  return folders;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
+    return 2;
+  }
+  try {
+    penstock::config settings;
+    settings.name = "train-softmax";
+    settings.dataset.path = argv[1];  // an image folder by default
+    settings.image.size = {side, side};
+    settings.image.augment = penstock::augment_kind::none;
+    settings.sampler.batch_size = 64;
+    settings.sampler.epochs = 20;
+    settings.gpu.device = "cuda";  // no GPU: an error that says so, instead of the host device
+    settings.gpu.dtype = penstock::dtype::float32;  // [rows, 3, side, side], normalised on the GPU
+    penstock::Session session(settings);
+
+    // The session shares the primary context with this program: memory and streams are as usual.
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    softmax_step step{};
+    step.inputs = inputs;
+    step.classes = count_folders(argv[1]);
+    step.rate = 2e-3F;
+    step.weights = zeros(static_cast<std::size_t>(inputs * step.classes));
+    step.error = zeros(static_cast<std::size_t>(settings.sampler.batch_size) * step.classes);
+    step.loss = zeros(1);
+    check(cudaDeviceSynchronize());  // the zeros were written on another stream
+
+    float first = 0;
+    float last = 0;
+    for (std::uint64_t epoch = 0; epoch < settings.sampler.epochs; ++epoch) {
+      std::size_t samples = 0;
+      check(cudaMemsetAsync(step.loss, 0, sizeof(float), stream));
+      for (penstock::Batch& batch : session.epoch(epoch)) {
+        if (batch.rows() == 0) continue;  // every file of it was bad
+        step.rows = static_cast<int>(batch.rows());
+        step.images = static_cast<const float*>(batch.tensor("image").data);
+        step.labels = static_cast<const std::int64_t*>(batch.tensor("label").data);
+        batch.wait({stream});  // what follows on the stream sees the batch; the host does not wait
+        check(train(step, stream));
+        batch.release({stream});  // the buffer is filled again when the stream has come here
+        samples += static_cast<std::size_t>(step.rows);
+      }
+      check(cudaMemcpyAsync(&last, step.loss, sizeof(float), cudaMemcpyDeviceToHost, stream));
+      check(cudaStreamSynchronize(stream));
+      last /= static_cast<float>(samples);
+      if (epoch == 0) first = last;
+      std::printf("epoch %2llu  loss %.4f\n", static_cast<unsigned long long>(epoch), last);
+    }
+    return last < first ? 0 : 1;
+  } catch (const std::exception& e) {  // penstock::error, too
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

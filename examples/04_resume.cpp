@@ -1,0 +1,75 @@
+// A run that may be interrupted at any time and goes on where it was: Ctrl-C once, start it again. It may go
+// on with another number of workers; the stream of batches is the same.
+//
+//   04_resume CONFIG STATE_FILE
+#include <penstock/session.hpp>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace {
+
+// The library installs no signal handlers: that is the program's business. A handler may do nothing but note
+// it down.
+volatile std::sig_atomic_t interrupted = 0;
+
+std::vector<char> read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Under a temporary name first: a state is there whole or not at all.
+void write_file(const std::string& path, const std::vector<std::byte>& bytes) {
+  std::ofstream(path + ".new", std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  std::filesystem::rename(path + ".new", path);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: %s CONFIG STATE_FILE\n", argv[0]);
+    return 2;
+  }
+  std::signal(SIGINT, [](int) { interrupted = 1; });
+  try {
+    const std::string state_file = argv[2];
+    const std::vector<char> saved = read_file(state_file);  // empty the first time
+    penstock::session_options options;
+    options.state = std::as_bytes(std::span(saved));
+    options.digests = true;  // only to show that the stream goes on exactly; costs a read-back a batch
+    penstock::Session session(penstock::load_config(argv[1], {"gpu.device=host"}), options);
+    if (!saved.empty()) std::fprintf(stderr, "going on with %s\n", state_file.c_str());
+
+    while (interrupted == 0) {
+      std::optional<penstock::Batch> batch = session.next();
+      if (!batch) break;
+      // Your training step would be here. The state is taken after it: what is in the state is done.
+      std::printf("epoch %llu batch %llu digest %016llx\n", static_cast<unsigned long long>(batch->epoch()),
+                  static_cast<unsigned long long>(batch->sequence()),
+                  static_cast<unsigned long long>(batch->digest()));
+      std::fflush(stdout);
+    }
+
+    session.stop();
+    if (interrupted == 0) {
+      std::filesystem::remove(state_file);
+      std::fprintf(stderr, "finished\n");
+      return 0;
+    }
+    // A few hundred bytes, and 8 for each batch of the open epoch. A program that may be killed without
+    // warning writes it every few seconds instead.
+    write_file(state_file, session.state());
+    std::fprintf(stderr, "interrupted; start again to go on\n");
+    return 130;
+  } catch (const penstock::error& e) {
+    std::fprintf(stderr, "%s: %s\n", penstock::name_of(e.code()), e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,68 @@
+// Workers die here, on purpose, and the stream goes on. The program prints each death and each bad sample as
+// it is told, and at the end that nothing was lost but what had to be.
+//
+//   06_watch_events
+#include <penstock/session.hpp>
+
+#include <cstdio>
+
+int main() {
+  using penstock::event_kind;
+  using penstock::fault_kind;
+  try {
+    penstock::config settings;
+    settings.name = "watch-events";
+    settings.dataset.type = penstock::dataset_type::synthetic;
+    settings.dataset.samples = 2000;
+    settings.dataset.bytes_per_sample = penstock::byte_size{16 << 10};
+    settings.dataset.faults = {
+        {.sample = 100,
+         .kind = fault_kind::segv,
+         .times = 1},  // crashes once: loaded again by another worker
+        {.sample = 200,
+         .kind = fault_kind::kill,
+         .times = 1},  // as the kernel kills who takes too much memory
+        {.sample = 300, .kind = fault_kind::raise, .times = 0},  // throws: a bad file
+        {.sample = 400,
+         .kind = fault_kind::abort,
+         .times = 0},  // always crashes: found, tried alone, quarantined
+    };
+    settings.loader.workers = 4;
+    settings.sampler.batch_size = 32;
+    settings.gpu.device = "host";
+    settings.log.level = penstock::log_level::off;  // the program tells it itself
+
+    penstock::session_options options;
+    // Called on a thread of its own. However long it takes, no worker and no batch waits for it.
+    options.on_event = [](const penstock::event& what) {
+      switch (what.kind) {
+        case event_kind::worker_died:
+          std::printf("DEATH       %s\n", what.text.c_str());
+          if (!what.death->last_output.empty())
+            std::printf("            its last words: %s\n", what.death->last_output.c_str());
+          break;
+        case event_kind::worker_restarted:
+        case event_kind::sample_failed:
+        case event_kind::sample_quarantined:
+        case event_kind::epoch_done: std::printf("%-11s %s\n", name_of(what.kind), what.text.c_str()); break;
+        default: break;  // there are more: penstock/event.hpp
+      }
+    };
+
+    penstock::Session session(settings, options);
+    while (std::optional<penstock::Batch> batch = session.next()) {
+      // Nothing to see here: batches come in order, as if nobody had died.
+    }
+    session.close();  // after this no more events come
+
+    const penstock::epoch_report epoch = session.report().epochs.at(0);
+    std::printf(
+        "%llu of %llu samples delivered, %llu failed, %llu quarantined\n",
+        static_cast<unsigned long long>(epoch.delivered), static_cast<unsigned long long>(epoch.expected),
+        static_cast<unsigned long long>(epoch.failed), static_cast<unsigned long long>(epoch.quarantined));
+    return epoch.delivered == 1998 ? 0 : 1;
+  } catch (const penstock::error& e) {
+    std::fprintf(stderr, "%s: %s\n", penstock::name_of(e.code()), e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""The examples, as somebody runs them who reads them first: each does what its first lines say."""
+
+import glob
+import os
+import re
+import signal
+import subprocess
+import unittest
+
+import harness
+
+SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "examples")
+
+SLOW = """
+[dataset]
+type = "synthetic"
+samples = 600
+bytes_per_sample = "1KiB"
+fill = "random"
+wait = "2ms"
+[sampler]
+batch_size = 10
+epochs = 2
+[loader]
+workers = {workers}
+"""
+
+
+class Examples(harness.PenstockTest):
+    def example(self, name, *arguments, expect=0, env=None, timeout=60):
+        done = subprocess.run([os.path.join(harness.BIN, name), *arguments], capture_output=True, text=True,
+                              cwd=self.folder, env=dict(self.environment, **(env or {})), timeout=timeout)
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_a_config_runs_from_a_program_and_shows_its_batches(self):
+        out = self.example("01_run_config", os.path.join(SOURCES, "configs", "synthetic.toml"))
+        self.assertEqual(len(re.findall(r"^batch \d+: \d+ samples; data uint8 \[ \d+ 3 32 32 \]", out, re.M)), 20)
+        self.assertIn("999 samples in 20 batches", out)
+        self.assertIn("1 died, 1 samples failed", out)
+
+    def test_a_config_that_is_wrong_is_told_by_the_first_example(self):
+        wrong = self.write("wrong.toml", "[loader]\nworkers = 0\n")
+        self.example("01_run_config", wrong, expect=1)
+        self.example("01_run_config", expect=2)
+
+    def test_an_own_dataset_delivers_each_line_of_a_file_once(self):
+        lines = ["a", "to be or not to be", "", "x" * 300, "that is", "the question"]
+        out = self.example("02_own_dataset", self.write("poem.txt", "\n".join(lines) + "\n"))
+        seen = dict(re.findall(r"^ +(\d+) (.*)$", out, re.M))
+        for number, line in enumerate(lines, 1):
+            if number == 4:
+                self.assertNotIn("4", seen)
+            else:
+                self.assertIn(seen[str(number)], (line, line.upper()))
+        self.assertRegex(out, r"failed: .*poem.txt:4: the line has 300 bytes")
+        # Which lines are in capitals depends on nothing but the seed.
+        again = self.example("02_own_dataset", os.path.join(self.folder, "poem.txt"))
+        self.assertEqual(again, out)
+
+    def test_samples_of_different_size_are_the_same_in_either_placement(self):
+        poem = self.write("poem.txt", "".join("%s\n" % ("ab" * (n * 7 % 40)) for n in range(60)))
+        config = self.write("lines.toml", '[dataset]\ntype = "custom"\n[dataset.options]\nfile = "%s"\n[sampler]\n'
+                            'batch_size = 7\n[loader]\nworkers = 2\ncommand = ["02_lines_worker"]\n[gpu]\ndevice = "host"\n' % poem)
+        embedded = self.digests(config, "--set", "gpu.placement=embedded")
+        self.assertEqual(self.digests(config, "--set", "gpu.placement=process"), embedded)
+
+    def test_an_own_dataset_that_is_missing_is_told_by_its_own_words(self):
+        done = subprocess.run([os.path.join(harness.BIN, "02_own_dataset"), "nowhere.txt"], capture_output=True,
+                              text=True, cwd=self.folder, env=self.environment, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot open nowhere.txt", done.stderr)
+
+    def test_an_interrupted_run_goes_on_exactly_where_it_was(self):
+        whole = self.example("04_resume", self.write("a.toml", SLOW.format(workers=4)), "whole.state")
+        self.assertEqual(len(whole.splitlines()), 120)
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "whole.state")))
+        parts = []
+        for workers, stop_after in ((3, 17), (1, 61), (4, None)):
+            config = self.write("b.toml", SLOW.format(workers=workers))
+            process = subprocess.Popen([os.path.join(harness.BIN, "04_resume"), config, "run.state"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
+                                       env=self.environment)
+            self._running.append(process)
+            read = []
+            for line in process.stdout:
+                read.append(line)
+                if stop_after and len(read) == stop_after:
+                    process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(timeout=30), 130 if stop_after else 0, process.stderr.read())
+            parts.append(read)
+        self.assertEqual("".join(sum(parts, [])), whole)
+        self.assertTrue(all(parts))
+
+    def test_two_ranks_share_an_epoch_and_together_see_every_sample_once(self):
+        config = self.write("ranks.toml", SLOW.format(workers=2))
+        out = self.example("05_two_ranks", config)
+        self.assertEqual(out, "rank 0: 300 samples\nrank 1: 300 samples\ntogether 600 samples, 600 different ones\n")
+
+    def test_each_death_is_printed_and_the_stream_goes_on(self):
+        out = self.example("06_watch_events")
+        self.assertRegex(out, r"DEATH +worker \d \(pid \d+\) ended: SIGSEGV, while loading sample 100")
+        self.assertRegex(out, r"DEATH +worker \d \(pid \d+\) ended: SIGKILL, while loading sample 200")
+        self.assertRegex(out, r"sample_failed +sample 300")
+        self.assertRegex(out, r"sample_quarantined +sample 400")
+        self.assertEqual(out.count("DEATH"), 5)
+        self.assertIn("1998 of 2000 samples delivered, 1 failed, 1 quarantined", out)
+
+    def test_the_example_configs_are_sound_by_the_strictest_rules(self):
+        configs = glob.glob(os.path.join(SOURCES, "configs", "*.toml")) + [os.path.join(SOURCES, "photos.toml")]
+        self.assertGreaterEqual(len(configs), 5)
+        for config in configs:
+            code, out, err = self.penstock("check-config", config, "--strict")
+            self.assertEqual(code, 0, config + out + err)
+
+    def test_every_example_is_short_enough_to_be_read(self):
+        for source in glob.glob(os.path.join(SOURCES, "*.c*")):
+            with open(source) as file:
+                self.assertLessEqual(len(file.readlines()), 120, source)
+
+
+if __name__ == "__main__":
+    harness.main()
