@@ -1,7 +1,7 @@
 #include "actors/session/control_verbs.hpp"
 
-#include "actors/session/pipeline_view.hpp"
 #include "actors/session/log_verb.hpp"
+#include "actors/session/pipeline_view.hpp"
 #include "runtime/control/report_json.hpp"
 
 #include <fmt/core.h>
@@ -149,6 +149,16 @@ control::answer answer_request(const json& request, bool last_call, const sessio
     return control::good_answer({{"paused", verb == "pause"}});
   }
   if (verb == "scale") return scale(request, controls);
+  if (verb == "restart" && request.value("gpu", json()) == true) {
+    if (!controls.restart_owner) {
+      return control::refusal(
+          exit_refused, "usage",
+          "the GPU owner lives in the session's own process ([gpu] placement = \"embedded\"): it "
+          "cannot be restarted alone");
+    }
+    controls.restart_owner();
+    return control::good_answer({{"restart", "gpu"}});
+  }
   if (verb == "restart" || verb == "drain") {
     target t = worker_of(request, status);
     if (!t.worker) return std::move(t.refused);

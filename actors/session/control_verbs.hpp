@@ -26,6 +26,7 @@ struct session_controls {
   std::function<void(bool paused)> pause;
   std::function<void(std::uint32_t workers)> scale;
   std::function<void(std::uint32_t worker)> restart;
+  std::function<void()> restart_owner;  ///< none when the owner is no process of its own
   std::function<void(std::uint32_t worker)> drain;
   const process::log_book* logs = nullptr;
   std::uint32_t workers_max = 0;

@@ -15,6 +15,7 @@
 #include "runtime/control/event_journal.hpp"
 #include "runtime/control/metrics_server.hpp"
 #include "runtime/dataset/factory.hpp"
+#include "runtime/device/exclusive_use.hpp"
 #include "runtime/process/crash_notes.hpp"
 #include "runtime/process/lifeline.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -166,8 +167,9 @@ class Session::body {
     std::unique_ptr<control::metrics_server> metrics;
     std::shared_ptr<supervisor::worker_processes> processes;
     std::shared_ptr<supervisor::owner_process> owner_process;
-    supervisor::owner_keeper_actor keeper;  // in front of owner_process
-    gpu_owner::gpu_owner_actor owner;       // the owner itself, or its keeper
+    std::optional<device::exclusive_use> lock;  // of the GPU
+    supervisor::owner_keeper_actor keeper;      // in front of owner_process
+    gpu_owner::gpu_owner_actor owner;           // the owner itself, or its keeper
     scheduler::scheduler_actor scheduler;
     supervisor::supervisor_actor supervisor;
     session::session_actor session;
@@ -493,6 +495,11 @@ void Session::body::spawn_owner(engine& e) {
 }
 
 void Session::body::owner_opened(engine& e, const device::identity& what) {
+  if (what.uuid && !settings_.gpu.share) {
+    auto ours = device::exclusive_use::take(*what.uuid);
+    if (!ours) return fail(ours.error());
+    e.lock.emplace(std::move(*ours));
+  }
   board_.device_opened(what);
   tell(session::event_of(event_kind::device_opened, what.name));
   log::debug("gpu", "opened {}", what.name);
@@ -502,7 +509,9 @@ void Session::body::owner_opened(engine& e, const device::identity& what) {
 supervisor::owner_callbacks Session::body::callbacks_of_owner(engine& e) {
   engine* const all = &e;
   supervisor::owner_callbacks calls;
-  calls.started = [all](std::uint32_t incarnation, pid_t pid, std::shared_ptr<protocol::owner_link> link) {
+  calls.started = [this, all](std::uint32_t incarnation, pid_t pid,
+                              std::shared_ptr<protocol::owner_link> link) {
+    logs_.begin("gpu", incarnation);
     caf::anon_send(all->keeper, supervisor::owner_started{incarnation, pid, std::move(link)});
   };
   calls.start_failed = [all](std::uint32_t incarnation, const failure& why) {
@@ -515,9 +524,12 @@ supervisor::owner_callbacks Session::body::callbacks_of_owner(engine& e) {
   calls.link_closed = [](std::uint32_t, const std::string& reason) {
     if (!reason.empty()) log::warn("gpu", "the GPU owner's link was cut: {}", reason);
   };
-  calls.wrote = [](std::uint32_t, std::string_view line) { log::info("gpu", "{}", line); };
-  calls.ended = [all](std::uint32_t incarnation, const process::exit_report& report,
-                      const process::output_tail& tail) {
+  calls.wrote = [this](std::uint32_t incarnation, std::string_view line) {
+    logs_.wrote("gpu", incarnation, line);
+  };
+  calls.ended = [this, all](std::uint32_t incarnation, const process::exit_report& report,
+                            const process::output_tail& tail) {
+    logs_.ended("gpu");
     caf::anon_send(all->keeper, supervisor::owner_exited{incarnation, report, tail.last_lines(10)});
   };
   return calls;
@@ -585,6 +597,7 @@ void Session::body::open_control_socket(engine& e) {
   controls.scale = [this](std::uint32_t workers) { scale(workers); };
   controls.restart = [this](std::uint32_t worker) { restart(worker); };
   controls.drain = [this](std::uint32_t worker) { drain(worker); };
+  if (e.keeper) controls.restart_owner = [all] { caf::anon_send(all->keeper, supervisor::restart_owner{}); };
   controls.quarantine = [this] { return board_.report({}, now()).quarantine; };
   controls.lift_quarantine = [this](std::uint64_t sample, bool for_good) {
     return lift_quarantine(sample, for_good);
@@ -628,6 +641,7 @@ supervisor::supervisor_settings Session::body::supervisor_settings_now() const {
   s.memory_max_bytes = l.limits.memory.bytes;
   s.recycle_after_samples = l.limits.recycle_after_samples;
   s.slots_per_worker = l.slots_per_worker;
+  s.exclusive = settings_.gpu.exclusive;
   s.config = protocol::config_as_bytes(settings_);
   return s;
 }

@@ -52,6 +52,7 @@ struct child {
   arena::flight_reading last_flight;
   std::string cause_text;
   std::uint64_t rss_bytes = 0;
+  std::optional<std::string> gpu_user;  // what of the GPU it was found to hold
 };
 
 struct supervisor_state {
@@ -109,6 +110,7 @@ void tell_changes(supervisor_state& s, steady_time now) {
       if (c.pid > 0) w.pid = c.pid;  // else it is being started
       w.samples = flight.samples_done;
       w.rss_bytes = flight.rss_bytes > 0 ? flight.rss_bytes : c.rss_bytes;
+      w.gpu_use = c.gpu_user;
       if (!flight.sample_name.empty()) w.current_sample = printable(flight.sample_name);
     }
     const auto died = s.last_deaths.find(place.worker);
@@ -446,6 +448,23 @@ void look_for_hangs(self_pointer self) {
   }
 }
 
+/// Only the owner uses the GPU: neither a worker nor anything that it has started.
+void audit_gpu_use(supervisor_state& s, child& c, steady_time now) {
+  const exclusive_rule rule = s.around.settings.exclusive;
+  if (rule == exclusive_rule::off || c.gpu_user || c.kill_at != never) return;
+  std::vector<pid_t> family = process::descendants_of(c.pid);
+  family.insert(family.begin(), c.pid);
+  for (const pid_t pid : family) {
+    const auto use = process::gpu_use_of(pid);
+    if (!use) continue;
+    c.gpu_user =
+        fmt::format("{} (pid {}): {}; only the GPU owner uses the GPU",
+                    pid == c.pid ? "it uses the GPU" : "a process that it started uses the GPU", pid, *use);
+    if (rule == exclusive_rule::enforce) return condemn(s, c, death_cause::protocol, *c.gpu_user, now, false);
+    return log::warn("supervisor", "worker {}: {}", c.who.worker, *c.gpu_user);
+  }
+}
+
 void look_at_memory(self_pointer self) {
   supervisor_state& s = self->state;
   const steady_time now = now_of(self);
@@ -457,6 +476,7 @@ void look_at_memory(self_pointer self) {
     const auto facts = process::look_at(c.pid);
     if (!facts) continue;
     c.rss_bytes = facts->rss_bytes;
+    audit_gpu_use(s, c, now);
     if (!c.ready || c.draining) continue;
     const std::uint64_t limit = s.around.settings.memory_max_bytes;
     if (limit > 0 && facts->rss_anon_bytes > limit) {

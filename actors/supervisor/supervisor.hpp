@@ -149,7 +149,9 @@ struct supervisor_settings {
   std::uint64_t memory_max_bytes = 0;       ///< private memory of one worker
   std::uint64_t recycle_after_samples = 0;  ///< 0: never
   std::uint32_t slots_per_worker = 1;
-  std::string config;  ///< for open_dataset
+  exclusive_rule exclusive =
+      exclusive_rule::report;  ///< what happens to a worker's process that uses the GPU
+  std::string config;          ///< for open_dataset
 };
 
 struct supervisor_surroundings {

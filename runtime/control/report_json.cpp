@@ -64,6 +64,7 @@ json as_json(const worker_status& w) {
          {"current_sample", or_null(w.current_sample)},
          {"current_sample_seconds",
           w.current_sample_seconds ? json(rounded(*w.current_sample_seconds)) : json(nullptr)}};
+  j["gpu_use"] = or_null(w.gpu_use);
   j["last_death"] = w.last_death ? control::as_json(*w.last_death) : json(nullptr);
   j["next_restart_seconds"] = w.next_restart_seconds ? json(rounded(*w.next_restart_seconds)) : json(nullptr);
   return j;

@@ -131,4 +131,35 @@ std::uint32_t usable_cores(const fs::path& root) {
   return std::max<std::uint32_t>(cores, 1);
 }
 
+std::optional<std::string> gpu_use_of(pid_t pid) {
+  const fs::path folder = fs::path("/proc") / std::to_string(pid);
+  std::ifstream maps(folder / "maps");
+  for (std::string line; std::getline(maps, line);) {
+    const auto name = line.find("/libcuda.so");
+    if (name != std::string::npos) return line.substr(name + 1) + " is mapped";
+  }
+  std::error_code status;
+  for (const auto& fd : fs::directory_iterator(folder / "fd", status)) {
+    std::error_code gone;
+    const std::string target = fs::read_symlink(fd.path(), gone).native();
+    if (target.starts_with("/dev/nvidia")) return target + " is open";
+  }
+  return std::nullopt;
+}
+
+std::vector<pid_t> descendants_of(pid_t pid) {
+  std::vector<pid_t> found;
+  std::error_code status;
+  for (const auto& thread :
+       fs::directory_iterator(fs::path("/proc") / std::to_string(pid) / "task", status)) {
+    std::ifstream children(thread.path() / "children");
+    for (pid_t child = 0; children >> child;) {
+      found.push_back(child);
+      const std::vector<pid_t> below = descendants_of(child);
+      found.insert(found.end(), below.begin(), below.end());
+    }
+  }
+  return found;
+}
+
 }  // namespace penstock::process

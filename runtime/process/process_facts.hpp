@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock::process {
 
@@ -26,6 +27,13 @@ std::uint64_t own_rss_bytes();
 /// Where a thread stands: "running", "stopped", the kernel function it waits in ("futex_wait_queue",
 /// "folio_wait_bit") or just "sleeping"; empty if the thread is gone. `thread` 0: the first one.
 std::string wait_channel(pid_t pid, pid_t thread = 0);
+
+/// What of the GPU a process holds: "libcuda.so.1 is mapped", "/dev/nvidia0 is open"; nothing if it holds
+/// none (or is gone, or is another user's).
+std::optional<std::string> gpu_use_of(pid_t pid);
+
+/// A process's living children, theirs, and so on.
+std::vector<pid_t> descendants_of(pid_t pid);
 
 /// Cores that this process may use: affinity, and the CPU quota of its cgroups. At least 1. With another root
 /// the files of /proc and /sys below it decide.

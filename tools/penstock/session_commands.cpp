@@ -100,9 +100,13 @@ int wait(const request_options& o) {
                      [&](const json&) { say(o.wait_for); });
 }
 
-/// restart and drain: one worker, or all of them, one request each.
+/// restart and drain: one worker, or all of them, one request each; restart the GPU owner's process too.
 int for_workers(const request_options& o, const std::string& verb) {
   const auto meant = parse_target(o.target);
+  if (meant && meant->kind == target_kind::gpu && verb == "restart") {
+    return ask_session(o.choice, {{"verb", verb}, {"gpu", true}}, std::nullopt,
+                       [&](const json&) { say("gpu: restart asked for"); });
+  }
   if (!meant || meant->kind == target_kind::gpu || meant->kind == target_kind::scheduler) {
     return no_such_target(
         o, fmt::format("'{}' cannot be told to {}: write worker/N or workers", printable(o.target), verb));
@@ -243,9 +247,15 @@ void add_changes(verb_table& verbs) {
                "restarted or the pool is scaled. The others take over; the stream does not change.",
          {{"penstock " + name + " worker/3", "one worker"},
           {"penstock " + name + " workers",
-           restarts ? "all of them" : "all of them: the stream then stands still"}}},
+           restarts ? "all of them" : "all of them: the stream then stands still"},
+          {"penstock " + name + (restarts ? " gpu" : " worker/0"),
+           restarts ? "the GPU owner's process; what it had not delivered is uploaded again"
+                    : "the first one"}}},
         [name](const request_options& o) { return for_workers(o, name); });
-    place.verb.add_option("TARGET", place.options->target, "worker/N or workers")->required();
+    place.verb
+        .add_option("TARGET", place.options->target,
+                    restarts ? "worker/N, workers or gpu" : "worker/N or workers")
+        ->required();
   }
   const auto scale_place =
       add_verb(verbs,

@@ -144,6 +144,7 @@ struct worker_status {
   std::optional<double> current_sample_seconds;  ///< how long it has been at it; only over the control socket
   std::optional<death_report> last_death;
   std::optional<double> next_restart_seconds;
+  std::optional<std::string> gpu_use{};  ///< what of the GPU it was found to hold, which only the owner may
 };
 
 struct session_status {

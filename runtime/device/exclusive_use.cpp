@@ -1,0 +1,63 @@
+#include "runtime/device/exclusive_use.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+
+namespace penstock::device {
+namespace {
+
+struct abstract_name {
+  sockaddr_un address{};
+  socklen_t bytes = 0;
+};
+
+abstract_name name_of(const std::string& uuid) {
+  abstract_name name;
+  name.address.sun_family = AF_UNIX;
+  const std::string text = "penstock/gpu/" + uuid;
+  const std::size_t length = std::min(text.size(), sizeof name.address.sun_path - 1);
+  // A leading zero byte: the name lives in no folder.
+  std::memcpy(name.address.sun_path + 1, text.data(), length);
+  name.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  return name;
+}
+
+/// Who listens under that name. Nothing when it is gone by now, or not ours to ask.
+std::optional<pid_t> holder_of(const abstract_name& name) {
+  const unique_fd asking(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!asking || ::connect(asking.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0)
+    return std::nullopt;
+  ucred peer{};
+  socklen_t bytes = sizeof peer;
+  if (::getsockopt(asking.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return std::nullopt;
+  return peer.pid;
+}
+
+}  // namespace
+
+result<exclusive_use> exclusive_use::take(const std::string& uuid) {
+  const abstract_name name = name_of(uuid);
+  unique_fd own(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!own) return refuse_os(errc::system, errno, "making the lock of a GPU (socket)");
+  if (::bind(own.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0) {
+    if (errno != EADDRINUSE) return refuse_os(errc::system, errno, fmt::format("locking the GPU {}", uuid));
+    const auto holder = holder_of(name);
+    return refuse(errc::device_busy,
+                  "the GPU {} is in use by another penstock session{}: end that one, choose another GPU with "
+                  "[gpu] device, "
+                  "or let both use it with [gpu] share = true in both",
+                  uuid, holder ? fmt::format(" (pid {})", *holder) : "");
+  }
+  // Listening is what makes the kernel tell our pid to whoever asks; nobody is ever accepted.
+  if (::listen(own.get(), SOMAXCONN) != 0)
+    return refuse_os(errc::system, errno, fmt::format("locking the GPU {}", uuid));
+  return exclusive_use(std::move(own));
+}
+
+}  // namespace penstock::device

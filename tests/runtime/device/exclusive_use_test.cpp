@@ -1,0 +1,59 @@
+#include "runtime/device/exclusive_use.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <optional>
+
+using namespace penstock;
+using device::exclusive_use;
+
+namespace {
+
+// Not a GPU that anybody has, and another one in each test process.
+std::string some_gpu(const char* which) {
+  return "GPU-test-" + std::to_string(::getpid()) + "-" + which;
+}
+
+}  // namespace
+
+TEST_CASE("a GPU belongs to one session at a time, and the refusal names its holder") {
+  auto first = exclusive_use::take(some_gpu("a"));
+  REQUIRE(first);
+  const auto second = exclusive_use::take(some_gpu("a"));
+  REQUIRE_FALSE(second);
+  CHECK(second.error().code == errc::device_busy);
+  CHECK(second.error().message.find("pid " + std::to_string(::getpid())) != std::string::npos);
+  CHECK(exclusive_use::take(some_gpu("b")));
+}
+
+TEST_CASE("a GPU is free again when its session lets it go, and often enough to be asked many times") {
+  for (int i = 0; i < 3; ++i) {
+    const auto held = exclusive_use::take(some_gpu("c"));
+    REQUIRE(held);
+    for (int asked = 0; asked < 5; ++asked) CHECK_FALSE(exclusive_use::take(some_gpu("c")));
+  }
+}
+
+TEST_CASE("a GPU is free again when its session is killed") {
+  const std::string gpu = some_gpu("d");
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto held = exclusive_use::take(gpu);
+    const char told = held ? 'y' : 'n';
+    if (::write(ready[1], &told, 1) == 1) ::pause();
+    ::_exit(0);
+  }
+  char told = 0;
+  REQUIRE(::read(ready[0], &told, 1) == 1);
+  CHECK(told == 'y');
+  CHECK_FALSE(exclusive_use::take(gpu));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  CHECK(exclusive_use::take(gpu));
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
