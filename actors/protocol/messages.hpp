@@ -25,7 +25,7 @@ auto inspect(Inspector& f, lease_ref& x) {
 namespace protocol {
 
 /// Changed with every change of a message: both sides refuse another one (exit 82).
-inline constexpr std::uint32_t version = 2;
+inline constexpr std::uint32_t version = 1;
 
 /// Descriptors under which a child finds what it inherits. Descriptor 0 is /dev/null, 1 and 2 are its log.
 namespace child_fd {

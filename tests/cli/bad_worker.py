@@ -78,7 +78,7 @@ def next_lease(link):
 
 
 def describe(link, fingerprint, samples, sample_bytes):
-    tensor = text("data") + struct.pack(">BB", 0, 0) + size(1) + struct.pack(">I", sample_bytes)
+    tensor = text("data") + struct.pack(">BB", 0, 0) + size(1) + struct.pack(">IB", sample_bytes, 0)
     link.send(DESCRIBED, text("synthetic") + struct.pack(">Q", samples) + size(1) + tensor + text(fingerprint))
 
 

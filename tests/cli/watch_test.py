@@ -204,7 +204,7 @@ class WatchTest(PenstockTest):
         self.check_screen(80, 24)
         self.tmux("send-keys", "q")
         self.wait_until(lambda: not self.showing(), "the screen of before")
-        self.assertIn("ready", self.screen()[1] + self.screen()[0])
+        self.assertIn("ready", self.screen())
 
     def test_top_fills_200_by_50_and_follows_a_change_of_size(self):
         self.live()

@@ -356,7 +356,7 @@ void add_chaos_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"chaos",
        verb_group::look,
-       "rehearse: strike a config's workers at random and compare the streams",
+       "rehearse: strike workers at random, compare the streams",
        "Runs the config's stream once undisturbed, then again and again while a nemesis strikes workers at "
        "random moments, until there were enough faults. Every batch is held against the undisturbed run by a "
        "checker of its own. Exit code 0 only if nothing was lost, doubled, reordered, stale or wrongly "
