@@ -57,6 +57,10 @@ struct key_info {
   [[nodiscard]] const void* locate_in(const void* root) const { return locate(const_cast<void*>(root)); }
   /// "'type' in [loader.restart]": how messages call it.
   [[nodiscard]] std::string subject() const;
+  /// A key that says "bytes" already ("bytes_per_sample") may be a plain number; every other size has a unit.
+  [[nodiscard]] bool names_its_unit() const {
+    return form.element == scalar::size && name.starts_with("bytes_");
+  }
   /// As TOML.
   [[nodiscard]] std::string text_of(const void* root) const { return value->write(locate_in(root)); }
   [[nodiscard]] bool is_default(const void* root) const { return text_of(root) == default_text; }

@@ -58,7 +58,12 @@ json element_schema(const key_info& key) {
     case scalar::integer: return number_schema("integer", key.form, key.limits);
     case scalar::number: return number_schema("number", key.form, key.limits);
     case scalar::text: return text_schema(key.limits);
-    case scalar::size: return with_pattern("^([0-9]+\\.?[0-9]*|\\.[0-9]+) *(B|KiB|MiB|GiB|TiB|KB|MB|GB|TB)$");
+    case scalar::size: {
+      json text = with_pattern("^([0-9]+\\.?[0-9]*|\\.[0-9]+) *(B|KiB|MiB|GiB|TiB|KB|MB|GB|TB)$");
+      if (!key.names_its_unit()) return text;
+      text["anyOf"].push_back({{"type", "integer"}, {"minimum", 1}});
+      return text;
+    }
     case scalar::duration: return with_pattern("^([0-9]+\\.?[0-9]*|\\.[0-9]+) *(d|h|m|s|ms|us|ns)$");
     case scalar::choice: {
       json names = json::array();

@@ -64,6 +64,10 @@ bool read(value_reader& reader, const node& from, std::string& into) {
 }
 
 bool read(value_reader& reader, const node& from, byte_size& into) {
+  if (from.kind == node_kind::integer && from.integer >= 0 && reader.key().names_its_unit()) {
+    into.bytes = static_cast<std::uint64_t>(from.integer);
+    return true;
+  }
   const std::optional<std::string> text = reader.text(from);
   return text && read_text(reader, from, *text, into);
 }

@@ -17,6 +17,15 @@ namespace {
 const std::string synthetic = "[dataset]\ntype = \"synthetic\"\n";
 }
 
+TEST_CASE("a size whose key says bytes may be a plain number, every other size needs its unit") {
+  const auto good = load_text("[dataset]\ntype = \"synthetic\"\nsamples = 8\nbytes_per_sample = 65536\n");
+  REQUIRE(good);
+  CHECK(good->values.dataset.bytes_per_sample == byte_size{65536});
+  CHECK_FALSE(load_text("[dataset]\ntype = \"synthetic\"\nsamples = 8\nbytes_per_sample = 0\n"));
+  CHECK_FALSE(load_text("[dataset]\ntype = \"synthetic\"\nsamples = 8\nbytes_per_sample = -1\n"));
+  CHECK_FALSE(load_text("[dataset]\ntype = \"synthetic\"\nsamples = 8\nbytes_per_sample = 9\n[loader]\nslot_bytes = 65536\n"));
+}
+
 TEST_CASE("an absent key has its default and says so") {
   const loading result = load_text(synthetic);
   REQUIRE(result);
