@@ -49,6 +49,11 @@ def children(pid):
     return subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split()
 
 
+def name_of(pid):
+    with open("/proc/%s/comm" % pid) as file:
+        return file.read().strip()
+
+
 def rss_anon(pid):
     with open("/proc/%s/status" % pid) as file:
         return next(int(line.split()[1]) / 1024 for line in file if line.startswith("RssAnon"))
@@ -65,7 +70,7 @@ def live_session(config):
     process = subprocess.Popen([PENSTOCK, "run", config, "--quiet", "--workers", "4"], stderr=subprocess.DEVNULL)
     subprocess.run([PENSTOCK, "wait", "--timeout", "10s"], check=True, capture_output=True)
     time.sleep(2)
-    memory = max(rss_anon(pid) for pid in children(process.pid))
+    memory = max(rss_anon(pid) for pid in children(process.pid) if name_of(pid).startswith("penstock-work"))
     subprocess.run([PENSTOCK, "pause"], check=True, capture_output=True)
     time.sleep(2)
     everybody = [str(process.pid)] + children(process.pid)
