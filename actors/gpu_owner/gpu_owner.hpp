@@ -79,6 +79,7 @@ struct look_at_device {};
 struct close_device {
   bool whole = false;  ///< the stream is over: sinks may finish
   bool leave = true;   ///< the actor ends
+  nanoseconds at_most = std::chrono::seconds(10);  ///< then its process, if it has one of its own, is killed
 };
 
 /// What the owner tells, and to whom: plain functions, so that it knows no other actor. Called on the owner's

@@ -20,8 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto look_every = 250ms;
-constexpr auto start_deadline = 120s;   // creating a context and registering the arena takes its time
-constexpr auto goodbye_deadline = 12s;  // drain the sink (8 s), stop (4 s): semantics 29
+constexpr auto start_deadline = 120s;  // creating a context and registering the arena takes its time
 constexpr auto kill_after_abort = 2s;
 
 constexpr int exit_poisoned = 79;
@@ -427,6 +426,12 @@ void condemn(self_pointer self, death_cause cause, const std::string& why) {
   s.kill_at = now_of(self) + kill_after_abort;
 }
 
+void kill_if_due(keeper_state& s, steady_time now) {
+  if (s.kill_at > now) return;
+  s.kill_at = never;
+  s.around.process->signal(s.incarnation, SIGKILL);
+}
+
 void look(self_pointer self) {
   keeper_state& s = self->state;
   if (s.now == phase::closed || s.now == phase::failed) return;
@@ -439,18 +444,20 @@ void look(self_pointer self) {
       condemn(self, death_cause::hang, "it did not become ready in time");
     if (s.now == phase::ready && now - s.last_beat > s.around.settings.loader.hang.heartbeat_timeout)
       condemn(self, death_cause::heartbeat, "it gives no sign of life");
-    if (s.kill_at <= now) {
-      s.kill_at = never;
-      s.around.process->signal(s.incarnation, SIGKILL);
-    }
+    kill_if_due(s, now);
   }
   self->delayed_send(owner_keeper_actor(self), look_every, keeper_tick{});
 }
 
-void close(self_pointer self, bool whole) {
+void close(self_pointer self, const gpu_owner::close_device& order) {
   keeper_state& s = self->state;
-  if (s.now == phase::closing || s.now == phase::closed) return;
-  s.whole = whole;
+  if (s.now == phase::closed) return;
+  const steady_time until = now_of(self) + order.at_most;
+  if (s.now == phase::closing) {  // somebody has lost patience
+    s.kill_at = std::min(s.kill_at, until);
+    return kill_if_due(s, now_of(self));
+  }
+  s.whole = order.whole;
   const bool alive = s.pid.has_value() && s.now != phase::failed;
   if (!alive || !hears(s)) {
     // Nobody to say goodbye to; what is left of a process that is just starting is killed with the session.
@@ -459,8 +466,9 @@ void close(self_pointer self, bool whole) {
     return;
   }
   s.now = phase::closing;
-  s.kill_at = now_of(self) + goodbye_deadline;
-  s.link->send(protocol::stop_owner{whole});
+  s.kill_at = until;
+  s.link->send(protocol::stop_owner{order.whole});
+  kill_if_due(s, now_of(self));
 }
 
 owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings around) {
@@ -483,7 +491,7 @@ owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings 
       [&s](const gpu_owner::upload_batches& more) { upload(s, more); },
       [](const gpu_owner::buffers_released&) {},
       [self](const gpu_owner::close_device& order) {
-        if (!order.leave) return close(self, order.whole);
+        if (!order.leave) return close(self, order);
         self->state.scheduler = scheduler::scheduler_actor();
         self->quit();
       },

@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kill_after_abort = 2s;       // SIGABRT first: its handler may tell where the worker hangs
 constexpr auto unkillable_after = 5s;       // SIGKILL and still there: an uninterruptible system call
-constexpr auto goodbye_deadline = 10s;      // from stop_work to being gone
+constexpr auto goodbye_deadline = 10s;      // of one that is drained
 constexpr auto lost_link_deadline = 250ms;  // a worker that ends closes its link a moment before
 constexpr auto memory_look_every = 1s;
 
@@ -514,7 +514,7 @@ void close(self_pointer self, const close_pool& order) {
     if (c.ended) continue;
     if (!c.condemned) c.condemned = death_cause::stopped;
     if (c.link) c.link->send(protocol::stop_work{});
-    c.kill_at = std::min(c.kill_at, now + std::min<nanoseconds>(order.patience, goodbye_deadline));
+    c.kill_at = std::min(c.kill_at, now + order.patience);
   }
   carry_out(self);
 }

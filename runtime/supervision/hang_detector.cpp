@@ -11,7 +11,8 @@ constexpr std::size_t pool_size_for_joint_misses = 4;
 
 nanoseconds hang_settings::tick() const noexcept {
   const auto shortest = std::min({start_deadline, heartbeat_timeout, item_timeout});
-  return std::clamp<nanoseconds>(shortest / 8, std::chrono::milliseconds(10), std::chrono::milliseconds(500));
+  return std::clamp<nanoseconds>(shortest / 16, std::chrono::milliseconds(10),
+                                 std::chrono::milliseconds(500));
 }
 
 void hang_detector::watch(std::uint32_t worker, steady_time now) {

@@ -17,7 +17,8 @@ struct hang_settings {
   nanoseconds heartbeat_timeout{10'000'000'000};
   nanoseconds item_timeout{30'000'000'000};
 
-  /// How often to look, so that a hang is found at most 0.3 timeouts late.
+  /// How often to look, so that a hang is found at most 0.2 timeouts late, even by a machine with other
+  /// things to do.
   [[nodiscard]] nanoseconds tick() const noexcept;
 };
 

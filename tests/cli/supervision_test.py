@@ -230,6 +230,34 @@ class SupervisionTest(PenstockTest):
         self.assertLess(time.monotonic() - begin, 8)
         self.assertFalse([pid for pid in family if alive(pid)])
 
+    def test_an_orderly_end_takes_no_longer_than_shutdown_says_whoever_does_not_go(self):
+        more = '[supervisor]\nshutdown = "2500ms"\n' + self.worker_program("trap '' TERM INT HUP")
+        for placement in ("embedded", "process"):
+            text = synthetic(samples=4000, dataset='wait = "60s"', epochs=1, more=more)
+            process = self.start("run", self.write("se.toml", text), "--workers", 3, "--json", "--quiet", "--set", "gpu.placement=" + placement)
+            self.wait_until(lambda: len(self.workers_of(process)) == 3, "workers")
+            family = descendants_of(process.pid)
+            victims = self.workers_of(process) if placement == "embedded" else [pid for pid in family if name_of(pid) == "penstock-gpu"]
+            os.kill(victims[0], signal.SIGSTOP)
+            begin = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=25)
+            took = time.monotonic() - begin
+            self.assertEqual(process.returncode, EXIT_INTERRUPTED)
+            self.assertEqual(json.loads(out)["outcome"], "stopped")
+            self.assertGreater(took, 0.9, placement)  # workers had their share
+            self.assertLess(took, 5, placement)
+            self.assertFalse([pid for pid in family if alive(pid)])
+
+    def test_a_worker_that_computes_for_ever_and_ignores_sigterm_is_ended_and_shows_its_stack(self):
+        text = synthetic(samples=2, batch=1, dataset='work = "10m"', epochs=1, more=QUICK_HANGS + self.worker_program("trap '' TERM INT HUP"))
+        report = self.run_json(self.write("spin.toml", text), "--workers", 2)
+        self.assertEqual({d["cause"] for d in report["workers"]["deaths"]}, {"hang"})
+        self.assertEqual(sorted(q["sample"] for q in report["quarantine"]), [0, 1])
+        self.assertEqual(len(report["workers"]["deaths"]), 6)
+        for death in report["workers"]["deaths"]:
+            self.assertTrue(any("penstock-worker+0x" in frame for frame in death["stack"]), death["stack"])
+
 
 QUEUE_HANG = """
 import ctypes, signal

@@ -26,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds patience_after_second_signal = 2s;
+constexpr std::chrono::milliseconds end_after_second_signal = 2s;
 
 struct run_options {
   config_source source;
@@ -263,7 +263,7 @@ int run(const run_options& o) {
     Session session(settings, options);
     signals.listen([&](int times) {
       if (times == 1) session.stop();
-      if (times == 2) session.stop(patience_after_second_signal);
+      if (times == 2) session.stop(end_after_second_signal);
     });
     std::optional<failure> trouble;
     {

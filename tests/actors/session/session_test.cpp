@@ -1,6 +1,7 @@
 // Sessions as an embedding program sees them, with real workers and the host device.
 #include "runtime/base/log.hpp"
 #include "runtime/process/process_facts.hpp"
+#include "tests/actors/session/support.hpp"
 
 #include <penstock/session.hpp>
 
@@ -21,30 +22,12 @@
 #include <thread>
 
 using namespace penstock;
+using penstock::testing::eventually;
+using penstock::testing::quietly;
+using penstock::testing::small;
 using namespace std::chrono_literals;
 
 namespace {
-
-config small(std::uint32_t workers = 2) {
-  config c;
-  c.name = "session-test";
-  c.dataset.type = dataset_type::synthetic;
-  c.dataset.samples = 100;
-  c.dataset.bytes_per_sample = byte_size{4096};
-  c.dataset.fill = fill_kind::random;
-  c.sampler.batch_size = 8;
-  c.sampler.epochs = 2;
-  c.loader.workers = workers;
-  c.gpu.device = "host";
-  c.log.level = log_level::error;
-  return c;
-}
-
-session_options quietly() {
-  session_options o;
-  o.control_socket = false;
-  return o;
-}
 
 session_options with_digests() {
   session_options o = quietly();
@@ -64,17 +47,6 @@ std::set<pid_t> children() {
 template <class Directory>
 std::size_t entries_of(const Directory& path) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path), {}));
-}
-
-/// Waits for something that happens on other threads; false after ten seconds.
-template <class Condition>
-bool eventually(Condition condition) {
-  const auto until = std::chrono::steady_clock::now() + 10s;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    ::poll(nullptr, 0, 2);
-  }
-  return true;
 }
 
 std::vector<std::string> digests_of(const config& c) {

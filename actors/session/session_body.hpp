@@ -1,0 +1,173 @@
+// What a Session consists of: its settings, what it tells (board, journal), the machinery that exists only
+// while it runs (engine), and what its consumer has. Private to the files that give it its functions:
+//
+//   session.cpp          the public face
+//   session_life.cpp     start, commands, failure, end
+//   session_wiring.cpp   makes the actors and ties them together
+//   session_batches.cpp  batches on their way to the consumer, or into a sink
+//
+// Threads: anybody may call; one thread at a time takes batches (only_taker refuses a second one). Actors
+// call back on their own threads and touch only the board, the journal, the logs, the piles and what mutex_
+// guards.
+#pragma once
+
+#include "actors/gpu_owner/batch_body.hpp"
+#include "actors/gpu_owner/batch_sink.hpp"
+#include "actors/protocol/actor_settings.hpp"
+#include "actors/session/board.hpp"
+#include "actors/session/process_logs.hpp"
+#include "actors/session/session_actor.hpp"
+#include "actors/session/session_events.hpp"
+#include "actors/supervisor/owner_keeper.hpp"
+#include "runtime/base/home_process.hpp"
+#include "runtime/control/control_server.hpp"
+#include "runtime/control/event_journal.hpp"
+#include "runtime/control/metrics_server.hpp"
+#include "runtime/dataset/factory.hpp"
+#include "runtime/device/exclusive_use.hpp"
+#include "runtime/process/lifeline.hpp"
+#include "runtime/supervision/shutdown.hpp"
+
+#include <penstock/session.hpp>
+
+#include <atomic>
+#include <condition_variable>
+
+namespace penstock {
+
+inline steady_time now() {
+  return std::chrono::steady_clock::now();
+}
+
+/// How many workers are asked for.
+std::uint32_t workers_of(const config& settings);
+
+/// What the session knows of the dataset before any worker exists. Nothing for datasets that only the worker
+/// knows.
+result<std::optional<prepared_dataset>> prepare(const config& settings);
+
+class Session::body {
+ public:
+  body(config settings, session_options options);
+  ~body();
+
+  [[nodiscard]] const home_process& process() const noexcept { return process_; }
+  std::optional<Batch> next();
+  std::optional<Batch> next_of(std::uint64_t epoch, std::uint64_t& iteration);
+  bool run_for(std::chrono::milliseconds at_most);
+  void start();
+  void stop(std::optional<std::chrono::milliseconds> at_most) noexcept;
+  void close() noexcept;
+  void pause(bool paused);
+  void scale(std::uint32_t workers);
+  void restart(std::uint32_t worker);
+  void drain(std::uint32_t worker);
+  bool lift_quarantine(std::uint64_t sample, bool for_good);
+  [[nodiscard]] session_status status() const { return board_.status(); }
+  [[nodiscard]] run_report report();
+  [[nodiscard]] std::vector<std::byte> state();
+
+ private:
+  // Everything that exists only while the session runs, in the order in which it is made; undone in reverse
+  // (handles to actors and the objects that they share before the actor system, the io thread after what
+  // lives on it).
+  struct engine {
+    process::lifeline rope;
+    std::shared_ptr<arena::arena> memory;
+    std::shared_ptr<arena::flight_recorders> flights;
+    std::optional<prepared_dataset> dataset;
+    std::shared_ptr<device::device> device;  // none when another process has it
+    std::unique_ptr<protocol::actor_settings> settings;
+    std::unique_ptr<caf::actor_system> system;
+    std::unique_ptr<process::io_thread> io;
+    std::unique_ptr<control::control_server> server;
+    std::unique_ptr<control::metrics_server> metrics;
+    std::shared_ptr<supervisor::worker_processes> processes;
+    std::shared_ptr<supervisor::owner_process> owner_process;
+    std::optional<device::exclusive_use> lock;  // of the GPU
+    supervisor::owner_keeper_actor keeper;      // in front of owner_process
+    gpu_owner::gpu_owner_actor owner;           // the owner itself, or its keeper
+    scheduler::scheduler_actor scheduler;
+    supervisor::supervisor_actor supervisor;
+    session::session_actor session;
+    std::shared_ptr<scheduler::lease_counts> leases;
+    std::shared_ptr<scheduler::report_pile> reports = std::make_shared<scheduler::report_pile>();
+    std::shared_ptr<scheduler::delivery_pile> deliveries = std::make_shared<scheduler::delivery_pile>();
+  };
+
+  result<void> try_start();
+  void spawn_actors(engine& e);
+  void spawn_owner(engine& e);
+  void spawn_keeper(engine& e);
+  void spawn_scheduler(engine& e);
+  void spawn_supervisor(engine& e);
+  void spawn_session_actor(engine& e);
+  void owner_opened(engine& e, const device::identity& what);
+  supervisor::owner_callbacks callbacks_of_owner(engine& e);
+  supervisor::worker_callbacks callbacks_of_workers(engine& e);
+  [[nodiscard]] supervisor::worker_program program_of_workers(const engine& e) const;
+  [[nodiscard]] supervisor::supervisor_settings supervisor_settings_now() const;
+  void open_control_socket(engine& e);
+  void open_metrics(engine& e);
+  void fail(const failure& why);
+  void tell(event what) { journal_->note(std::move(what)); }
+  void tell_ended(run_outcome how);
+  std::optional<Batch> take();
+  std::optional<Batch> take_of(std::uint64_t epoch, bool from_its_first);
+  void check_worker(std::uint32_t worker) const;
+  std::optional<Batch> hand_out(gpu_owner::ready_batch ready, steady_time demanded);
+  std::optional<Batch> end_of_stream();
+  void seek(schedule::stream_range range);
+  std::optional<schedule::stream_range> wait_for_range_of(std::uint64_t epoch);
+  scheduler::stream_accounts accounts();
+  void wait_for_part(std::unique_lock<std::mutex>& hold, const bool& gone,
+                     nanoseconds supervision::shutdown_shares::*part);
+  void wait_for_pool();
+  void wait_for_owner(bool whole);
+  bool run_embedded(steady_time until);
+  bool run_elsewhere(steady_time until);
+  [[nodiscard]] bool elsewhere() const { return settings_.gpu.placement == placement_rule::process; }
+
+  const home_process process_;
+  const config settings_;
+  const session_options options_;
+  std::optional<schedule::stream_state> resumed_;
+  std::uint32_t workers_;  // scale() may change it until started_
+  session::board board_;
+  const std::shared_ptr<control::event_journal> journal_ = std::make_shared<control::event_journal>();
+  const std::shared_ptr<batch_times> times_ = std::make_shared<batch_times>();
+  session::process_logs logs_;
+  session::worker_watch watch_;  // only the supervisor's news
+  std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
+  std::shared_ptr<batch_home> home_;
+
+  mutable std::mutex mutex_;  // of what follows
+  std::unique_ptr<engine> engine_;
+  std::shared_ptr<const plan> plan_;
+  std::shared_ptr<const device::transfer_plan> transfer_;
+  schedule::stream_range range_;
+  scheduler::stream_accounts final_accounts_;  // when the engine is gone
+  std::condition_variable plan_or_end_;
+  std::unique_ptr<control::event_caller> listener_;
+  bool started_ = false;
+  bool stopped_ = false;
+  bool failed_ = false;
+  bool closed_ = false;
+  std::optional<std::uint32_t> scaled_while_starting_;
+  std::optional<bool> owner_leaves_;  // its process was told to: whether the stream was whole
+  bool pool_closed_ = false;
+  bool owner_closed_ = false;
+  std::condition_variable parts_closed_;
+  std::unique_ptr<gpu_owner::batch_sink> sink_;  // of run_for() with an embedded owner; the consumer's thread
+  nanoseconds end_in_all_;                       // how long the end may take
+
+  std::atomic<bool> taking_ = false;  // a thread is in next()
+
+  // Only the consumer's thread; next_position_ is set once by the session actor, before the first batch.
+  std::uint64_t voyage_ = 0;
+  stream_position next_position_ = 0;
+  std::uint64_t iteration_ = 0;  // grows with every range over an epoch, and with next()
+  bool ended_ = false;
+};
+
+}  // namespace penstock

@@ -1,0 +1,349 @@
+#include "actors/session/session_body.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/config/validate.hpp"
+#include "runtime/process/process_facts.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+
+#include <future>
+#include <thread>
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The stream's own actors, of which only the owner and the session actor may block, have threads of their
+// own.
+constexpr std::size_t actor_threads = 2;
+constexpr auto accounts_deadline = 2s;
+constexpr std::chrono::milliseconds end_of_dropped = 500ms;  // nobody waits for what is dropped
+constexpr auto patience_with_callbacks = 200ms;              // for events that are not told yet
+
+std::string_view name_of(placement_rule placement) {
+  return placement == placement_rule::process ? "process" : "embedded";
+}
+
+log::level as_log_level(log_level level) {
+  switch (level) {
+    case log_level::debug: return log::level::debug;
+    case log_level::info: return log::level::info;
+    case log_level::warn: return log::level::warn;
+    case log_level::error: return log::level::error;
+    case log_level::off: break;
+  }
+  return log::level::off;
+}
+
+/// The state is read in the constructor; its bytes need not live longer.
+session_options without_state(session_options options) {
+  options.state = {};
+  return options;
+}
+
+/// Runs work that makes or ends actors on a thread of its own, and waits for it. CAF leaves a reference to a
+/// system's logger in a thread_local of whoever spawns, and the system's destructor waits until those are
+/// gone: for ever if such a thread lives on. In exit() the main thread's is even destroyed before static
+/// objects are, so a static Session would release it twice. And threads that are born on this one never take
+/// a signal that is meant for the program around us.
+template <class Work>
+void on_a_fresh_thread(Work work) {
+  std::packaged_task<void()> task(std::move(work));
+  auto done = task.get_future();
+  {
+    const process::all_signals_blocked quiet;
+    std::thread(std::move(task)).join();
+  }
+  done.get();
+}
+
+}  // namespace
+
+std::uint32_t workers_of(const config& settings) {
+  const std::uint32_t wanted = settings.loader.workers.value_or(process::usable_cores());
+  return std::clamp<std::uint32_t>(wanted, 1, settings.loader.limits.max);
+}
+
+result<std::optional<prepared_dataset>> prepare(const config& settings) {
+  if (settings.dataset.type == dataset_type::custom) return std::optional<prepared_dataset>();
+  auto prepared = prepare_dataset(settings);
+  if (!prepared) return tl::unexpected(std::move(prepared.error()));
+  return std::optional(std::move(*prepared));
+}
+
+Session::body::body(config settings, session_options options)
+    : settings_(value_or_throw(config_file::accept(std::move(settings), config_file::process_environment()))),
+      options_(without_state(options)),
+      workers_(workers_of(settings_)),
+      board_(settings_.name, std::string(name_of(settings_.gpu.placement))),
+      end_in_all_(settings_.supervisor.shutdown) {
+  if (!options.state.empty()) resumed_ = value_or_throw(schedule::parse_state(options.state));
+  board_.configured(workers_);
+  log::set_level(as_log_level(settings_.log.level));
+  if (settings_.loader.start == start_rule::eager) start();
+}
+
+Session::body::~body() {
+  // A session that was told to stop ends in its own time; one that is just dropped ends now.
+  bool told = false;
+  {
+    const std::lock_guard hold(mutex_);
+    told = stopped_;
+  }
+  if (!told) stop(end_of_dropped);
+  close();
+}
+
+void Session::body::start() {
+  {
+    const std::lock_guard hold(mutex_);
+    if (started_ || stopped_) return;
+    started_ = true;
+  }
+  board_.begun(now());
+  tell(session::event_of(event_kind::run_started, fmt::format("the run begins with {} workers", workers_)));
+  if (options_.on_event) {
+    const process::all_signals_blocked quiet;
+    listener_ = std::make_unique<control::event_caller>(journal_, options_.on_event);
+  }
+  if (auto ok = try_start(); !ok) fail(ok.error());
+}
+
+result<void> Session::body::try_start() {
+  auto e = std::make_unique<engine>();
+  auto rope = process::lifeline::create();
+  if (!rope) return tl::unexpected(std::move(rope.error()));
+  e->rope = std::move(*rope);
+  auto memory = arena::arena::create();
+  if (!memory) return tl::unexpected(std::move(memory.error()));
+  e->memory = std::make_shared<arena::arena>(std::move(*memory));
+  const std::uint32_t places = settings_.loader.limits.max + 1;  // one more for the sacrificial worker
+  auto flights = arena::flight_recorders::create(places + 1);    // and for the owner's process
+  if (!flights) return tl::unexpected(std::move(flights.error()));
+  e->flights = std::make_shared<arena::flight_recorders>(std::move(*flights));
+  auto dataset = prepare(settings_);
+  if (!dataset) return tl::unexpected(std::move(dataset.error()));
+  e->dataset = std::move(*dataset);
+  if (e->dataset) {
+    for (const std::string& notice : e->dataset->notices) log::warn("dataset", "{}", notice);
+  }
+  if (!elsewhere()) {
+    auto device = device::make_device(settings_.gpu.device);
+    if (!device) return tl::unexpected(std::move(device.error()));
+    e->device = std::move(*device);
+  }
+
+  on_a_fresh_thread([&] {
+    e->settings = std::make_unique<protocol::actor_settings>(actor_threads);
+    e->system = std::make_unique<caf::actor_system>(*e->settings);
+    e->io = std::make_unique<process::io_thread>();
+    spawn_actors(*e);
+  });
+  if (options_.control_socket) open_control_socket(*e);
+  if (!settings_.metrics.listen.empty()) open_metrics(*e);
+  if (!elsewhere()) {
+    home_ = std::make_shared<batch_home>(e->device,
+                                         [owner = e->owner, consumer = consumer_](std::uint32_t buffer) {
+                                           if (consumer->give_back(buffer))
+                                             caf::anon_send(owner, gpu_owner::buffers_released{});
+                                         });
+  }
+  caf::anon_send(e->owner, gpu_owner::open_device{});
+  const std::lock_guard hold(mutex_);
+  engine_ = std::move(e);
+  if (scaled_while_starting_)
+    caf::anon_send(engine_->supervisor, supervisor::scale_pool{*scaled_while_starting_});
+  return {};
+}
+
+/// From any thread. The run is over; workers are sent home, the consumer gets the reason.
+void Session::body::fail(const failure& why) {
+  if (board_.ended(run_outcome::failed, why, now()))
+    tell(session::event_of(event_kind::run_failed, why.message));
+  consumer_->fail(why);
+  const std::lock_guard hold(mutex_);
+  failed_ = true;
+  plan_or_end_.notify_all();
+  if (engine_ && engine_->supervisor)
+    caf::anon_send(engine_->supervisor, supervisor::close_pool{supervision::shares_of(end_of_dropped).items});
+}
+
+void Session::body::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
+  if (board_.stopping()) tell(session::event_of(event_kind::stopping, "the session was told to stop"));
+  const std::lock_guard hold(mutex_);
+  if (at_most) end_in_all_ = std::min<nanoseconds>(end_in_all_, *at_most);
+  stopped_ = true;  // before the consumer wakes and asks why
+  consumer_->stop();
+  plan_or_end_.notify_all();
+  if (!engine_) return;
+  const supervision::shutdown_shares shares = supervision::shares_of(end_in_all_);
+  caf::anon_send(engine_->supervisor, supervisor::close_pool{shares.items});
+  // One that is saying goodbye already has less time now.
+  if (owner_leaves_)
+    caf::anon_send(engine_->owner, gpu_owner::close_device{*owner_leaves_, false, shares.owner});
+  parts_closed_.notify_all();
+}
+
+void Session::body::pause(bool paused) {
+  if (board_.paused(paused)) {
+    tell(paused ? session::event_of(event_kind::paused, "no new work is handed out")
+                : session::event_of(event_kind::resumed, "work is handed out again"));
+  }
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->scheduler, scheduler::pause_stream{paused});
+}
+
+void Session::body::scale(std::uint32_t workers) {
+  const std::uint32_t most = settings_.loader.limits.max;
+  if (workers < 1 || workers > most) {
+    throw error({errc::usage,
+                 fmt::format("{} workers: it has to be 1 to {} ([loader.limits] max)", workers, most), 0});
+  }
+  const auto there = static_cast<std::uint32_t>(board_.status().workers.size());
+  {
+    const std::lock_guard hold(mutex_);
+    // Places that were used before keep their memory.
+    if (transfer_ && workers > there) {
+      const auto shape = value_or_throw(session::geometry_of(settings_, transfer_->slot, most + 1));
+      value_or_throw(arena::check_memory(session::memory_need_of(settings_, shape, workers - there),
+                                         arena::memory_limits()));
+    }
+    if (!started_) workers_ = workers;
+    if (engine_) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers});
+    if (started_ && !engine_) scaled_while_starting_ = workers;
+  }
+  board_.configured(workers);
+  tell(session::event_of(event_kind::scaled, fmt::format("{} workers are wanted", workers)));
+}
+
+void Session::body::check_worker(std::uint32_t worker) const {
+  const session_status now_there = board_.status();
+  if (std::ranges::find(now_there.workers, worker, &worker_status::id) != now_there.workers.end()) return;
+  throw error({errc::usage,
+               now_there.workers.empty() ? std::string("no worker has been started yet")
+                                         : fmt::format("there is no worker {}", worker),
+               0});
+}
+
+void Session::body::restart(std::uint32_t worker) {
+  check_worker(worker);
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->supervisor, supervisor::restart_worker{worker});
+}
+
+void Session::body::drain(std::uint32_t worker) {
+  check_worker(worker);
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->supervisor, supervisor::drain_worker{worker});
+}
+
+bool Session::body::lift_quarantine(std::uint64_t sample, bool for_good) {
+  if (!board_.quarantine_lifted(sample)) return false;
+  const std::lock_guard hold(mutex_);
+  if (!engine_) return true;
+  caf::anon_send(engine_->scheduler, scheduler::lift_quarantine{sample});
+  if (for_good) caf::anon_send(engine_->session, session::quarantine_released{sample});
+  return true;
+}
+
+/// Waits until `gone`, or until the time of this part is over; stop() may shorten it meanwhile. mutex_ is
+/// held.
+void Session::body::wait_for_part(std::unique_lock<std::mutex>& hold, const bool& gone,
+                                  nanoseconds supervision::shutdown_shares::*part) {
+  const steady_time begin = now();
+  const auto time_left = [&] {
+    const supervision::shutdown_shares shares = supervision::shares_of(end_in_all_);
+    return begin + shares.*part + shares.killing;
+  };
+  while (!gone && now() < time_left()) parts_closed_.wait_until(hold, time_left());
+}
+
+/// The workers are gone, or their time is over.
+void Session::body::wait_for_pool() {
+  std::unique_lock hold(mutex_);
+  if (!engine_) return;
+  const auto share = supervision::shares_of(end_in_all_).items;
+  caf::anon_send(engine_->supervisor, supervisor::close_pool{share});
+  wait_for_part(hold, pool_closed_, &supervision::shutdown_shares::items);
+}
+
+/// The owner's process has let its sink finish and is gone, or its time is over.
+void Session::body::wait_for_owner(bool whole) {
+  std::unique_lock hold(mutex_);
+  if (!engine_ || !engine_->keeper) return;
+  owner_leaves_ = whole;
+  const auto share = supervision::shares_of(end_in_all_).owner;
+  caf::anon_send(engine_->owner, gpu_owner::close_device{whole, false, share});
+  wait_for_part(hold, owner_closed_, &supervision::shutdown_shares::owner);
+}
+
+void Session::body::close() noexcept {
+  {
+    const std::lock_guard hold(mutex_);
+    closed_ = true;
+  }
+  if (board_.ended_if_running(run_outcome::stopped, now())) tell_ended(run_outcome::stopped);
+  wait_for_pool();
+  sink_.reset();
+  if (home_) home_->close();
+  scheduler::stream_accounts last = accounts();
+  engine* e = nullptr;
+  {
+    const std::lock_guard hold(mutex_);
+    e = engine_.get();
+    if (e != nullptr) final_accounts_ = std::move(last);
+  }
+  if (e == nullptr) {  // it never ran, or is closed already
+    if (listener_) listener_->stop(patience_with_callbacks);
+    return;
+  }
+  // From the outside in: nobody asks any more, no process speaks, the device rests, the actors go.
+  std::promise<void> deaf;
+  boost::asio::post(e->io->context(), [&] {
+    e->server.reset();
+    e->metrics.reset();
+    deaf.set_value();
+  });
+  deaf.get_future().wait();
+  e->processes->shut_down();
+  wait_for_owner(false);
+  if (e->owner_process) e->owner_process->shut_down();
+  caf::anon_send(e->owner, gpu_owner::close_device{});
+  caf::anon_send(e->scheduler, scheduler::stop_scheduling{});
+  caf::anon_send(e->session, session::leave{});
+  caf::anon_send_exit(e->supervisor, caf::exit_reason::user_shutdown);
+  // All have been told to go; only then may the handles be dropped that they know each other by.
+  e->system->await_all_actors_done();
+  if (listener_) listener_->stop(patience_with_callbacks);
+  const std::lock_guard hold(mutex_);
+  on_a_fresh_thread([&] { engine_.reset(); });
+}
+
+void Session::body::tell_ended(run_outcome how) {
+  tell(how == run_outcome::finished
+           ? session::event_of(event_kind::run_finished, "everything that was asked for is delivered")
+           : session::event_of(event_kind::run_stopped, "the run was stopped"));
+}
+
+scheduler::stream_accounts Session::body::accounts() {
+  auto promise = std::make_shared<std::promise<scheduler::stream_accounts>>();
+  auto answer = promise->get_future();
+  {
+    const std::lock_guard hold(mutex_);
+    if (!engine_) return final_accounts_;
+    caf::anon_send(engine_->scheduler, scheduler::tell_accounts{std::move(promise)});
+  }
+  if (answer.wait_for(accounts_deadline) != std::future_status::ready) return {};
+  return answer.get();
+}
+
+run_report Session::body::report() {
+  return board_.report(accounts().epochs, now());
+}
+
+std::vector<std::byte> Session::body::state() {
+  return schedule::serialise(accounts().state);
+}
+
+}  // namespace penstock

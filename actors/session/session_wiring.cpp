@@ -1,0 +1,365 @@
+#include "actors/protocol/config_bytes.hpp"
+#include "actors/session/control_verbs.hpp"
+#include "actors/session/pipeline_view.hpp"
+#include "actors/session/session_body.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/process/crash_notes.hpp"
+#include "runtime/process/process_facts.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+#include <unistd.h>
+
+namespace penstock {
+namespace {
+
+/// Planned samples of a part of the stream. All batches but an epoch's last are full.
+std::uint64_t samples_in(const plan& order, schedule::stream_range range) {
+  const std::uint64_t per_epoch = order.batches_per_epoch();
+  if (per_epoch == 0) return 0;
+  const auto before = [&](stream_position p) {
+    return p / per_epoch * order.expected_samples() + p % per_epoch * order.settings().batch_size;
+  };
+  return before(range.end) - before(range.first);
+}
+
+}  // namespace
+
+// Actors that do not exist yet are reached through the engine, which outlives them all.
+
+void Session::body::spawn_actors(engine& e) {
+  if (elsewhere()) {
+    spawn_keeper(e);
+  } else {
+    spawn_owner(e);
+  }
+  spawn_scheduler(e);
+  spawn_supervisor(e);
+  spawn_session_actor(e);
+}
+
+void Session::body::spawn_owner(engine& e) {
+  gpu_owner::owner_surroundings owner;
+  owner.device = e.device;
+  owner.consumer = consumer_;
+  engine* const all = &e;
+  owner.opened = [this, all](const device::identity& what) { owner_opened(*all, what); };
+  owner.failed = [this](const failure& why) {
+    board_.device_state("failed");
+    tell(session::event_of(event_kind::device_failed, why.message));
+    fail(why);
+  };
+  owner.slots_released = [all](std::vector<std::uint64_t> uploads) {
+    caf::anon_send(all->scheduler, scheduler::slots_released{std::move(uploads)});
+  };
+  owner.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
+    board_.uploaded(uploads, bytes, pinned);
+  };
+  owner.times = times_;
+  e.owner = gpu_owner::spawn_gpu_owner(*e.system, std::move(owner));
+}
+
+void Session::body::owner_opened(engine& e, const device::identity& what) {
+  if (what.uuid && !settings_.gpu.share) {
+    auto ours = device::exclusive_use::take(*what.uuid);
+    if (!ours) return fail(ours.error());
+    e.lock.emplace(std::move(*ours));
+  }
+  board_.device_opened(what);
+  tell(session::event_of(event_kind::device_opened, what.name));
+  log::debug("gpu", "opened {}", what.name);
+  caf::anon_send(e.session, session::device_ready{});
+}
+
+supervisor::owner_callbacks Session::body::callbacks_of_owner(engine& e) {
+  engine* const all = &e;
+  supervisor::owner_callbacks calls;
+  calls.started = [this, all](std::uint32_t incarnation, pid_t pid,
+                              std::shared_ptr<protocol::owner_link> link) {
+    logs_.begin("gpu", incarnation);
+    caf::anon_send(all->keeper, supervisor::owner_started{incarnation, pid, std::move(link)});
+  };
+  calls.start_failed = [all](std::uint32_t incarnation, const failure& why) {
+    caf::anon_send(all->keeper, supervisor::owner_refused{incarnation, why});
+  };
+  calls.spoke = [all](std::uint32_t incarnation, protocol::from_owner&& message) {
+    caf::anon_send(all->keeper, supervisor::owner_spoke{incarnation, std::move(message)});
+  };
+  // A process that closes its link and lives on is noticed by its silence, or when it is told to stop.
+  calls.link_closed = [](std::uint32_t, const std::string& reason) {
+    if (!reason.empty()) log::warn("gpu", "the GPU owner's link was cut: {}", reason);
+  };
+  calls.wrote = [this](std::uint32_t incarnation, std::string_view line) {
+    logs_.wrote("gpu", incarnation, line);
+  };
+  calls.ended = [this, all](std::uint32_t incarnation, const process::exit_report& report,
+                            const process::output_tail& tail) {
+    logs_.ended("gpu");
+    caf::anon_send(all->keeper, supervisor::owner_exited{incarnation, report, tail.last_lines(10)});
+  };
+  return calls;
+}
+
+void Session::body::spawn_keeper(engine& e) {
+  engine* const all = &e;
+  const supervisor::owner_descriptors fds{e.rope.read_end.get(), e.memory->fd(), e.flights->fd()};
+  e.owner_process = std::make_shared<supervisor::owner_process>(*e.io, fds, callbacks_of_owner(e));
+
+  supervisor::keeper_surroundings around;
+  around.settings = settings_;
+  around.sink = options_.sink;
+  around.out = options_.sink_out;
+  around.digests = options_.digests;
+  around.flight_page = settings_.loader.limits.max + 1;
+  around.process = e.owner_process;
+  around.deliveries = e.deliveries;
+  around.times = times_;
+  around.flights = e.flights;
+  around.news.opened = [this, all](const device::identity& what) { owner_opened(*all, what); };
+  around.news.changed = [this](const supervisor::owner_facts& facts) {
+    board_.owner_changed(facts.state, facts.pid, facts.restarts);
+  };
+  around.news.died = [this](const owner_death_report& death) {
+    board_.owner_died(death);
+    tell(session::event_of(death));
+  };
+  around.news.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
+    board_.uploaded(uploads, bytes, pinned);
+  };
+  around.news.waited = [this](nanoseconds in_all) { board_.waited(in_all); };
+  around.news.gave_up = [this](const failure& why) { fail(why); };
+  around.news.closed = [this] {
+    const std::lock_guard hold(mutex_);
+    owner_closed_ = true;
+    parts_closed_.notify_all();
+  };
+  e.keeper = supervisor::spawn_owner_keeper(*e.system, std::move(around));
+  e.owner = e.keeper;
+}
+
+void Session::body::spawn_scheduler(engine& e) {
+  engine* const all = &e;
+  scheduler::scheduler_news news;
+  news.death_judged = [all](const scheduler::judgement& verdict) {
+    caf::anon_send(all->supervisor, supervisor::death_judged{verdict});
+  };
+  news.sacrificial_wanted = [all](bool wanted) {
+    caf::anon_send(all->supervisor, supervisor::want_sacrificial{wanted});
+  };
+  news.worker_lied = [all](worker_ref who, const std::string& reason) {
+    caf::anon_send(all->supervisor, supervisor::fence_worker{who, reason});
+  };
+  news.sent_home = [all](worker_ref who) {
+    caf::anon_send(all->supervisor, supervisor::worker_sent_home{who});
+  };
+  e.leases = std::make_shared<scheduler::lease_counts>(settings_.loader.limits.max + 1);
+  news.leases = e.leases;
+  news.sample_failed = [this](const scheduler::lost_sample& lost) {
+    log::warn("scheduler", "sample {} ({}) failed: {}", lost.sample, lost.name, lost.reason);
+    board_.sample_failed(lost);
+    tell(session::event_of_failed(lost));
+  };
+  news.sample_quarantined = [this, all](const scheduler::lost_sample& lost) {
+    log::warn("scheduler", "sample {} ({}) is quarantined: it killed {} workers", lost.sample, lost.name,
+              lost.attempts);
+    board_.sample_quarantined(lost);
+    tell(session::event_of_quarantined(lost));
+    caf::anon_send(all->session, session::sample_quarantined{lost});
+  };
+  news.delivered = [this](const schedule::delivery& batch, std::uint64_t epoch) {
+    board_.delivered(batch, epoch);
+    if (elsewhere()) board_.batch_taken(epoch, now(), now());
+  };
+  news.batch_recovered = [this](std::uint64_t epoch, std::uint64_t sequence) {
+    tell(session::event_of_recovered(epoch, sequence));
+  };
+  news.epoch_done = [this](const schedule::epoch_account& done) { tell(session::event_of(done)); };
+  news.counted = [this](std::uint64_t stale, std::uint64_t quarantined) {
+    board_.counted(stale, quarantined);
+  };
+  news.gave_up = [this](const failure& why) { fail(why); };
+  news.stream_finished = [this](std::uint64_t voyage) { consumer_->finish(voyage); };
+  news.times = times_;
+  e.scheduler = scheduler::spawn_scheduler(*e.system, e.owner, std::move(news));
+  if (e.keeper) caf::anon_send(e.keeper, supervisor::meet_scheduler{e.scheduler});
+}
+
+supervisor::worker_program Session::body::program_of_workers(const engine& e) const {
+  supervisor::worker_program program;
+  program.command = settings_.loader.command;
+  program.environment = supervisor::worker_environment(settings_.loader.env);
+  program.lifeline = e.rope.read_end.get();
+  program.arena = e.memory->fd();
+  program.flight = e.flights->fd();
+  program.index = e.dataset ? e.dataset->index.get() : -1;
+  return program;
+}
+
+supervisor::worker_callbacks Session::body::callbacks_of_workers(engine& e) {
+  engine* const all = &e;
+  supervisor::worker_callbacks calls;
+  calls.started = [this, all](worker_ref who, pid_t pid, std::shared_ptr<protocol::worker_link> link) {
+    logs_.started(who);
+    caf::anon_send(all->supervisor, supervisor::worker_started{who, pid, std::move(link)});
+  };
+  calls.start_failed = [all](worker_ref who, const failure& why) {
+    caf::anon_send(all->supervisor, supervisor::start_refused{who, why});
+  };
+  calls.spoke = [all](worker_ref who, protocol::from_worker&& message) {
+    if (auto* report = std::get_if<protocol::batch_loaded>(&message)) {
+      if (all->reports->add({who, std::move(*report)}))
+        caf::anon_send(all->scheduler, scheduler::leases_reported{all->reports});
+    } else {
+      caf::anon_send(all->supervisor, supervisor::worker_spoke{who, std::move(message)});
+    }
+  };
+  calls.link_closed = [all](worker_ref who, const std::string& reason) {
+    caf::anon_send(all->supervisor, supervisor::worker_lost_link{who, reason});
+  };
+  calls.wrote = [this](worker_ref who, std::string_view line) { logs_.wrote(who, line); };
+  calls.ended = [this, all](worker_ref who, const process::exit_report& report,
+                            const process::output_tail& tail) {
+    logs_.ended(who);
+    caf::anon_send(all->supervisor,
+                   supervisor::worker_exited{who, report, process::last_lines_without_stack(tail.text(), 10),
+                                             process::stack_in(tail.text())});
+  };
+  return calls;
+}
+
+void Session::body::spawn_supervisor(engine& e) {
+  engine* const all = &e;
+  e.processes =
+      std::make_shared<supervisor::worker_processes>(*e.io, program_of_workers(e), callbacks_of_workers(e));
+
+  supervisor::supervisor_news supervision;
+  supervision.worker_described = [all](worker_ref who, const protocol::dataset_described& dataset) {
+    caf::anon_send(all->session, session::worker_described{who, dataset});
+  };
+  supervision.changed = [this](const std::vector<worker_status>& workers, bool degraded,
+                               std::uint32_t started, std::uint32_t restarts) {
+    board_.workers_changed(workers, degraded, started, restarts);
+    for (event& one : watch_.look(workers, degraded)) tell(std::move(one));
+  };
+  supervision.worker_died = [this](const death_report& death) {
+    board_.worker_died(death);
+    tell(session::event_of(death));
+  };
+  supervision.gave_up = [this](const failure& why) { fail(why); };
+  supervision.pool_closed = [this] {
+    const std::lock_guard hold(mutex_);
+    pool_closed_ = true;
+    parts_closed_.notify_all();
+  };
+  e.supervisor = supervisor::spawn_supervisor(*e.system, {supervisor_settings_now(), e.scheduler, e.processes,
+                                                          e.flights, e.leases, std::move(supervision)});
+}
+
+void Session::body::spawn_session_actor(engine& e) {
+  session::session_surroundings around;
+  around.settings = settings_;
+  around.workers = workers_;
+  around.partitions = settings_.loader.limits.max + 1;
+  if (e.dataset) around.expected = e.dataset->description;
+  around.request = {options_.batches, resumed_};
+  around.memory = e.memory;
+  around.planned = [this](std::shared_ptr<const plan> order,
+                          std::shared_ptr<const device::transfer_plan> transfer,
+                          schedule::stream_range range) {
+    board_.planned(samples_in(*order, range));
+    tell(session::event_of(event_kind::stream_opened,
+                           fmt::format("{} batches an epoch of {} samples", order->batches_per_epoch(),
+                                       order->expected_samples())));
+    const std::lock_guard hold(mutex_);
+    plan_ = std::move(order);
+    transfer_ = std::move(transfer);
+    range_ = range;
+    next_position_ = range.first;
+    plan_or_end_.notify_all();
+  };
+  around.quarantine_known = [this](const std::vector<quarantine_report>& known) {
+    board_.quarantine_known(known);
+  };
+  around.failed = [this](const failure& why) { fail(why); };
+  e.session = session::spawn_session(*e.system, std::move(around));
+  caf::anon_send(e.session, session::meet{e.owner, e.scheduler, e.supervisor});
+}
+
+void Session::body::open_control_socket(engine& e) {
+  auto bound = control::bind_session_socket(settings_.name, ::getpid());
+  if (!bound) {
+    log::warn("control", "{}; `penstock status` and the other verbs cannot reach this session",
+              bound.error().message);
+    return;
+  }
+  if (bound->renamed) {
+    log::warn("control", "another session named '{}' is running; this one is '{}'", settings_.name,
+              bound->path.stem().string());
+  }
+  engine* const all = &e;
+  session::session_controls controls;
+  controls.status = [this, all] { return session::look_closer(board_.status(), *all->flights, now()); };
+  controls.waited_seconds = [this] { return board_.waited_seconds(); };
+  controls.times = times_;
+  controls.events = [journal = journal_](std::uint64_t after, std::size_t limit) {
+    return journal->events_after(after, limit);
+  };
+  controls.deaths = [this] { return board_.report({}, now()).deaths; };
+  controls.stop = [this](bool at_once) {
+    if (at_once) return stop(std::chrono::milliseconds(0));
+    stop(std::nullopt);
+  };
+  controls.pause = [this](bool paused) { pause(paused); };
+  controls.scale = [this](std::uint32_t workers) { scale(workers); };
+  controls.restart = [this](std::uint32_t worker) { restart(worker); };
+  controls.drain = [this](std::uint32_t worker) { drain(worker); };
+  if (e.keeper) controls.restart_owner = [all] { caf::anon_send(all->keeper, supervisor::restart_owner{}); };
+  controls.quarantine = [this] { return board_.report({}, now()).quarantine; };
+  controls.lift_quarantine = [this](std::uint64_t sample, bool for_good) {
+    return lift_quarantine(sample, for_good);
+  };
+  controls.logs = &logs_.book();
+  controls.workers_max = settings_.loader.limits.max;
+  // Constructed, used and closed on the io thread.
+  boost::asio::post(e.io->context(),
+                    [all, controls, socket = std::make_shared<control::bound_socket>(std::move(*bound))] {
+                      all->server = std::make_unique<control::control_server>(
+                          all->io->context(), std::move(*socket), session::make_request_handler(controls));
+                    });
+}
+
+/// A port that is taken is a warning, not a failure: the stream matters more than its numbers.
+void Session::body::open_metrics(engine& e) {
+  engine* const all = &e;
+  boost::asio::post(e.io->context(), [this, all] {
+    auto opened = control::metrics_server::open(all->io->context(), settings_.metrics.listen, [this, all] {
+      control::metrics_facts facts = board_.metrics(now());
+      facts.status = session::look_closer(std::move(facts.status), *all->flights, now());
+      facts.under_way = times_->under_way();
+      facts.stages = times_->histograms();
+      return control::metrics_text(facts, PENSTOCK_VERSION);
+    });
+    if (!opened) return log::warn("metrics", "{}; this session has no metrics", opened.error().message);
+    log::info("metrics", "http://{}/metrics", (*opened)->address());
+    all->metrics = std::move(*opened);
+  });
+}
+
+supervisor::supervisor_settings Session::body::supervisor_settings_now() const {
+  const loader_config& l = settings_.loader;
+  supervisor::supervisor_settings s;
+  s.pool.restart = supervision::settings_of(l.restart);
+  s.pool.workers = workers_;
+  s.pool.min_ready = std::min(l.limits.min, workers_);
+  s.pool.sacrificial_place = l.limits.max;
+  s.pool.seed = settings_.sampler.seed;
+  s.hang = {l.hang.start_deadline, l.hang.heartbeat_timeout, l.hang.item_timeout};
+  s.memory_max_bytes = l.limits.memory.bytes;
+  s.recycle_after_samples = l.limits.recycle_after_samples;
+  s.slots_per_worker = l.slots_per_worker;
+  s.exclusive = settings_.gpu.exclusive;
+  s.config = protocol::config_as_bytes(settings_);
+  return s;
+}
+
+}  // namespace penstock

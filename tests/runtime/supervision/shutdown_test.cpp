@@ -1,0 +1,28 @@
+#include "runtime/supervision/shutdown.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::supervision;
+using namespace std::chrono_literals;
+
+TEST_CASE("of 25 s workers get 10, the owner 12, and the last 3 are for killing") {
+  const shutdown_shares shares = shares_of(25s);
+  CHECK(shares.items == 10s);
+  CHECK(shares.owner == 12s);
+  CHECK(shares.killing == 3s);
+}
+
+TEST_CASE("the shares of any end add up to it") {
+  for (const nanoseconds in_all : {nanoseconds(9s), nanoseconds(60s), nanoseconds(1h)}) {
+    const shutdown_shares shares = shares_of(in_all);
+    CHECK(shares.items + shares.owner + shares.killing == in_all);
+  }
+}
+
+TEST_CASE("an end at once leaves nobody time, but waits for the kernel") {
+  const shutdown_shares shares = shares_of(0s);
+  CHECK(shares.items == 0s);
+  CHECK(shares.owner == 0s);
+  CHECK(shares.killing == shortest_killing);
+}
