@@ -9,6 +9,7 @@
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/device/gpu_process_watch.hpp"
 #include "runtime/process/io_thread.hpp"
 
 #include <caf/actor_system.hpp>
@@ -25,6 +26,7 @@ using namespace gpu_owner;
 // Acknowledgements wait for company while more batches are at hand; with snapshots they wait for the next
 // one.
 constexpr std::size_t deliveries_a_message = 16;
+constexpr std::size_t gpu_processes_max = 256;  // told in one message
 
 int exit_code_of(errc why) {
   switch (why) {
@@ -52,6 +54,7 @@ class owner_process {
   result<void> start_sink();
   result<void> deliver(ready_batch ready);
   result<void> acknowledge();
+  void tell_processes(const std::vector<gpu_process>& seen);
   [[noreturn]] void die(const failure& why);
   [[noreturn]] void leave(int code);
 
@@ -64,6 +67,7 @@ class owner_process {
   std::shared_ptr<device::device> device_;
   std::shared_ptr<batch_times> times_ = std::make_shared<batch_times>(1024);  // more than can be in here
   gpu_owner_actor owner_;
+  std::optional<device::gpu_process_watch> watch_;  // what it sees goes to the link
 
   // Set on the io thread before plan_is_known_; then read-only.
   config config_;
@@ -96,6 +100,15 @@ owner_process::owner_process() {
 
 void owner_process::leave(int code) {
   child::leave(code, [this](std::function<void()> then) { link_->when_sent(std::move(then)); });
+}
+
+void owner_process::tell_processes(const std::vector<gpu_process>& seen) {
+  protocol::gpu_processes_seen news;
+  for (const gpu_process& p : seen) {
+    if (news.processes.size() == gpu_processes_max) break;
+    news.processes.push_back({static_cast<std::uint64_t>(p.pid), p.bytes});
+  }
+  link_->send(news);
 }
 
 /// From any thread but io.
@@ -136,6 +149,7 @@ void owner_process::hear(const protocol::open_owner& order) {
   around.times = times_;
   around.opened = [this](const device::identity& what) {
     link_->send(protocol::owner_opened{what.kind, what.name, what.uuid.value_or("")});
+    if (what.uuid) watch_.emplace(*what.uuid, [this](const auto& seen) { tell_processes(seen); });
   };
   around.failed = [this](const failure& why) { die(why); };
   around.slots_released = [this](std::vector<std::uint64_t> uploads) {

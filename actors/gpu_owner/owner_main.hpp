@@ -1,7 +1,8 @@
 // The owner in a process of its own (placement = "process"): what penstock-gpu is made of.
 //
 //   hears   open_owner, prepare_owner, map_partition, upload_slots, stop_owner          from the session
-//   says    hello, owner_opened, slots_copied, batches_delivered, owner_irreplaceable, worker_gives_up
+//   says    hello, owner_opened, slots_copied, batches_delivered, owner_irreplaceable,
+//           gpu_processes_seen, worker_gives_up
 //   owns    the device (through the GPU owner actor), the sink
 //
 // Three threads: io (messages), the GPU owner actor's, and the main thread, which is the consumer: it takes

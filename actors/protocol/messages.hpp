@@ -311,5 +311,23 @@ auto inspect(Inspector& f, owner_irreplaceable&) {
   return f(caf::meta::type_name("owner_irreplaceable"));
 }
 
+struct wire_gpu_process {
+  std::uint64_t pid = 0;
+  std::uint64_t bytes = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, wire_gpu_process& x) {
+  return f(caf::meta::type_name("wire_gpu_process"), x.pid, x.bytes);
+}
+
+/// Which processes NVML sees on the GPU: some time after owner_opened, and again and again.
+struct gpu_processes_seen {
+  std::vector<wire_gpu_process> processes;
+};
+template <class Inspector>
+auto inspect(Inspector& f, gpu_processes_seen& x) {
+  return f(caf::meta::type_name("gpu_processes_seen"), x.processes);
+}
+
 }  // namespace protocol
 }  // namespace penstock

@@ -20,8 +20,8 @@ namespace penstock::protocol {
 
 using from_worker = std::variant<hello, dataset_described, worker_ready, batch_loaded, worker_gives_up>;
 using to_worker = std::variant<open_dataset, assign_slots, load_batch, stop_work>;
-using from_owner =
-    std::variant<hello, owner_opened, slots_copied, batches_delivered, worker_gives_up, owner_irreplaceable>;
+using from_owner = std::variant<hello, owner_opened, slots_copied, batches_delivered, worker_gives_up,
+                                owner_irreplaceable, gpu_processes_seen>;
 using to_owner = std::variant<open_owner, prepare_owner, map_partition, upload_slots, stop_owner>;
 
 /// The largest payload that is accepted. A lease of 65536 samples takes 0.8 MB.

@@ -47,7 +47,13 @@ void board::owner_changed(const std::string& state, std::optional<std::int32_t> 
   status_.gpu_state = state;
   status_.gpu_pid = pid.value_or(0);
   status_.gpu_restarts = restarts;
+  if (state != "ready") status_.gpu_processes.reset();
   report_.owner_restarts = restarts;
+}
+
+void board::gpu_processes_seen(std::vector<gpu_process> processes) {
+  const std::lock_guard hold(mutex_);
+  status_.gpu_processes = std::move(processes);
 }
 
 void board::owner_died(const owner_death_report& death) {

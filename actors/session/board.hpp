@@ -22,6 +22,7 @@ class board {
   void device_opened(const device::identity& what);
   void device_state(const std::string& state);
   void owner_changed(const std::string& state, std::optional<std::int32_t> pid, std::uint32_t restarts);
+  void gpu_processes_seen(std::vector<gpu_process> processes);
   void owner_died(const owner_death_report& death);
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                        std::uint32_t restarts);

@@ -25,6 +25,7 @@
 #include "runtime/control/metrics_server.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/device/exclusive_use.hpp"
+#include "runtime/device/gpu_process_watch.hpp"
 #include "runtime/process/lifeline.hpp"
 #include "runtime/supervision/shutdown.hpp"
 
@@ -84,9 +85,10 @@ class Session::body {
     std::unique_ptr<control::metrics_server> metrics;
     std::shared_ptr<supervisor::worker_processes> processes;
     std::shared_ptr<supervisor::owner_process> owner_process;
-    std::optional<device::exclusive_use> lock;  // of the GPU
-    supervisor::owner_keeper_actor keeper;      // in front of owner_process
-    gpu_owner::gpu_owner_actor owner;           // the owner itself, or its keeper
+    std::optional<device::exclusive_use> lock;       // of the GPU
+    std::optional<device::gpu_process_watch> watch;  // of the GPU, when it is ours
+    supervisor::owner_keeper_actor keeper;           // in front of owner_process
+    gpu_owner::gpu_owner_actor owner;                // the owner itself, or its keeper
     scheduler::scheduler_actor scheduler;
     supervisor::supervisor_actor supervisor;
     session::session_actor session;

@@ -65,6 +65,11 @@ void Session::body::owner_opened(engine& e, const device::identity& what) {
     if (!ours) return fail(ours.error());
     e.lock.emplace(std::move(*ours));
   }
+  if (what.uuid && !elsewhere()) {
+    // Never from a session that leaves the GPU to another process: asking opens the GPU's device files.
+    e.watch.emplace(*what.uuid,
+                    [this](const std::vector<gpu_process>& seen) { board_.gpu_processes_seen(seen); });
+  }
   board_.device_opened(what);
   tell(session::event_of(event_kind::device_opened, what.name));
   log::debug("gpu", "opened {}", what.name);
@@ -125,6 +130,9 @@ void Session::body::spawn_keeper(engine& e) {
   };
   around.news.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
     board_.uploaded(uploads, bytes, pinned);
+  };
+  around.news.processes_seen = [this](std::vector<gpu_process> seen) {
+    board_.gpu_processes_seen(std::move(seen));
   };
   around.news.waited = [this](nanoseconds in_all) { board_.waited(in_all); };
   around.news.gave_up = [this](const failure& why) { fail(why); };

@@ -233,6 +233,11 @@ void listen(self_pointer self, owner_spoke& said) {
     self->send(s.scheduler, scheduler::slots_released{std::move(copied->uploads)});
   } else if (const auto* delivered = std::get_if<protocol::batches_delivered>(&said.message)) {
     take_deliveries(self, *delivered);
+  } else if (const auto* seen = std::get_if<protocol::gpu_processes_seen>(&said.message)) {
+    std::vector<gpu_process> processes;
+    for (const protocol::wire_gpu_process& p : seen->processes)
+      processes.push_back({static_cast<std::int64_t>(p.pid), p.bytes});
+    s.around.news.processes_seen(std::move(processes));
   } else if (auto* last = std::get_if<protocol::worker_gives_up>(&said.message)) {
     s.farewell = std::move(*last);
   } else {

@@ -96,6 +96,7 @@ struct keeper_news {
   std::function<void(const owner_death_report&)> died;
   std::function<void(std::uint64_t uploads, std::uint64_t bytes, bool pinned)> progressed;
   std::function<void(nanoseconds in_all)> waited;
+  std::function<void(std::vector<gpu_process>)> processes_seen;  ///< by NVML, on the GPU
   std::function<void(const failure&)> gave_up;
   std::function<void()> closed;
 };

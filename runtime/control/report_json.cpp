@@ -176,6 +176,12 @@ json as_json(const session_status& s) {
   j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name}, {"uuid", or_null(s.gpu.uuid)},
               {"state", s.gpu_state},      {"pid", s.gpu_pid},   {"placement", s.gpu_placement},
               {"restarts", s.gpu_restarts}};
+  j["gpu"]["processes"] = nullptr;
+  if (s.gpu_processes) {
+    j["gpu"]["processes"] = json::array();
+    for (const gpu_process& p : *s.gpu_processes)
+      j["gpu"]["processes"].push_back({{"pid", p.pid}, {"bytes", p.bytes}});
+  }
   j["workers"] = json::array();
   for (const worker_status& w : s.workers) j["workers"].push_back(as_json(w));
   j["quarantined"] = s.quarantined;

@@ -34,6 +34,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(s["schema"], "penstock.status/1")
         self.assertEqual((s["session"], s["pid"], s["state"], s["epoch"]), ("live", process.pid, "ok", 0))
         self.assertEqual(s["gpu"]["kind"], "host")
+        self.assertIsNone(s["gpu"]["processes"])
         self.assertEqual([w["id"] for w in s["workers"]], [0, 1])
         self.assertEqual({w["pid"] for w in s["workers"]}, set(self.workers_of(process)))
         for w in s["workers"]:

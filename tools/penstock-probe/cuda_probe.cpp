@@ -1,4 +1,3 @@
-#include "tools/penstock-probe/driver_library.hpp"
 #include "tools/penstock-probe/probes.hpp"
 
 #include <nlohmann/json.hpp>
@@ -24,7 +23,7 @@ struct cuda_functions {
   int (*device_attribute)(int*, int, int) = nullptr;
   int (*device_pci)(char*, int, int) = nullptr;
 
-  explicit cuda_functions(const driver_library& cuda) {
+  explicit cuda_functions(const device::driver_library& cuda) {
     cuda.find("cuInit", init);
     cuda.find("cuDriverGetVersion", driver_version);
     cuda.find("cuGetErrorName", error_name);
@@ -83,7 +82,7 @@ nlohmann::json facts_of(const cuda_functions& cuda, int ordinal) {
 }  // namespace
 
 int ask_cuda(const std::string& root) {
-  const driver_library library("libcuda.so.1", root);
+  const device::driver_library library = open_library("libcuda.so.1", root);
   if (!library) return 0;
   const cuda_functions cuda(library);
   int version = 0;
@@ -109,7 +108,7 @@ int ask_cuda(const std::string& root) {
 }
 
 int copy_with_cuda(int ordinal) {
-  const driver_library library("libcuda.so.1", "/");
+  const device::driver_library library = open_library("libcuda.so.1", "/");
   if (!library) return 1;
   const cuda_functions cuda(library);
   int (*context_retain)(void**, int) = nullptr;

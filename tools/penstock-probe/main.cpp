@@ -22,6 +22,17 @@ void begin_step(const char* name) {
   tell({{"step", name}});
 }
 
+device::driver_library open_library(const std::string& name, const std::string& root) {
+  begin_step(("loading " + name).c_str());
+  device::driver_library library(name, root);
+  if (library) {
+    tell({{"path", library.path()}});
+  } else {
+    tell({{"load_error", library.trouble()}});
+  }
+  return library;
+}
+
 namespace {
 
 constexpr int exit_usage = 2;

@@ -1,4 +1,4 @@
-#include "tools/penstock-probe/driver_library.hpp"
+#include "runtime/device/nvml.hpp"
 #include "tools/penstock-probe/probes.hpp"
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@ namespace penstock::probe {
 namespace {
 
 // NVML's structures and numbers as its interface fixes them; the header belongs to the toolkit.
-using device_handle = void*;
+using device::nvml;
 struct pci_info {
   char legacy_address[16];
   unsigned domain, bus, device, device_id, subsystem_id;
@@ -19,51 +19,24 @@ struct pci_info {
 struct memory_info {
   unsigned long long total, free, used;
 };
-struct process_info {
-  unsigned pid;
-  unsigned long long used_bytes;
-  unsigned gpu_instance, compute_instance;
-};
-constexpr int insufficient_size = 7;
 constexpr int uncorrected_errors = 1;
 constexpr int since_driver_load = 0;
-constexpr unsigned long long not_available = ~0ULL;
-
-struct nvml {
-  const driver_library& library;
-
-  /// Calls a function by name; false if it is missing or says no.
-  template <class... Arguments>
-  bool ask(const char* name, Arguments... arguments) const {
-    int (*function)(Arguments...) = nullptr;
-    return library.find(name, function) && function(arguments...) == 0;
-  }
-};
 
 /// One number that a function writes behind the handle, if it does.
 template <class Number = unsigned>
-void add_number(nlohmann::json& to, const char* key, const nvml& n, const char* function, device_handle gpu) {
+void add_number(nlohmann::json& to, const char* key, const nvml& n, const char* function, nvml::gpu gpu) {
   Number value{};
   if (n.ask(function, gpu, &value)) to[key] = value;
 }
 
-nlohmann::json holders_of(const nvml& n, device_handle gpu) {
+nlohmann::json holders_of(const nvml& n, nvml::gpu gpu) {
   nlohmann::json list = nlohmann::json::array();
-  int (*ask)(device_handle, unsigned*, process_info*) = nullptr;
-  if (!n.library.find("nvmlDeviceGetComputeRunningProcesses_v3", ask)) return list;
-  unsigned count = 0;
-  if (ask(gpu, &count, nullptr) != insufficient_size) return list;
-  std::vector<process_info> processes(count + 16);  // more may have come meanwhile
-  count = static_cast<unsigned>(processes.size());
-  if (ask(gpu, &count, processes.data()) != 0) return list;
-  for (unsigned i = 0; i < count; ++i) {
-    const auto& p = processes[i];
-    list.push_back({{"pid", p.pid}, {"bytes", p.used_bytes == not_available ? 0 : p.used_bytes}});
-  }
+  for (const gpu_process& p : n.processes_on(gpu).value_or(std::vector<gpu_process>()))
+    list.push_back({{"pid", p.pid}, {"bytes", p.bytes}});
   return list;
 }
 
-nlohmann::json facts_of(const nvml& n, device_handle gpu) {
+nlohmann::json facts_of(const nvml& n, nvml::gpu gpu) {
   nlohmann::json facts;
   std::array<char, 128> text{};
   const auto text_size = static_cast<unsigned>(text.size());
@@ -109,29 +82,25 @@ nlohmann::json facts_of(const nvml& n, device_handle gpu) {
 }  // namespace
 
 int ask_nvml(const std::string& root) {
-  const driver_library library("libnvidia-ml.so.1", root);
+  device::driver_library library = open_library(device::nvml_library_name, root);
   if (!library) return 0;
-  const nvml n{library};
+  nvml n(std::move(library));
   begin_step("nvmlInit");
-  int (*init)() = nullptr;
-  if (!library.find("nvmlInit_v2", init)) {
-    tell({{"load_error", "it has no nvmlInit_v2"}});
+  const auto started = n.start();
+  if (!started && started.error().os_code == 0) {
+    tell({{"load_error", started.error().message}});
     return 0;
   }
-  const int code = init();
-  const char* (*error_text)(int) = nullptr;
-  const char* said = library.find("nvmlErrorString", error_text) ? error_text(code) : nullptr;
-  tell({{"init_code", code}, {"init_text", said != nullptr ? said : ""}});
-  if (code != 0) return 0;
+  tell({{"init_code", started ? 0 : started.error().os_code},
+        {"init_text", started ? "" : started.error().message}});
+  if (!started) return 0;
   begin_step("asking for the GPUs' state");
-  unsigned count = 0;
-  n.ask("nvmlDeviceGetCount_v2", &count);
   nlohmann::json devices = nlohmann::json::array();
-  for (unsigned i = 0; i < count; ++i) {
-    device_handle gpu = nullptr;
-    if (n.ask("nvmlDeviceGetHandleByIndex_v2", i, &gpu)) devices.push_back(facts_of(n, gpu));
+  for (unsigned i = 0; i < n.count(); ++i) {
+    if (const auto gpu = n.by_index(i)) devices.push_back(facts_of(n, *gpu));
   }
   tell({{"devices", devices}});
+  begin_step("closing NVML");
   return 0;
 }
 

@@ -3,6 +3,8 @@
 // a line {"step": "..."} says so.
 #pragma once
 
+#include "runtime/device/driver_library.hpp"
+
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
@@ -26,6 +28,9 @@ struct deep_request {
 /// Context, allocation, copy, kernel, copy back and compare, through the device that a session uses;
 /// page-locks that many partitions.
 int go_deep(const deep_request& request);
+
+/// A step of its own; tells "path" or "load_error".
+device::driver_library open_library(const std::string& name, const std::string& root);
 
 /// One line, at once: what comes next may never return.
 void tell(const nlohmann::json& facts);

@@ -27,6 +27,21 @@ std::string state_of(const json& worker) {
   return fmt::format("{} {:.1f} s", text_of(worker.at("state")), again.get<double>());
 }
 
+/// NVML's word: in a container its pids may be those of another pid namespace, which shows when the owner's
+/// is not among them.
+std::string processes_on_gpu(const json& gpu) {
+  std::string list;
+  bool owner_is_there = false;
+  for (const json& p : gpu.at("processes")) {
+    const bool is_owner = p.at("pid") == gpu.at("pid");
+    owner_is_there |= is_owner;
+    list += fmt::format("{}pid {}{} ({})", list.empty() ? "" : ", ", text_of(p.at("pid")),
+                        is_owner ? ", the owner" : "", bytes_for_people(p.at("bytes").get<std::uint64_t>()));
+  }
+  return fmt::format("gpu  processes on it, says NVML: {}{}", list.empty() ? "none" : list,
+                     list.empty() || owner_is_there ? "" : "; these pids are of another pid namespace");
+}
+
 }  // namespace
 
 std::string ending_of(const json& d) {
@@ -47,6 +62,7 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
     const json& gpu = s.at("gpu");
     line(fmt::format("gpu  {}  {}  {}  pid {}", text_of(gpu.at("state")), text_of(gpu.at("name")),
                      text_of(gpu.at("placement")), text_of(gpu.at("pid"))));
+    if (gpu.contains("processes") && gpu.at("processes").is_array()) line(processes_on_gpu(gpu));
   }
   const json& workers = s.at("workers");
   if (!workers.empty()) {

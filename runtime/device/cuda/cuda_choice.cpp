@@ -4,6 +4,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/device/cuda/convert.hpp"
 #include "runtime/device/cuda/cuda_error.hpp"
+#include "runtime/device/nvml.hpp"
 
 #include <cuda_runtime_api.h>
 #include <unistd.h>
@@ -107,12 +108,23 @@ std::string who_has_a_gpu_open() {
   return holders.empty() ? "not visible from here (nvidia-smi may show it)" : holders;
 }
 
+/// NVML knows, where it may be asked; else the device files of processes.
+std::string who_uses(int ordinal) {
+  cudaDeviceProp facts{};
+  if (cudaGetDeviceProperties(&facts, ordinal) == cudaSuccess) {
+    const auto seen = processes_on_gpu(uuid_text(facts.uuid));
+    if (seen && !seen->empty()) return in_words(*seen);
+  }
+  cudaGetLastError();
+  return who_has_a_gpu_open();
+}
+
 failure cannot_use(cudaError_t status, int ordinal) {
   cudaGetLastError();
   failure why = cuda_failure(status, fmt::format("creating a context on cuda:{}", ordinal));
   if (why.code == errc::device_busy) {
-    why.message += fmt::format("; its compute mode is '{}'; who has a GPU open: {}",
-                               compute_mode_text(ordinal), who_has_a_gpu_open());
+    why.message += fmt::format("; its compute mode is '{}'; who uses it: {}", compute_mode_text(ordinal),
+                               who_uses(ordinal));
   }
   return why;
 }

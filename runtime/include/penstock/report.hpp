@@ -147,6 +147,13 @@ struct worker_status {
   std::optional<std::string> gpu_use{};  ///< what of the GPU it was found to hold, which only the owner may
 };
 
+/// A process that the driver's management library (NVML) sees on the GPU. In a container the pid may be that
+/// of another pid namespace.
+struct gpu_process {
+  std::int64_t pid = 0;
+  std::uint64_t bytes = 0;  ///< of device memory; 0: unknown
+};
+
 struct session_status {
   std::string session;
   std::int32_t pid = 0;
@@ -162,6 +169,8 @@ struct session_status {
   std::int32_t gpu_pid = 0;
   std::string gpu_placement;  ///< embedded, process
   std::uint32_t gpu_restarts = 0;
+  /// The owner's and everybody else's, looked at every 10 s. None: NVML is not there or has not been asked.
+  std::optional<std::vector<gpu_process>> gpu_processes{};
   std::vector<worker_status> workers;
   std::uint64_t quarantined = 0;
   std::uint64_t failed = 0;

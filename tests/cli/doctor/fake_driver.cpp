@@ -1,14 +1,17 @@
 // A driver that behaves as FAKE_... variables say: built once as libcuda.so.1 and once as libnvidia-ml.so.1,
-// for doctor_test.py. It answers as if there were one H200.
+// for doctor_test.py and the tests of runtime/device. It answers as if there were one H200.
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string>
 
 namespace {
+
+constexpr char only_uuid[] = "GPU-11111111-1111-1111-1111-111111111111";
 
 std::string setting(const char* name, const char* usual) {
   const char* value = std::getenv(name);
@@ -21,7 +24,11 @@ int number(const char* name, const char* usual) {
 
 int behave(const char* name) {
   const std::string how = setting(name, "0");
-  while (how == "hang") ::pause();
+  if (how == "hang") {
+    const int told = number("FAKE_HANG_FD", "-1");
+    if (told >= 0 && ::write(told, "h", 1) != 1) std::abort();
+    while (true) ::pause();
+  }
   if (how == "crash") std::raise(SIGSEGV);
   return std::atoi(how.c_str());
 }
@@ -75,6 +82,9 @@ __attribute__((visibility("default"))) int cuDeviceGetPCIBusId(char* address, in
 __attribute__((visibility("default"))) int nvmlInit_v2() {
   return behave("FAKE_NVML");
 }
+__attribute__((visibility("default"))) int nvmlShutdown() {
+  return 0;
+}
 __attribute__((visibility("default"))) const char* nvmlErrorString(int) {
   return "what the fake says";
 }
@@ -86,12 +96,37 @@ __attribute__((visibility("default"))) int nvmlDeviceGetHandleByIndex_v2(unsigne
   *device = device;
   return 0;
 }
+__attribute__((visibility("default"))) int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  constexpr int not_found = 6;
+  *device = device;
+  return std::strcmp(uuid, only_uuid) == 0 ? 0 : not_found;
+}
+struct process_info {
+  unsigned pid;
+  unsigned long long used_bytes;
+  unsigned gpu_instance, compute_instance;
+};
+// FAKE_PROCESSES: "pid:MiB pid:MiB"
+__attribute__((visibility("default"))) int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count,
+                                                                                   process_info* list) {
+  constexpr int insufficient_size = 7;
+  std::istringstream words(setting("FAKE_PROCESSES", ""));
+  const unsigned room = *count;
+  *count = 0;
+  for (std::string word; words >> word; ++*count) {
+    if (list == nullptr || *count >= room) continue;
+    const auto colon = word.find(':');
+    list[*count] = {static_cast<unsigned>(std::atoi(word.c_str())),
+                    std::strtoull(word.c_str() + colon + 1, nullptr, 10) << 20U, 0, 0};
+  }
+  return *count > room ? insufficient_size : 0;
+}
 __attribute__((visibility("default"))) int nvmlDeviceGetName(void*, char* name, unsigned size) {
   copy_text("NVIDIA H200", name, size);
   return 0;
 }
 __attribute__((visibility("default"))) int nvmlDeviceGetUUID(void*, char* uuid, unsigned size) {
-  copy_text("GPU-11111111-1111-1111-1111-111111111111", uuid, size);
+  copy_text(only_uuid, uuid, size);
   return 0;
 }
 __attribute__((visibility("default"))) int nvmlDeviceGetMemoryInfo(void*,

@@ -1,17 +1,14 @@
-#include "tools/penstock-probe/driver_library.hpp"
-
-#include "tools/penstock-probe/probes.hpp"
+#include "runtime/device/driver_library.hpp"
 
 #include <dlfcn.h>
 #include <link.h>
-#include <nlohmann/json.hpp>
 
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <vector>
 
-namespace penstock::probe {
+namespace penstock::device {
 namespace {
 
 namespace fs = std::filesystem;
@@ -38,36 +35,30 @@ std::string path_below(const std::string& name, const fs::path& root) {
   return {};
 }
 
-/// The file behind links: its name ends with the driver's version.
-std::string real_path(const std::string& path) {
-  std::error_code fault;
-  const auto real = fs::canonical(path, fault);
-  return fault ? path : real.string();
-}
-
 }  // namespace
 
 driver_library::driver_library(const std::string& name, const std::string& root) {
-  begin_step(("loading " + name).c_str());
-  const bool elsewhere = root != "/";
-  const std::string file = elsewhere ? path_below(name, root) : name;
+  const std::string file = root == "/" ? name : path_below(name, root);
   if (file.empty()) {
-    tell({{"load_error", name + " was not found below " + root}});
+    trouble_ = name + " was not found below " + root;
     return;
   }
   handle_ = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle_ == nullptr) {
-    const char* why = ::dlerror();
-    tell({{"load_error", why != nullptr ? why : "it cannot be loaded"}});
-    return;
-  }
+  if (handle_ != nullptr) return;
+  const char* why = ::dlerror();
+  trouble_ = why != nullptr ? why : "it cannot be loaded";
+}
+
+std::string driver_library::path() const {
   link_map* loaded = nullptr;
-  if (::dlinfo(handle_, RTLD_DI_LINKMAP, &loaded) == 0 && loaded != nullptr)
-    tell({{"path", real_path(loaded->l_name)}});
+  if (handle_ == nullptr || ::dlinfo(handle_, RTLD_DI_LINKMAP, &loaded) != 0 || loaded == nullptr) return {};
+  std::error_code fault;
+  const auto real = fs::canonical(loaded->l_name, fault);
+  return fault ? loaded->l_name : real.string();
 }
 
 void* driver_library::symbol(const char* name) const {
   return handle_ != nullptr ? ::dlsym(handle_, name) : nullptr;
 }
 
-}  // namespace penstock::probe
+}  // namespace penstock::device

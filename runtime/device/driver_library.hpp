@@ -1,0 +1,32 @@
+// A library of the GPU's driver, opened at run time: nothing of ours links libcuda or libnvidia-ml. Used for
+// NVML (nvml.hpp) and by penstock-probe.
+#pragma once
+
+#include <string>
+
+namespace penstock::device {
+
+class driver_library {
+ public:
+  /// As the dynamic loader finds it; with a root other than "/" in the library folders below that.
+  explicit driver_library(const std::string& name, const std::string& root = "/");
+
+  [[nodiscard]] explicit operator bool() const noexcept { return handle_ != nullptr; }
+  /// Why it is not there.
+  [[nodiscard]] const std::string& trouble() const noexcept { return trouble_; }
+  /// The file behind links: its name ends with the driver's version. Empty if unknown.
+  [[nodiscard]] std::string path() const;
+  /// Sets the pointer; null and false if the library has no such function.
+  template <class Function>
+  bool find(const char* name, Function*& function) const {
+    function = reinterpret_cast<Function*>(symbol(name));
+    return function != nullptr;
+  }
+
+ private:
+  [[nodiscard]] void* symbol(const char* name) const;
+  void* handle_ = nullptr;  // never closed: drivers dislike it
+  std::string trouble_;
+};
+
+}  // namespace penstock::device

@@ -1,0 +1,39 @@
+// Looks from time to time which processes NVML sees on a GPU, for `status`. Lives where the device is held:
+// in the session (embedded) or in penstock-gpu.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/device/nvml.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace penstock::device {
+
+/// A thread of its own, because the driver may block: nobody waits for an answer. Where there is no NVML it
+/// ends at once.
+class gpu_process_watch {
+ public:
+  using teller = std::function<void(const std::vector<gpu_process>&)>;
+  struct rhythm {
+    /// Not at once: opening NVML would compete with the device's start, and short runs need none of it.
+    nanoseconds first = std::chrono::seconds(1);
+    nanoseconds then = std::chrono::seconds(10);
+  };
+
+  gpu_process_watch(std::string uuid, teller tell)
+      : gpu_process_watch(std::move(uuid), std::move(tell), rhythm(), nvml_library_name) {}
+  gpu_process_watch(std::string uuid, teller tell, rhythm when, std::string library);
+  /// `tell` is not called any more afterwards. A thread that hangs in the driver is left behind.
+  ~gpu_process_watch();
+  gpu_process_watch(const gpu_process_watch&) = delete;
+  gpu_process_watch& operator=(const gpu_process_watch&) = delete;
+
+ private:
+  struct shared;
+  std::shared_ptr<shared> shared_;
+};
+
+}  // namespace penstock::device

@@ -1,0 +1,60 @@
+// NVML, the driver's management library, opened at run time. It makes no CUDA context, but it keeps the GPU's
+// device files open: only who holds the GPU anyway, or a throwaway process, asks it. Used for the GPU's
+// processes in `status` (gpu_process_watch.hpp), by messages about a GPU that is taken, and by
+// penstock-probe.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/device/driver_library.hpp"
+
+#include <penstock/report.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::device {
+
+inline constexpr char nvml_library_name[] = "libnvidia-ml.so.1";
+
+/// All calls may block as long as the driver does. Not thread-safe.
+class nvml {
+ public:
+  using gpu = void*;
+
+  explicit nvml(driver_library library) : library_(std::move(library)) {}
+  ~nvml();
+  nvml(const nvml&) = delete;
+  nvml& operator=(const nvml&) = delete;
+
+  /// Before anything else. Refuses with errc::device_unavailable: no library, or what NVML says, with its
+  /// code as os_code; 0: it has no such function.
+  result<void> start();
+  [[nodiscard]] unsigned count() const;
+  [[nodiscard]] std::optional<gpu> by_index(unsigned index) const;
+  /// "GPU-..."
+  [[nodiscard]] std::optional<gpu> by_uuid(const std::string& uuid) const;
+  /// Processes with a context there. In a container the pids may be those of another pid namespace: they are
+  /// told to people and nothing is ever done to them.
+  [[nodiscard]] std::optional<std::vector<gpu_process>> processes_on(gpu which) const;
+
+  /// Calls a function of NVML's; false if it is missing or says no.
+  template <class... Arguments>
+  bool ask(const char* name, Arguments... arguments) const {
+    int (*function)(Arguments...) = nullptr;
+    return library_.find(name, function) && function(arguments...) == 0;
+  }
+
+ private:
+  driver_library library_;
+  bool started_ = false;
+};
+
+/// One look from the beginning: a hundred milliseconds, or as long as the driver hangs. Nothing when NVML
+/// cannot tell.
+std::optional<std::vector<gpu_process>> processes_on_gpu(const std::string& uuid);
+
+/// "pid 4127 (python3, 512 MiB)": the name is that of such a pid here, if there is one.
+std::string in_words(const std::vector<gpu_process>& processes);
+
+}  // namespace penstock::device
