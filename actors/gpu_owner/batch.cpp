@@ -1,5 +1,6 @@
 #include "actors/gpu_owner/batch_body.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/base/stage_range.hpp"
 #include "runtime/sink/digest.hpp"
 
 #include <penstock/batch.hpp>
@@ -101,11 +102,13 @@ tensor_view Batch::record(std::string_view name) const {
 }
 
 void Batch::wait(stream_handle stream) const {
+  const stage_range range("wait");
   const body& b = held();
   value_or_throw(b.home->with_device([&](device::device& d) { return d.wait(b.ready.buffer, stream); }));
 }
 
 void Batch::release(stream_handle stream) {
+  const stage_range range("release");
   const std::unique_ptr<body> b = (static_cast<void>(held()), std::move(body_));
   const auto ok = b->home->with_device([&](device::device& d) { return d.release(b->ready.buffer, stream); });
   b->home->give_back(b->ready.buffer);
@@ -113,11 +116,13 @@ void Batch::release(stream_handle stream) {
 }
 
 void Batch::release() {
+  const stage_range range("release");
   const std::unique_ptr<body> b = (static_cast<void>(held()), std::move(body_));
   b->home->give_back(b->ready.buffer);
 }
 
 std::vector<std::byte> Batch::read_back(std::string_view name) const {
+  const stage_range range("read back");
   const body& b = held();
   const tensor_view& t = tensor(name);
   const auto index = static_cast<std::size_t>(&t - b.tensors.data());

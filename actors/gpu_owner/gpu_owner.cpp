@@ -1,6 +1,7 @@
 #include "actors/gpu_owner/gpu_owner.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
 
 #include <caf/actor_system.hpp>
@@ -136,6 +137,7 @@ void submit_waiting(self_pointer self) {
     stamp(s, order.position, batch_stage::submitted, now);
     s.in_flight.push_back({std::move(order), buffer, std::move(records), std::move(extents)});
   }
+  const stage_range range("upload");
   if (auto ok = s.around.device->submit(s.burst); !ok) return fail(s, ok.error());
   look_later(self);
 }
@@ -177,6 +179,7 @@ void harvest(owner_state& s) {
   const std::size_t count = finished.size();
   // Counted before the consumer can see them: whoever has all batches has all counts.
   s.around.progressed(count, bytes, s.pinned);
+  const stage_range range("deliver");
   s.around.consumer->put(std::move(finished));
 }
 
@@ -201,6 +204,7 @@ void look(self_pointer self) {
 }
 
 void open(owner_state& s) {
+  const stage_range range("open device");
   auto opened = s.around.device->open();
   if (!opened) return fail(s, opened.error());
   s.now = phase::open;
@@ -210,6 +214,7 @@ void open(owner_state& s) {
 void prepare(self_pointer self, const prepare_device& order) {
   owner_state& s = self->state;
   if (s.now != phase::open) return;
+  const stage_range range("allocate buffers");
   if (auto ok = s.around.device->allocate(*order.plan, order.buffers); !ok) return fail(s, ok.error());
   s.plan = order.plan;
   for (std::uint32_t i = order.buffers; i-- > 0;) s.free_buffers.push_back(i);
@@ -222,6 +227,7 @@ void attach(owner_state& s, const attach_partition& order) {
   if (s.now == phase::failed || s.now == phase::closed) return;
   PENSTOCK_CHECK(!s.partitions.contains(order.partition), "partition {} is attached already",
                  order.partition);
+  const stage_range range("register partition");
   auto pinned = s.around.device->attach(order.partition, order.memory->bytes());
   if (!pinned) return fail(s, pinned.error());
   s.pinned = s.pinned && *pinned;

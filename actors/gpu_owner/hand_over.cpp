@@ -1,5 +1,7 @@
 #include "actors/gpu_owner/hand_over.hpp"
 
+#include "runtime/base/stage_range.hpp"
+
 #include <iterator>
 
 namespace penstock::gpu_owner {
@@ -63,6 +65,7 @@ bool hand_over::has_batch() const {
 }
 
 std::optional<hand_over::taken> hand_over::take_until(steady_time deadline) {
+  const stage_range range("take");
   std::unique_lock hold(mutex_);
   const auto begin = std::chrono::steady_clock::now();
   const bool news = changed_.wait_until(hold, deadline,

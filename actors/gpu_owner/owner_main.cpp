@@ -9,6 +9,7 @@
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/stage_range.hpp"
 #include "runtime/device/gpu_process_watch.hpp"
 #include "runtime/process/io_thread.hpp"
 
@@ -53,6 +54,7 @@ class owner_process {
   void hear(const protocol::stop_owner& order);
   result<void> start_sink();
   result<void> deliver(ready_batch ready);
+  result<void> put_in_sink(const Batch& batch);
   result<void> acknowledge();
   void tell_processes(const std::vector<gpu_process>& seen);
   [[noreturn]] void die(const failure& why);
@@ -253,6 +255,11 @@ result<void> owner_process::acknowledge() {
   return {};
 }
 
+result<void> owner_process::put_in_sink(const Batch& batch) {
+  const stage_range range("sink");
+  return sink_->take(batch);
+}
+
 result<void> owner_process::deliver(ready_batch ready) {
   // If this batch kills us, the session reads here which one it was.
   const auto mark = static_cast<std::uint32_t>(ready.upload & generation_mask);
@@ -263,7 +270,7 @@ result<void> owner_process::deliver(ready_batch ready) {
   Batch batch = batch_access::make(std::move(ready), plan_, home_);
   try {
     const std::uint64_t digest = order_.digests ? batch.digest() : 0;
-    if (auto ok = sink_->take(batch); !ok) return ok;
+    if (auto ok = put_in_sink(batch); !ok) return ok;
     batch.release();
     const batch_passage p = times_->find(position).value_or(batch_passage());
     const nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();

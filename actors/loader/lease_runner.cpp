@@ -1,5 +1,6 @@
 #include "actors/loader/lease_runner.hpp"
 
+#include "runtime/base/stage_range.hpp"
 #include "runtime/base/text.hpp"
 
 #include <link.h>
@@ -156,6 +157,7 @@ std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uin
       lengths.push_back({max, max});
     }
     try {
+      const stage_range range("load");
       shop_.dataset.load({sample.index, epoch, sample.attempt, random}, sample_slot(tensors, lengths));
       finish_lengths(slot, row, lengths);
       return {};
@@ -199,6 +201,7 @@ std::string lease_runner::collate(std::uint64_t epoch, std::span<std::byte> slot
     const std::uint64_t at = shop_.layout.tensors[*place.lengths].offset;
     lengths.back() = {reinterpret_cast<const std::int64_t*>(slot.subspan(at).data()), samples.size()};
   }
+  const stage_range range("collate");
   random_source random(shop_.seed ^ collate_stream, epoch, samples.front());
   try {
     shop_.dataset.collate(batch_slot(tensors, lengths, samples), random);

@@ -1,4 +1,5 @@
 #include "actors/session/session_body.hpp"
+#include "runtime/base/stage_range.hpp"
 
 #include <caf/send.hpp>
 
@@ -109,7 +110,10 @@ bool Session::body::run_embedded(steady_time until) {
       }
       sink_ = value_or_throw(gpu_owner::make_sink(options_.sink, options_.sink_out, std::move(device)));
     }
-    value_or_throw(sink_->take(*batch));
+    {
+      const stage_range range("sink");
+      value_or_throw(sink_->take(*batch));
+    }
     batch->release();
   }
   return false;

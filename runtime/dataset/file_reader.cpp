@@ -1,6 +1,7 @@
 #include "runtime/dataset/file_reader.hpp"
 
 #include "runtime/base/fd.hpp"
+#include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
 
 #include <fcntl.h>
@@ -38,6 +39,7 @@ const char* kind_of_file(unsigned mode) noexcept {
 }
 
 result<std::span<const std::byte>> file_reader::read(const std::string& path, std::uint64_t bytes_max) {
+  const stage_range range("read");
   // O_NONBLOCK: opening a FIFO would wait for a writer. It means nothing to regular files.
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) return refuse_os(errc::io, errno, "cannot be opened");

@@ -1,5 +1,6 @@
 #include "runtime/dataset/picture.hpp"
 
+#include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/jpeg.hpp"
 #include "runtime/dataset/orientation.hpp"
@@ -54,6 +55,7 @@ result<void> picture_loader::render(std::span<const std::byte> file, const pictu
   const axis_weights& y = resampler_.y();
   const pixel_box window{y.source_begin, x.source_begin, y.source_end - y.source_begin,
                          x.source_end - x.source_begin};
+  const stage_range range("decode");
   auto decoded =
       info.format == picture_format::png
           ? decode_png(file, info, window, rows_, resampler_)

@@ -1,5 +1,6 @@
 #include "runtime/dataset/records.hpp"
 
+#include "runtime/base/stage_range.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/file_reader.hpp"
 
@@ -69,6 +70,7 @@ int record_dataset::open(std::uint64_t file) {
 }
 
 void record_dataset::load(const sample_request& request, const sample_slot& slot) {
+  const stage_range range("read");
   const place where = place_of(request.index);
   const int fd = open(where.file);
   const auto out = slot.bytes(0);

@@ -1,6 +1,7 @@
 #include "runtime/device/host_device.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
 
 #include <pthread.h>
@@ -209,10 +210,15 @@ class host_device final : public device {
 
   void transfer(const queued_job& next) {
     std::byte* buffer = buffers_[next.job.buffer].data();
-    for (const copy_step& step : plan_.copies) {
-      std::memcpy(buffer + step.to, next.slot + step.from,
-                  plan_.row_bytes(step.tensor, next.job.extents) * next.job.rows);
+    {
+      const stage_range range("copy");
+      for (const copy_step& step : plan_.copies) {
+        std::memcpy(buffer + step.to, next.slot + step.from,
+                    plan_.row_bytes(step.tensor, next.job.extents) * next.job.rows);
+      }
     }
+    if (plan_.conversions.empty()) return;
+    const stage_range range("transform");
     for (const convert_step& step : plan_.conversions) convert(step, next.slot, buffer, next.job.rows);
   }
 

@@ -3,12 +3,12 @@
 #include "runtime/base/check.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/device/cuda/convert.hpp"
 #include "runtime/device/cuda/cuda_choice.hpp"
 #include "runtime/device/cuda/cuda_error.hpp"
 #include "runtime/device/cuda/kernel_step.hpp"
-#include "runtime/device/cuda/stage_range.hpp"
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -88,7 +88,6 @@ class cuda_device final : public device {
   ~cuda_device() override { close(); }
 
   result<identity> open() override {
-    const stage_range range("open device");
     auto selected = select_gpu(choice_);
     if (!selected) return tl::unexpected(std::move(selected.error()));
     name_ = selected->what.name;
@@ -105,7 +104,6 @@ class cuda_device final : public device {
   }
 
   result<bool> attach(std::uint32_t partition, std::span<std::byte> memory) override {
-    const stage_range range("register partition");
     const auto status = cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable);
     if (status == cudaSuccess) {
       partitions_[partition] = {memory, true};
@@ -127,7 +125,6 @@ class cuda_device final : public device {
   }
 
   result<void> detach(std::uint32_t partition) override {
-    const stage_range range("unregister partition");
     const auto it = partitions_.find(partition);
     if (it == partitions_.end()) return {};
     const bool registered = it->second.registered;
@@ -138,7 +135,6 @@ class cuda_device final : public device {
   }
 
   result<void> allocate(const transfer_plan& plan, std::uint32_t buffers) override {
-    const stage_range range("allocate buffers");
     free_buffers();
     plan_ = plan;
     const std::uint64_t one =
@@ -170,7 +166,6 @@ class cuda_device final : public device {
   }
 
   result<void> submit(std::span<const upload_job> jobs) override {
-    const stage_range range("submit copies");
     group next;
     std::uint64_t bytes = 0;
     for (const upload_job& job : jobs) {
@@ -196,7 +191,6 @@ class cuda_device final : public device {
   }
 
   result<std::vector<progress>> poll() override {
-    const stage_range range("poll");
     std::vector<progress> news;
     for (group& g : in_flight_) {
       if (g.slots_are_free) continue;
@@ -265,7 +259,6 @@ class cuda_device final : public device {
   [[nodiscard]] std::byte* address(std::uint32_t buffer) const override { return ring_[buffer].data; }
 
   result<void> read_back(std::uint32_t buffer, std::uint64_t offset, std::span<std::byte> to) override {
-    const stage_range range("read back");
     const current_context ours(driver_, context_);
     // Not cudaMemcpy: that waits for the streams of the program around us too.
     if (auto ok = call(cudaMemcpyAsync(to.data(), ring_[buffer].data + offset, to.size(),
@@ -282,7 +275,6 @@ class cuda_device final : public device {
   result<void> wait(std::uint32_t, stream_handle) override { return {}; }
 
   result<void> release(std::uint32_t buffer, stream_handle stream) override {
-    const stage_range range("release");
     const current_context ours(driver_, context_);
     auto ok = call(cudaEventRecord(ring_[buffer].released, static_cast<cudaStream_t>(stream.native)),
                    "releasing a batch, at or before");
@@ -431,6 +423,7 @@ class cuda_device final : public device {
   }
 
   result<void> copy(const upload_job& job) {
+    const stage_range range("copy");
     const auto memory = partitions_.find(job.partition);
     PENSTOCK_CHECK(memory != partitions_.end(), "partition {}", job.partition);
     PENSTOCK_CHECK(job.buffer < ring_.size(), "buffer {} of {}", job.buffer, ring_.size());
@@ -469,6 +462,7 @@ class cuda_device final : public device {
 
   result<void> convert(const ring_buffer& b, std::uint32_t rows, const batch_extents& extents) {
     if (rows == 0) return {};
+    const stage_range range("transform");
     for (const copy_step& step : plan_.copies) {
       if (auto ok = call(cudaMemcpyAsync(b.data + step.to, b.staging + step.from,
                                          plan_.row_bytes(step.tensor, extents) * rows,
