@@ -64,7 +64,7 @@ class Session::body {
   void restart(std::uint32_t worker);
   void drain(std::uint32_t worker);
   bool lift_quarantine(std::uint64_t sample, bool for_good);
-  [[nodiscard]] session_status status() const { return board_.status(); }
+  [[nodiscard]] session_status status() const;
   [[nodiscard]] run_report report();
   [[nodiscard]] std::vector<std::byte> state();
 

@@ -49,6 +49,7 @@ event event_of(const death_report& d) {
   std::string text = fmt::format("worker {} (pid {}) ended: {}", d.worker, d.pid, cause_in_words(d));
   if (d.sample) text += ", while loading " + sample_in_words(*d.sample, d.path.value_or(""));
   event e = event_of(event_kind::worker_died, std::move(text));
+  e.time = d.time;
   e.worker = d.worker;
   e.incarnation = d.incarnation;
   e.pid = d.pid;
@@ -67,6 +68,7 @@ event event_of(const owner_death_report& d) {
     text += fmt::format(", with batch {} of epoch {} in its hands", *d.sequence, d.epoch.value_or(0));
   if (!d.last_words.empty()) text += ": " + d.last_words;
   event e = event_of(event_kind::device_lost, std::move(text));
+  e.time = d.time;
   e.pid = d.pid;
   e.epoch = d.epoch;
   e.sequence = d.sequence;

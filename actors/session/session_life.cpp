@@ -1,3 +1,4 @@
+#include "actors/session/pipeline_view.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/config/validate.hpp"
@@ -336,6 +337,12 @@ scheduler::stream_accounts Session::body::accounts() {
   }
   if (answer.wait_for(accounts_deadline) != std::future_status::ready) return {};
   return answer.get();
+}
+
+session_status Session::body::status() const {
+  session_status known = board_.status();
+  const std::lock_guard hold(mutex_);
+  return engine_ ? session::look_closer(std::move(known), *engine_->flights, now()) : known;
 }
 
 run_report Session::body::report() {

@@ -296,6 +296,7 @@ owner_death_report as_report(const keeper_state& s, const process::exit_report& 
     d.sequence = suspect->sequence;
   }
   if (s.farewell) d.last_words = s.farewell->reason;
+  d.time = report.noticed;
   d.lived_seconds = std::chrono::duration<double>(now - s.started).count();
   return d;
 }

@@ -1,5 +1,6 @@
 #include "actors/supervisor/supervisor.hpp"
 
+#include "actors/supervisor/death_record.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
@@ -26,34 +27,6 @@ constexpr auto memory_look_every = 1s;
 
 // A kill_at in the past: SIGKILL was sent and is not sent again.
 constexpr steady_time sentence_carried_out = steady_time::max() - 1ns;
-
-struct child {
-  worker_ref who;
-  pid_t pid = -1;
-  bool sacrificial = false;
-  std::shared_ptr<protocol::worker_link> link;
-  steady_time started{};
-  bool introduced = false;
-  bool described = false;
-  bool assigned = false;
-  bool ready = false;
-  bool draining = false;
-  bool left_its_link = false;
-  std::optional<death_cause> condemned;  // why we are killing it, or why it goes
-  std::string condemned_for;             // in words
-  steady_time abort_at = never;
-  steady_time kill_at = never;
-  steady_time unkillable_at = never;
-  std::optional<protocol::worker_gives_up> farewell;
-  std::optional<process::exit_report> ended;
-  std::string last_lines;
-  std::vector<std::string> stack;
-  std::string wait_channel;  // when it was found hanging
-  arena::flight_reading last_flight;
-  std::string cause_text;
-  std::uint64_t rss_bytes = 0;
-  std::optional<std::string> gpu_user;  // what of the GPU it was found to hold
-};
 
 struct supervisor_state {
   supervisor_state() = default;
@@ -85,10 +58,6 @@ child* find(supervisor_state& s, worker_ref who) {
   return it != s.children.end() && it->second.who == who ? &it->second : nullptr;
 }
 
-double seconds(nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 // ---- telling
 // -------------------------------------------------------------------------------------------------
 
@@ -101,7 +70,7 @@ void tell_changes(supervisor_state& s, steady_time now) {
     w.restarts = place.restarts;
     w.state = std::string(supervision::name_of(place.state));
     if (place.next_restart != never && place.state == supervision::child_state::backoff) {
-      w.next_restart_seconds = std::max(0.0, seconds(place.next_restart - now));
+      w.next_restart_seconds = std::max(0.0, std::chrono::duration<double>(place.next_restart - now).count());
     }
     const auto living = s.children.find(place.worker);
     if (living != s.children.end() && !living->second.ended) {
@@ -281,27 +250,6 @@ void listen(self_pointer self, const worker_spoke& said) {
 // ---- ends
 // ----------------------------------------------------------------------------------------------------
 
-/// "SIGSEGV", "exit 3", or why we ended it.
-std::string cause_in_words(const child& c, const process::exit_report& report) {
-  if (c.condemned && *c.condemned != death_cause::stopped) return name_of(*c.condemned);
-  switch (report.ending) {
-    case process::exit_report::how::signalled: return process::signal_name(report.code);
-    case process::exit_report::how::exited: return fmt::format("exit {}", report.code);
-    case process::exit_report::how::unknown: break;
-  }
-  return "unknown";
-}
-
-death_cause cause_of(const child& c, const process::exit_report& report) {
-  if (c.condemned) return *c.condemned;
-  switch (report.ending) {
-    case process::exit_report::how::signalled: return death_cause::signal;
-    case process::exit_report::how::exited: return death_cause::exit;
-    case process::exit_report::how::unknown: break;
-  }
-  return death_cause::unknown;
-}
-
 void note_end(self_pointer self, const worker_exited& news) {
   supervisor_state& s = self->state;
   child* c = find(s, news.who);
@@ -312,68 +260,10 @@ void note_end(self_pointer self, const worker_exited& news) {
   c->last_flight = s.around.flights->read(news.who.worker);
   const bool shot = news.report.ending == process::exit_report::how::signalled && news.report.code == SIGKILL;
   if (shot && !c->condemned && s.oom.explains_death(now_of(self))) c->condemned = death_cause::oom;
-  c->cause_text = cause_in_words(*c, news.report);
+  c->cause_text = cause_in_words(*c);
   s.hangs->forget(news.who.worker);
-  std::optional<schedule::flight_mark> mark;
-  const arena::flight_state& at = c->last_flight.state;
-  const bool on_a_sample =
-      at.at == arena::phase::loading || at.at == arena::phase::checking || at.at == arena::phase::collating;
-  // A worker that we sent home and that went is no death of the sample it had finished with.
-  const bool went_quietly =
-      c->condemned == death_cause::stopped && news.report.ending == process::exit_report::how::exited;
-  if (on_a_sample && !went_quietly) mark = schedule::flight_mark{at.slot, at.generation, at.row};
   self->send(s.around.scheduler,
-             scheduler::worker_ended{news.who, mark, c->last_flight.sample_name, c->cause_text});
-}
-
-supervision::death as_death(const child& c, const scheduler::judgement& verdict) {
-  constexpr int permission = 77;
-  constexpr int configuration = 78;
-  constexpr int protocol_mismatch = 82;
-  supervision::death d;
-  const process::exit_report& report = *c.ended;
-  if (report.ending == process::exit_report::how::exited) {
-    const int code = report.code;
-    if (code == 0) d.ending = supervision::death::how::normal;
-    if (code == permission || code == configuration || code == protocol_mismatch) {
-      d.ending = supervision::death::how::no_restart;
-    }
-  }
-  if (c.condemned == death_cause::stopped || c.condemned == death_cause::memory)
-    d.ending = supervision::death::how::operated;
-  d.charged = verdict.charged.has_value();
-  d.fruitful = c.ready && c.last_flight.samples_done > 0;
-  return d;
-}
-
-death_report as_report(const child& c, const scheduler::judgement& verdict, steady_time now) {
-  death_report r;
-  r.worker = c.who.worker;
-  r.pid = c.pid;
-  r.incarnation = c.who.incarnation;
-  r.cause = cause_of(c, *c.ended);
-  if (c.ended->ending == process::exit_report::how::signalled) r.signal = process::signal_name(c.ended->code);
-  if (c.ended->ending == process::exit_report::how::exited) r.code = c.ended->code;
-  if (verdict.charged) {
-    r.sample = verdict.charged->sample;
-    r.attempt = verdict.charged->attempt;
-    r.epoch = verdict.epoch;
-    r.sequence = verdict.sequence;
-    if (!c.last_flight.sample_name.empty()) r.path = printable(c.last_flight.sample_name);
-  }
-  r.phase = std::string(arena::name_of(c.last_flight.state.at));
-  r.lived_seconds = seconds(now - c.started);
-  r.rss_bytes = c.last_flight.rss_bytes > 0 ? c.last_flight.rss_bytes : c.rss_bytes;
-  r.wait_channel = c.wait_channel;
-  r.stack = c.stack;
-  r.last_output = c.last_lines;
-  return r;
-}
-
-/// What ends the run: a worker's own last word is better than its exit code.
-std::string last_words_of(const child& c) {
-  if (c.farewell) return c.farewell->reason;
-  return c.last_lines;
+             scheduler::worker_ended{news.who, suspected_in(*c), c->last_flight.sample_name, c->cause_text});
 }
 
 void bury(self_pointer self, const death_judged& judged) {

@@ -100,6 +100,7 @@ json as_json(const death_report& d) {
           {"seq", or_null(d.sequence)},
           {"attempt", d.attempt},
           {"phase", d.phase},
+          {"time", as_utc(d.time)},
           {"lived_seconds", rounded(d.lived_seconds)},
           {"rss_bytes", d.rss_bytes},
           {"wait_channel", d.wait_channel.empty() ? json(nullptr) : json(d.wait_channel)},
@@ -116,6 +117,7 @@ json as_json(const owner_death_report& d) {
           {"epoch", or_null(d.epoch)},
           {"seq", or_null(d.sequence)},
           {"last_words", d.last_words},
+          {"time", as_utc(d.time)},
           {"lived_seconds", rounded(d.lived_seconds)},
           {"recovered_seconds", d.recovered_seconds ? json(rounded(*d.recovered_seconds)) : json(nullptr)}};
 }

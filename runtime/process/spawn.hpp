@@ -48,6 +48,7 @@ struct exit_report {
   pid_t pid = -1;
   how ending = how::unknown;  ///< unknown: somebody else reaped it (SIGCHLD ignored, waitpid(-1))
   int code = 0;               ///< exit status, or signal number
+  std::chrono::system_clock::time_point noticed = std::chrono::system_clock::now();  ///< that it is dead
 };
 
 /// Waits for the end of the child, kills what is left of its process group while the leader is still a zombie

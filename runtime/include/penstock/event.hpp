@@ -44,8 +44,8 @@ PENSTOCK_API const char* name_of(event_kind kind) noexcept;
 
 /// One event. What does not belong to its kind is empty.
 struct event {
-  std::uint64_t number = 0;  ///< 1, 2, 3, ...: a gap means that events are no longer kept
-  std::chrono::system_clock::time_point time;
+  std::uint64_t number = 0;                    ///< 1, 2, 3, ...: a gap means that events are no longer kept
+  std::chrono::system_clock::time_point time;  ///< a death's is when it was noticed
   event_kind kind = event_kind::run_started;
   std::optional<std::uint32_t> worker;
   std::optional<std::uint32_t> incarnation;

@@ -4,6 +4,7 @@
 
 #include <penstock/error.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -65,6 +66,7 @@ struct death_report {
   std::optional<std::uint64_t> sequence;
   std::uint32_t attempt = 0;  ///< of the sample; 0 if none is charged
   std::string phase;          ///< what it was doing: "idle", "setup", "loading", "checking", "collating"
+  std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
   std::uint64_t rss_bytes = 0;  ///< resident memory shortly before the end; 0: it never said
   std::string wait_channel;  ///< of one that hung: "running", "stopped", or the kernel function it waited in
@@ -82,7 +84,8 @@ struct owner_death_report {
   std::optional<std::int32_t> code;
   std::optional<std::uint64_t> epoch;  ///< of the batch that is suspected
   std::optional<std::uint64_t> sequence;
-  std::string last_words;  ///< what it said before it went
+  std::string last_words;                      ///< what it said before it went
+  std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
   std::optional<double> recovered_seconds;  ///< from its end to the next process's first upload
 };

@@ -73,10 +73,10 @@ class PENSTOCK_API Session {
   class Epoch;
   Epoch epoch(std::uint64_t number);
 
-  /// Ends the stream: next() returns nothing, workers finish their sample and go, uploads and sinks drain. Who
-  /// is not gone when its share of the time is over is killed: the whole end takes [supervisor] shutdown, or
-  /// `at_most`, whichever is less. From any thread; calling it again with less shortens an end that is under
-  /// way. Does not wait.
+  /// Ends the stream: next() returns nothing, workers finish their sample and go, uploads and sinks drain.
+  /// Who is not gone when its share of the time is over is killed: the whole end takes [supervisor] shutdown,
+  /// or `at_most`, whichever is less. From any thread; calling it again with less shortens an end that is
+  /// under way. Does not wait.
   void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
   /// Waits until everything has ended that stop() sent home, and gives back all memory. From the thread that
   /// takes batches; the destructor does it too.

@@ -1,0 +1,95 @@
+#include "actors/supervisor/death_record.hpp"
+
+#include "runtime/base/text.hpp"
+
+#include <fmt/core.h>
+
+namespace penstock::supervisor {
+namespace {
+
+death_cause cause_of(const child& c) {
+  const process::exit_report& report = *c.ended;
+  if (c.condemned) return *c.condemned;
+  switch (report.ending) {
+    case process::exit_report::how::signalled: return death_cause::signal;
+    case process::exit_report::how::exited: return death_cause::exit;
+    case process::exit_report::how::unknown: break;
+  }
+  return death_cause::unknown;
+}
+
+}  // namespace
+
+std::string cause_in_words(const child& c) {
+  const process::exit_report& report = *c.ended;
+  if (c.condemned && *c.condemned != death_cause::stopped) return name_of(*c.condemned);
+  switch (report.ending) {
+    case process::exit_report::how::signalled: return process::signal_name(report.code);
+    case process::exit_report::how::exited: return fmt::format("exit {}", report.code);
+    case process::exit_report::how::unknown: break;
+  }
+  return "unknown";
+}
+
+std::optional<schedule::flight_mark> suspected_in(const child& c) {
+  const arena::flight_state& at = c.last_flight.state;
+  const bool on_a_sample =
+      at.at == arena::phase::loading || at.at == arena::phase::checking || at.at == arena::phase::collating;
+  // A worker that we sent home and that went is no death of the sample it had finished with.
+  const bool went_quietly =
+      c.condemned == death_cause::stopped && c.ended->ending == process::exit_report::how::exited;
+  if (!on_a_sample || went_quietly) return std::nullopt;
+  return schedule::flight_mark{at.slot, at.generation, at.row};
+}
+
+supervision::death as_death(const child& c, const scheduler::judgement& verdict) {
+  constexpr int permission = 77;
+  constexpr int configuration = 78;
+  constexpr int protocol_mismatch = 82;
+  supervision::death d;
+  const process::exit_report& report = *c.ended;
+  if (report.ending == process::exit_report::how::exited) {
+    const int code = report.code;
+    if (code == 0) d.ending = supervision::death::how::normal;
+    if (code == permission || code == configuration || code == protocol_mismatch) {
+      d.ending = supervision::death::how::no_restart;
+    }
+  }
+  if (c.condemned == death_cause::stopped || c.condemned == death_cause::memory)
+    d.ending = supervision::death::how::operated;
+  d.charged = verdict.charged.has_value();
+  d.fruitful = c.ready && c.last_flight.samples_done > 0;
+  return d;
+}
+
+death_report as_report(const child& c, const scheduler::judgement& verdict, steady_time now) {
+  death_report r;
+  r.worker = c.who.worker;
+  r.pid = c.pid;
+  r.incarnation = c.who.incarnation;
+  r.cause = cause_of(c);
+  if (c.ended->ending == process::exit_report::how::signalled) r.signal = process::signal_name(c.ended->code);
+  if (c.ended->ending == process::exit_report::how::exited) r.code = c.ended->code;
+  if (verdict.charged) {
+    r.sample = verdict.charged->sample;
+    r.attempt = verdict.charged->attempt;
+    r.epoch = verdict.epoch;
+    r.sequence = verdict.sequence;
+    if (!c.last_flight.sample_name.empty()) r.path = printable(c.last_flight.sample_name);
+  }
+  r.phase = std::string(arena::name_of(c.last_flight.state.at));
+  r.lived_seconds = std::chrono::duration<double>(now - c.started).count();
+  r.time = c.ended->noticed;
+  r.rss_bytes = c.last_flight.rss_bytes > 0 ? c.last_flight.rss_bytes : c.rss_bytes;
+  r.wait_channel = c.wait_channel;
+  r.stack = c.stack;
+  r.last_output = c.last_lines;
+  return r;
+}
+
+std::string last_words_of(const child& c) {
+  if (c.farewell) return c.farewell->reason;
+  return c.last_lines;
+}
+
+}  // namespace penstock::supervisor
