@@ -28,6 +28,10 @@ OF_THE_MACHINE = re.compile(
 WORKER_FILES = ["libexec/penstock/penstock-worker", "lib/libpenstock_worker.so"]
 
 
+# The second time these builds cost nothing.
+FAST = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug"] + (["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else [])
+
+
 def prepare():
     """Installs, moves the tree away from where it was installed, and builds the consumer against it."""
     shutil.rmtree(STAGE, ignore_errors=True)
@@ -35,8 +39,7 @@ def prepare():
     subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
     os.makedirs(os.path.dirname(TREE))
     os.rename(prefix, TREE)
-    subprocess.run(["cmake", "-G", "Ninja", "-S", os.path.join(HERE, "consumer"), "-B", CONSUMER, "-DCMAKE_PREFIX_PATH=" + TREE,
-                    "-DCMAKE_BUILD_TYPE=Debug"], check=True)
+    subprocess.run(["cmake", *FAST, "-S", os.path.join(HERE, "consumer"), "-B", CONSUMER, "-DCMAKE_PREFIX_PATH=" + TREE], check=True)
     subprocess.run(["cmake", "--build", CONSUMER], check=True)
 
 
@@ -174,6 +177,27 @@ class Headers(unittest.TestCase):
             needed = self.headers_behind("#include <penstock/%s>\n" % header)
             foreign = {path for path in needed - standard if not path.startswith(in_tree("include/penstock/"))}
             self.assertEqual(foreign, set(), header)
+
+
+class Examples(unittest.TestCase):
+    def test_the_installed_examples_build_against_the_tree_and_do_what_they_say(self):
+        sources, build = in_tree("share/penstock/examples"), os.path.join(STAGE, "examples")
+        subprocess.run(["cmake", *FAST, "-S", sources, "-B", build, "-DCMAKE_PREFIX_PATH=" + TREE], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", build], check=True, stdout=subprocess.DEVNULL)
+        example = lambda name, *arguments: run(os.path.join(build, name), *arguments)[0]
+        self.assertIn("999 samples in 20 batches", example("01_run_config", os.path.join(sources, "configs", "synthetic.toml")))
+        self.assertIn("to be", example("02_own_dataset", self.poem()).lower())
+        ranks = os.path.join(STAGE, "ranks.toml")
+        with open(ranks, "w") as file:
+            file.write(SYNTHETIC)
+        self.assertIn("together 64 samples, 64 different ones", example("05_two_ranks", ranks))
+        self.assertEqual(example("06_watch_events").count("DEATH"), 5)
+
+    def poem(self):
+        path = os.path.join(STAGE, "poem.txt")
+        with open(path, "w") as file:
+            file.write("to be\nor not to be\n")
+        return path
 
 
 class Programs(unittest.TestCase):
