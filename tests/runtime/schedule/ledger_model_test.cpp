@@ -3,20 +3,22 @@
 // each slot finds every lost, doubled, reordered or overwritten batch. A script that fails is shrunk and
 // printed.
 #include "runtime/schedule/ledger.hpp"
+#include "tests/runtime/schedule/random_scripts.hpp"
 #include "tests/runtime/schedule/small_plan.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstdio>
 #include <deque>
 #include <map>
-#include <random>
 #include <set>
 
 using namespace penstock;
 using namespace penstock::schedule;
+using testing::random_choice;
 using testing::small_plan;
+using testing::violation;
 
 namespace {
 
@@ -24,10 +26,8 @@ enum class act : std::uint8_t { work, deliver, kill, start, copy, acknowledge, k
 constexpr const char* act_names[] = {"work", "deliver",     "kill",       "start",
                                      "copy", "acknowledge", "kill_owner", "pause"};
 
-struct step {
-  act what = act::work;
-  std::uint32_t pick = 0;  // taken modulo the choices there are, so that any part of a script is a script
-};
+using step = testing::step<act>;
+using script = testing::script_of<act>;
 
 struct world_settings {
   std::uint32_t workers = 1;
@@ -40,10 +40,6 @@ struct world_settings {
   std::set<std::uint64_t> killers_once;  // kill in the first attempt of each epoch
   std::set<std::uint64_t> broken;        // fail with an error
   bool deaths_unreported = false;        // a planted bug: nobody tells the ledger
-};
-
-struct violation {
-  std::string what;
 };
 
 constexpr std::uint32_t sacrificial_place = 100;
@@ -59,8 +55,8 @@ class world {
     places_[sacrificial_place];
   }
 
-  void run(const std::vector<step>& script) {
-    for (const step& s : script) {
+  void run(const script& steps_to_do) {
+    for (const step& s : steps_to_do) {
       perform(s);
       obey(books_.advance());
     }
@@ -371,11 +367,10 @@ class world {
   bool wrongly_quarantined_ = false;
 };
 
-std::string run(const world_settings& settings, const std::vector<step>& script,
-                std::uint64_t* steps = nullptr) {
+std::string run(const world_settings& settings, const script& steps_to_do, std::uint64_t* steps = nullptr) {
   world w(settings);
   try {
-    w.run(script);
+    w.run(steps_to_do);
   } catch (const violation& v) {
     return v.what;
   }
@@ -383,38 +378,9 @@ std::string run(const world_settings& settings, const std::vector<step>& script,
   return {};
 }
 
-/// Leaves out whatever is not needed for the same violation.
-std::vector<step> shrunk(const world_settings& settings, std::vector<step> script, const std::string& what) {
-  for (std::size_t part = script.size() / 2; part > 0; part /= 2) {
-    for (std::size_t i = 0; i + part <= script.size();) {
-      auto shorter = script;
-      shorter.erase(shorter.begin() + static_cast<std::ptrdiff_t>(i),
-                    shorter.begin() + static_cast<std::ptrdiff_t>(i + part));
-      if (run(settings, shorter) == what) {
-        script = std::move(shorter);
-      } else {
-        i += part;
-      }
-    }
-  }
-  return script;
+script shrunk_to(const world_settings& settings, const script& whole, const std::string& what) {
+  return testing::shrunk<act>(whole, [&](const script& shorter) { return run(settings, shorter) == what; });
 }
-
-std::string as_text(const std::vector<step>& script) {
-  std::string text;
-  for (const step& s : script)
-    text += fmt::format("{{act::{}, {}}}, ", act_names[static_cast<int>(s.what)], s.pick);
-  return text;
-}
-
-class random_choice {
- public:
-  explicit random_choice(std::uint64_t seed) : bits_(seed) {}
-  std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(bits_() % bound); }
-
- private:
-  std::mt19937_64 bits_;
-};
 
 world_settings random_settings(random_choice& choose) {
   world_settings s;
@@ -430,28 +396,23 @@ world_settings random_settings(random_choice& choose) {
   return s;
 }
 
-std::vector<step> random_script(random_choice& choose) {
+script random_script(random_choice& choose) {
   // Accidents are rarer than work, in some scripts much rarer.
   const std::uint32_t calm = 1 + choose.below(8);
-  std::vector<step> script(50 + choose.below(450));
-  for (step& s : script) {
+  script made(50 + choose.below(450));
+  for (step& s : made) {
     s.what = static_cast<act>(choose.below(static_cast<std::uint32_t>(act::count)));
     const bool accident = s.what == act::kill || s.what == act::kill_owner || s.what == act::pause;
     if (accident && choose.below(calm) != 0) s.what = choose.below(2) == 0 ? act::work : act::deliver;
     s.pick = choose.below(1000);
   }
-  return script;
-}
-
-std::uint64_t seed_of_this_run() {
-  const char* fixed = std::getenv("PENSTOCK_TEST_SEED");
-  return fixed != nullptr ? std::strtoull(fixed, nullptr, 10) : std::random_device{}();
+  return made;
 }
 
 }  // namespace
 
 TEST_CASE("whoever dies when, every batch is delivered once, in order, with the samples of its plan") {
-  const std::uint64_t seed = seed_of_this_run();
+  const std::uint64_t seed = testing::seed_of_this_run();
   INFO("PENSTOCK_TEST_SEED=" << seed);
   std::printf("ledger model: PENSTOCK_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
   random_choice choose(seed);
@@ -459,13 +420,14 @@ TEST_CASE("whoever dies when, every batch is delivered once, in order, with the 
   std::uint64_t scripts = 0;
   while (steps < 1'000'000) {
     const world_settings settings = random_settings(choose);
-    const std::vector<step> script = random_script(choose);
-    const std::string what = run(settings, script, &steps);
+    const script steps_to_do = random_script(choose);
+    const std::string what = run(settings, steps_to_do, &steps);
     ++scripts;
     if (what.empty()) continue;
     INFO("workers " << settings.workers << ", slots " << settings.slots << ", samples " << settings.samples
                     << ", batch size " << settings.batch_size << ", epochs " << settings.epochs);
-    FAIL(what << "\nshortest script: " << as_text(shrunk(settings, script, what)));
+    FAIL(what << "\nshortest script: "
+              << testing::as_text<act>(shrunk_to(settings, steps_to_do, what), act_names));
   }
   std::printf("ledger model: %llu steps in %llu scripts\n", static_cast<unsigned long long>(steps),
               static_cast<unsigned long long>(scripts));
@@ -475,10 +437,10 @@ TEST_CASE("the model finds a planted bug and shrinks it to a few steps") {
   world_settings settings;
   settings.samples = 4;
   settings.deaths_unreported = true;
-  std::vector<step> script(200, step{act::deliver, 0});
-  script[20] = {act::start, 0};
-  script[130] = {act::kill, 0};
-  const std::string what = run(settings, script);
+  script steps_to_do(200, step{act::deliver, 0});
+  steps_to_do[20] = {act::start, 0};
+  steps_to_do[130] = {act::kill, 0};
+  const std::string what = run(settings, steps_to_do);
   REQUIRE(what == "nothing moves any more: deadlock");
-  CHECK(shrunk(settings, script, what).size() <= 2);  // start a worker, kill it
+  CHECK(shrunk_to(settings, steps_to_do, what).size() <= 2);  // start a worker, kill it
 }

@@ -3,9 +3,9 @@
 
 #include "runtime/schedule/ledger.hpp"
 
-namespace penstock::schedule::testing {
+namespace penstock::testing {
 
-class small_plan : public batch_source {
+class small_plan : public schedule::batch_source {
  public:
   small_plan(std::uint64_t samples, std::uint32_t batch_size) : samples_(samples), batch_size_(batch_size) {}
 
@@ -29,4 +29,4 @@ class small_plan : public batch_source {
   std::uint32_t batch_size_;
 };
 
-}  // namespace penstock::schedule::testing
+}  // namespace penstock::testing

@@ -4,23 +4,24 @@
 // records of its own. A script that fails is shrunk and printed.
 #include "runtime/schedule/ledger.hpp"
 #include "runtime/supervision/pool.hpp"
+#include "tests/runtime/schedule/random_scripts.hpp"
 #include "tests/runtime/schedule/small_plan.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <map>
-#include <random>
 #include <set>
 
 using namespace penstock;
 using namespace penstock::schedule;
 using namespace penstock::supervision;
 using namespace std::chrono_literals;
+using testing::random_choice;
 using testing::small_plan;
+using testing::violation;
 
 namespace {
 
@@ -31,10 +32,8 @@ constexpr const char* act_names[] = {"tick", "get_ready", "fail_to_start", "work
                                      "acknowledge", "kill_owner", "scale", "drain", "restart", "pause"};
 // clang-format on
 
-struct step {
-  act what = act::work;
-  std::uint32_t pick = 0;
-};
+using step = testing::step<act>;
+using script = testing::script_of<act>;
 
 struct world_settings {
   std::uint32_t workers = 1;
@@ -46,10 +45,6 @@ struct world_settings {
   std::set<std::uint64_t> killers;
   std::set<std::uint64_t> killers_once;
   bool deaths_untold = false;  // a planted bug: nobody tells the pool
-};
-
-struct violation {
-  std::string what;
 };
 
 constexpr std::uint32_t workers_max = 8;
@@ -67,8 +62,8 @@ class world {
     settle();
   }
 
-  void run(const std::vector<step>& script) {
-    for (const step& s : script) {
+  void run(const script& steps_to_do) {
+    for (const step& s : steps_to_do) {
       ++steps_;
       perform(s);
       settle();
@@ -463,10 +458,10 @@ struct outcome {
   bool gave_up = false;
 };
 
-outcome run(const world_settings& settings, const std::vector<step>& script, std::uint64_t* steps = nullptr) {
+outcome run(const world_settings& settings, const script& steps_to_do, std::uint64_t* steps = nullptr) {
   try {
     world w(settings);
-    w.run(script);
+    w.run(steps_to_do);
     if (steps != nullptr) *steps += w.steps();
     return {{}, w.gave_up()};
   } catch (const violation& v) {
@@ -474,38 +469,10 @@ outcome run(const world_settings& settings, const std::vector<step>& script, std
   }
 }
 
-/// Leaves out whatever is not needed for the same violation.
-std::vector<step> shrunk(const world_settings& settings, std::vector<step> script, const std::string& what) {
-  for (std::size_t part = script.size() / 2; part > 0; part /= 2) {
-    for (std::size_t i = 0; i + part <= script.size();) {
-      auto shorter = script;
-      shorter.erase(shorter.begin() + static_cast<std::ptrdiff_t>(i),
-                    shorter.begin() + static_cast<std::ptrdiff_t>(i + part));
-      if (run(settings, shorter).what == what) {
-        script = std::move(shorter);
-      } else {
-        i += part;
-      }
-    }
-  }
-  return script;
+script shrunk_to(const world_settings& settings, const script& whole, const std::string& what) {
+  return testing::shrunk<act>(whole,
+                              [&](const script& shorter) { return run(settings, shorter).what == what; });
 }
-
-std::string as_text(const std::vector<step>& script) {
-  std::string text;
-  for (const step& s : script)
-    text += fmt::format("{{act::{}, {}}}, ", act_names[static_cast<int>(s.what)], s.pick);
-  return text;
-}
-
-class random_choice {
- public:
-  explicit random_choice(std::uint64_t seed) : bits_(seed) {}
-  std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(bits_() % bound); }
-
- private:
-  std::mt19937_64 bits_;
-};
 
 world_settings random_settings(random_choice& choose) {
   world_settings s;
@@ -520,10 +487,10 @@ world_settings random_settings(random_choice& choose) {
   return s;
 }
 
-std::vector<step> random_script(random_choice& choose) {
+script random_script(random_choice& choose) {
   const std::uint32_t calm = 1 + choose.below(12);
-  std::vector<step> script(50 + choose.below(450));
-  for (step& s : script) {
+  script made(50 + choose.below(450));
+  for (step& s : made) {
     s.what = static_cast<act>(choose.below(static_cast<std::uint32_t>(act::count)));
     const bool accident = s.what == act::kill || s.what == act::fail_to_start || s.what == act::kill_owner;
     const bool operation =
@@ -534,18 +501,13 @@ std::vector<step> random_script(random_choice& choose) {
     }
     s.pick = choose.below(1000);
   }
-  return script;
-}
-
-std::uint64_t seed_of_this_run() {
-  const char* fixed = std::getenv("PENSTOCK_TEST_SEED");
-  return fixed != nullptr ? std::strtoull(fixed, nullptr, 10) : std::random_device{}();
+  return made;
 }
 
 }  // namespace
 
 TEST_CASE("whoever dies, drains or is restarted when, pool and ledger together deliver everything once") {
-  const std::uint64_t seed = seed_of_this_run();
+  const std::uint64_t seed = testing::seed_of_this_run();
   INFO("PENSTOCK_TEST_SEED=" << seed);
   std::printf("pool and ledger model: PENSTOCK_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
   random_choice choose(seed);
@@ -554,15 +516,16 @@ TEST_CASE("whoever dies, drains or is restarted when, pool and ledger together d
   std::uint64_t given_up = 0;
   while (steps < 1'000'000) {
     const world_settings settings = random_settings(choose);
-    const std::vector<step> script = random_script(choose);
-    const outcome end = run(settings, script, &steps);
+    const script steps_to_do = random_script(choose);
+    const outcome end = run(settings, steps_to_do, &steps);
     ++scripts;
     given_up += end.gave_up ? 1 : 0;
     if (end.what.empty()) continue;
     INFO("workers " << settings.workers << ", slots " << settings.slots << ", samples " << settings.samples
                     << ", batch size " << settings.batch_size << ", epochs " << settings.epochs
                     << ", intensity " << settings.intensity);
-    FAIL(end.what << "\nshortest script: " << as_text(shrunk(settings, script, end.what)));
+    FAIL(end.what << "\nshortest script: "
+                  << testing::as_text<act>(shrunk_to(settings, steps_to_do, end.what), act_names));
   }
   // A model that always gives up would prove nothing.
   CHECK(given_up * 2 < scripts);
@@ -574,10 +537,10 @@ TEST_CASE("whoever dies, drains or is restarted when, pool and ledger together d
 TEST_CASE("the model of pool and ledger finds a planted bug and shrinks it to a few steps") {
   world_settings settings;
   settings.deaths_untold = true;
-  std::vector<step> script(200, step{act::tick, 1});
-  script[20] = {act::get_ready, 0};
-  script[130] = {act::kill, 0};
-  const std::string what = run(settings, script).what;
+  script steps_to_do(200, step{act::tick, 1});
+  steps_to_do[20] = {act::get_ready, 0};
+  steps_to_do[130] = {act::kill, 0};
+  const std::string what = run(settings, steps_to_do).what;
   REQUIRE(what == "the pool shows a process that is not there, or hides one");
-  CHECK(shrunk(settings, script, what).size() <= 1);
+  CHECK(shrunk_to(settings, steps_to_do, what).size() <= 1);
 }
