@@ -3,6 +3,7 @@
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/units.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "runtime/supervision/restart_policy.hpp"
 
@@ -66,6 +67,8 @@ struct keeper_state {
   steady_time started{};
   std::uint64_t heartbeats = 0;
   steady_time last_beat{};
+  std::uint64_t flight = 0;  // what it is at, and since when
+  steady_time flight_since{};
   steady_time kill_at = never;
   std::optional<death_cause> condemned;
 };
@@ -109,7 +112,7 @@ void start(self_pointer self) {
   s.farewell.reset();
   s.condemned.reset();
   s.kill_at = never;
-  s.heartbeats = 0;
+  s.heartbeats = s.flight = 0;
   s.started = s.last_beat = now_of(self);
   s.around.flights->clear(s.around.flight_page);
   s.around.process->start(s.incarnation);
@@ -188,6 +191,20 @@ void note_times(const keeper_state& s, stream_position position, const protocol:
   note(batch_stage::released, d.released_ns);
 }
 
+/// The owner's own stamps come with its acknowledgement; until then these tell who is waited for. A
+/// conversion takes no longer than the message.
+void note_copied(self_pointer self, const std::vector<std::uint64_t>& uploads) {
+  keeper_state& s = self->state;
+  if (!s.around.times) return;
+  const steady_time now = now_of(self);
+  for (const std::uint64_t upload : uploads) {
+    const auto it = s.outstanding.find(upload);
+    if (it == s.outstanding.end()) continue;
+    s.around.times->note(it->second.position, batch_stage::copied, now);
+    s.around.times->note(it->second.position, batch_stage::ready, now);
+  }
+}
+
 void take_deliveries(self_pointer self, const protocol::batches_delivered& news) {
   keeper_state& s = self->state;
   for (const protocol::wire_delivery& d : news.deliveries) {
@@ -230,6 +247,7 @@ void listen(self_pointer self, owner_spoke& said) {
     tell_changes(s);
   } else if (auto* copied = std::get_if<protocol::slots_copied>(&said.message)) {
     note_recovery(self);
+    note_copied(self, copied->uploads);
     self->send(s.scheduler, scheduler::slots_released{std::move(copied->uploads)});
   } else if (const auto* delivered = std::get_if<protocol::batches_delivered>(&said.message)) {
     take_deliveries(self, *delivered);
@@ -362,7 +380,8 @@ void bury(self_pointer self, const owner_exited& news) {
   if (s.last_death) s.around.news.died(*std::exchange(s.last_death, std::nullopt));
   const bool poisoned =
       news.report.ending == process::exit_report::how::exited && news.report.code == exit_poisoned;
-  const auto* suspect = is_own_doing(news.report) && !s.operated ? suspect_of(s, poisoned) : nullptr;
+  const bool own_doing = is_own_doing(news.report) || s.condemned == death_cause::hang;
+  const auto* suspect = own_doing && !s.operated ? suspect_of(s, poisoned) : nullptr;
   const owner_death_report report = as_report(s, news.report, suspect, now);
   s.pid.reset();
   s.waited_before += std::exchange(s.waited, nanoseconds(0));
@@ -425,6 +444,8 @@ void bury(self_pointer self, const owner_exited& news) {
 void condemn(self_pointer self, death_cause cause, const std::string& why) {
   keeper_state& s = self->state;
   if (s.condemned) return;
+  if (const auto facts = process::look_at(s.pid.value_or(0)); facts && facts->traced)
+    return;  // a debugger holds it
   log::warn("gpu", "the GPU owner (pid {}) is ended: {}; it waits in {}", s.pid.value_or(0), why,
             process::wait_channel(s.pid.value_or(0)));
   s.condemned = cause;
@@ -438,18 +459,36 @@ void kill_if_due(keeper_state& s, steady_time now) {
   s.around.process->signal(s.incarnation, SIGKILL);
 }
 
+/// A batch that the sink works on for long is seen to be there.
+void note_taken(const keeper_state& s) {
+  const auto* batch = suspect_of(s, false);
+  if (batch != nullptr && s.around.times)
+    s.around.times->note(batch->position, batch_stage::taken, s.flight_since);
+}
+
 void look(self_pointer self) {
   keeper_state& s = self->state;
   if (s.now == phase::closed || s.now == phase::failed) return;
   const steady_time now = now_of(self);
   if (s.pid) {
-    const std::uint64_t beats = s.around.flights->read(s.around.flight_page).heartbeats;
-    if (beats != s.heartbeats) s.last_beat = now;
-    s.heartbeats = beats;
+    const arena::flight_reading seen = s.around.flights->read(s.around.flight_page);
+    if (seen.heartbeats != s.heartbeats) s.last_beat = now;
+    s.heartbeats = seen.heartbeats;
+    if (seen.word != s.flight) s.flight_since = now;
+    s.flight = seen.word;
     if ((s.now == phase::starting || s.now == phase::speaking) && now - s.started > start_deadline)
       condemn(self, death_cause::hang, "it did not become ready in time");
     if (s.now == phase::ready && now - s.last_beat > s.around.settings.loader.hang.heartbeat_timeout)
       condemn(self, death_cause::heartbeat, "it gives no sign of life");
+    note_taken(s);
+    if (seen.state.at == arena::phase::loading &&
+        now - s.flight_since > s.around.settings.gpu.hang.batch_timeout) {
+      const auto* batch = suspect_of(s, false);
+      condemn(self, death_cause::hang,
+              fmt::format("its sink has had {} in its hands for {}",
+                          batch != nullptr ? describe(*batch) : "a batch",
+                          duration_for_people(now - s.flight_since)));
+    }
     kill_if_due(s, now);
   }
   self->delayed_send(owner_keeper_actor(self), look_every, keeper_tick{});

@@ -16,7 +16,8 @@
 // is dropped here, because it will order it again.
 //
 // A batch is suspected when the process dies with it in the sink's hands and the death is the process's own
-// doing (exit 79, SIGSEGV and its like; a SIGKILL from outside says nothing about a batch). The second time
+// doing (exit 79, SIGSEGV and its like, no end within [gpu.hang] batch_timeout; a SIGKILL from outside says
+// nothing about a batch). The second time
 // it is poison: semantics 24.
 #pragma once
 

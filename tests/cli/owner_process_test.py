@@ -72,6 +72,18 @@ class OwnerProcessTest(PenstockTest):
         self.assertIn(17, [f["sample"] for f in report["failures"]])
         self.check_sums(report)
 
+    def test_a_device_program_that_never_comes_back_is_ended_and_its_batch_named(self):
+        config = self.write("e.toml", synthetic(samples=100, epochs=1, more="[gpu.hang]\nbatch_timeout = '500ms'"))
+        arguments = (config, "--sink", "plugin:" + PROGRAMS + "/never_ends.so")
+        environment = dict(self.environment, PENSTOCK_ENDLESS_SAMPLE="17")
+        report = self.run_json(*arguments, env=environment, expect=EXIT_FAILED)
+        self.assertRegex(report["error"], r"batch \d+ of epoch 0 \(samples [0-9, ]*\b17\b.*has killed 2 GPU owners")
+        self.assertEqual([d["cause"] for d in report["gpu"]["deaths"]], ["hang", "hang"])
+        report = self.run_json(*arguments, "--set", "gpu.on_poison_batch=skip", env=environment)
+        self.assertEqual(report["epochs"][0]["failed"], 8)
+        self.assertIn(17, [f["sample"] for f in report["failures"]])
+        self.check_sums(report)
+
     def test_a_device_program_with_snapshots_counts_every_batch_once(self):
         sink = ("--sink", "plugin:" + PROGRAMS + "/mean_variance.so")
 

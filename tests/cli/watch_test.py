@@ -145,6 +145,20 @@ class WatchTest(PenstockTest):
         self.assertEqual(self.penstock("describe", "worker/99")[0], EXIT_NO_TARGET)
         self.assertEqual(self.penstock("describe", "nonsense")[0], EXIT_NO_TARGET)
 
+    def test_a_slow_sink_is_named_wherever_the_owner_lives(self):
+        config = self.write("sink.toml", synthetic(samples=2000, more='[gpu.hang]\nbatch_timeout = "10m"'))
+        for placement in ("embedded", "process"):
+            process = self.start("run", config, "--quiet", "--set", "name=" + placement, "--set", "gpu.placement=" + placement,
+                                 "--workers", 2, "--sink", "plugin:" + os.path.join(BIN, "device_programs", "never_ends.so"),
+                                 env=dict(self.environment, PENSTOCK_ENDLESS_SAMPLE="17"))
+
+            def waits_for():
+                code, out, _ = self.penstock("describe", "scheduler", "--json", "--session", placement)
+                return json.loads(out)["scheduler"]["waits_for"] if code == EXIT_OK else ""
+            self.wait_until(lambda: waits_for().startswith("the consumer"), "the consumer is named, " + placement)
+            process.kill()
+            process.communicate()
+
     def test_describe_scheduler_says_whom_the_device_waits_for(self):
         self.live(text=synthetic(samples=100000, dataset='wait = "20ms"'), workers=1)
         self.wait_until(lambda: self.answer("describe", "scheduler")["scheduler"]["waits_for"].startswith("worker/0: batch"), "worker/0")
