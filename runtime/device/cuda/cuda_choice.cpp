@@ -121,12 +121,9 @@ std::string who_uses(int ordinal) {
 
 failure cannot_use(cudaError_t status, int ordinal) {
   cudaGetLastError();
-  failure why = cuda_failure(status, fmt::format("creating a context on cuda:{}", ordinal));
-  if (why.code == errc::device_busy) {
-    why.message += fmt::format("; its compute mode is '{}'; who uses it: {}", compute_mode_text(ordinal),
-                               who_uses(ordinal));
-  }
-  return why;
+  if (kind_of(status) == errc::device_busy)
+    return taken_failure(status, ordinal, compute_mode_text(ordinal), who_uses(ordinal));
+  return cuda_failure(status, fmt::format("creating a context on cuda:{}", ordinal));
 }
 
 /// S1.4.

@@ -32,6 +32,12 @@ errc kind_of(cudaError_t code) noexcept {
   }
 }
 
+failure taken_failure(cudaError_t code, int ordinal, std::string_view compute_mode, std::string_view users) {
+  failure why = cuda_failure(code, fmt::format("creating a context on cuda:{}", ordinal));
+  why.message += fmt::format("; its compute mode is '{}'; who uses it: {}", compute_mode, users);
+  return why;
+}
+
 failure cuda_failure(cudaError_t code, std::string_view what) {
   return {kind_of(code),
           fmt::format("{}: {} (CUDA error {})", what, cudaGetErrorString(code), static_cast<int>(code)),

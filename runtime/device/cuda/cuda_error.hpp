@@ -19,6 +19,10 @@ namespace penstock::device {
   return tl::unexpected(cuda_failure(code, what));
 }
 
+/// A GPU that refuses another context because somebody has it: names the compute mode and who that is.
+[[nodiscard]] failure taken_failure(cudaError_t code, int ordinal, std::string_view compute_mode,
+                                    std::string_view users);
+
 /// The context is beyond repair: only a new process can use the device again.
 [[nodiscard]] bool is_sticky(cudaError_t code) noexcept;
 

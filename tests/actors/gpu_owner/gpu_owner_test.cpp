@@ -206,6 +206,22 @@ TEST_CASE("a device without memory for the buffers is refused as such, whatever 
   CHECK(s.device->calls("submit") == 0);
 }
 
+TEST_CASE("a device that somebody else holds is refused as such, with the device's own words") {
+  stage s(2);
+  device_test::fault fault{"open", 1};
+  fault.why = {errc::device_busy,
+               "creating a context on cuda:0: CUDA-capable device(s) is/are busy or unavailable", 46};
+  fault.sticky = false;
+  s.device->fail(fault);
+  s.begin();
+  auto taken = s.consumer->take();
+  REQUIRE(std::holds_alternative<failure>(taken));
+  CHECK(std::get<failure>(taken).code == errc::device_busy);
+  CHECK(std::get<failure>(taken).message == fault.why.message);
+  s.end();
+  CHECK(s.device->calls("allocate") == 0);
+}
+
 TEST_CASE("a copy that never ends meets the deadline, and its batch is named") {
   stage s(2);
   s.flight_deadline = 100ms;

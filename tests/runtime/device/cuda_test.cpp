@@ -29,8 +29,11 @@ transfer_plan plain_plan(std::uint32_t bytes) {
 
 /// An open CUDA device with plain batches of some bytes.
 struct plain_stage {
-  plain_stage(std::uint32_t bytes, std::uint32_t slots, std::uint32_t buffers)
-      : plan(plain_plan(bytes)), slot_bytes(round_up(bytes, 4096)), memory(slot_bytes * slots) {
+  plain_stage(std::uint32_t bytes, std::uint32_t slots, std::uint32_t buffers, const cuda_choice& choice = {})
+      : plan(plain_plan(bytes)),
+        slot_bytes(round_up(bytes, 4096)),
+        memory(slot_bytes * slots),
+        device(make_cuda_device(choice)) {
     REQUIRE(device->open());
     const auto pinned = device->attach(0, memory.span());
     REQUIRE(pinned);
@@ -42,7 +45,7 @@ struct plain_stage {
   transfer_plan plan;
   std::uint64_t slot_bytes;
   aligned_bytes memory;
-  std::unique_ptr<penstock::device::device> device = make_cuda_device({});
+  std::unique_ptr<penstock::device::device> device;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -148,6 +151,57 @@ TEST_CASE("the consumer's calls leave a thread without a context as they found i
     REQUIRE(cudaGetDevice(&after) == cudaSuccess);
     CHECK(before == after);
   }).join();
+}
+
+TEST_CASE("a caller on one GPU that takes batches from another stays where it was", "[two]") {
+  int count = 0;
+  REQUIRE(cudaGetDeviceCount(&count) == cudaSuccess);
+  if (count < 2) SKIP("this machine shows " << count << " GPU: two are needed");
+  cuda_choice second;
+  second.ordinal = 1;
+  plain_stage s(4096, 2, 2, second);
+  std::memset(s.memory.span().data(), 7, 4096);
+  driver drive(*s.device);
+  REQUIRE(submit(*s.device, {1, 0, 0, 0, 1}));
+  REQUIRE(submit(*s.device, {2, 1, 0, s.slot_bytes, 1}));
+  drive.until(4);
+  std::thread([&] {
+    cudaStream_t there = nullptr;
+    REQUIRE(cudaSetDevice(1) == cudaSuccess);
+    REQUIRE(cudaStreamCreateWithFlags(&there, cudaStreamNonBlocking) == cudaSuccess);
+    cudaStream_t here = nullptr;
+    REQUIRE(cudaSetDevice(0) == cudaSuccess);
+    REQUIRE(cudaStreamCreateWithFlags(&here, cudaStreamNonBlocking) == cudaSuccess);
+    const auto still_on_the_first = [] {
+      int now = -1;
+      return cudaGetDevice(&now) == cudaSuccess && now == 0;
+    };
+    CHECK(s.device->wait(0, {there}));
+    CHECK(still_on_the_first());
+    std::vector<std::byte> back(4096);
+    CHECK(s.device->read_back(0, 0, back));
+    CHECK(back.front() == std::byte{7});
+    CHECK(still_on_the_first());
+    CHECK(s.device->finish({there}));
+    CHECK(s.device->release(0, {there}));
+    CHECK(still_on_the_first());
+    // A stream of the caller's GPU has nothing to do with the batch: an error, and no harm.
+    CHECK_FALSE(s.device->release(1, {here}));
+    CHECK(still_on_the_first());
+    CHECK(s.device->release(1, {}));
+    CHECK(still_on_the_first());
+    // And the caller's own work goes on there.
+    void* mine = nullptr;
+    REQUIRE(cudaMalloc(&mine, 1) == cudaSuccess);
+    cudaPointerAttributes where{};
+    CHECK(cudaPointerGetAttributes(&where, mine) == cudaSuccess);
+    CHECK(where.device == 0);
+    cudaFree(mine);
+    cudaStreamDestroy(here);
+    cudaStreamDestroy(there);
+  }).join();
+  REQUIRE(submit(*s.device, {3, 0, 0, 0, 1}));
+  drive.until(2);
 }
 
 TEST_CASE("device memory that does not suffice is refused with asked and free, and the device stays usable") {

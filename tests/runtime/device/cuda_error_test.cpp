@@ -1,0 +1,28 @@
+// CUDA's codes as failures. No GPU is needed: codes and their texts are the runtime's own.
+#include "runtime/device/cuda/cuda_error.hpp"
+
+#include "runtime/device/nvml.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <unistd.h>
+
+using namespace penstock;
+using namespace penstock::device;
+
+TEST_CASE("a code is the kind of failure that decides what is done about it") {
+  CHECK(kind_of(cudaErrorMemoryAllocation) == errc::device_out_of_memory);
+  CHECK(kind_of(cudaErrorNoKernelImageForDevice) == errc::device_image);
+  CHECK(kind_of(cudaErrorDevicesUnavailable) == errc::device_busy);
+  CHECK(kind_of(cudaErrorECCUncorrectable) == errc::device_hardware);
+  CHECK(kind_of(cudaErrorIllegalAddress) == errc::device_poisoned);
+  CHECK(kind_of(cudaErrorInvalidValue) == errc::device_unavailable);
+}
+
+TEST_CASE("a GPU that is taken is refused with its compute mode and the pid of who has it") {
+  const std::string users = in_words({{::getpid(), 512U << 20U}});
+  const failure why = taken_failure(cudaErrorDevicesUnavailable, 0, "exclusive process", users);
+  CHECK(why.code == errc::device_busy);
+  CHECK(why.message.find("CUDA error 46") != std::string::npos);
+  CHECK(why.message.find("'exclusive process'") != std::string::npos);
+  CHECK(why.message.find("pid " + std::to_string(::getpid())) != std::string::npos);
+}
