@@ -110,12 +110,13 @@ class WatchTest(PenstockTest):
 
     def test_events_tell_deaths_and_restarts_and_follow_until_the_end(self):
         process = self.live()
-        following = self.start("events", "-f", "--json")
+        following = self.start("events", "-f", "--json", bufsize=0)
+        first = following.stdout.readline()  # it is attached before the session may end
         self.kill_a_worker(process)
         self.penstock("stop")
         out, err = following.communicate(timeout=20)
         self.assertEqual(following.returncode, EXIT_OK, err)
-        events = [json.loads(line) for line in out.splitlines()]
+        events = [json.loads(line) for line in (first + out).splitlines()]
         kinds = [e["kind"] for e in events]
         for kind in ("run_started", "worker_ready", "worker_died", "worker_restarted", "stopping"):
             self.assertIn(kind, kinds)
