@@ -2,9 +2,17 @@
 """Measures and checks everything that needs a GPU, from an install tree or a build tree alone.
 
     gpu.py [--tree DIR] [--out DIR] [--only NAME,NAME] [--seconds 3] [--budget 460]
+    gpu.py --list
 
-DIR is what `cmake --install` made (with `--component tests` for the tests), or a build folder; default: where this script
-lies. Each step has its own deadline, and a step that fails does not keep the others from running. Ends with a Markdown table
+DIR is what `cmake --install` made, or a build folder; default: where this script lies. The tree that it wants, with the programs of the
+tests and a second build whose kernels fit no GPU but of compute capability 10.0 (step no_kernel_image):
+
+    cmake --preset release -B build/gpu-tests -DPENSTOCK_TESTS=ON && cmake --build build/gpu-tests
+    cmake --install build/gpu-tests --prefix TREE && cmake --install build/gpu-tests --prefix TREE --component tests
+    cmake --preset release -B build/no_kernel_image -DPENSTOCK_CUDA_ARCHITECTURES=100-real -DPENSTOCK_EXAMPLES=OFF
+    cmake --build build/no_kernel_image && cmake --install build/no_kernel_image --prefix TREE/variants/no_kernel_image
+
+Each step has its own deadline, and a step that fails does not keep the others from running. Ends with a Markdown table
 on stdout; --out gets gpu.md, gpu.json and gpu.log, what the steps printed. Only Python's standard library is needed; steps that need
 PyTorch or Pillow are skipped without them.
 """
@@ -29,6 +37,15 @@ class Skip(Exception):
     pass
 
 
+def gpus_of_this_machine():
+    """As nvidia-smi lists them; none if it does not answer."""
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return len(re.findall(r"^GPU \d+:", listed, re.M))
+
+
 class Bench:
     def __init__(self, given):
         self.given = given
@@ -43,6 +60,7 @@ class Bench:
         tests = [os.path.join(given.tree, "libexec/penstock/tests/test_device_gpu"), os.path.join(self.bin, "test_device_gpu")]
         self.device_tests = next((t for t in tests if os.path.exists(t)), None)
         self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.folder)
+        self.gpus = gpus_of_this_machine()
         # For tests carried in from a build tree; the programs themselves find their libraries.
         self.test_environment = dict(self.environment, LD_LIBRARY_PATH=os.path.join(given.tree, "lib") + ":" + os.environ.get("LD_LIBRARY_PATH", ""))
 
@@ -72,6 +90,20 @@ class Bench:
 
     def json(self, name, command, timeout, **how):
         return json.loads(self.run(name, command, timeout, **how))
+
+    def program(self, name):
+        """A program of the tests: in an install tree, or in a build folder."""
+        for folder in ("libexec/penstock/tests", "bin", "bin/device_programs"):
+            path = os.path.join(self.given.tree, folder, name)
+            if os.path.exists(path):
+                return path
+        raise Skip(f"no {name}: install the component tests")
+
+    def needs_gpus(self, number):
+        if self.given.device == "host":
+            raise Skip("nothing to be rehearsed on the host device")
+        if self.gpus < number:
+            raise Skip(f"needs {number} GPUs, nvidia-smi lists {self.gpus}")
 
     def row(self, what, measured, bar, ok):
         self.rows.append({"what": what, "measured": measured, "bar": bar, "ok": ok})
@@ -136,6 +168,7 @@ workers = {workers}
 # ---- steps
 
 def machine(b):
+    """What runs here."""
     for name, command in {
             "gpu": ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,memory.used,pcie.link.gen.max,compute_mode",
                     "--format=csv,noheader"],
@@ -149,9 +182,10 @@ def machine(b):
 
 
 def tests(b):
+    """The device tests on the GPU, test_device_gpu; what needs two GPUs is in two_gpus."""
     if not b.device_tests:
         raise Skip("test_device_gpu is not there")
-    output = b.run("tests", [b.device_tests, "--durations", "no"], 120, environment=b.test_environment, check=False)
+    output = b.run("tests", [b.device_tests, "--durations", "no", "~[two]"], 120, environment=b.test_environment, check=False)
     overlap = re.search(r"overlap: (.*), ratio ([\d.]+)", output)
     if overlap:
         ratio = float(overlap[2])
@@ -164,6 +198,7 @@ def tests(b):
 
 
 def memcheck(b):
+    """The device tests under compute-sanitizer."""
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not b.device_tests or not os.path.exists(tool):
         raise Skip("no compute-sanitizer, or no tests")
@@ -180,6 +215,7 @@ def memcheck(b):
 
 
 def upload(b):
+    """penstock bench upload: slots to the device, beside the bare copy."""
     b.facts["upload"] = []
     best_memcpy = 0
     for what, arguments, bar in [
@@ -217,6 +253,7 @@ def upload(b):
 
 
 def pytorch(b):
+    """PyTorch's DataLoader on the same payload, beside ours (after upload)."""
     if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
         raise Skip("no PyTorch")
     r = b.json("pytorch", [sys.executable, os.path.join(HERE, "pytorch_dataloader.py"), "--seconds", str(b.given.seconds)], 120)
@@ -229,6 +266,7 @@ def pytorch(b):
 
 
 def transform(b):
+    """penstock bench transform: the kernels, beside a device-to-device copy."""
     b.facts["transform"] = []
     for arguments, bar in [([], 0.75), (["--dtype", "bfloat16"], None), (["--dtype", "float32"], None), (["--dtype", "uint8"], None),
                            (["--layout", "nhwc"], None), (["--size", "223x221"], None)]:
@@ -252,6 +290,7 @@ print(time.monotonic() - begin)
 
 
 def first_batch(b):
+    """From the construction of a session to its first batch, beside a bare context."""
     file = b.config("first.toml", synthetic(150528, 8).replace("batch_size = 1", "batch_size = 128"))
     contexts = []
     for _ in range(3):
@@ -269,6 +308,7 @@ def first_batch(b):
 
 
 def digests(b):
+    """Photographs on the host device and on the GPU: the same bits."""
     try:
         from PIL import Image  # pylint: disable=import-outside-toplevel
     except ImportError:
@@ -312,6 +352,7 @@ sys.stdin.read()
 
 
 def full_memory(b):
+    """Device memory that another process has filled."""
     if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
         raise Skip("no PyTorch")
     file = b.config("full.toml", synthetic(BATCH_BYTES, 2, "[gpu]\nbuffers = 256\n"))
@@ -359,6 +400,7 @@ def who_uses_the_gpu(pids):
 
 
 def exclusivity(b):
+    """16 workers, and who has the GPU open."""
     file = b.config("many.toml", synthetic(1 << 20, 16))
     with subprocess.Popen([b.penstock, "run", file, "--quiet", "--device", b.given.device], env=b.environment, cwd=b.folder,
                           stderr=subprocess.DEVNULL, start_new_session=True) as child:
@@ -373,9 +415,14 @@ def exclusivity(b):
             child.wait(timeout=30)
     b.row("processes on the GPU with 16 workers running", f"{len(users)} of {len(processes)} (libcuda mapped or /dev/nvidia* open); nvidia-smi: "
           f"{len(apps.split(chr(10))) - 1 if apps else 0}; workers ready: {sum(w['state'] == 'ready' for w in status['workers'])}", "exactly 1", len(users) == 1)
+    seen = status["gpu"].get("processes")
+    b.row("the GPU's processes in `status`, by NVML", "null" if seen is None else
+          f"{len(seen)}: {', '.join(str(p['pid']) for p in seen)}; the owner's pid {status['gpu']['pid']} is {'' if any(p['pid'] == status['gpu']['pid'] for p in seen) else 'not '}among them",
+          "told (pids may be of another namespace)" if b.given.device != "host" else "null", (seen is not None) == (b.given.device != "host"))
 
 
 def owner_killed(b):
+    """The owner's process killed 20 times in a run."""
     programs = [os.path.join(b.given.tree, "libexec/penstock/penstock-gpu"), os.path.join(b.bin, "penstock-gpu")]
     if not any(map(os.path.exists, programs)):
         raise Skip("no penstock-gpu")
@@ -434,11 +481,7 @@ intensity = { max = 100, within = "10m" }
 
 
 def device_program(b, name):
-    for folder in ("libexec/penstock/tests", "bin/device_programs"):
-        path = os.path.join(b.given.tree, folder, name)
-        if os.path.exists(path):
-            return "plugin:" + path
-    raise Skip("no " + name)
+    return "plugin:" + b.program(name)
 
 
 def poison(b):
@@ -472,7 +515,103 @@ def mean_variance(b):
     b.row("mean_variance as a device program, host device and GPU", " / ".join(said.values()), "equal", len(set(said.values())) == 1)
 
 
+def endless(b):
+    """A device program whose kernel never ends on sample 17: a deadline ends its process, the second time the batch is judged."""
+    program = device_program(b, "never_ends.so")
+    file = b.config("endless.toml", synthetic(1 << 16, 4))
+    for rule in ("fail", "skip"):
+        output = b.run("endless", [b.penstock, "run", file, "--batches", "200", "--json", "--quiet", "--device", b.given.device, "--sink", program,
+                                   "--set", f"gpu.on_poison_batch={rule}", "--set", "gpu.hang.batch_timeout=3s"], 90,
+                       environment={**b.environment, "PENSTOCK_ENDLESS_SAMPLE": "17"}, check=False)
+        r = json.loads(output)
+        causes = [d["cause"] for d in r["gpu"]["deaths"]]
+        good = causes == ["hang", "hang"] and ((r["outcome"] == "failed" and "17" in r["error"]) if rule == "fail" else
+                                               (r["outcome"] == "stopped" and 17 in [f["sample"] for f in r["failures"]]))
+        b.row(f"a kernel that never ends on sample 17, batch_timeout = 3 s, on_poison_batch = {rule}",
+              f"owners ended by {causes}; outcome {r['outcome']}; {b.last_seconds:.1f} s in all; {r.get('error') or ''}",
+              "hang twice, then failed" if rule == "fail" else "hang twice, one batch left out by name", good)
+    again = b.json("endless", [b.penstock, "run", file, "--batches", "4", "--json", "--quiet", "--device", b.given.device], 60)
+    b.row("a run after the endless kernels", again["outcome"], "stopped", again["outcome"] == "stopped")
+
+
+def variable_size(b):
+    """Samples of different length from a worker program of somebody else's: the same stream on the host device and on the GPU."""
+    worker = b.program("02_lines_worker")
+    poem = os.path.join(b.folder, "poem.txt")
+    with open(poem, "w", encoding="utf-8") as file:
+        file.writelines("ab" * (n * 7 % 113) + "\n" for n in range(5000))
+    file = b.config("lines.toml", f"""schema = 1
+[dataset]
+type = "custom"
+[dataset.options]
+file = "{poem}"
+[sampler]
+batch_size = 37
+epochs = 2
+[loader]
+workers = 4
+command = ["{worker}"]
+""")
+    found = {}
+    for device, placement in (("host", "process"), (b.given.device, "process"), (b.given.device, "embedded")):
+        r = b.json("variable_size", [b.penstock, "run", file, "--digest", "--json", "--quiet", "--device", device, "--set",
+                                     f'gpu.placement="{placement}"'], 60, environment=b.test_environment)
+        found[f"{device}, {placement}"] = [e["digest"] for e in r["epochs"]]
+    first = found["host, process"]
+    b.row("digests of samples of variable size (02_lines_worker), host device and GPU, either placement", " / ".join(first), "equal",
+          all(f == first for f in found.values()) and all(first))
+
+
+def training(b):
+    """The ctest test with label gpu: the loss of examples/03_train_softmax falls."""
+    b.needs_gpus(1)
+    photos = os.path.join(b.folder, "sample-photos")
+    b.run("training", [b.program("penstock-sample-photos"), photos, "200"], 60, environment=b.test_environment)
+    output = b.run("training", [b.program("03_train_softmax"), photos], 100, environment=b.test_environment)
+    losses = [float(loss) for loss in re.findall(r"^epoch +\d+  loss ([0-9.]+)$", output, re.M)]
+    b.row("03_train_softmax: loss of the first and the last of its epochs", f"{losses[0]:.4f} -> {losses[-1]:.4f} in {len(losses)} epochs" if losses else "none",
+          "20 epochs, falls by 10 %", len(losses) == 20 and losses[-1] < 0.9 * losses[0])
+
+
+def two_gpus(b):
+    """The session on the second GPU, its caller on the first."""
+    b.needs_gpus(2)
+    if not b.device_tests:
+        raise Skip("test_device_gpu is not there")
+    output = b.run("two_gpus", [b.device_tests, "[two]"], 60, environment=b.test_environment, check=False)
+    summary = output.strip().splitlines()[-1] if output.strip() else f"exit code {b.last_code}"
+    b.row("caller on cuda:0, batches on cuda:1", summary, "passes", b.last_code == 0 and "skipped" not in summary)
+    file = b.config("two.toml", synthetic(1 << 16, 4).replace('"stamp"', '"random"'))
+    found = {}
+    for device in ("host", "cuda:1"):
+        # --device knows auto, cuda and host; the config knows ordinals.
+        r = b.json("two_gpus", [b.penstock, "run", file, "--batches", "200", "--digest", "--json", "--quiet", "--set", f'gpu.device="{device}"'], 60)
+        found[device] = [e["digest"] for e in r["epochs"]]
+    b.row("digests on the host device and on cuda:1", " / ".join(found["cuda:1"]), "equal", found["host"] == found["cuda:1"] and all(found["host"]))
+
+
+def no_kernel_image(b):
+    """Programs whose kernels were built for another architecture than this GPU's (see above how to build them)."""
+    b.needs_gpus(1)
+    penstock = os.path.join(b.given.tree, "variants/no_kernel_image/bin/penstock")
+    if not os.path.exists(penstock):
+        raise Skip("no variants/no_kernel_image in the tree")
+    capability = b.run("no_kernel_image", ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"], 20, check=False).split("\n")[0].strip()
+    if capability.startswith("10."):
+        raise Skip("this GPU runs what the variant was built for")
+    file = b.config("image.toml", synthetic(1 << 16, 2))
+    for placement in ("process", "embedded"):
+        output = b.run("no_kernel_image", [penstock, "run", file, "--batches", "4", "--json", "--quiet", "--device", b.given.device, "--set",
+                                           f'gpu.placement="{placement}"'], 60, check=False)
+        r = json.loads(output)
+        error = r.get("error") or ""
+        b.row(f"no kernel image, {placement}", f"exit {b.last_code}, {r.get('error_kind')}: {error}",
+              "exit 1, names the GPU's compute capability and the built architectures",
+              b.last_code == 1 and f"compute capability {capability}" in error and "100-real" in error)
+
+
 def doctor(b):
+    """penstock doctor --deep."""
     output = b.run("doctor", [b.penstock, "doctor", "--deep", "--json"], 40, check=False)
     try:
         r = json.loads(output)
@@ -484,7 +623,8 @@ def doctor(b):
 
 
 # doctor first: it reads the driver's log, in which the tests leave an illegal access that they mean.
-STEPS = [machine, doctor, tests, upload, transform, first_batch, digests, pytorch, full_memory, exclusivity, owner_killed, poison, mean_variance, memcheck]
+STEPS = [machine, doctor, tests, upload, transform, first_batch, digests, pytorch, full_memory, exclusivity, owner_killed, poison, endless,
+         mean_variance, variable_size, training, two_gpus, no_kernel_image, memcheck]
 
 
 def main():
@@ -496,7 +636,12 @@ def main():
     parser.add_argument("--device", default="cuda", help="host rehearses the script on a machine without a GPU")
     parser.add_argument("--seconds", type=float, default=3, help="how long each benchmark measures")
     parser.add_argument("--budget", type=float, default=460, help="no step begins later than this many seconds")
+    parser.add_argument("--list", action="store_true", help="say what each step does, and end")
     given = parser.parse_args()
+    if given.list:
+        for step in STEPS:
+            print(f"{step.__name__:16} {(step.__doc__ or '').strip()}")
+        return
     given.tree = os.path.abspath(given.tree or os.path.join(HERE, "..", ".."))
     if given.out:
         given.out = os.path.abspath(given.out)

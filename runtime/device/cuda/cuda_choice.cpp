@@ -119,13 +119,6 @@ std::string who_uses(int ordinal) {
   return who_has_a_gpu_open();
 }
 
-failure cannot_use(cudaError_t status, int ordinal) {
-  cudaGetLastError();
-  if (kind_of(status) == errc::device_busy)
-    return taken_failure(status, ordinal, compute_mode_text(ordinal), who_uses(ordinal));
-  return cuda_failure(status, fmt::format("creating a context on cuda:{}", ordinal));
-}
-
 /// S1.4.
 failure no_image(cudaError_t status, const cudaDeviceProp& facts) {
   cudaGetLastError();
@@ -137,6 +130,17 @@ failure no_image(cudaError_t status, const cudaDeviceProp& facts) {
         facts.major, facts.minor, PENSTOCK_CUDA_BUILT_FOR, facts.major, facts.minor);
   }
   return why;
+}
+
+failure cannot_use(cudaError_t status, int ordinal) {
+  cudaGetLastError();
+  if (kind_of(status) == errc::device_busy)
+    return taken_failure(status, ordinal, compute_mode_text(ordinal), who_uses(ordinal));
+  cudaDeviceProp facts{};
+  if (kind_of(status) == errc::device_image && cudaGetDeviceProperties(&facts, ordinal) == cudaSuccess)
+    return no_image(status,
+                    facts);  // kernels are loaded together with the context if the environment says so
+  return cuda_failure(status, fmt::format("creating a context on cuda:{}", ordinal));
 }
 
 }  // namespace
