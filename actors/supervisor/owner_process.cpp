@@ -1,10 +1,10 @@
 #include "actors/supervisor/owner_process.hpp"
 
+#include "actors/supervisor/linked_child.hpp"
+
 #include <boost/asio/post.hpp>
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <future>
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
@@ -28,33 +28,21 @@ void owner_process::start(std::uint32_t incarnation) {
 }
 
 result<void> owner_process::try_start(std::uint32_t incarnation) {
-  auto program = process::find_program("penstock-gpu");
-  if (!program) return tl::unexpected(std::move(program.error()));
-  auto ends = protocol::make_link_pair();
-  if (!ends) return tl::unexpected(std::move(ends.error()));
-  std::array<int, 2> output{};
-  if (::pipe2(output.data(), O_CLOEXEC) != 0)
-    return refuse_os(errc::system, errno, "creating the GPU owner's output pipe");
-  unique_fd output_read(output[0]);
-  const unique_fd output_write(output[1]);
-
-  const process::spawn_request request{*program,
-                                       {},
-                                       own_environment(),
-                                       {{output_write.get(), STDOUT_FILENO},
-                                        {output_write.get(), STDERR_FILENO},
-                                        {ends->second.get(), protocol::child_fd::link},
-                                        {fds_.lifeline, protocol::child_fd::lifeline},
-                                        {fds_.arena, protocol::child_fd::arena},
-                                        {fds_.flight, protocol::child_fd::flight}}};
   process::child_callbacks process_calls;
   process_calls.output = [this, incarnation](std::string_view line) { callbacks_.wrote(incarnation, line); };
   process_calls.exited = [this, incarnation](const process::exit_report& report,
                                              const process::output_tail& tail) {
     on_end(incarnation, report, tail);
   };
-  auto child =
-      process::child_process::start(io_.context(), request, std::move(output_read), std::move(process_calls));
+  auto child = start_linked_child(io_.context(),
+                                  {.who = "the GPU owner",
+                                   .program = "penstock-gpu",
+                                   .arguments = {},
+                                   .environment = own_environment(),
+                                   .lifeline = fds_.lifeline,
+                                   .arena = fds_.arena,
+                                   .flight = fds_.flight},
+                                  std::move(process_calls));
   if (!child) return tl::unexpected(std::move(child.error()));
 
   protocol::owner_link::callbacks link_calls;
@@ -64,8 +52,8 @@ result<void> owner_process::try_start(std::uint32_t incarnation) {
   link_calls.closed = [this, incarnation](const std::string& reason) {
     callbacks_.link_closed(incarnation, reason);
   };
-  auto link = protocol::owner_link::make(io_.context(), std::move(ends->first), std::move(link_calls));
-  running_.emplace(running{incarnation, std::move(*child), link});
+  auto link = protocol::owner_link::make(io_.context(), std::move(child->link), std::move(link_calls));
+  running_.emplace(running{incarnation, std::move(child->process), link});
   callbacks_.started(incarnation, running_->process->pid(), link);
   link->start();
   return {};

@@ -1,10 +1,10 @@
 #include "actors/supervisor/worker_processes.hpp"
 
+#include "actors/supervisor/linked_child.hpp"
+
 #include <boost/asio/post.hpp>
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <future>
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
@@ -47,34 +47,21 @@ void worker_processes::start_now(worker_ref who) {
 }
 
 result<void> worker_processes::try_start(worker_ref who) {
-  auto program = process::find_program(program_.command.front());
-  if (!program) return tl::unexpected(std::move(program.error()));
-  auto ends = protocol::make_link_pair();
-  if (!ends) return tl::unexpected(std::move(ends.error()));
-  std::array<int, 2> output{};
-  if (::pipe2(output.data(), O_CLOEXEC) != 0)
-    return refuse_os(errc::system, errno, "creating a worker's output pipe");
-  unique_fd output_read(output[0]);
-  const unique_fd output_write(output[1]);
-
-  process::spawn_request request{*program,
-                                 {program_.command.begin() + 1, program_.command.end()},
-                                 program_.environment,
-                                 {{output_write.get(), STDOUT_FILENO},
-                                  {output_write.get(), STDERR_FILENO},
-                                  {ends->second.get(), protocol::child_fd::link},
-                                  {program_.lifeline, protocol::child_fd::lifeline},
-                                  {program_.arena, protocol::child_fd::arena},
-                                  {program_.flight, protocol::child_fd::flight}}};
-  if (program_.index >= 0) request.fds.push_back({program_.index, protocol::child_fd::index});
-
   process::child_callbacks process_calls;
   process_calls.output = [this, who](std::string_view line) { callbacks_.wrote(who, line); };
   process_calls.exited = [this, who](const process::exit_report& report, const process::output_tail& tail) {
     on_end(who, report, tail);
   };
-  auto child = process::child_process::start(io_.context(), std::move(request), std::move(output_read),
-                                             std::move(process_calls));
+  auto child = start_linked_child(io_.context(),
+                                  {.who = "a worker",
+                                   .program = program_.command.front(),
+                                   .arguments = {program_.command.begin() + 1, program_.command.end()},
+                                   .environment = program_.environment,
+                                   .lifeline = program_.lifeline,
+                                   .arena = program_.arena,
+                                   .flight = program_.flight,
+                                   .index = program_.index},
+                                  std::move(process_calls));
   if (!child) return tl::unexpected(std::move(child.error()));
 
   protocol::worker_link::callbacks link_calls;
@@ -83,10 +70,10 @@ result<void> worker_processes::try_start(worker_ref who) {
   };
   link_calls.closed = [this, who](const std::string& reason) { callbacks_.link_closed(who, reason); };
   link_calls.unasked_max = unasked_messages_max;
-  auto link = protocol::worker_link::make(io_.context(), std::move(ends->first), std::move(link_calls));
+  auto link = protocol::worker_link::make(io_.context(), std::move(child->link), std::move(link_calls));
 
   running& entry = running_[who.worker];
-  entry = {who, std::move(*child), link};
+  entry = {who, std::move(child->process), link};
   callbacks_.started(who, entry.process->pid(), link);
   link->start();
   return {};

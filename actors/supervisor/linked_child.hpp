@@ -1,0 +1,35 @@
+// What starting any child process of a session has in common: its program is looked up, and it gets a link,
+// its log's pipe and the session's shared descriptors (protocol::child_fd). Used by worker_processes and
+// owner_process, each of which speaks its own messages over the link.
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/process/child_process.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace penstock::supervisor {
+
+struct linked_child_request {
+  std::string who;      ///< for messages: "a worker", "the GPU owner"
+  std::string program;  ///< as find_program takes it
+  std::vector<std::string> arguments;
+  std::vector<std::string> environment;  ///< all of it
+  int lifeline = -1;                     ///< descriptors that are handed over
+  int arena = -1;
+  int flight = -1;
+  int index = -1;  ///< -1: none
+};
+
+struct linked_child {
+  std::unique_ptr<process::child_process> process;
+  unique_fd link;  ///< the session's end
+};
+
+/// On the io thread. Refuses a program that cannot be found or executed.
+result<linked_child> start_linked_child(boost::asio::io_context& io, const linked_child_request& request,
+                                        process::child_callbacks callbacks);
+
+}  // namespace penstock::supervisor
