@@ -1,5 +1,6 @@
 #include "runtime/arena/memory_budget.hpp"
 
+#include "runtime/base/cgroups.hpp"
 #include "runtime/base/units.hpp"
 
 #include <sys/resource.h>
@@ -52,21 +53,15 @@ constexpr cgroup_files v1{"memory.limit_in_bytes", "memory.usage_in_bytes", "tot
 // v1 says "no limit" with a number near 2^63.
 constexpr std::uint64_t no_limit_from = std::uint64_t{1} << 60;
 
-void add_cgroup_limits(std::vector<memory_limit>& limits, const fs::path& mount, fs::path group,
-                       const cgroup_files& files) {
-  // From our own group up to the mount; in a container the path may not exist below it, the mount itself
-  // does.
-  while (true) {
-    const fs::path folder = group.relative_path().empty() ? mount : mount / group.relative_path();
-    const auto limit = number_in(folder / files.limit);
-    if (limit && *limit < no_limit_from) {
-      const std::uint64_t used = number_in(folder / files.used).value_or(0);
-      const std::uint64_t cache = field(slurp(folder / "memory.stat"), files.cache_key).value_or(0);
-      const std::uint64_t busy = used - std::min(used, cache);
-      limits.push_back({"memory cgroup " + folder.string(), *limit - std::min(*limit, busy), *limit});
-    }
-    if (group.relative_path().empty()) return;
-    group = group.parent_path();
+void add_cgroup_limits(std::vector<memory_limit>& limits, const fs::path& root) {
+  for (const cgroup_folder& group : cgroup_folders(root, "memory")) {
+    const cgroup_files& files = group.v2 ? v2 : v1;
+    const auto limit = number_in(group.path / files.limit);
+    if (!limit || *limit >= no_limit_from) continue;
+    const std::uint64_t used = number_in(group.path / files.used).value_or(0);
+    const std::uint64_t cache = field(slurp(group.path / "memory.stat"), files.cache_key).value_or(0);
+    const std::uint64_t busy = used - std::min(used, cache);
+    limits.push_back({"memory cgroup " + group.path.string(), *limit - std::min(*limit, busy), *limit});
   }
 }
 
@@ -85,18 +80,7 @@ std::vector<memory_limit> memory_limits(const fs::path& root) {
   if (const auto available = field(memory, "MemAvailable:", KiB)) {
     limits.push_back({"available memory", *available, field(memory, "MemTotal:", KiB)});
   }
-  std::istringstream groups(slurp(root / "proc/self/cgroup"));
-  for (std::string line; std::getline(groups, line);) {  // "4:memory:/path" or "0::/path"
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const fs::path group = line.substr(second + 1);
-    if (controllers == ",,") add_cgroup_limits(limits, root / "sys/fs/cgroup", group, v2);
-    if (controllers.find(",memory,") != std::string::npos) {
-      add_cgroup_limits(limits, root / "sys/fs/cgroup/memory", group, v1);
-    }
-  }
+  add_cgroup_limits(limits, root);
   return limits;
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/process/process_facts.hpp"
 
+#include "runtime/base/cgroups.hpp"
+
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sched.h>
@@ -41,21 +43,8 @@ double cpu_quota_in(const fs::path& folder) {
 
 double cpu_quota(const fs::path& root) {
   double tightest = INFINITY;
-  std::ifstream groups(root / "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    fs::path mount;
-    if (controllers == ",,") mount = root / "sys/fs/cgroup";
-    if (controllers.find(",cpu,") != std::string::npos) mount = root / "sys/fs/cgroup/cpu";
-    if (mount.empty()) continue;
-    for (fs::path group = line.substr(second + 1);; group = group.parent_path()) {
-      tightest = std::min(tightest, cpu_quota_in(mount / group.relative_path()));
-      if (group.relative_path().empty()) break;
-    }
-  }
+  for (const cgroup_folder& group : cgroup_folders(root, "cpu"))
+    tightest = std::min(tightest, cpu_quota_in(group.path));
   return tightest;
 }
 

@@ -1,3 +1,4 @@
+#include "runtime/base/cgroups.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "runtime/process/spawn.hpp"
@@ -45,26 +46,12 @@ limit_pair limits_named(const fs::path& root, const std::string& name) {
 
 /// pids.max of our cgroup and of all above it, v1 and v2.
 void add_cgroups(const fs::path& root, std::vector<pid_limit>& limits) {
-  std::istringstream groups(text_of(root / "proc/self/cgroup"));
-  for (std::string line; std::getline(groups, line);) {
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    fs::path mount;
-    if (controllers == ",,") mount = root / "sys/fs/cgroup";
-    if (controllers.find(",pids,") != std::string::npos) mount = root / "sys/fs/cgroup/pids";
-    if (mount.empty()) continue;
-    for (fs::path group = line.substr(second + 1);; group = group.parent_path()) {
-      const fs::path folder = group.relative_path().empty() ? mount : mount / group.relative_path();
-      const auto most = number_of<std::uint64_t>(folder / "pids.max");
-      if (most) {
-        const auto now = number_of<std::uint64_t>(folder / "pids.current").value_or(0);
-        limits.push_back(
-            {"pids cgroup /" + fs::relative(folder, root).string(), *most - std::min(*most, now)});
-      }
-      if (group.relative_path().empty()) break;
-    }
+  for (const cgroup_folder& group : cgroup_folders(root, "pids")) {
+    const auto most = number_of<std::uint64_t>(group.path / "pids.max");
+    if (!most) continue;
+    const auto now = number_of<std::uint64_t>(group.path / "pids.current").value_or(0);
+    limits.push_back(
+        {"pids cgroup /" + fs::relative(group.path, root).string(), *most - std::min(*most, now)});
   }
 }
 
