@@ -24,7 +24,6 @@ constexpr auto request_deadline = 10s;  // to send a whole line, and to take the
 constexpr auto ask_again_after = 20ms;
 constexpr std::size_t connections_max = 64;
 
-constexpr int exit_usage = 2;
 constexpr int exit_refused = 7;
 
 bool same_user(int fd) {
