@@ -62,6 +62,13 @@ void board::owner_died(const owner_death_report& death) {
   report_.owner_deaths.push_back(death);
 }
 
+void board::owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) {
+  const std::lock_guard hold(mutex_);
+  for (owner_death_report& d : report_.owner_deaths) {
+    if (d.incarnation == incarnation) d.recovered_seconds = seconds_since_its_end;
+  }
+}
+
 void board::workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                             std::uint32_t restarts) {
   const std::lock_guard hold(mutex_);

@@ -24,6 +24,7 @@ class board {
   void owner_changed(const std::string& state, std::optional<std::int32_t> pid, std::uint32_t restarts);
   void gpu_processes_seen(std::vector<gpu_process> processes);
   void owner_died(const owner_death_report& death);
+  void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end);
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                        std::uint32_t restarts);
   void worker_died(const death_report& death);

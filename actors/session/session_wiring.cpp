@@ -128,6 +128,15 @@ void Session::body::spawn_keeper(engine& e) {
     board_.owner_died(death);
     tell(session::event_of(death));
   };
+  around.news.reopened = [this](pid_t owner) {
+    event opened = session::event_of(event_kind::device_opened,
+                                     fmt::format("{}, by another GPU owner", board_.status().gpu.name));
+    opened.pid = owner;
+    tell(std::move(opened));
+  };
+  around.news.recovered = [this](std::uint32_t incarnation, double seconds) {
+    board_.owner_recovered(incarnation, seconds);
+  };
   around.news.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
     board_.uploaded(uploads, bytes, pinned);
   };

@@ -58,11 +58,14 @@ struct keeper_state {
   bool fruitful = false;  // acknowledged something since it was started
   bool operated = false;  // an operator ended it
   bool whole = false;     // the stream is over: the sink may finish
+  bool finishing =
+      false;  // whole, but the process that was to let its sink finish is gone: the next one does
+  steady_time goodbye_until = never;
   std::uint32_t restarts = 0;
   nanoseconds waited_before{0};  // by sinks of earlier incarnations
   nanoseconds waited{0};
 
-  std::optional<owner_death_report> last_death;  // until uploads go on
+  std::optional<std::uint32_t> last_death;  // its incarnation; until uploads go on
   steady_time died{};
   steady_time started{};
   std::uint64_t heartbeats = 0;
@@ -96,11 +99,18 @@ void tell_changes(const keeper_state& s) {
   s.around.news.changed({std::string(name_of(s.now)), s.pid, s.restarts});
 }
 
+void say_goodbye(keeper_state& s) {
+  s.now = phase::closing;
+  s.kill_at = s.goodbye_until;
+  s.link->send(protocol::stop_owner{s.whole});
+}
+
 void give_up(keeper_state& s, const failure& why) {
   if (s.now == phase::failed || s.now == phase::closed) return;
   s.now = phase::failed;
   tell_changes(s);
   s.around.news.gave_up(why);
+  if (s.finishing) s.around.news.closed();
 }
 
 void start(self_pointer self) {
@@ -111,7 +121,7 @@ void start(self_pointer self) {
   s.operated = false;
   s.farewell.reset();
   s.condemned.reset();
-  s.kill_at = never;
+  s.kill_at = s.goodbye_until;
   s.heartbeats = s.flight = 0;
   s.started = s.last_beat = now_of(self);
   s.around.flights->clear(s.around.flight_page);
@@ -227,8 +237,8 @@ void take_deliveries(self_pointer self, const protocol::batches_delivered& news)
 void note_recovery(self_pointer self) {
   keeper_state& s = self->state;
   if (!s.last_death) return;
-  s.last_death->recovered_seconds = std::chrono::duration<double>(now_of(self) - s.died).count();
-  s.around.news.died(*std::exchange(s.last_death, std::nullopt));
+  const double since = std::chrono::duration<double>(now_of(self) - s.died).count();
+  s.around.news.recovered(*std::exchange(s.last_death, std::nullopt), since);
 }
 
 void listen(self_pointer self, owner_spoke& said) {
@@ -240,9 +250,12 @@ void listen(self_pointer self, owner_spoke& said) {
     if (s.now != phase::speaking) return;
     s.now = phase::ready;
     s.policy->child_ready(now_of(self));
+    if (s.finishing) say_goodbye(s);
     if (!std::exchange(s.known_to_all, true)) {
       s.around.news.opened(
           {opened->kind, opened->name, opened->uuid.empty() ? std::nullopt : std::optional(opened->uuid)});
+    } else {
+      s.around.news.reopened(s.pid.value_or(0));
     }
     tell_changes(s);
   } else if (auto* copied = std::get_if<protocol::slots_copied>(&said.message)) {
@@ -377,7 +390,7 @@ void bury(self_pointer self, const owner_exited& news) {
   const pid_t pid = s.pid.value_or(0);
   s.link.reset();
   // It died before it had done anything: the death before it will not be followed by a recovery.
-  if (s.last_death) s.around.news.died(*std::exchange(s.last_death, std::nullopt));
+  s.last_death.reset();
   const bool poisoned =
       news.report.ending == process::exit_report::how::exited && news.report.code == exit_poisoned;
   const bool own_doing = is_own_doing(news.report) || s.condemned == death_cause::hang;
@@ -388,30 +401,29 @@ void bury(self_pointer self, const owner_exited& news) {
 
   if (s.now == phase::closing) {
     const bool quietly = news.report.ending == process::exit_report::how::exited && news.report.code == 0;
-    if (!quietly && s.whole) {
-      give_up(s, final_word(s, news.report, news.last_lines)
-                     .value_or(failure{
-                         errc::sink,
-                         fmt::format("the GPU owner (pid {}) died before its sink had finished", pid), 0}));
+    if (quietly || !s.whole) {
+      s.now = phase::closed;
+      tell_changes(s);
+      s.around.news.closed();
+      return;
     }
-    s.now = phase::closed;
-    tell_changes(s);
-    s.around.news.closed();
-    return;
+    s.finishing = true;  // it died before its sink had finished
   }
 
   log::warn("gpu", "the GPU owner (pid {}) ended: {}{}", pid,
             report.signal ? *report.signal : fmt::format("exit {}", report.code.value_or(-1)),
             suspect ? ", with " + describe(*suspect) + " in its hands" : "");
-  if (auto why = final_word(s, news.report, news.last_lines)) {
-    s.around.news.died(report);
-    return give_up(s, *why);
+  s.around.news.died(report);
+  if (auto why = final_word(s, news.report, news.last_lines)) return give_up(s, *why);
+  if (s.finishing && s.condemned) {
+    return give_up(
+        s, {errc::sink, fmt::format("the sink of the GPU owner (pid {}) did not finish in time", pid), 0});
   }
   std::optional<scheduler::poison_batch> poison;
   if (suspect != nullptr) poison = judge(s, *suspect);
-  if (s.now == phase::failed) return s.around.news.died(report);
+  if (s.now == phase::failed) return;
 
-  s.last_death = report;
+  s.last_death = news.incarnation;
   s.died = now;
   s.outstanding.clear();
   s.unsent.clear();
@@ -419,7 +431,6 @@ void bury(self_pointer self, const owner_exited& news) {
   self->send(s.scheduler, scheduler::owner_lost{s.era, std::move(poison)});
   const supervision::restart_decision next = s.policy->child_died(now, as_death(s, news.report));
   if (next.act != supervision::restart_decision::what::restart) {
-    s.around.news.died(report);
     s.last_death.reset();
     const std::string words = s.farewell ? s.farewell->reason : news.last_lines;
     return give_up(
@@ -456,6 +467,7 @@ void condemn(self_pointer self, death_cause cause, const std::string& why) {
 void kill_if_due(keeper_state& s, steady_time now) {
   if (s.kill_at > now) return;
   s.kill_at = never;
+  if (!s.condemned) s.condemned = death_cause::hang;
   s.around.process->signal(s.incarnation, SIGKILL);
 }
 
@@ -503,17 +515,17 @@ void close(self_pointer self, const gpu_owner::close_device& order) {
     return kill_if_due(s, now_of(self));
   }
   s.whole = order.whole;
-  const bool alive = s.pid.has_value() && s.now != phase::failed;
-  if (!alive || !hears(s)) {
-    // Nobody to say goodbye to; what is left of a process that is just starting is killed with the session.
-    s.now = phase::closed;
-    s.around.news.closed();
-    return;
+  s.goodbye_until = until;
+  if (s.pid && hears(s)) {
+    say_goodbye(s);
+    return kill_if_due(s, now_of(self));
   }
-  s.now = phase::closing;
-  s.kill_at = until;
-  s.link->send(protocol::stop_owner{order.whole});
-  kill_if_due(s, now_of(self));
+  // Nobody hears. When the stream is whole, the process that is on its way lets its sink finish; else it is
+  // killed with the session.
+  s.finishing = order.whole && s.now != phase::failed;
+  if (s.finishing) return;
+  s.now = phase::closed;
+  s.around.news.closed();
 }
 
 owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings around) {

@@ -94,7 +94,10 @@ struct owner_facts {
 struct keeper_news {
   std::function<void(const device::identity&)> opened;
   std::function<void(const owner_facts&)> changed;
-  std::function<void(const owner_death_report&)> died;
+  std::function<void(const owner_death_report&)> died;  ///< as soon as it is known
+  std::function<void(pid_t owner)> reopened;            ///< the replacement has opened the device
+  /// Uploads go on after the death of this incarnation.
+  std::function<void(std::uint32_t incarnation, double seconds_since_its_end)> recovered;
   std::function<void(std::uint64_t uploads, std::uint64_t bytes, bool pinned)> progressed;
   std::function<void(nanoseconds in_all)> waited;
   std::function<void(std::vector<gpu_process>)> processes_seen;  ///< by NVML, on the GPU

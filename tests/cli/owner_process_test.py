@@ -94,6 +94,26 @@ class OwnerProcessTest(PenstockTest):
         _, said = self.run_under_kills("counting", 5, *sink)
         self.assertEqual(result_of(said), result_of(quiet))
 
+    def finish_with_deaths(self, deaths, expect):
+        config = self.write("f.toml", synthetic(samples=100, epochs=1))
+        count = os.path.join(self.folder, "count")
+        code, out, err = self.penstock("run", config, "--json", "--sink", "plugin:" + BIN + "/dying_program.so",
+                                       env=dict(self.environment, PENSTOCK_TEST_COUNT=count, PENSTOCK_TEST_DEATHS=str(deaths)))
+        self.assertEqual(code, expect, err)
+        return json.loads(out), err, os.path.getsize(count)
+
+    def test_an_owner_that_dies_while_its_sink_finishes_is_replaced_and_the_next_one_finishes(self):
+        report, err, tries = self.finish_with_deaths(2, EXIT_OK)
+        self.assertEqual(tries, 3)
+        self.assertEqual(err.count("dying_program: finished with 13 batches"), 1, err)
+        self.assertEqual((report["outcome"], report["totals"]["batches"]), ("finished", 13))
+        self.assertEqual([d["signal"] for d in report["gpu"]["deaths"]], 2 * ["SIGKILL"])
+
+    def test_a_sink_that_kills_every_owner_at_its_end_fails_the_run(self):
+        report, _, tries = self.finish_with_deaths(99, EXIT_FAILED)
+        self.assertEqual((report["outcome"], tries), ("failed", 5))  # the first had delivered something; then 4 in a row
+        self.assertIn("without a batch", report["error"])
+
     def test_what_is_no_device_program_is_refused_by_name(self):
         config = self.write("s.toml", synthetic())
         for path, reason in (("nowhere.so", "No such file"), (self.write("text.so", "no library"), "device program")):
