@@ -1,29 +1,50 @@
 #include "actors/gpu_owner/batch_sink.hpp"
 
+#include "actors/gpu_owner/journal_sink.hpp"
 #include "actors/gpu_owner/npy_sink.hpp"
 #include "actors/gpu_owner/plugin_sink.hpp"
 #include "runtime/base/text.hpp"
 
 #include <unistd.h>
 
+#include <filesystem>
+
 namespace penstock::gpu_owner {
 namespace {
 
 constexpr std::string_view plugin_prefix = "plugin:";
+constexpr std::string_view journal_prefix = "journal:";
 
 class null_sink final : public batch_sink {
  public:
   result<void> take(const Batch&) override { return {}; }
 };
 
+template <class Files>
 class file_sink final : public batch_sink {
  public:
-  explicit file_sink(npy_sink files) : files_(std::move(files)) {}
+  explicit file_sink(Files files) : files_(std::move(files)) {}
   result<void> take(const Batch& batch) override { return files_.write(batch); }
 
  private:
-  npy_sink files_;
+  Files files_;
 };
+
+/// What opening gave, as a sink.
+template <class Files>
+result<std::unique_ptr<batch_sink>> writing_to(result<Files> files) {
+  if (!files) return tl::unexpected(std::move(files.error()));
+  return std::make_unique<file_sink<Files>>(std::move(*files));
+}
+
+/// The folder that the file will lie in, or the file if it is there already.
+result<void> check_journal(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  const bool there = ::access(path.c_str(), F_OK) == 0;
+  if (::access(there ? path.c_str() : folder.c_str(), W_OK) != 0)
+    return refuse_os(errc::sink, errno, fmt::format("opening the journal '{}'", printable(path)));
+  return {};
+}
 
 }  // namespace
 
@@ -40,17 +61,17 @@ result<void> check_sink(const std::string& choice, const std::string& out) {
       return refuse_os(errc::sink, errno, fmt::format("opening the device program '{}'", printable(path)));
     return {};
   }
-  return refuse(errc::usage, "--sink '{}' is unknown; there is: null, npy, plugin:PATH", printable(choice));
+  if (choice.starts_with(journal_prefix)) return check_journal(choice.substr(journal_prefix.size()));
+  return refuse(errc::usage, "--sink '{}' is unknown; there is: null, npy, journal:PATH, plugin:PATH",
+                printable(choice));
 }
 
 result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const std::string& out,
                                               std::shared_ptr<device::device> device) {
   if (auto ok = check_sink(choice, out); !ok) return tl::unexpected(std::move(ok.error()));
-  if (choice == "npy") {
-    auto made = npy_sink::create(out);
-    if (!made) return tl::unexpected(std::move(made.error()));
-    return std::make_unique<file_sink>(std::move(*made));
-  }
+  if (choice == "npy") return writing_to(npy_sink::create(out));
+  if (choice.starts_with(journal_prefix))
+    return writing_to(journal_sink::open(choice.substr(journal_prefix.size())));
   if (choice.starts_with(plugin_prefix))
     return open_plugin(choice.substr(plugin_prefix.size()), std::move(device));
   return std::make_unique<null_sink>();

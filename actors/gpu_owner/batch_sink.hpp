@@ -43,8 +43,8 @@ class batch_sink {
   virtual result<void> finish() { return {}; }
 };
 
-/// "null", "npy" (to the folder `out`) or "plugin:PATH". Refuses (errc::usage, errc::sink) what it does not
-/// know or cannot open. The device must outlive the sink; only its consumer's part is used.
+/// "null", "npy" (to the folder `out`), "journal:PATH" or "plugin:PATH". Refuses (errc::usage, errc::sink)
+/// what it does not know or cannot open. The device must outlive the sink; only its consumer's part is used.
 result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const std::string& out,
                                               std::shared_ptr<device::device> device);
 

@@ -182,7 +182,7 @@ struct open_owner {
   std::uint32_t incarnation = 0;
   std::uint32_t flight_page = 0;  ///< the owner's, behind the workers'
   std::string config;             ///< all of the effective config, see config_bytes.hpp
-  std::string sink;               ///< null, npy or plugin:PATH
+  std::string sink;               ///< null, npy, journal:PATH or plugin:PATH
   std::string out;                ///< folder of the npy sink
   bool digests = false;
   bool restores = false;  ///< `snapshot` is one of an earlier incarnation's sink

@@ -114,6 +114,35 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual((report["outcome"], tries), ("failed", 5))  # the first had delivered something; then 4 in a row
         self.assertIn("without a batch", report["error"])
 
+    def test_a_journal_has_every_batch_in_order_and_what_an_owner_was_killed_in_comes_again(self):
+        path = os.path.join(self.folder, "journal.jsonl")
+        report, _ = self.run_under_kills("journal", 6, "--sink", "journal:" + path)
+        with open(path) as file:
+            lines = [json.loads(line) for line in file.read().splitlines() if line]
+        owners = [line["owner"] for line in lines if "batch" not in line]
+        self.assertEqual(len(owners), 7)
+        self.assertEqual([d["pid"] for d in report["gpu"]["deaths"]], owners[:-1])
+        batches = [line for line in lines if "batch" in line]
+        for owner in owners:
+            own = [(line["epoch"], line["batch"]) for line in batches if line["owner"] == owner]
+            self.assertEqual(own, sorted(set(own)))
+        self.assertEqual(len({(line["epoch"], line["batch"]) for line in batches}), 500)
+        self.assertEqual(len({(line["epoch"], line["batch"], line["digest"]) for line in batches}), 500)
+        self.assertEqual(sorted({s for line in batches if line["epoch"] == 0 for s in line["samples"]}), list(range(2000)))
+
+    def test_a_journal_goes_on_behind_half_a_line(self):
+        path = self.write("torn.jsonl", '{"owner":1}\n{"owner":1,"epoch":0,"ba')
+        config = self.write("j.toml", synthetic(samples=16, epochs=1))
+        for _ in ("process", "embedded"):
+            self.run_json(config, "--sink", "journal:" + path, "--set", "gpu.placement=" + _)
+        with open(path) as file:
+            lines = file.read().splitlines()
+        self.assertEqual(len(lines), 2 + 2 * 3)
+        self.assertEqual([json.loads(line).get("batch") for line in lines[2:]], 2 * [None, 0, 1])
+        code, _, err = self.penstock("run", config, "--sink", "journal:" + os.path.join(self.folder, "no", "where"))
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("journal", err)
+
     def test_what_is_no_device_program_is_refused_by_name(self):
         config = self.write("s.toml", synthetic())
         for path, reason in (("nowhere.so", "No such file"), (self.write("text.so", "no library"), "device program")):

@@ -314,7 +314,8 @@ void add_run_command(verb_table& verbs) {
   add_config_shorthands(*verb, o->source);
   verb->add_option("--batches", o->batches, "stop after so many batches over all epochs")->type_name("N");
   verb->add_flag("--digest", o->digest, "read every batch back from the device and hash it");
-  verb->add_option("--sink", o->sink, "what becomes of batches: null, npy, plugin:PATH")
+  verb->add_option("--sink", o->sink,
+                   "what becomes of batches: null, npy, journal:PATH (a line for each), plugin:PATH")
       ->type_name("SINK")
       ->capture_default_str();
   verb->add_option("--out", o->out, "folder for --sink npy")->type_name("DIR");

@@ -27,8 +27,10 @@ struct session_options {
   std::span<const std::byte> state{};      ///< go on where Session::state() of an earlier run ended
   bool control_socket = true;              ///< let `penstock status` and friends attach
   event_callback on_event{};               ///< hears of deaths, bad samples, epochs, ...: see event.hpp
-  std::string sink = "null";  ///< of run_for(): null, npy, plugin:PATH (a device program: device_program.hpp)
-  std::string sink_out{};     ///< folder of the npy sink
+  /// Of run_for(): null, npy, journal:PATH (one JSON line a batch, appended: samples and digest), plugin:PATH
+  /// (a device program: device_program.hpp).
+  std::string sink = "null";
+  std::string sink_out{};  ///< folder of the npy sink
 };
 
 /// Thread rules: one thread at a time takes batches, closes and destroys (a second one in next() meanwhile
