@@ -11,17 +11,61 @@ class ChaosTest(PenstockTest):
         self.assertEqual(code, expect, err + out)
         return json.loads(out)
 
-    def test_workers_that_are_struck_by_every_kind_of_fault_cost_the_stream_nothing(self):
-        text = synthetic(samples=1500, batch=8, dataset='wait = "3ms"', epochs=1, more=FAST)
-        v = self.chaos(text, "--workers", 4, "--faults", 21, "--rate", 8, "--seed", 3)
+    def check_nothing_is_lost(self, v):
         self.assertEqual((v["lost"], v["duplicated"], v["out_of_order"], v["stale_accepted"], v["wrongly_quarantined"]), (0,) * 5)
         self.assertTrue(v["ok"] and v["digests_equal"])
+
+    def test_workers_that_are_struck_by_every_kind_of_fault_cost_the_stream_nothing(self):
+        text = synthetic(samples=1500, batch=8, dataset='wait = "3ms"', epochs=1, more=FAST)
+        v = self.chaos(text, "--workers", 4, "--faults", 21, "--rate", 8, "--seed", 3, "--set", "gpu.placement=embedded")
+        self.check_nothing_is_lost(v)
+        self.assertNotIn("owner-kill", v["kinds"])
+        self.assertEqual((v["placement"], v["owner"]["deaths"], v["replayed_batches"]), ("embedded", 0, 0))
         self.assertEqual(v["faults"], 21)
         self.assertEqual(sum(kind["faults"] for kind in v["kinds"].values()), 21)
         self.assertGreaterEqual(v["deaths"], 15, v)
         self.assertGreater(v["restarts"], 0)
         self.assertGreater(v["detection_seconds"]["n"], 0)
         self.assertGreater(v["recovery_seconds"]["n"], 0)
+
+    def test_an_owner_in_its_own_process_is_struck_too_and_the_stream_stays_the_same(self):
+        text = synthetic(samples=1500, batch=8, dataset='wait = "3ms"', epochs=1, more=FAST)
+        v = self.chaos(text, "--workers", 4, "--faults", 24, "--rate", 8, "--seed", 5)
+        self.check_nothing_is_lost(v)
+        self.assertEqual(v["placement"], "process")
+        self.assertEqual(v["faults"], 24)
+        self.assertEqual(sum(kind["faults"] for kind in v["kinds"].values()), 24)
+        self.assertGreater(v["kinds"]["owner-kill"]["faults"], 0)
+        self.assertEqual(v["owner"]["faults"], v["kinds"]["owner-kill"]["faults"])
+        self.assertEqual(v["workers"]["faults"] + v["owner"]["faults"], 24)
+        self.assertEqual((v["deaths"], v["restarts"]),
+                         (v["workers"]["deaths"] + v["owner"]["deaths"], v["workers"]["restarts"] + v["owner"]["restarts"]))
+
+    def test_forty_owners_are_killed_in_a_row_and_each_is_noticed_and_replaced(self):
+        text = synthetic(samples=2000, batch=4, bytes="64KiB", dataset='wait = "1ms"', epochs=2, more=FAST)
+        v = self.chaos(text, "--workers", 2, "--kinds", "owner-kill", "--faults", 40, "--rate", 200, "--seed", 6)
+        self.check_nothing_is_lost(v)
+        self.assertEqual(list(v["kinds"]), ["owner-kill"])
+        owner = v["owner"]
+        self.assertEqual((v["faults"], owner["faults"]), (40, 40))
+        # One that is struck when its last batch is acknowledged may be gone before the stroke.
+        self.assertGreaterEqual(owner["deaths"], 40 - v["rounds"])
+        self.assertGreaterEqual(owner["restarts"], 40 - v["rounds"])
+        self.assertGreaterEqual(owner["detection_seconds"]["n"], 40 - v["rounds"])
+        self.assertGreaterEqual(owner["recovery_seconds"]["n"], 40 - v["rounds"])
+        self.assertEqual(v["workers"]["deaths"], 0)
+
+    def test_an_owner_that_is_this_program_cannot_be_killed(self):
+        config = self.write("e.toml", synthetic(more='placement = "embedded"'))
+        code, _, err = self.penstock("chaos", config, "--kinds", "kill,owner-kill")
+        self.assertEqual(code, EXIT_USAGE)
+        self.assertIn('owner-kill needs [gpu] placement = "process"', err)
+
+    def test_help_manual_and_completion_name_the_kinds(self):
+        for arguments in (("chaos", "--help"), ("help", "--man"), ("help", "chaos")):
+            code, out, _ = self.penstock(*arguments)
+            self.assertEqual(code, EXIT_OK)
+            self.assertRegex(out.replace("\\", ""), r"leak,\s+owner-kill")
 
     def test_faults_that_do_not_exist_are_usage(self):
         config = self.write("u.toml", synthetic())

@@ -70,3 +70,113 @@ TEST_CASE("an undisturbed run that repeats a sample is found too") {
   batches[2].samples = {1};
   CHECK(stream_check(batches).of_undisturbed().duplicated == 1);
 }
+
+// ---- several owners
+// -------------------------------------------------------------------------------------
+
+namespace {
+
+/// The good stream; the first `taken` batches by the first owner, the rest by a second one that begins at
+/// `again`.
+std::vector<delivered_batch> with_two_owners(std::size_t taken, std::size_t again) {
+  auto batches = good();
+  batches.resize(taken);
+  for (std::size_t i = again; i < good().size(); ++i) {
+    batches.push_back(good()[i]);
+    batches.back().owner = 2;
+  }
+  return batches;
+}
+
+}  // namespace
+
+TEST_CASE("a second owner may deliver again what nobody had been promised") {
+  for (std::size_t taken = 0; taken <= good().size(); ++taken) {
+    for (std::size_t again = 0; again <= taken; ++again) {
+      const auto batches = with_two_owners(taken, again);
+      const std::vector<delivery_promise> promises{{taken, again}};
+      CHECK(stream_check(good()).check(batches, promises).none());
+      CHECK(stream_check::replays_of(batches) == taken - again);
+    }
+  }
+}
+
+TEST_CASE("a promised batch that a second owner delivers again is delivered twice") {
+  const stream_faults found = stream_check(good()).check(with_two_owners(3, 1), {{3, 3}});
+  CHECK(found.duplicated == 3);
+  CHECK(found.lost + found.out_of_order + found.stale == 0);
+}
+
+TEST_CASE("what is promised after it came again does not make it a second time") {
+  CHECK(stream_check(good()).check(with_two_owners(3, 1), {{1, 1}, {5, 3}, {8, 6}}).none());
+}
+
+TEST_CASE("a batch that comes again with other bytes or other samples is stale, whichever is right") {
+  auto batches = with_two_owners(3, 1);
+  batches[3].digest = 99;  // the second time
+  CHECK(stream_check(good()).check(batches).stale == 2);
+  batches = with_two_owners(3, 1);
+  batches[1].digest = 99;  // the first time
+  CHECK(stream_check(good()).check(batches).stale == 2);
+  batches = with_two_owners(3, 1);
+  batches[3] = {0, 1, {0}, 98, 2};
+  const stream_faults found = stream_check(good()).check(batches);
+  CHECK(found.stale == 1);
+  CHECK(found.lost == 1);
+}
+
+TEST_CASE("a batch that one owner delivers twice is delivered twice, under the second owner too") {
+  auto batches = with_two_owners(3, 1);
+  batches.insert(batches.begin() + 4, batches[3]);
+  const stream_faults found = stream_check(good()).check(batches);
+  CHECK(found.duplicated == 2);
+  CHECK(found.out_of_order == 1);
+}
+
+TEST_CASE("a second owner that leaves a batch out has lost it") {
+  const stream_faults found = stream_check(good()).check(with_two_owners(2, 3));
+  CHECK(found.lost == 1);
+  CHECK(found.duplicated + found.out_of_order + found.stale == 0);
+}
+
+TEST_CASE("a batch that one owner left out and the next brings is out of order") {
+  auto batches = with_two_owners(2, 3);
+  batches.push_back(good()[2]);
+  batches.back().owner = 3;
+  const stream_faults found = stream_check(good()).check(batches);
+  CHECK(found.out_of_order == 1);
+  CHECK(found.lost + found.duplicated + found.stale == 0);
+}
+
+TEST_CASE("batches that change places under the second owner are out of order") {
+  auto batches = with_two_owners(3, 2);
+  std::swap(batches[5], batches[6]);
+  CHECK(stream_check(good()).check(batches).out_of_order == 1);
+}
+
+TEST_CASE("an owner that delivers when the next one has begun is stale") {
+  auto batches = with_two_owners(3, 3);
+  batches.push_back(good()[5]);
+  const stream_faults found = stream_check(good()).check(batches);
+  CHECK(found.stale == 1);
+  CHECK(found.duplicated == 1);
+}
+
+TEST_CASE("a batch that was promised before anybody had it is lost, even if it comes later") {
+  CHECK(stream_check(good()).check(good(), {{2, 3}}).lost == 1);
+  CHECK(stream_check(good()).check(good(), {{2, 2}, {6, 6}}).none());
+  auto batches = good();
+  batches.pop_back();
+  CHECK(stream_check(good()).check(batches, {{5, 6}}).lost == 1);  // once, though promised too
+}
+
+TEST_CASE("a batch without rows is missed, and found when it comes twice") {
+  auto stream = good();
+  stream[2].samples.clear();
+  auto batches = stream;
+  batches.erase(batches.begin() + 2);
+  CHECK(stream_check(stream).check(batches).lost == 1);
+  batches = stream;
+  batches.insert(batches.begin() + 3, batches[2]);
+  CHECK(stream_check(stream).check(batches).out_of_order == 1);
+}

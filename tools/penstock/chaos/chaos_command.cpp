@@ -3,6 +3,7 @@
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/process_facts.hpp"
+#include "tools/penstock/chaos/batch_journal.hpp"
 #include "tools/penstock/chaos/nemesis.hpp"
 #include "tools/penstock/chaos/stream_check.hpp"
 #include "tools/penstock/config_source.hpp"
@@ -25,10 +26,12 @@ using json = nlohmann::ordered_json;
 
 constexpr std::uint64_t memory_max_least = 192U << 20U;
 constexpr std::uint64_t faults_default = 100;
+constexpr auto step = std::chrono::milliseconds(5);
+constexpr std::string_view kinds_default = "kill,segv,abort,stop,hang,exit,leak";
 
 struct chaos_options {
   config_source source;
-  std::string kinds = "kill,segv,abort,stop,hang,exit,leak";
+  std::string kinds;
   double rate = 2;
   std::optional<std::uint64_t> faults;
   std::string seconds;
@@ -39,7 +42,9 @@ struct chaos_options {
 
 /// One run of the stream.
 struct playing {
-  std::vector<delivered_batch> batches;
+  journal_reading delivered;
+  /// How long the journal was when the session said that so many batches were delivered.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> promises;
   std::vector<std::string> digests;  // of its epochs
   std::set<std::uint64_t> quarantined;
   std::uint64_t private_bytes = 0;  // the most that a worker of its own had
@@ -55,37 +60,51 @@ std::uint64_t most_private_memory(const session_status& now) {
   return most;
 }
 
+/// What has to let go of a session before it is closed, whatever was thrown.
+struct letting_go {
+  nemesis* enemy;
+  std::atomic<Session*>& current;
+  ~letting_go() {
+    if (enemy != nullptr) enemy->leave();
+    current = nullptr;
+  }
+};
+
+/// To the end of the stream, in small steps. After each it is noted what the session calls delivered and how
+/// much of it lies in the journal: in this order, so that what was promised has to be there.
+void deliver(Session& session, const config& settings, nemesis* enemy, const batch_journal& journal,
+             playing& all) {
+  std::uint64_t promised = 0;
+  bool haunted = false;
+  bool over = false;
+  while (!over) {
+    over = session.run_for(step);
+    const session_status now = session.status();
+    if (now.batches_delivered > promised) {
+      promised = now.batches_delivered;
+      all.promises.emplace_back(journal.bytes(), promised);
+    }
+    if (enemy != nullptr && promised > 0 && !std::exchange(haunted, true))
+      enemy->haunt(session, settings.loader.limits.memory.bytes);
+    if (enemy == nullptr) all.private_bytes = std::max(all.private_bytes, most_private_memory(now));
+  }
+}
+
 playing play(const config& settings, nemesis* enemy, std::atomic<Session*>& current) {
+  auto journal = batch_journal::create();
+  if (!journal) throw error(journal.error());
   playing all;
   session_options options;
   options.digests = true;
+  options.sink = journal->sink();
   if (enemy != nullptr) options.on_event = [enemy](const event& e) { enemy->hear(e); };
   Session session(settings, options);
   current = &session;
-  // Whatever next() throws, the nemesis and the signals have to let go of the session first.
-  struct letting_go {
-    nemesis* enemy;
-    std::atomic<Session*>& current;
-    ~letting_go() {
-      if (enemy != nullptr) enemy->leave();
-      current = nullptr;
-    }
-  };
   std::optional<failure> trouble;
   {
     const letting_go last{enemy, current};
     try {
-      std::uint64_t since_memory = 0;
-      while (auto batch = session.next()) {
-        if (all.batches.empty() && enemy != nullptr)
-          enemy->haunt(session, settings.loader.limits.memory.bytes);
-        delivered_batch noted{batch->epoch(), batch->sequence(), {}, batch->digest()};
-        noted.samples.assign(batch->samples().begin(), batch->samples().end());
-        batch->release();
-        all.batches.push_back(std::move(noted));
-        if (enemy == nullptr && since_memory++ % 64 == 0)
-          all.private_bytes = std::max(all.private_bytes, most_private_memory(session.status()));
-      }
+      deliver(session, settings, enemy, *journal, all);
     } catch (const error& e) {
       trouble = e.as_failure();
     }
@@ -94,9 +113,20 @@ playing play(const config& settings, nemesis* enemy, std::atomic<Session*>& curr
   session.close();
   all.report = session.report();
   if (trouble && !all.report.error) all.report.error = trouble;
+  if (enemy != nullptr) enemy->learn(all.report.owner_deaths);
+  auto delivered = journal->read();
+  if (!delivered) throw error(delivered.error());
+  all.delivered = std::move(*delivered);
   for (const epoch_report& e : all.report.epochs) all.digests.push_back(e.digest.value_or(""));
   for (const quarantine_report& q : all.report.quarantine) all.quarantined.insert(q.sample);
   return all;
+}
+
+std::vector<delivery_promise> promises_of(const playing& round) {
+  std::vector<delivery_promise> promises;
+  for (const auto& [bytes, delivered] : round.promises)
+    promises.push_back({round.delivered.batches_within(bytes), delivered});
+  return promises;
 }
 
 // ---- figures
@@ -127,6 +157,9 @@ struct chaos_sums {
   std::uint64_t rounds = 0;
   std::uint64_t restarts = 0;
   std::uint64_t deaths = 0;
+  std::uint64_t owner_restarts = 0;
+  std::uint64_t owner_deaths = 0;
+  std::uint64_t replayed_batches = 0;
   std::uint64_t stale_dropped = 0;
   std::uint64_t wrongly_quarantined = 0;
   bool digests_equal = true;
@@ -136,7 +169,7 @@ struct chaos_sums {
 };
 
 void add(chaos_sums& sums, const stream_check& check, const playing& undisturbed, const playing& round) {
-  const stream_faults found = check.check(round.batches);
+  const stream_faults found = check.check(round.delivered.batches, promises_of(round));
   sums.stream.lost += found.lost;
   sums.stream.duplicated += found.duplicated;
   sums.stream.out_of_order += found.out_of_order;
@@ -144,6 +177,9 @@ void add(chaos_sums& sums, const stream_check& check, const playing& undisturbed
   ++sums.rounds;
   sums.restarts += round.report.restarts;
   sums.deaths += round.report.deaths.size();
+  sums.owner_restarts += round.report.owner_restarts;
+  sums.owner_deaths += round.report.owner_deaths.size();
+  sums.replayed_batches += stream_check::replays_of(round.delivered.batches);
   sums.stale_dropped += round.report.stale_dropped;
   for (const std::uint64_t sample : round.quarantined)
     sums.wrongly_quarantined += undisturbed.quarantined.contains(sample) ? 0 : 1;
@@ -157,13 +193,29 @@ double rate_of(std::uint64_t samples, double seconds) {
   return seconds > 0 ? std::round(static_cast<double>(samples) / seconds * 10) / 10 : 0;
 }
 
-std::vector<double> times_of(const std::vector<chaos_fault>& faults, std::optional<chaos_kind> kind,
-                             std::optional<double> chaos_fault::*which) {
+template <class Which>
+json times_of(const std::vector<chaos_fault>& faults, Which which, std::optional<double> chaos_fault::*time) {
   std::vector<double> times;
   for (const chaos_fault& f : faults) {
-    if ((!kind || f.kind == *kind) && f.*which) times.push_back(*(f.*which));
+    if (which(f) && f.*time) times.push_back(*(f.*time));
   }
-  return times;
+  return as_json(quantiles_of(std::move(times)));
+}
+
+bool is_owners(const chaos_fault& f) {
+  return f.kind == chaos_kind::owner_kill;
+}
+
+/// What one kind of process went through.
+template <class Which>
+json as_json(const std::vector<chaos_fault>& faults, Which which, std::uint64_t deaths,
+             std::uint64_t restarts) {
+  return {{"faults", std::ranges::count_if(faults, which)},
+          {"deaths", deaths},
+          {"restarts", restarts},
+          {"detection_seconds", times_of(faults, which, &chaos_fault::detected_seconds)},
+          {"recovery_seconds", times_of(faults, which, &chaos_fault::recovered_seconds)},
+          {"replay_seconds", times_of(faults, which, &chaos_fault::replayed_seconds)}};
 }
 
 struct verdict {
@@ -178,27 +230,30 @@ verdict judge(const chaos_options& o, const std::vector<chaos_kind>& kinds, cons
            sums.wrongly_quarantined == 0 && sums.digests_equal;
   json by_kind = json::object();
   for (const chaos_kind kind : kinds) {
-    const auto count = std::ranges::count(faults, kind, &chaos_fault::kind);
+    const auto of_kind = [kind](const chaos_fault& f) { return f.kind == kind; };
     by_kind[name_of(kind)] = {
-        {"faults", count},
-        {"detection_seconds", as_json(quantiles_of(times_of(faults, kind, &chaos_fault::detected_seconds)))},
-        {"recovery_seconds", as_json(quantiles_of(times_of(faults, kind, &chaos_fault::recovered_seconds)))}};
+        {"faults", std::ranges::count_if(faults, of_kind)},
+        {"detection_seconds", times_of(faults, of_kind, &chaos_fault::detected_seconds)},
+        {"recovery_seconds", times_of(faults, of_kind, &chaos_fault::recovered_seconds)}};
   }
+  const auto any = [](const chaos_fault&) { return true; };
+  const auto workers = [](const chaos_fault& f) { return !is_owners(f); };
   v.as_json = {{"schema", "penstock.chaos/1"},
                {"ok", v.good},
                {"seed", o.seed},
+               {"placement", undisturbed.report.placement},
                {"rate", o.rate},
                {"rounds", sums.rounds},
                {"faults", faults.size()},
                {"kinds", std::move(by_kind)},
-               {"deaths", sums.deaths},
-               {"restarts", sums.restarts},
-               {"detection_seconds",
-                as_json(quantiles_of(times_of(faults, std::nullopt, &chaos_fault::detected_seconds)))},
-               {"recovery_seconds",
-                as_json(quantiles_of(times_of(faults, std::nullopt, &chaos_fault::recovered_seconds)))},
-               {"replay_seconds",
-                as_json(quantiles_of(times_of(faults, std::nullopt, &chaos_fault::replayed_seconds)))},
+               {"deaths", sums.deaths + sums.owner_deaths},
+               {"restarts", sums.restarts + sums.owner_restarts},
+               {"detection_seconds", times_of(faults, any, &chaos_fault::detected_seconds)},
+               {"recovery_seconds", times_of(faults, any, &chaos_fault::recovered_seconds)},
+               {"replay_seconds", times_of(faults, any, &chaos_fault::replayed_seconds)},
+               {"workers", as_json(faults, workers, sums.deaths, sums.restarts)},
+               {"owner", as_json(faults, is_owners, sums.owner_deaths, sums.owner_restarts)},
+               {"replayed_batches", sums.replayed_batches},
                {"lost", sums.stream.lost},
                {"duplicated", sums.stream.duplicated},
                {"out_of_order", sums.stream.out_of_order},
@@ -208,7 +263,7 @@ verdict judge(const chaos_options& o, const std::vector<chaos_kind>& kinds, cons
                {"digests_equal", sums.digests_equal},
                {"digests", undisturbed.digests},
                {"undisturbed",
-                {{"batches", undisturbed.batches.size()},
+                {{"batches", undisturbed.delivered.batches.size()},
                  {"samples", undisturbed.report.samples},
                  {"seconds", undisturbed.report.seconds},
                  {"samples_per_second", rate_of(undisturbed.report.samples, undisturbed.report.seconds)}}},
@@ -234,9 +289,19 @@ void tell(const json& v) {
     print(fmt::format("{:<12}{:>7}  {:<44}  {}", kind, facts.at("faults").dump(),
                       in_words(facts.at("detection_seconds")), in_words(facts.at("recovery_seconds"))));
   }
-  print(fmt::format("{} faults in {} runs of the stream, {} deaths, {} restarts; seed {}",
-                    v.at("faults").dump(), v.at("rounds").dump(), v.at("deaths").dump(),
-                    v.at("restarts").dump(), v.at("seed").dump()));
+  print(fmt::format("{} faults in {} runs of the stream; seed {}", v.at("faults").dump(),
+                    v.at("rounds").dump(), v.at("seed").dump()));
+  for (const auto& [who, name] : {std::pair{"workers", "workers"}, std::pair{"owner", "GPU owner"}}) {
+    const json& facts = v.at(who);
+    if (facts.at("faults") == 0 && facts.at("deaths") == 0) continue;
+    print(fmt::format("{}: {} deaths, {} restarts; noticed after {}; replaced after {}", name,
+                      facts.at("deaths").dump(), facts.at("restarts").dump(),
+                      in_words(facts.at("detection_seconds")), in_words(facts.at("recovery_seconds"))));
+  }
+  if (v.at("placement") == "process") {
+    print(fmt::format("{} batches were delivered again, as they may, since their owner died unheard",
+                      v.at("replayed_batches").dump()));
+  }
   print(fmt::format(
       "samples lost {}, delivered twice {}; batches out of order {}, stale {}; wrongly quarantined {}",
       v.at("lost").dump(), v.at("duplicated").dump(), v.at("out_of_order").dump(),
@@ -271,7 +336,9 @@ result<std::vector<chaos_kind>> parse_kinds(const std::string& text) {
 }
 
 result<nemesis_settings> nemesis_of(const chaos_options& o, const config& settings) {
-  auto kinds = parse_kinds(o.kinds);
+  const bool own_process = settings.gpu.placement == placement_rule::process;
+  auto kinds = parse_kinds(
+      !o.kinds.empty() ? o.kinds : std::string(kinds_default) + (own_process ? ",owner-kill" : ""));
   if (!kinds) return tl::unexpected(std::move(kinds.error()));
   if (!(o.rate > 0 && o.rate <= 1000))
     return refuse(errc::usage, "--rate has to be above 0 and at most 1000");
@@ -294,9 +361,10 @@ result<nemesis_settings> nemesis_of(const chaos_options& o, const config& settin
   }
   if (!n.faults && !n.seconds) n.faults = faults_default;
   const bool owner = std::ranges::find(n.kinds, chaos_kind::owner_kill) != n.kinds.end();
-  if (owner && settings.gpu.placement != placement_rule::process)
+  if (owner && !own_process)
     return refuse(errc::usage,
-                  "owner-kill needs [gpu] placement = \"process\": embedded, the owner is this program");
+                  "--kinds: owner-kill needs [gpu] placement = \"process\"; here it is \"embedded\", and the "
+                  "GPU owner is this program itself");
   return n;
 }
 
@@ -305,6 +373,8 @@ int chaos(const chaos_options& o) {
   if (!loaded) return tell_rejection(loaded.error(), o.json);
   if (!o.quiet) tell_warnings(*loaded);
   config settings = loaded->values;
+  // As `penstock run` would have it.
+  if (!loaded->sources.contains("gpu.placement")) settings.gpu.placement = placement_rule::process;
   auto wanted = nemesis_of(o, settings);
   if (!wanted) return refuse_with(exit_usage, wanted.error(), o.json);
   stop_signals signals;
@@ -322,7 +392,7 @@ int chaos(const chaos_options& o) {
     if (!o.quiet) say("the undisturbed run ...");
     const playing undisturbed = play(settings, nullptr, current);
     if (undisturbed.report.error) return refuse_with(exit_failed, *undisturbed.report.error, o.json);
-    const stream_check check(undisturbed.batches);
+    const stream_check check(undisturbed.delivered.batches);
     const bool leaks = std::ranges::find(wanted->kinds, chaos_kind::leak) != wanted->kinds.end();
     if (leaks) {
       // A leak has to fill what a worker may use; several gigabytes at once would be another test.
@@ -356,14 +426,18 @@ void add_chaos_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"chaos",
        verb_group::look,
-       "rehearse: strike workers at random, compare the streams",
-       "Runs the config's stream once undisturbed, then again and again while a nemesis strikes workers at "
-       "random moments, until there were enough faults. Every batch is held against the undisturbed run by a "
-       "checker of its own. Exit code 0 only if nothing was lost, doubled, reordered, stale or wrongly "
+       "rehearse: strike workers and owner, compare the streams",
+       "Runs the config's stream once undisturbed, then again and again while a nemesis strikes workers and "
+       "the GPU owner's process at random moments, until there were enough faults. Every batch that the sink "
+       "got is held against the undisturbed run by a checker of its own. Exit code 0 only if nothing was "
+       "lost, doubled, reordered, stale or wrongly "
        "quarantined and all digests are equal.\n\n"
-       "kill, segv, abort and stop are signals; hang, exit and leak are committed by the worker program, "
-       "which listens to them because PENSTOCK_CHAOS=1 is in its environment; owner-kill needs [gpu] "
-       "placement = \"process\". For leaks [loader.limits] memory is lowered to twice what a worker was seen "
+       "kill, segv, abort and stop are signals to a worker; hang, exit and leak are committed by the worker "
+       "program, which listens to them because PENSTOCK_CHAOS=1 is in its environment; owner-kill is SIGKILL "
+       "for the GPU owner's process, once it has delivered something. All of them are the default; "
+       "owner-kill "
+       "only where the owner has a process of its own, as it has unless [gpu] placement says \"embedded\". "
+       "For leaks [loader.limits] memory is lowered to twice what a worker was seen "
        "to use. The sacrificial worker is never struck: a sample that dies alone is guilty by the rules.",
        {{"penstock chaos photos.toml --faults 200", "a rehearsal of your own pipeline"},
         {"penstock chaos photos.toml --kinds kill,stop --rate 5 --seconds 60s --seed 7 --json",
@@ -371,9 +445,11 @@ void add_chaos_command(verb_table& verbs) {
       [o] { return chaos(*o); });
   add_config_options(verb, o->source);
   add_config_shorthands(verb, o->source);
-  verb.add_option("--kinds", o->kinds, "faults, separated by commas")
-      ->type_name("KINDS")
-      ->capture_default_str();
+  verb.add_option(
+          "--kinds", o->kinds,
+          "faults, separated by commas: kill, segv, abort, stop, hang, exit, leak, owner-kill; all by "
+          "default")
+      ->type_name("KINDS");
   verb.add_option("--rate", o->rate, "strikes a second, on average")->type_name("N")->capture_default_str();
   verb.add_option("--faults", o->faults, "end after so many; 100 without --seconds")->type_name("N");
   verb.add_option("--seconds", o->seconds, "end after this time")->type_name("TIME");

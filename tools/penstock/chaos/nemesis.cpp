@@ -74,6 +74,7 @@ void nemesis::haunt(Session& session, std::uint64_t memory_max_bytes) {
   session_ = &session;
   memory_max_bytes_ = memory_max_bytes;
   first_of_session_ = faults_.size();
+  owner_.reset();
   begun_ = std::chrono::steady_clock::now();
   wake_.notify_all();
 }
@@ -87,30 +88,59 @@ void nemesis::leave() {
 
 void nemesis::hear(const event& e) {
   const std::lock_guard hold(mutex_);
-  if (e.kind == event_kind::batch_recovered) {
-    // The latest death that has not got its batch back.
-    for (std::size_t i = faults_.size(); i-- > first_of_session_;) {
-      if (!faults_[i].detected_seconds) continue;
-      if (!faults_[i].replayed_seconds) faults_[i].replayed_seconds = seconds(e.time - faults_[i].struck);
-      return;
-    }
+  switch (e.kind) {
+    case event_kind::batch_recovered: return hear_of_batch(e);
+    case event_kind::device_lost:
+    case event_kind::device_opened: return hear_of_owner(e);
+    default: return hear_of_worker(e);
+  }
+}
+
+/// For the latest worker's death that has not got its batch back.
+void nemesis::hear_of_batch(const event& e) {
+  for (std::size_t i = faults_.size(); i-- > first_of_session_;) {
+    chaos_fault& f = faults_[i];
+    if (f.kind == chaos_kind::owner_kill || !f.detected_seconds) continue;
+    if (!f.replayed_seconds) f.replayed_seconds = seconds(e.time - f.struck);
     return;
   }
-  const bool owner = e.kind == event_kind::device_lost || e.kind == event_kind::device_opened;
+}
+
+void nemesis::hear_of_owner(const event& e) {
+  for (std::size_t i = first_of_session_; i < faults_.size(); ++i) {
+    chaos_fault& f = faults_[i];
+    if (f.kind != chaos_kind::owner_kill) continue;
+    const double since = seconds(e.time - f.struck);
+    if (e.kind == event_kind::device_lost && e.pid == f.pid && !f.detected_seconds)
+      f.detected_seconds = since;
+    if (e.kind == event_kind::device_opened && f.detected_seconds && !f.recovered_seconds)
+      f.recovered_seconds = since;
+  }
+}
+
+void nemesis::hear_of_worker(const event& e) {
   for (std::size_t i = first_of_session_; i < faults_.size(); ++i) {
     chaos_fault& f = faults_[i];
     const double since = seconds(e.time - f.struck);
-    if (since < 0 || owner != (f.kind == chaos_kind::owner_kill)) continue;
-    if (!owner && f.worker != e.worker) continue;
-    const bool died = owner ? e.kind == event_kind::device_lost
-                            : e.kind == event_kind::worker_died && f.incarnation == e.incarnation;
-    const bool back = owner ? e.kind == event_kind::device_opened && f.detected_seconds
-                            : e.kind == event_kind::worker_ready && e.incarnation > f.incarnation;
-    if (died && !f.detected_seconds) {
+    if (since < 0 || f.kind == chaos_kind::owner_kill || f.worker != e.worker) continue;
+    if (e.kind == event_kind::worker_died && f.incarnation == e.incarnation && !f.detected_seconds) {
       f.detected_seconds = since;
       if (e.death) f.cause = penstock::name_of(e.death->cause);
     }
-    if (back && !f.recovered_seconds) f.recovered_seconds = since;
+    if (e.kind == event_kind::worker_ready && e.incarnation > f.incarnation && !f.recovered_seconds)
+      f.recovered_seconds = since;
+  }
+}
+
+void nemesis::learn(const std::vector<owner_death_report>& deaths) {
+  const std::lock_guard hold(mutex_);
+  for (std::size_t i = first_of_session_; i < faults_.size(); ++i) {
+    chaos_fault& f = faults_[i];
+    const auto death = std::ranges::find(deaths, f.pid, &owner_death_report::pid);
+    if (f.kind != chaos_kind::owner_kill || death == deaths.end()) continue;
+    f.cause = penstock::name_of(death->cause);
+    if (f.detected_seconds && death->recovered_seconds)
+      f.replayed_seconds = *f.detected_seconds + *death->recovered_seconds;
   }
 }
 
@@ -145,6 +175,19 @@ void nemesis::run() {
   }
 }
 
+/// Counts from when an owner is seen ready first: what the one before it had done is long counted by then.
+/// The first one of a session has been at work before the nemesis came.
+void nemesis::watch_owner(const session_status& now) {
+  if (now.gpu_state != "ready" || (owner_ && owner_->restarts == now.gpu_restarts)) return;
+  owner_ = owner_seen{now.gpu_restarts, now.gpu_restarts == 0 ? 0 : now.batches_delivered, false};
+}
+
+bool nemesis::owner_may_be_struck(const session_status& now) const {
+  if (now.gpu_state != "ready" || now.gpu_pid == ::getpid()) return false;
+  return owner_ && owner_->restarts == now.gpu_restarts && !owner_->struck &&
+         now.batches_delivered > owner_->delivered;
+}
+
 /// False when there is nobody to strike now.
 bool nemesis::strike_once() {
   // status() does not wait for anybody, so the lock may be held: leave() has to find us done.
@@ -152,12 +195,14 @@ bool nemesis::strike_once() {
   if (session_ == nullptr) return true;
   const session_status now = session_->status();
   if (now.outcome != run_outcome::running) return true;
+  watch_owner(now);
   const chaos_kind kind = settings_.kinds[random_() % settings_.kinds.size()];
   chaos_fault fault;
   fault.kind = kind;
   if (kind == chaos_kind::owner_kill) {
-    if (now.gpu_state != "ready" || now.gpu_pid == ::getpid()) return false;
+    if (!owner_may_be_struck(now)) return false;
     fault.pid = now.gpu_pid;
+    owner_->struck = true;
   } else {
     std::vector<const worker_status*> victims;
     for (const worker_status& w : now.workers) {

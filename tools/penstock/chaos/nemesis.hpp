@@ -5,6 +5,10 @@
 // It never strikes the sacrificial worker: a sample that is tried alone there and dies is guilty by the rules
 // (docs/semantics.md 14), and nobody could tell an outside hand from a sample that kills. Samples that it
 // hits elsewhere are charged like any other, tried alone and acquitted.
+//
+// An owner's process is struck only when it has had a batch acknowledged since it was ready: three deaths
+// without a batch in ten minutes end a run by the rules (16, 17), and that would be the nemesis's doing and
+// nobody's fault. A kind whose turn it is and that finds no victim gives its turn to another.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -45,7 +49,7 @@ struct chaos_fault {
   std::chrono::system_clock::time_point struck;
   std::optional<double> detected_seconds;   ///< until its death was known
   std::optional<double> recovered_seconds;  ///< until its replacement was ready
-  std::optional<double> replayed_seconds;   ///< until a batch that it had was loaded by somebody
+  std::optional<double> replayed_seconds;   ///< until a batch that it had was loaded, or uploaded, again
   std::string cause;                        ///< as the death record has it
 };
 
@@ -61,6 +65,8 @@ class nemesis {
   void leave();
   /// For session_options::on_event.
   void hear(const event& e);
+  /// How a session's owners died, when it is closed.
+  void learn(const std::vector<owner_death_report>& deaths);
 
   /// It has struck as often, or as long, as it was told to.
   [[nodiscard]] bool satisfied() const;
@@ -69,6 +75,11 @@ class nemesis {
  private:
   void run();
   bool strike_once();
+  void watch_owner(const session_status& now);
+  [[nodiscard]] bool owner_may_be_struck(const session_status& now) const;
+  void hear_of_owner(const event& e);
+  void hear_of_worker(const event& e);
+  void hear_of_batch(const event& e);
 
   const nemesis_settings settings_;
   std::mt19937_64 random_;
@@ -78,6 +89,12 @@ class nemesis {
   std::uint64_t memory_max_bytes_ = 0;
   std::vector<chaos_fault> faults_;
   std::size_t first_of_session_ = 0;  // faults of this session begin here
+  struct owner_seen {
+    std::uint32_t restarts = 0;
+    std::uint64_t delivered = 0;  // when it was seen first
+    bool struck = false;
+  };
+  std::optional<owner_seen> owner_;
   std::optional<steady_time> begun_;
   nanoseconds haunted_{0};  // in earlier sessions
   bool over_ = false;

@@ -1,7 +1,21 @@
 // The checker of `penstock chaos`: holds what was delivered against what an undisturbed run delivered. It
-// knows nothing of ledgers, leases or restarts - only batches as they came out. Pure.
+// knows nothing of ledgers, leases or restarts - only batches as the sink's journal has them, and what the
+// session promised meanwhile. Pure.
+//
+// Delivered by one owner, the stream is simple: every batch once, in order. An owner in a process of its own
+// may die with batches that its sink has taken and nobody has heard of; its successor delivers those again
+// (docs/semantics.md 4, 25). The rules, then:
+//
+//   - Within one owner's life batches come in ascending order, none twice.
+//   - A new owner begins anywhere behind what the session had called delivered (a promise) before the batch
+//     came, and no later than at the first batch that nobody has taken: what it leaves out is lost.
+//   - A batch that comes again under a new owner has the samples and the bytes of the first time. It counts
+//     once. One that had been promised must not come again: it is delivered twice.
+//   - Once a new owner has spoken, the one before is silent for ever; what it still delivers is stale.
+//   - What the session calls delivered lies in the journal already; what does not is lost.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -16,13 +30,22 @@ struct delivered_batch {
   std::uint64_t sequence = 0;
   std::vector<std::uint64_t> samples;
   std::uint64_t digest = 0;  ///< over its bytes on the device
+  std::uint32_t owner = 1;   ///< which of the run's owners delivered it: 1, 2, ...
+};
+
+/// The session said that the first `delivered` batches of the stream were delivered, when the journal held
+/// `taken` batches or fewer.
+struct delivery_promise {
+  std::size_t taken = 0;
+  std::uint64_t delivered = 0;
 };
 
 struct stream_faults {
   std::uint64_t lost = 0;          ///< samples that the undisturbed run delivered and this one did not
   std::uint64_t duplicated = 0;    ///< samples delivered a second time in their epoch
   std::uint64_t out_of_order = 0;  ///< batches that came after a later one
-  std::uint64_t stale = 0;  ///< batches with the right samples and other bytes, or with foreign samples
+  std::uint64_t stale =
+      0;  ///< batches with other bytes or foreign samples, or from an owner that is replaced
   [[nodiscard]] bool none() const noexcept { return lost + duplicated + out_of_order + stale == 0; }
 };
 
@@ -33,15 +56,23 @@ class stream_check {
   explicit stream_check(std::vector<delivered_batch> undisturbed);
   [[nodiscard]] const stream_faults& of_undisturbed() const noexcept { return own_; }
 
-  /// A disturbed run of the same stream.
-  [[nodiscard]] stream_faults check(const std::vector<delivered_batch>& disturbed) const;
+  /// A disturbed run of the same stream, with its promises in the order in which they were made.
+  [[nodiscard]] stream_faults check(const std::vector<delivered_batch>& disturbed,
+                                    const std::vector<delivery_promise>& promises = {}) const;
+  /// How many batches came again under a new owner, as they may.
+  [[nodiscard]] static std::uint64_t replays_of(const std::vector<delivered_batch>& batches);
 
  private:
   using place = std::pair<std::uint64_t, std::uint64_t>;  // epoch, sequence
 
-  [[nodiscard]] static stream_faults order_of(const std::vector<delivered_batch>& batches);
+  [[nodiscard]] stream_faults order_of(const std::vector<delivered_batch>& batches,
+                                       const std::vector<delivery_promise>& promises) const;
+  [[nodiscard]] std::uint64_t broken_promises(const std::vector<delivered_batch>& batches,
+                                              const std::vector<delivery_promise>& promises) const;
+  void compare(const delivered_batch& batch, stream_faults& found) const;
 
   std::map<place, delivered_batch> expected_;
+  std::map<place, std::uint64_t> number_;  // in the whole stream, from 0
   stream_faults own_;
 };
 

@@ -1,0 +1,100 @@
+#include "tools/penstock/chaos/batch_journal.hpp"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::json;
+
+struct line_reader {
+  journal_reading reading;
+  std::map<std::int64_t, std::uint32_t> owners;  // pid -> the latest that had it
+  std::uint32_t owners_seen = 0;
+  bool torn = false;  // the line before
+
+  /// False: no owner writes such a line there.
+  bool take(std::string_view line, std::uint64_t end) {
+    if (line.empty()) return true;  // ended half a line
+    const json entry = json::parse(line, nullptr, false);
+    if (!entry.is_object()) {
+      ++reading.torn;
+      return !std::exchange(torn, true);
+    }
+    const bool begins = !entry.contains("batch");
+    if (std::exchange(torn, false) && !begins) return false;
+    const auto pid = entry.at("owner").get<std::int64_t>();
+    if (begins) {
+      owners[pid] = ++owners_seen;
+      return true;
+    }
+    const auto owner = owners.find(pid);
+    if (owner == owners.end()) return false;
+    reading.batches.push_back({entry.at("epoch").get<std::uint64_t>(), entry.at("batch").get<std::uint64_t>(),
+                               entry.at("samples").get<std::vector<std::uint64_t>>(),
+                               std::stoull(entry.at("digest").get<std::string>(), nullptr, 16),
+                               owner->second});
+    reading.ends.push_back(end);
+    return true;
+  }
+};
+
+}  // namespace
+
+std::size_t journal_reading::batches_within(std::uint64_t bytes) const {
+  return static_cast<std::size_t>(std::ranges::upper_bound(ends, bytes) - ends.begin());
+}
+
+result<journal_reading> read_journal(std::string_view text) {
+  line_reader lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    try {
+      if (!lines.take(line, end + 1))
+        return refuse(errc::io, "the journal of batches is broken at byte {}: {}", at, line.substr(0, 100));
+    } catch (const std::exception& e) {
+      return refuse(errc::io, "the journal of batches is broken at byte {}: {}", at, e.what());
+    }
+    at = end + 1;
+  }
+  return std::move(lines.reading);
+}
+
+result<batch_journal> batch_journal::create() {
+  unique_fd memory(::memfd_create("penstock-journal", MFD_CLOEXEC));
+  if (!memory) return refuse_os(errc::system, errno, "making room for the journal of batches");
+  return batch_journal(std::move(memory));
+}
+
+std::string batch_journal::sink() const {
+  // The owner's process opens it for itself: O_APPEND is a matter of the opening.
+  return fmt::format("journal:/proc/{}/fd/{}", ::getpid(), memory_.get());
+}
+
+std::uint64_t batch_journal::bytes() const {
+  struct stat facts {};
+  return ::fstat(memory_.get(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
+}
+
+result<journal_reading> batch_journal::read() const {
+  std::string text(bytes(), '\0');
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t got =
+        ::pread(memory_.get(), text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return refuse_os(errc::io, errno, "reading the journal of batches");
+    done += static_cast<std::size_t>(got);
+  }
+  return read_journal(text);
+}
+
+}  // namespace penstock::cli

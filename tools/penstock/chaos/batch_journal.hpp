@@ -1,0 +1,43 @@
+// What the sink of a run was really given, as its owners wrote it down (actors/gpu_owner/journal_sink.hpp),
+// for the checker of `penstock chaos`. Lies in memory: nothing is left when chaos itself is killed.
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
+#include "tools/penstock/chaos/stream_check.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::cli {
+
+struct journal_reading {
+  std::vector<delivered_batch> batches;
+  std::vector<std::uint64_t> ends;  ///< of their lines, in bytes from the beginning
+  std::uint64_t torn = 0;           ///< lines that an owner was killed in
+
+  /// How many batches lay in the journal's first bytes.
+  [[nodiscard]] std::size_t batches_within(std::uint64_t bytes) const;
+};
+
+/// Refuses (errc::io) what no owner writes: half a line in the middle of an owner's life, an owner that
+/// nobody has announced.
+result<journal_reading> read_journal(std::string_view text);
+
+class batch_journal {
+ public:
+  static result<batch_journal> create();
+
+  /// For session_options::sink.
+  [[nodiscard]] std::string sink() const;
+  [[nodiscard]] std::uint64_t bytes() const;
+  [[nodiscard]] result<journal_reading> read() const;
+
+ private:
+  explicit batch_journal(unique_fd memory) : memory_(std::move(memory)) {}
+  unique_fd memory_;
+};
+
+}  // namespace penstock::cli
