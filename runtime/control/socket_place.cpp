@@ -41,7 +41,7 @@ result<unique_fd> new_socket() {
 
 /// While it is held nobody else of this user looks for, removes or makes sockets.
 result<unique_fd> lock_folder(const fs::path& folder) {
-  unique_fd lock(::open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  unique_fd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!lock) return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
   // Held for the time of a bind or an unlink; nobody sleeps with it.
   if (::flock(lock.get(), LOCK_EX) != 0)

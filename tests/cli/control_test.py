@@ -160,6 +160,7 @@ class ControlTest(PenstockTest):
         again.communicate()
         code, out, _ = self.penstock("sessions", "--json")
         self.assertEqual(json.loads(out), {"sessions": [], "removed": 1})
+        self.assertEqual(os.listdir(os.path.join(self.folder, "penstock")), [])
 
     def test_a_socket_that_cannot_be_opened_is_a_warning_and_not_a_failure(self):
         report = self.penstock("run", self.write("s.toml", synthetic(samples=16)), "--json",
