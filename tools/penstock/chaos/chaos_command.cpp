@@ -347,6 +347,7 @@ result<nemesis_settings> nemesis_of(const chaos_options& o, const config& settin
   n.rate = o.rate;
   n.seed = o.seed;
   n.places = settings.loader.limits.max;
+  n.intensity = settings.loader.restart.intensity;
   n.faults = o.faults;
   if (!o.seconds.empty()) {
     std::uint64_t seconds = 0;

@@ -75,6 +75,7 @@ void nemesis::haunt(Session& session, std::uint64_t memory_max_bytes) {
   memory_max_bytes_ = memory_max_bytes;
   first_of_session_ = faults_.size();
   owner_.reset();
+  uncharged_.clear();
   begun_ = std::chrono::steady_clock::now();
   wake_.notify_all();
 }
@@ -119,6 +120,7 @@ void nemesis::hear_of_owner(const event& e) {
 }
 
 void nemesis::hear_of_worker(const event& e) {
+  if (e.kind == event_kind::worker_died && e.worker && !e.sample) uncharged_[*e.worker].push_back(e.time);
   for (std::size_t i = first_of_session_; i < faults_.size(); ++i) {
     chaos_fault& f = faults_[i];
     const double since = seconds(e.time - f.struck);
@@ -188,6 +190,18 @@ bool nemesis::owner_may_be_struck(const session_status& now) const {
          now.batches_delivered > owner_->delivered;
 }
 
+bool nemesis::may_be_struck(const worker_status& w) {
+  if (w.id >= settings_.places || w.state != "ready" || !w.pid) return false;
+  const bool struck =
+      std::any_of(faults_.begin() + static_cast<std::ptrdiff_t>(first_of_session_), faults_.end(),
+                  [&](const chaos_fault& f) { return f.worker == w.id && f.incarnation == w.incarnation; });
+  if (struck) return false;
+  auto& deaths = uncharged_[w.id];
+  const auto now = std::chrono::system_clock::now();
+  while (!deaths.empty() && now - deaths.front() > settings_.intensity.within) deaths.pop_front();
+  return deaths.size() < std::max<std::size_t>(1, settings_.intensity.max);
+}
+
 /// False when there is nobody to strike now.
 bool nemesis::strike_once() {
   // status() does not wait for anybody, so the lock may be held: leave() has to find us done.
@@ -206,10 +220,7 @@ bool nemesis::strike_once() {
   } else {
     std::vector<const worker_status*> victims;
     for (const worker_status& w : now.workers) {
-      const bool struck = std::any_of(
-          faults_.begin() + static_cast<std::ptrdiff_t>(first_of_session_), faults_.end(),
-          [&](const chaos_fault& f) { return f.worker == w.id && f.incarnation == w.incarnation; });
-      if (w.id < settings_.places && w.state == "ready" && w.pid && !struck) victims.push_back(&w);
+      if (may_be_struck(w)) victims.push_back(&w);
     }
     if (victims.empty()) return false;
     const worker_status& victim = *victims[random_() % victims.size()];

@@ -8,15 +8,19 @@
 //
 // An owner's process is struck only when it has had a batch acknowledged since it was ready: three deaths
 // without a batch in ten minutes end a run by the rules (16, 17), and that would be the nemesis's doing and
-// nobody's fault. A kind whose turn it is and that finds no victim gives its turn to another.
+// nobody's fault. For the same reason a worker's place rests when [loader.restart] intensity would not bear
+// another death without a sample to charge it to. A kind whose turn it is and that finds no victim gives its
+// turn to another.
 #pragma once
 
 #include "runtime/base/clock.hpp"
 
+#include <penstock/config.hpp>
 #include <penstock/session.hpp>
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -37,7 +41,8 @@ struct nemesis_settings {
   std::optional<std::uint64_t> faults;          ///< stop after so many
   std::optional<std::chrono::seconds> seconds;  ///< stop after this time
   std::uint64_t seed = 1;
-  std::uint32_t places = 1;  ///< workers 0 .. places - 1 are struck
+  std::uint32_t places = 1;             ///< workers 0 .. places - 1 are struck
+  loader_intensity_config intensity{};  ///< of workers' deaths that may count: [loader.restart]
 };
 
 /// One strike and what came of it.
@@ -77,6 +82,7 @@ class nemesis {
   bool strike_once();
   void watch_owner(const session_status& now);
   [[nodiscard]] bool owner_may_be_struck(const session_status& now) const;
+  [[nodiscard]] bool may_be_struck(const worker_status& w);
   void hear_of_owner(const event& e);
   void hear_of_worker(const event& e);
   void hear_of_batch(const event& e);
@@ -95,6 +101,8 @@ class nemesis {
     bool struck = false;
   };
   std::optional<owner_seen> owner_;
+  // By place: deaths that are charged to no sample, so that they may count. One more may be under way.
+  std::map<std::uint32_t, std::deque<std::chrono::system_clock::time_point>> uncharged_;
   std::optional<steady_time> begun_;
   nanoseconds haunted_{0};  // in earlier sessions
   bool over_ = false;
