@@ -10,6 +10,7 @@ Prints one Markdown table row for each figure: what, bar, figure, n and seed, co
 """
 
 import argparse
+import glob
 import json
 import os
 import random
@@ -61,7 +62,8 @@ class Bench:
         self.penstock = os.path.join(folder_of_programs, "penstock")
         self.bin = folder_of_programs
         self.quick = quick
-        self.folder = tempfile.mkdtemp(prefix="penstock-bench-")
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True)
+        self.folder = self._folder.name
         self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.folder)
         self.missed = 0
 
@@ -75,9 +77,9 @@ class Bench:
             file.write(text)
         return path
 
-    def start(self, *arguments, **more):
-        return subprocess.Popen([self.penstock, *map(str, arguments)], env=self.environment, cwd=self.folder,
-                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **more)
+    def start(self, *arguments, env=None):
+        return subprocess.Popen([self.penstock, *map(str, arguments)], env=env or self.environment, cwd=self.folder,
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def json(self, *arguments):
         process = self.start(*arguments, "--json", "--quiet")
@@ -97,32 +99,25 @@ class Bench:
     # ---- parts ----------------------------------------------------------------------------------------------------
 
     def part_chaos(self):
-        """All kinds of faults: the stream is the same, bit for bit."""
+        """All kinds of faults, with the owner embedded and in its own process: the stream is the same, bit for bit."""
         faults = 25 if self.quick else 260
-        placements = ["embedded"] + (["process"] if self.has_process_placement() else [])
-        for placement in placements:
+        for placement in ("embedded", "process"):
             for workers in (4, 8):
                 text = CHAOS.format(samples=4000, batch=16, epochs=2, dataset='wait = "4ms"', placement=placement)
                 config = self.write("chaos-%s-%d.toml" % (placement, workers), text)
-                options = ["--workers", workers, "--faults", faults, "--rate", 3, "--seed", 40 + workers]
-                if placement == "process":
-                    options += ["--kinds", "kill,segv,abort,stop,hang,exit,leak,owner-kill"]
+                options = ["--workers", workers, "--faults", faults, "--rate", 4, "--seed", 40 + workers]
                 code, v = self.chaos(config, *options)
                 if "lost" not in v:
                     self.row("chaos, %d workers, %s" % (workers, placement), "all 0", v.get("error"), False, "", "chaos")
                     continue
                 sums = "lost %d, twice %d, out of order %d, stale %d, wrongly quarantined %d" % (
                     v["lost"], v["duplicated"], v["out_of_order"], v["stale_accepted"], v["wrongly_quarantined"])
+                kinds = ", ".join("%d %s" % (facts["faults"], kind) for kind, facts in v["kinds"].items())
+                again = "; %d batches came again from the next owner" % v["replayed_batches"] if placement == "process" else ""
                 self.row("chaos, all kinds, %d workers, %s" % (workers, placement), "digests equal; all 0",
-                         "%s; %s" % ("equal" if v["digests_equal"] else "DIFFERENT", sums), code == 0,
-                         "%d faults, %d restarts, seed %d" % (v["faults"], v["restarts"], v["seed"]),
+                         "%s; %s%s" % ("equal" if v["digests_equal"] else "DIFFERENT", sums, again), code == 0,
+                         "%d faults (%s), %d restarts, seed %d" % (v["faults"], kinds, v["restarts"], v["seed"]),
                          "penstock chaos %s %s" % (os.path.basename(config), " ".join(map(str, options))))
-
-    def has_process_placement(self):
-        config = self.write("probe.toml", CHAOS.format(samples=32, batch=16, epochs=1, dataset="", placement="process"))
-        process = self.start("run", config, "--json", "--quiet")
-        out, _ = process.communicate()
-        return process.returncode == 0 and os.path.exists(os.path.join(self.bin, "penstock-gpu"))
 
     def part_latency(self):
         """SIGKILL of one of two workers whose samples wait 5 ms."""
@@ -157,57 +152,118 @@ class Bench:
         always, once = chosen[:5], chosen[5:]
         faults = ['{sample = %d, kind = "%s", times = 0}' % (s, k) for s, k in zip(always, kinds)]
         faults += ['{sample = %d, kind = "%s", times = 1}' % (s, kinds[i % 4]) for i, s in enumerate(once)]
-        config = self.write("poison.toml", CHAOS.format(samples=10000, batch=16, epochs=1, dataset="faults = [%s]" % ", ".join(faults), placement="embedded"))
-        code, r = self.json("run", config, "--workers", 4)
-        found = sorted(q["sample"] for q in r["quarantine"])
-        epoch = r["epochs"][0]
-        self.row("10 000 samples, 5 always crash, 20 crash once", "exactly the 5 quarantined; 9995 delivered",
-                 "%d quarantined%s, %d delivered, %d deaths" % (len(found), " (the right ones)" if found == sorted(always) else " (WRONG)",
-                                                                epoch["delivered"], len(r["workers"]["deaths"])),
-                 code == 0 and found == sorted(always) and epoch["delivered"] == 9995, "n = 1, seed 7", "penstock run poison.toml --workers 4")
+        for placement in ("embedded", "process"):
+            text = CHAOS.format(samples=10000, batch=16, epochs=1, dataset="faults = [%s]" % ", ".join(faults), placement=placement)
+            code, r = self.json("run", self.write("poison.toml", text), "--workers", 4)
+            found = sorted(q["sample"] for q in r["quarantine"])
+            epoch = r["epochs"][0]
+            self.row("10 000 samples, 5 always crash, 20 crash once, %s" % placement, "exactly the 5 quarantined; 9995 delivered",
+                     "%d quarantined%s, %d delivered, %d deaths" % (len(found), " (the right ones)" if found == sorted(always) else " (WRONG)",
+                                                                    epoch["delivered"], len(r["workers"]["deaths"])),
+                     code == 0 and found == sorted(always) and epoch["delivered"] == 9995, "n = 1, seed 7", "penstock run poison.toml --workers 4")
 
     def part_kills(self):
-        """An outside SIGKILL every 200 ms for a minute."""
-        seconds = 10 if self.quick else 60
-        text = CHAOS.format(samples=8000, batch=16, epochs=2, dataset='wait = "4ms"', placement="embedded")
+        """An outside SIGKILL for a worker every 200 ms, for a minute."""
+        seconds, choose = 10 if self.quick else 60, random.Random(8)
+        text = 'name = "kills"\n' + CHAOS.format(samples=8000, batch=16, epochs=2 if self.quick else 8, dataset='wait = "4ms"', placement="process")
         config = self.write("kills.toml", text)
-        options = ["--workers", 4, "--kinds", "kill", "--rate", 5, "--seconds", "%ds" % seconds, "--seed", 8]
-        code, v = self.chaos(config, *options)
-        self.row("SIGKILL every 200 ms (on average) for %d s" % seconds, "0 quarantined, digest equal, no escalation",
-                 "%d quarantined, %s, %s" % (v["wrongly_quarantined"], "equal" if v["digests_equal"] else "DIFFERENT", v.get("error", "no escalation")),
-                 code == 0, "%d kills, seed 8" % v["faults"], "penstock chaos kills.toml " + " ".join(map(str, options)))
+        calm = self.json("run", config, "--workers", 4, "--digest")[1]
+        process = self.start("run", config, "--workers", 4, "--digest", "--json", "--quiet")
+        subprocess.run([self.penstock, "wait", "--session", "kills", "--timeout", "30s"], env=self.environment, capture_output=True)
+        begin, kills = time.monotonic(), 0
+        while time.monotonic() - begin < seconds and process.poll() is None:
+            time.sleep(max(0, begin + (kills + 1) * 0.2 - time.monotonic()))
+            # Any worker, one that has just started and the sacrificial one as well: who kills from outside does not know them apart.
+            there = [p for p in children_now(process.pid) if harness.name_of(p).startswith("penstock-worke")]
+            if there:
+                os.kill(choose.choice(there), signal.SIGKILL)
+                kills += 1
+        took = time.monotonic() - begin
+        code, r = process.wait(), json.loads(process.stdout.read())
+        equal = [e["digest"] for e in r["epochs"]] == [e["digest"] for e in calm["epochs"]]
+        self.row("SIGKILL from outside every 200 ms for %d s" % round(took), "0 quarantined, digest equal, no escalation",
+                 "%d quarantined, %s, %s" % (len(r["quarantine"]), "equal" if equal else "DIFFERENT", r.get("error", "no escalation")),
+                 code == 0 and equal and not r["quarantine"] and took >= seconds, "%d kills, %d restarts, seed 8" % (kills, r["workers"]["restarts"]),
+                 "tools/bench/supervision.py ... kills")
 
     def part_session(self):
-        """The session itself is SIGKILLed at random moments, with busy, stopped and child-bearing workers."""
-        n = 10 if self.quick else 100
-        choose = random.Random(9)
+        """The session itself is SIGKILLed while it spawns, and with busy, child-bearing and stopped workers."""
+        n = 3 if self.quick else 25
         program = self.write("family", "#!/bin/sh\nsleep 1000 &\nexec %s/penstock-worker\n" % self.bin)
         os.chmod(program, 0o755)
-        config = self.write("session.toml", PLAIN.format(samples=4000, batch=8, epochs=1, dataset='work = "3ms"',
-                                                         more='[loader]\ncommand = ["%s"]' % program))
-        before = set(os.listdir("/dev/shm"))
-        slowest, left = 0.0, 0
-        for _ in range(n):
-            process = self.start("run", config, "--workers", 4, "--json", "--quiet")
-            time.sleep(choose.choice([0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.15, 0.3]))
-            family = set(harness.descendants_of(process.pid))
-            if family and choose.random() < 0.5:
-                try:
-                    os.kill(choose.choice(sorted(family)), signal.SIGSTOP)
-                    time.sleep(0.005)
-                except ProcessLookupError:
-                    pass
-            family |= set(harness.descendants_of(process.pid))
+        for placement in ("process", "embedded"):
+            self.sessions_killed(placement, program, n)
+
+    def sessions_killed(self, placement, program, n):
+        choose = random.Random(9)
+        more = 'placement = "%s"\n[loader]\ncommand = ["%s"]'
+        plain = self.write("session.toml", PLAIN.format(samples=100000, batch=8, epochs=1, dataset='work = "3ms"',
+                                                        more=more % (placement, "penstock-worker")))
+        family = self.write("session-family.toml", PLAIN.format(samples=100000, batch=8, epochs=1, dataset='work = "3ms"', more=more % (placement, program)))
+        files_before = files_of_penstock()
+        seen = {"spawning": 0, "busy": 0, "with grandchildren": 0, "stopped": 0}
+        tries, slowest, left = 0, 0.0, 0
+        while min(seen.values()) < n and tries < 12 * n:
+            phase = min(seen, key=seen.get)
+            tries += 1
+            mark = "%d-%d" % (os.getpid(), tries)
+            process = self.start("run", family if phase == "with grandchildren" else plain, "--workers", 4, "--json", "--quiet",
+                                 env=dict(self.environment, PENSTOCK_BENCH_MARK=mark))
+            reached = self.reach(phase, process, choose)
             process.kill()
             begin = time.monotonic()
-            while any(harness.alive(pid) for pid in family) and time.monotonic() - begin < 5:
+            process.communicate()
+            while marked(mark) and time.monotonic() - begin < 2:
                 time.sleep(0.002)
             slowest = max(slowest, time.monotonic() - begin)
-            left += sum(harness.alive(pid) for pid in family)
-            process.communicate()
-        files = [f for f in set(os.listdir("/dev/shm")) - before if "penstock" in f]
-        self.row("session SIGKILLed at random moments", "0 processes after 2 s, 0 files", "%d processes, slowest gone after %.3f s, %d files" % (left, slowest, len(files)),
-                 left == 0 and slowest <= 2 and not files, "n = %d, seed 9" % n, "tools/bench/supervision.py ... session")
+            over = marked(mark)
+            for pid in over:
+                print("  (left of '%s': pid %d, %s, %s)" % (phase, pid, harness.name_of(pid), harness.state_and_parent(pid)[0]), flush=True)
+                os.kill(pid, signal.SIGKILL)
+            left += len(over)
+            seen[phase] += reached
+        subprocess.run([self.penstock, "sessions"], env=self.environment, capture_output=True)
+        files = sorted(files_of_penstock() - files_before) + os.listdir(os.path.join(self.folder, "penstock"))
+        for path in files:
+            print("  (left: %s)" % path, flush=True)
+        self.row("session SIGKILLed, %s" % placement, "0 processes after 2 s, 0 files",
+                 "%d processes, slowest gone after %.3f s, %d files" % (left, slowest, len(files)),
+                 left == 0 and slowest <= 2 and not files and min(seen.values()) >= n,
+                 "%d in all: %s; seed 9" % (tries, ", ".join("%d %s" % (count, phase) for phase, count in seen.items())),
+                 "tools/bench/supervision.py ... session")
+
+    def reach(self, phase, process, choose):
+        """Waits for the moment in which the session is to be killed. Whether it was that moment indeed, as /proc has it."""
+        end = time.monotonic() + 20
+        workers = []
+
+        def look():
+            workers[:] = [p for p in children_now(process.pid) if harness.name_of(p) != "penstock-gpu"]
+            return workers
+        if phase == "spawning":
+            wanted = choose.randrange(1, 4)
+            while len(look()) < wanted and time.monotonic() < end:
+                pass
+            # In the middle of it: not all are there, or one has not become its program yet, or has hardly begun.
+            return 0 < len(look()) < 4 or any(harness.name_of(p) == "penstock" or threads_of(p) < 3 for p in workers)
+
+        def all_work():
+            return len(look()) == 4 and all(threads_of(p) >= 3 and cpu_ticks(p) >= 2 for p in workers)
+        while not all_work() and time.monotonic() < end:
+            time.sleep(0.002)
+        time.sleep(choose.random() * 0.05)
+        if phase == "busy":
+            while not any(task_states(p) & {"R"} for p in look()) and time.monotonic() < end:
+                pass
+            return time.monotonic() < end
+        if phase == "with grandchildren":
+            return all(any(harness.name_of(child) == "sleep" for child in children_now(p)) for p in workers)
+        victims = choose.sample(children_now(process.pid), choose.randrange(1, 5))  # the owner's process among them
+        for pid in victims:
+            os.kill(pid, signal.SIGSTOP)
+        while not all(harness.state_and_parent(p)[0] == "T" for p in victims) and time.monotonic() < end:
+            time.sleep(0.001)
+        return any(p in workers and harness.state_and_parent(p)[0] == "T" for p in victims)
 
     def part_load(self):
         """Four times as many busy processes as cores; default timeouts."""
@@ -309,9 +365,9 @@ class Bench:
         process.send_signal(signal.SIGTERM)
         report = json.loads(process.communicate()[0])
         grown = {key: last[key] - first[key] for key in last}
-        self.row("%d restarts" % report["workers"]["restarts"], "no growth in fds and threads, RSS <= 2 MB, 0 zombies",
-                 "fds %+d, threads %+d, RSS %+.2f MB, %d zombies" % (grown["fds"], grown["threads"], grown["rss"] / 1e6, zombies),
-                 grown["fds"] <= 0 and grown["threads"] <= 0 and grown["rss"] <= 2e6 and zombies == 0, "after the first 50",
+        self.row("%d restarts" % report["workers"]["restarts"], "no growth in fds, threads and ports, RSS <= 2 MB, 0 zombies",
+                 "fds %+d, threads %+d, ports %+d, RSS %+.2f MB, %d zombies" % (grown["fds"], grown["threads"], grown["ports"], grown["rss"] / 1e6, zombies),
+                 grown["fds"] <= 0 and grown["threads"] <= 0 and grown["ports"] <= 0 and grown["rss"] <= 2e6 and zombies == 0, "after the first 50",
                  "tools/bench/supervision.py ... restarts")
 
     def part_recorder(self):
@@ -329,6 +385,63 @@ class Bench:
                  "flight_cost")
 
 
+def children_now(pid):
+    """Faster than looking at every process there is. Zombies are left out."""
+    found = []
+    for task in glob.glob("/proc/%d/task/*/children" % pid):
+        try:
+            with open(task) as file:
+                found += map(int, file.read().split())
+        except OSError:
+            pass
+    return [child for child in found if harness.alive(child)]
+
+
+def marked(mark):
+    """Whoever descends from the session that was started with this mark, whoever its parent is now."""
+    found = []
+    for pid in harness.all_pids():
+        try:
+            with open("/proc/%d/environ" % pid, "rb") as file:
+                if ("PENSTOCK_BENCH_MARK=" + mark).encode() + b"\0" in file.read() and harness.alive(pid):
+                    found.append(pid)
+        except OSError:
+            pass
+    return found
+
+
+def files_of_penstock():
+    return {path for pattern in ("/dev/shm/*", "/tmp/*", "/tmp/penstock-*/*") for path in glob.glob(pattern)
+            if "penstock" in path and "penstock-bench-" not in path and "penstock-test-" not in path}
+
+
+def threads_of(pid):
+    try:
+        return len(os.listdir("/proc/%d/task" % pid))
+    except OSError:
+        return 0
+
+
+def task_states(pid):
+    states = set()
+    for stat in glob.glob("/proc/%d/task/*/stat" % pid):
+        try:
+            with open(stat) as file:
+                states.add(file.read().rpartition(")")[2].split()[0])
+        except OSError:
+            pass
+    return states
+
+
+def cpu_ticks(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            fields = file.read().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+    except OSError:
+        return 0
+
+
 def starttime(pid):
     with open("/proc/%d/stat" % pid) as file:
         return int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
@@ -337,7 +450,16 @@ def starttime(pid):
 def facts_of(pid):
     with open("/proc/%d/status" % pid) as file:
         fields = dict(line.split(":", 1) for line in file)
-    return {"fds": len(os.listdir("/proc/%d/fd" % pid)), "threads": int(fields["Threads"]), "rss": int(fields["RssAnon"].split()[0]) * 1024}
+    return {"fds": len(os.listdir("/proc/%d/fd" % pid)), "threads": int(fields["Threads"]), "rss": int(fields["RssAnon"].split()[0]) * 1024,
+            "ports": ports_of(pid)}
+
+
+def ports_of(pid):
+    sockets = set()
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        with open("/proc/%d/net/%s" % (pid, table)) as file:
+            sockets |= {"socket:[%s]" % line.split()[9] for line in file.readlines()[1:]}
+    return sum(os.readlink(fd) in sockets for fd in glob.glob("/proc/%d/fd/*" % pid) if os.path.lexists(fd))
 
 
 def main():
