@@ -202,7 +202,7 @@ class Bench:
         family = self.write("session-family.toml", PLAIN.format(samples=100000, batch=8, epochs=1, dataset='work = "3ms"', more=more % (placement, program)))
         files_before = files_of_penstock()
         seen = {"spawning": 0, "busy": 0, "with grandchildren": 0, "stopped": 0}
-        tries, slowest, left = 0, 0.0, 0
+        tries, watched, slowest, left = 0, 0, 0.0, 0
         while min(seen.values()) < n and tries < 12 * n:
             phase = min(seen, key=seen.get)
             tries += 1
@@ -210,6 +210,8 @@ class Bench:
             process = self.start("run", family if phase == "with grandchildren" else plain, "--workers", 4, "--json", "--quiet",
                                  env=dict(self.environment, PENSTOCK_BENCH_MARK=mark))
             reached = self.reach(phase, process, choose)
+            if phase != "spawning":  # looking takes too long for that
+                watched += len(marked(mark)) - 1
             process.kill()
             begin = time.monotonic()
             process.communicate()
@@ -229,7 +231,7 @@ class Bench:
         self.row("session SIGKILLed, %s" % placement, "0 processes after 2 s, 0 files",
                  "%d processes, slowest gone after %.3f s, %d files" % (left, slowest, len(files)),
                  left == 0 and slowest <= 2 and not files and min(seen.values()) >= n,
-                 "%d in all: %s; seed 9" % (tries, ", ".join("%d %s" % (count, phase) for phase, count in seen.items())),
+                 "%d in all: %s; %d processes watched; seed 9" % (tries, ", ".join("%d %s" % (count, phase) for phase, count in seen.items()), watched),
                  "tools/bench/supervision.py ... session")
 
     def reach(self, phase, process, choose):
