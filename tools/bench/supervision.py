@@ -179,7 +179,8 @@ class Bench:
                 os.kill(choose.choice(there), signal.SIGKILL)
                 kills += 1
         took = time.monotonic() - begin
-        code, r = process.wait(), json.loads(process.stdout.read())
+        out, _ = process.communicate()
+        code, r = process.returncode, json.loads(out)
         equal = [e["digest"] for e in r["epochs"]] == [e["digest"] for e in calm["epochs"]]
         self.row("SIGKILL from outside every 200 ms for %d s" % round(took), "0 quarantined, digest equal, no escalation",
                  "%d quarantined, %s, %s" % (len(r["quarantine"]), "equal" if equal else "DIFFERENT", r.get("error", "no escalation")),
