@@ -159,3 +159,29 @@ TEST_CASE("an event as JSON has all fields, null where it has nothing to say") {
   CHECK(j["sample"].is_null());
   CHECK(j["death"]["signal"] == "SIGSEGV");
 }
+
+TEST_CASE("an event is read back as it was noted, all of it") {
+  event e;
+  e.time = std::chrono::system_clock::time_point(1'700'000'000'123'456us);
+  e.kind = event_kind::worker_died;
+  e.worker = 3;
+  e.incarnation = 2;
+  e.pid = 4127;
+  e.sample = 17;
+  e.path = "a/b.jpg";
+  e.epoch = 1;
+  e.sequence = 5;
+  e.death = death_report{};
+  e.death->signal = "SIGSEGV";
+  e.death->last_output = "its last words";
+  e.text = "worker 3 ended";
+  event_journal journal;
+  journal.note(e);
+  journal.note(with_text("another"));
+  const auto read = journal.events_after(0).events;
+  REQUIRE(read.size() == 2);
+  e.number = 1;
+  CHECK(as_json(read[0]) == as_json(e));
+  CHECK(read[0].death->last_output == "its last words");
+  CHECK_FALSE(read[1].death);
+}
