@@ -3,6 +3,7 @@
 #include "runtime/base/check.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace penstock::supervision {
 namespace {
@@ -85,7 +86,9 @@ void pool::child_died(worker_ref who, steady_time now, const death& d, const std
     return;
   }
 
-  const restart_decision next = p->policy.child_died(now, judged);
+  restart_decision next = p->policy.child_died(now, judged);
+  // Whatever the restart type: who asked for its end wants another one here.
+  if (judged.ending == death::how::operated) next = {restart_decision::what::restart, now};
   switch (next.act) {
     case restart_decision::what::restart:
       p->state = child_state::backoff;
@@ -155,6 +158,7 @@ void pool::drain(std::uint32_t worker) {
 void pool::dismiss(place& p) {
   p.policy.forgive();
   p.wanted = false;
+  p.dismissed = true;
   p.canary_waits = false;
   p.operated =
       p.state == child_state::starting || p.state == child_state::ready || p.state == child_state::draining;
@@ -165,6 +169,8 @@ void pool::dismiss(place& p) {
 void pool::invite(place& p, steady_time now) {
   p.policy.forgive();
   p.wanted = true;
+  p.dismissed = false;
+  p.canary_waits = false;
   if (p.state != child_state::stopped && p.state != child_state::failed) return;
   p.state = child_state::stopped;
   p.restart_at = now;
@@ -233,7 +239,9 @@ void pool::look_for_mass_death(steady_time now) {
   std::uint32_t loaders = 0;
   for (const auto& [worker, p] : places_)
     loaders += worker != settings_.sacrificial_place && p.wanted ? 1 : 0;
-  if (loaders < canary_pool_size || canary_ || recent_counted_.size() * 2 < loaders) return;
+  std::set<std::uint32_t> died;  // one place that dies again and again is not half the pool
+  for (const auto& [when, worker] : recent_counted_) died.insert(worker);
+  if (loaders < canary_pool_size || canary_ || died.size() * 2 < loaders) return;
   // One event, not many: one place tries it for all.
   for (auto& [worker, p] : places_) {
     if (worker == settings_.sacrificial_place) continue;
@@ -274,14 +282,16 @@ void pool::check_minimum(steady_time now) {
           0});
     return;
   }
-  if (ready >= settings_.min_ready) {
+  // Places that an operator has emptied are not missed.
+  const std::uint32_t minimum = std::min(settings_.min_ready, loaders_asked_for());
+  if (ready >= minimum) {
     below_minimum_since_.reset();
     return;
   }
   if (!below_minimum_since_) below_minimum_since_ = now;
   if (now - *below_minimum_since_ >= settings_.min_ready_within) {
     fail({errc::workers_exhausted,
-          fmt::format("{} of at least {} loader workers were ready for {} s{}{}", ready, settings_.min_ready,
+          fmt::format("{} of at least {} loader workers were ready for {} s{}{}", ready, minimum,
                       std::chrono::duration_cast<std::chrono::seconds>(settings_.min_ready_within).count(),
                       last_trouble_.empty() ? "" : "; ", last_trouble_),
           0});
@@ -336,6 +346,11 @@ std::uint32_t pool::loader_count(child_state state) const {
   for (const auto& [worker, p] : places_)
     n += worker != settings_.sacrificial_place && p.state == state ? 1 : 0;
   return n;
+}
+
+std::uint32_t pool::loaders_asked_for() const {
+  return static_cast<std::uint32_t>(std::ranges::count_if(
+      places_, [&](const auto& e) { return e.first != settings_.sacrificial_place && !e.second.dismissed; }));
 }
 
 std::uint32_t pool::alive() const {

@@ -106,8 +106,9 @@ class pool {
     child_state state = child_state::stopped;
     std::uint32_t incarnation = 0;
     std::uint32_t restarts = 0;
-    bool wanted = false;    // a process has to be here
-    bool operated = false;  // its end was asked for: not counted
+    bool wanted = false;     // a process has to be here
+    bool dismissed = false;  // not wanted because an operator said so
+    bool operated = false;   // its end was asked for: not counted
     bool drain_sent = false;
     bool canary_waits = false;  // held back until the canary is ready
     steady_time restart_at = never;
@@ -124,6 +125,7 @@ class pool {
   void check_minimum(steady_time now);
   void fail(failure reason);
   [[nodiscard]] std::uint32_t loader_count(child_state state) const;
+  [[nodiscard]] std::uint32_t loaders_asked_for() const;
   [[nodiscard]] bool any_hope() const;
 
   pool_settings settings_;

@@ -179,6 +179,60 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("one place that dies again and again within a second is not half the pool") {
+  world w(with_workers(5));
+  w.start_all();
+  for (std::uint32_t i = 1; i <= 3; ++i) {
+    w.kill({0, i});
+    w.now += 250ms;
+    w.start_all();
+  }
+  w.kill({1, 1});
+  w.start_all();
+  CHECK(w.state(1) == child_state::ready);
+}
+
+TEST_CASE("an operator's restart does not wait for the canary") {
+  world w(with_workers(4));
+  w.start_all();
+  for (std::uint32_t i = 0; i < 3; ++i) w.kill({i, 1});
+  const auto canary = w.started();
+  REQUIRE(canary == std::vector<worker_ref>{{0, 2}});
+  w.children.restart(2, w.now);
+  CHECK(w.started() == std::vector<worker_ref>{{2, 2}});
+}
+
+TEST_CASE("whoever is restarted by an operator or recycled comes back, whatever the restart type") {
+  for (const restart_type type : {restart_type::transient, restart_type::temporary}) {
+    auto settings = with_workers(2);
+    settings.restart.type = type;
+    world w(settings);
+    w.start_all();
+    w.children.restart(0, w.now);
+    w.children.recycle({1, 1});
+    w.started();
+    w.kill({0, 1}, normal_end);
+    w.kill({1, 1}, normal_end);
+    CHECK(w.started() == std::vector<worker_ref>{{0, 2}, {1, 2}});
+  }
+}
+
+TEST_CASE("a pool that an operator has emptied waits for him; it is not below its minimum") {
+  world w(with_workers(2));
+  w.start_all();
+  w.children.drain(0);
+  w.children.drain(1);
+  w.started();
+  w.kill({0, 1}, normal_end);
+  w.kill({1, 1}, normal_end);
+  w.started();
+  w.now += 1h;
+  w.started();
+  CHECK_FALSE(w.failed());
+  w.children.restart(1, w.now);
+  CHECK(w.started() == std::vector<worker_ref>{{1, 2}});
+}
+
 TEST_CASE("scaling up starts new places, scaling down drains the highest ones") {
   world w(with_workers(2));
   w.start_all();
