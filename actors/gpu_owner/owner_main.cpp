@@ -11,6 +11,7 @@
 #include "runtime/base/log.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/device/gpu_process_watch.hpp"
+#include "runtime/process/crash_notes.hpp"
 #include "runtime/process/io_thread.hpp"
 
 #include <caf/actor_system.hpp>
@@ -322,6 +323,8 @@ int owner_process::run() {
 
 int owner_main() {
   if (!child::started_by_a_session("the GPU owner")) return child::exit_configuration;
+  process::write_stack_when_dying();
+  process::this_thread_works();
   owner_process owner;
   return owner.run();
 }

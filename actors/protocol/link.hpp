@@ -32,8 +32,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     std::function<void(In&&)> received;
     /// Once: the peer closed (an empty reason) or sent what it must not. Nothing is received after it.
     std::function<void(const std::string& reason)> closed;
-    /// A peer that has sent so many messages more than it was sent is cut off: whatever it says it says in
-    /// answer, so this bounds what a flood can pile up.
+    /// A peer that has sent so many messages more than it was sent (or than expect() allows for) is cut off:
+    /// whatever it says it says in answer, so this bounds what a flood can pile up.
     std::uint64_t unasked_max = std::numeric_limits<std::uint64_t>::max() / 2;
   };
 
@@ -66,6 +66,9 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
       }
     });
   }
+
+  /// The peer may say so much more than one message for each that it was sent.
+  void expect(std::uint64_t more) noexcept { asked_.fetch_add(more, std::memory_order_relaxed); }
 
   /// Calls `then` on the io thread when everything that was sent so far is with the kernel, or never will be.
   void when_sent(std::function<void()> then) {

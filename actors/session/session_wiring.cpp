@@ -90,9 +90,8 @@ supervisor::owner_callbacks Session::body::callbacks_of_owner(engine& e) {
   calls.spoke = [all](std::uint32_t incarnation, protocol::from_owner&& message) {
     caf::anon_send(all->keeper, supervisor::owner_spoke{incarnation, std::move(message)});
   };
-  // A process that closes its link and lives on is noticed by its silence, or when it is told to stop.
-  calls.link_closed = [](std::uint32_t, const std::string& reason) {
-    if (!reason.empty()) log::warn("gpu", "the GPU owner's link was cut: {}", reason);
+  calls.link_closed = [all](std::uint32_t incarnation, const std::string& reason) {
+    caf::anon_send(all->keeper, supervisor::owner_lost_link{incarnation, reason});
   };
   calls.wrote = [this](std::uint32_t incarnation, std::string_view line) {
     logs_.wrote("gpu", incarnation, line);
@@ -100,7 +99,8 @@ supervisor::owner_callbacks Session::body::callbacks_of_owner(engine& e) {
   calls.ended = [this, all](std::uint32_t incarnation, const process::exit_report& report,
                             const process::output_tail& tail) {
     logs_.ended("gpu");
-    caf::anon_send(all->keeper, supervisor::owner_exited{incarnation, report, tail.last_lines(10)});
+    caf::anon_send(all->keeper, supervisor::owner_exited{incarnation, report,
+                                                         process::last_lines_without_stack(tail.text(), 10)});
   };
   return calls;
 }

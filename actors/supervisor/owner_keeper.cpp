@@ -5,6 +5,7 @@
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/process_facts.hpp"
+#include "runtime/supervision/hang_detector.hpp"
 #include "runtime/supervision/restart_policy.hpp"
 
 #include <caf/actor_system.hpp>
@@ -23,6 +24,8 @@ using namespace std::chrono_literals;
 constexpr auto look_every = 250ms;
 constexpr auto start_deadline = 120s;  // creating a context and registering the arena takes its time
 constexpr auto kill_after_abort = 2s;
+constexpr auto unkillable_after = 5s;
+constexpr auto lost_link_deadline = 1s;  // one that ends closes its link first, then the driver cleans up
 
 constexpr int exit_poisoned = 79;
 constexpr int exit_hardware = 80;
@@ -38,6 +41,8 @@ struct keeper_state {
   keeper_surroundings around;
   scheduler::scheduler_actor scheduler;
   std::unique_ptr<supervision::restart_policy> policy;
+  supervision::hang_settings clocks;
+  std::unique_ptr<supervision::hang_detector> hangs;
   phase now = phase::waiting;
   std::uint32_t incarnation = 0;
   std::optional<pid_t> pid;
@@ -53,6 +58,7 @@ struct keeper_state {
   std::uint64_t era = 0;
   std::vector<protocol::wire_upload> unsent;                   // until the process can hear
   std::map<std::uint64_t, protocol::wire_upload> outstanding;  // sent or unsent, not acknowledged, by upload
+  std::set<std::uint64_t> copied;                              // of these, whose slots it has read
   std::map<stream_position, std::uint32_t> killings;           // owners that a batch has killed
   bool irreplaceable = false;
   bool fruitful = false;  // acknowledged something since it was started
@@ -68,12 +74,13 @@ struct keeper_state {
   std::optional<std::uint32_t> last_death;  // its incarnation; until uploads go on
   steady_time died{};
   steady_time started{};
-  std::uint64_t heartbeats = 0;
-  steady_time last_beat{};
   std::uint64_t flight = 0;  // what it is at, and since when
   steady_time flight_since{};
   steady_time kill_at = never;
+  steady_time unkillable_at = never;
   std::optional<death_cause> condemned;
+  bool opened = false;
+  bool left_its_link = false;
 };
 
 using self_pointer = owner_keeper_actor::stateful_pointer<keeper_state>;
@@ -122,21 +129,34 @@ void start(self_pointer self) {
   s.farewell.reset();
   s.condemned.reset();
   s.kill_at = s.goodbye_until;
-  s.heartbeats = s.flight = 0;
-  s.started = s.last_beat = now_of(self);
+  s.unkillable_at = never;
+  s.opened = false;
+  s.left_its_link = false;
+  s.flight = 0;
+  s.started = now_of(self);
+  s.hangs->watch(s.around.flight_page, s.started);
   s.around.flights->clear(s.around.flight_page);
   s.around.process->start(s.incarnation);
   tell_changes(s);
 }
 
+void send_uploads(keeper_state& s, std::vector<protocol::wire_upload> uploads) {
+  s.link->expect(2 * uploads.size());  // each is told of twice: copied, delivered
+  s.link->send(protocol::upload_slots{std::move(uploads)});
+}
+
 /// Everything that the session and the scheduler have said so far, in the order in which it must be heard.
 void brief(keeper_state& s, const protocol::hello& hello) {
   if (hello.magic != protocol::hello::expected_magic || hello.version != protocol::version) {
+    const bool ours = hello.magic == protocol::hello::expected_magic;
     return give_up(
         s, {errc::protocol,
-            fmt::format("the GPU owner's program speaks protocol {}, this session {}; install both of the "
-                        "same version",
-                        hello.version, protocol::version),
+            fmt::format(
+                "the GPU owner's program (pid {}) was refused: {}; install penstock-gpu and session of "
+                "the same version",
+                s.pid.value_or(0),
+                ours ? fmt::format("it speaks protocol {}, this session {}", hello.version, protocol::version)
+                     : std::string("it is not penstock's GPU owner")),
             0});
   }
   s.now = phase::speaking;
@@ -152,7 +172,7 @@ void brief(keeper_state& s, const protocol::hello& hello) {
   s.link->send(open);
   if (s.preparation) s.link->send(*s.preparation);
   for (const std::uint32_t p : s.partitions) s.link->send(protocol::map_partition{p});
-  if (!s.unsent.empty()) s.link->send(protocol::upload_slots{std::exchange(s.unsent, {})});
+  if (!s.unsent.empty()) send_uploads(s, std::exchange(s.unsent, {}));
 }
 
 bool hears(const keeper_state& s) {
@@ -179,11 +199,73 @@ void upload(keeper_state& s, const gpu_owner::upload_batches& more) {
   }
   if (fresh.empty()) return;
   if (hears(s)) {
-    s.link->send(protocol::upload_slots{std::move(fresh)});
+    send_uploads(s, std::move(fresh));
   } else {
     s.unsent.insert(s.unsent.end(), std::make_move_iterator(fresh.begin()),
                     std::make_move_iterator(fresh.end()));
   }
+}
+
+// ---- killing
+// -------------------------------------------------------------------------------------------------
+
+void kill(keeper_state& s, steady_time now) {
+  s.kill_at = never;
+  s.unkillable_at = now + unkillable_after;
+  s.around.process->signal(s.incarnation, SIGKILL);
+}
+
+/// Whoever's time is over is killed; whoever survives that ends the run: its device memory does not come
+/// back.
+void carry_out_sentence(keeper_state& s, steady_time now) {
+  if (s.kill_at <= now) {
+    const bool went_silent = s.left_its_link && s.now != phase::closing;
+    if (!s.condemned && went_silent) {
+      s.condemned = death_cause::protocol;
+      log::warn("gpu", "the GPU owner (pid {}) is ended: it closed its link and lives", s.pid.value_or(0));
+    }
+    if (!s.condemned && !s.left_its_link) s.condemned = death_cause::hang;
+    kill(s, now);
+  }
+  if (s.unkillable_at <= now) {
+    s.unkillable_at = never;
+    give_up(s,
+            {errc::device_unavailable,
+             fmt::format("the GPU owner (pid {}) survives SIGKILL: it waits in the kernel ({}), and what it "
+                         "holds of the device is not free",
+                         s.pid.value_or(0), process::wait_channel(s.pid.value_or(0))),
+             0});
+  }
+}
+
+/// It hangs: its handler may still say where.
+void condemn(self_pointer self, death_cause cause, const std::string& why) {
+  keeper_state& s = self->state;
+  if (s.condemned) return;
+  log::warn("gpu", "the GPU owner (pid {}) is ended: {}; it waits in {}", s.pid.value_or(0), why,
+            process::wait_channel(s.pid.value_or(0)));
+  s.condemned = cause;
+  s.around.process->signal(s.incarnation, SIGABRT);
+  s.around.process->signal(s.incarnation, SIGCONT);  // one that is stopped dies of it only when it goes on
+  s.kill_at = now_of(self) + kill_after_abort;
+}
+
+/// It breaks the protocol: nothing that it says counts any more.
+void fence(self_pointer self, const std::string& why) {
+  keeper_state& s = self->state;
+  if (s.condemned == death_cause::protocol) return;
+  log::warn("gpu", "the GPU owner (pid {}) is ended: {}", s.pid.value_or(0), why);
+  s.condemned = death_cause::protocol;
+  s.farewell.reset();
+  kill(s, now_of(self));
+}
+
+void lose_link(self_pointer self, const owner_lost_link& news) {
+  keeper_state& s = self->state;
+  if (news.incarnation != s.incarnation || !s.pid || s.now == phase::failed) return;
+  if (!news.reason.empty()) return fence(self, news.reason);
+  s.left_its_link = true;
+  s.kill_at = std::min(s.kill_at, now_of(self) + lost_link_deadline);
 }
 
 // ---- the process speaks
@@ -215,11 +297,32 @@ void note_copied(self_pointer self, const std::vector<std::uint64_t>& uploads) {
   }
 }
 
+void note_recovery(self_pointer self) {
+  keeper_state& s = self->state;
+  if (!s.last_death) return;
+  const double since = std::chrono::duration<double>(now_of(self) - s.died).count();
+  s.around.news.recovered(*std::exchange(s.last_death, std::nullopt), since);
+}
+
+void take_copies(self_pointer self, protocol::slots_copied& news) {
+  keeper_state& s = self->state;
+  for (const std::uint64_t upload : news.uploads) {
+    if (!s.outstanding.contains(upload) || !s.copied.insert(upload).second)
+      return fence(self,
+                   fmt::format("it says that it has copied upload {}, which it was not to copy", upload));
+  }
+  note_recovery(self);
+  note_copied(self, news.uploads);
+  self->send(s.scheduler, scheduler::slots_released{std::move(news.uploads)});
+}
+
 void take_deliveries(self_pointer self, const protocol::batches_delivered& news) {
   keeper_state& s = self->state;
   for (const protocol::wire_delivery& d : news.deliveries) {
     const auto it = s.outstanding.find(d.upload);
-    if (it == s.outstanding.end()) continue;
+    if (it == s.outstanding.end() || s.copied.erase(d.upload) == 0)
+      return fence(self,
+                   fmt::format("it says that it has delivered upload {}, which it has not copied", d.upload));
     s.killings.erase(it->second.position);
     note_times(s, it->second.position, d);
     s.outstanding.erase(it);
@@ -234,34 +337,33 @@ void take_deliveries(self_pointer self, const protocol::batches_delivered& news)
   s.around.news.waited(s.waited_before + s.waited);
 }
 
-void note_recovery(self_pointer self) {
+void note_opened(self_pointer self, const protocol::owner_opened& what) {
   keeper_state& s = self->state;
-  if (!s.last_death) return;
-  const double since = std::chrono::duration<double>(now_of(self) - s.died).count();
-  s.around.news.recovered(*std::exchange(s.last_death, std::nullopt), since);
+  if (s.now == phase::starting || std::exchange(s.opened, true))
+    return fence(self, "it says at the wrong time that it has opened its device");
+  if (s.now != phase::speaking) return;  // it is told to go already
+  s.now = phase::ready;
+  s.policy->child_ready(now_of(self));
+  if (s.finishing) say_goodbye(s);
+  if (!std::exchange(s.known_to_all, true)) {
+    s.around.news.opened({what.kind, what.name, what.uuid.empty() ? std::nullopt : std::optional(what.uuid)});
+  } else {
+    s.around.news.reopened(s.pid.value_or(0));
+  }
+  tell_changes(s);
 }
 
 void listen(self_pointer self, owner_spoke& said) {
   keeper_state& s = self->state;
   if (said.incarnation != s.incarnation || s.now == phase::failed) return;
+  if (s.condemned == death_cause::protocol) return;
   if (const auto* hello = std::get_if<protocol::hello>(&said.message)) {
-    if (s.now == phase::starting) brief(s, *hello);
+    if (s.now != phase::starting) return fence(self, "it says hello twice");
+    brief(s, *hello);
   } else if (const auto* opened = std::get_if<protocol::owner_opened>(&said.message)) {
-    if (s.now != phase::speaking) return;
-    s.now = phase::ready;
-    s.policy->child_ready(now_of(self));
-    if (s.finishing) say_goodbye(s);
-    if (!std::exchange(s.known_to_all, true)) {
-      s.around.news.opened(
-          {opened->kind, opened->name, opened->uuid.empty() ? std::nullopt : std::optional(opened->uuid)});
-    } else {
-      s.around.news.reopened(s.pid.value_or(0));
-    }
-    tell_changes(s);
+    note_opened(self, *opened);
   } else if (auto* copied = std::get_if<protocol::slots_copied>(&said.message)) {
-    note_recovery(self);
-    note_copied(self, copied->uploads);
-    self->send(s.scheduler, scheduler::slots_released{std::move(copied->uploads)});
+    take_copies(self, *copied);
   } else if (const auto* delivered = std::get_if<protocol::batches_delivered>(&said.message)) {
     take_deliveries(self, *delivered);
   } else if (const auto* seen = std::get_if<protocol::gpu_processes_seen>(&said.message)) {
@@ -270,6 +372,7 @@ void listen(self_pointer self, owner_spoke& said) {
       processes.push_back({static_cast<std::int64_t>(p.pid), p.bytes});
     s.around.news.processes_seen(std::move(processes));
   } else if (auto* last = std::get_if<protocol::worker_gives_up>(&said.message)) {
+    if (s.farewell) return fence(self, "it says its last word twice");
     s.farewell = std::move(*last);
   } else {
     s.irreplaceable = true;
@@ -321,7 +424,9 @@ owner_death_report as_report(const keeper_state& s, const process::exit_report& 
     d.code = report.code;
   }
   if (s.operated) d.cause = death_cause::stopped;
-  if (s.condemned) d.cause = *s.condemned;
+  // One that was ending by itself when we lost patience with its silence did not die of us.
+  const bool shot = report.ending == process::exit_report::how::signalled && report.code == SIGKILL;
+  if (s.condemned && (shot || *s.condemned != death_cause::protocol)) d.cause = *s.condemned;
   if (suspect != nullptr) {
     d.epoch = suspect->epoch;
     d.sequence = suspect->sequence;
@@ -389,6 +494,8 @@ void bury(self_pointer self, const owner_exited& news) {
   const steady_time now = now_of(self);
   const pid_t pid = s.pid.value_or(0);
   s.link.reset();
+  s.hangs->forget(s.around.flight_page);
+  s.kill_at = s.unkillable_at = never;
   // It died before it had done anything: the death before it will not be followed by a recovery.
   s.last_death.reset();
   const bool poisoned =
@@ -426,20 +533,26 @@ void bury(self_pointer self, const owner_exited& news) {
   s.last_death = news.incarnation;
   s.died = now;
   s.outstanding.clear();
+  s.copied.clear();
   s.unsent.clear();
   ++s.era;
   self->send(s.scheduler, scheduler::owner_lost{s.era, std::move(poison)});
-  const supervision::restart_decision next = s.policy->child_died(now, as_death(s, news.report));
+  const supervision::death d = as_death(s, news.report);
+  const supervision::restart_decision next = s.policy->child_died(now, d);
   if (next.act != supervision::restart_decision::what::restart) {
     s.last_death.reset();
     const std::string words = s.farewell ? s.farewell->reason : news.last_lines;
     return give_up(
         s, {errc::device_unavailable,
-            fmt::format("the GPU owner died {} times without a batch between; the last time (pid {}) {}{}",
-                        s.restarts + 1, pid,
+            fmt::format("the GPU owner (pid {}) ended {}{}{}{}", pid,
                         report.signal ? "by " + *report.signal
                                       : fmt::format("with exit code {}", report.code.value_or(-1)),
-                        words.empty() ? "" : ": " + words),
+                        d.ending == supervision::death::how::no_restart
+                            ? " and would do so again"
+                            : fmt::format(", after {} restarts: more often without a batch between than "
+                                          "[gpu.restart] allows",
+                                          s.restarts),
+                        words.empty() ? "" : ": ", words),
             0});
   }
   ++s.restarts;
@@ -452,30 +565,44 @@ void bury(self_pointer self, const owner_exited& news) {
 // ---- looking
 // ----------------------------------------------------------------------------------------------------
 
-void condemn(self_pointer self, death_cause cause, const std::string& why) {
-  keeper_state& s = self->state;
-  if (s.condemned) return;
-  if (const auto facts = process::look_at(s.pid.value_or(0)); facts && facts->traced)
-    return;  // a debugger holds it
-  log::warn("gpu", "the GPU owner (pid {}) is ended: {}; it waits in {}", s.pid.value_or(0), why,
-            process::wait_channel(s.pid.value_or(0)));
-  s.condemned = cause;
-  s.around.process->signal(s.incarnation, SIGABRT);
-  s.kill_at = now_of(self) + kill_after_abort;
-}
-
-void kill_if_due(keeper_state& s, steady_time now) {
-  if (s.kill_at > now) return;
-  s.kill_at = never;
-  if (!s.condemned) s.condemned = death_cause::hang;
-  s.around.process->signal(s.incarnation, SIGKILL);
-}
-
 /// A batch that the sink works on for long is seen to be there.
-void note_taken(const keeper_state& s) {
+void note_taken(keeper_state& s, std::uint64_t flight, steady_time now) {
+  if (std::exchange(s.flight, flight) != flight) s.flight_since = now;
   const auto* batch = suspect_of(s, false);
   if (batch != nullptr && s.around.times)
     s.around.times->note(batch->position, batch_stage::taken, s.flight_since);
+}
+
+void look_for_hang(self_pointer self, steady_time now) {
+  keeper_state& s = self->state;
+  if (s.now == phase::closing) return;  // it has its time to go
+  const std::uint32_t page = s.around.flight_page;
+  const arena::flight_reading seen = s.around.flights->read(page);
+  note_taken(s, seen.word, now);
+  const auto facts = process::look_at(*s.pid);
+  const supervision::child_sign sign{page,
+                                     s.now == phase::ready,
+                                     seen.heartbeats,
+                                     seen.word,
+                                     seen.state.at == arena::phase::loading,
+                                     facts && facts->traced};
+  for (const supervision::hang_verdict& v : s.hangs->look(now, {sign})) {
+    const std::string time = duration_for_people(v.since);
+    const auto* batch = suspect_of(s, false);
+    switch (v.kind) {
+      case supervision::hang::start:
+        condemn(self, death_cause::hang, fmt::format("it was not ready {} after its start", time));
+        break;
+      case supervision::hang::heartbeat:
+        condemn(self, death_cause::heartbeat, fmt::format("no heartbeat for {}", time));
+        break;
+      case supervision::hang::item:
+        condemn(self, death_cause::hang,
+                fmt::format("its sink has had {} in its hands for {}",
+                            batch != nullptr ? describe(*batch) : "a batch", time));
+        break;
+    }
+  }
 }
 
 void look(self_pointer self) {
@@ -483,27 +610,13 @@ void look(self_pointer self) {
   if (s.now == phase::closed || s.now == phase::failed) return;
   const steady_time now = now_of(self);
   if (s.pid) {
-    const arena::flight_reading seen = s.around.flights->read(s.around.flight_page);
-    if (seen.heartbeats != s.heartbeats) s.last_beat = now;
-    s.heartbeats = seen.heartbeats;
-    if (seen.word != s.flight) s.flight_since = now;
-    s.flight = seen.word;
-    if ((s.now == phase::starting || s.now == phase::speaking) && now - s.started > start_deadline)
-      condemn(self, death_cause::hang, "it did not become ready in time");
-    if (s.now == phase::ready && now - s.last_beat > s.around.settings.loader.hang.heartbeat_timeout)
-      condemn(self, death_cause::heartbeat, "it gives no sign of life");
-    note_taken(s);
-    if (seen.state.at == arena::phase::loading &&
-        now - s.flight_since > s.around.settings.gpu.hang.batch_timeout) {
-      const auto* batch = suspect_of(s, false);
-      condemn(self, death_cause::hang,
-              fmt::format("its sink has had {} in its hands for {}",
-                          batch != nullptr ? describe(*batch) : "a batch",
-                          duration_for_people(now - s.flight_since)));
-    }
-    kill_if_due(s, now);
+    look_for_hang(self, now);
+    carry_out_sentence(s, now);
   }
-  self->delayed_send(owner_keeper_actor(self), look_every, keeper_tick{});
+  // NVML's view comes unasked, less often than this.
+  if (s.link) s.link->expect(1);
+  const nanoseconds pause = std::min<nanoseconds>(look_every, s.clocks.tick());
+  self->delayed_send(owner_keeper_actor(self), pause, keeper_tick{});
 }
 
 void close(self_pointer self, const gpu_owner::close_device& order) {
@@ -512,13 +625,13 @@ void close(self_pointer self, const gpu_owner::close_device& order) {
   const steady_time until = now_of(self) + order.at_most;
   if (s.now == phase::closing) {  // somebody has lost patience
     s.kill_at = std::min(s.kill_at, until);
-    return kill_if_due(s, now_of(self));
+    return carry_out_sentence(s, now_of(self));
   }
   s.whole = order.whole;
   s.goodbye_until = until;
   if (s.pid && hears(s)) {
     say_goodbye(s);
-    return kill_if_due(s, now_of(self));
+    return carry_out_sentence(s, now_of(self));
   }
   // Nobody hears. When the stream is whole, the process that is on its way lets its sink finish; else it is
   // killed with the session.
@@ -528,12 +641,28 @@ void close(self_pointer self, const gpu_owner::close_device& order) {
   s.around.news.closed();
 }
 
+/// An operator's order: never counts, and does not wait.
+void restart(self_pointer self) {
+  keeper_state& s = self->state;
+  if (s.now == phase::waiting && s.incarnation > 0) {
+    s.policy->forgive();
+    return start(self);
+  }
+  if (!s.pid || !hears(s)) return;
+  s.operated = true;
+  s.policy->forgive();
+  kill(s, now_of(self));
+}
+
 owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings around) {
   keeper_state& s = self->state;
   s.around = std::move(around);
   supervision::restart_settings rules;
   rules.intensity_max = s.around.settings.gpu.restart.intensity.max;
   rules.intensity_within = s.around.settings.gpu.restart.intensity.within;
+  const config& settings = s.around.settings;
+  s.clocks = {start_deadline, settings.loader.hang.heartbeat_timeout, settings.gpu.hang.batch_timeout};
+  s.hangs = std::make_unique<supervision::hang_detector>(s.clocks);
   s.policy = std::make_unique<supervision::restart_policy>(rules, s.around.settings.sampler.seed);
   return {
       [self](const gpu_owner::open_device&) {
@@ -563,14 +692,9 @@ owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings 
         if (news.incarnation == s.incarnation) give_up(s, news.why);
       },
       [self](owner_spoke& said) { listen(self, said); },
+      [self](const owner_lost_link& news) { lose_link(self, news); },
       [self](const owner_exited& news) { bury(self, news); },
-      [self](const restart_owner&) {
-        keeper_state& state = self->state;
-        if (!state.pid || !hears(state)) return;
-        state.operated = true;
-        state.policy->forgive();
-        state.around.process->signal(state.incarnation, SIGKILL);
-      },
+      [self](const restart_owner&) { restart(self); },
       [self](const keeper_tick&) { look(self); },
       [self](const start_owner& order) {
         if (self->state.now == phase::waiting && order.incarnation == self->state.incarnation) start(self);

@@ -3,7 +3,7 @@
 // starts another one and tells that one the same.
 //
 //   hears   what a GPU owner hears                                       from session and scheduler
-//           owner_started, owner_refused, owner_spoke, owner_exited      from owner_process
+//           owner_started, owner_refused, owner_spoke, owner_lost_link, owner_exited     from owner_process
 //           restart_owner                                                from the operator
 //   says    open_owner, prepare_owner, map_partition, upload_slots, stop_owner        to the process
 //           batch_delivered, slots_released, owner_lost                  to the scheduler
@@ -46,6 +46,11 @@ struct owner_spoke {
   std::uint32_t incarnation = 0;
   protocol::from_owner message;
 };
+/// It closed its link (empty reason) or broke the protocol. The process may live on.
+struct owner_lost_link {
+  std::uint32_t incarnation = 0;
+  std::string reason;
+};
 struct owner_exited {
   std::uint32_t incarnation = 0;
   process::exit_report report;
@@ -69,6 +74,7 @@ struct meet_scheduler {
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::owner_started)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::owner_refused)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::owner_spoke)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::owner_lost_link)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::owner_exited)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::restart_owner)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::keeper_tick)
@@ -77,11 +83,10 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::supervisor::meet_scheduler)
 
 namespace penstock::supervisor {
 
-using owner_keeper_actor =
-    gpu_owner::gpu_owner_actor::extend<caf::reacts_to<meet_scheduler>, caf::reacts_to<owner_started>,
-                                       caf::reacts_to<owner_refused>, caf::reacts_to<owner_spoke>,
-                                       caf::reacts_to<owner_exited>, caf::reacts_to<restart_owner>,
-                                       caf::reacts_to<keeper_tick>, caf::reacts_to<start_owner>>;
+using owner_keeper_actor = gpu_owner::gpu_owner_actor::extend<
+    caf::reacts_to<meet_scheduler>, caf::reacts_to<owner_started>, caf::reacts_to<owner_refused>,
+    caf::reacts_to<owner_spoke>, caf::reacts_to<owner_lost_link>, caf::reacts_to<owner_exited>,
+    caf::reacts_to<restart_owner>, caf::reacts_to<keeper_tick>, caf::reacts_to<start_owner>>;
 
 /// What is known of the owner's process.
 struct owner_facts {

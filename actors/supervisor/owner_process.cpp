@@ -12,6 +12,9 @@ extern char** environ;  // NOLINT: POSIX declares it nowhere
 namespace penstock::supervisor {
 namespace {
 
+// Hello, what it opened, a farewell, and what NVML shows it from time to time.
+constexpr std::uint64_t unasked_messages_max = 16;
+
 std::vector<std::string> own_environment() {
   std::vector<std::string> list;
   for (char** entry = environ; *entry != nullptr; ++entry) list.emplace_back(*entry);
@@ -52,6 +55,7 @@ result<void> owner_process::try_start(std::uint32_t incarnation) {
   link_calls.closed = [this, incarnation](const std::string& reason) {
     callbacks_.link_closed(incarnation, reason);
   };
+  link_calls.unasked_max = unasked_messages_max;
   auto link = protocol::owner_link::make(io_.context(), std::move(child->link), std::move(link_calls));
   running_.emplace(running{incarnation, std::move(child->process), link});
   callbacks_.started(incarnation, running_->process->pid(), link);

@@ -47,11 +47,11 @@ class Link:
         taken, self.unread = self.unread[:count], self.unread[count:]
         return taken
 
-    def receive(self, wanted):
+    def receive(self, wanted, stop=STOP):
         while True:
             length, kind = struct.unpack("<II", self.take(8))
             payload = self.take(length)
-            if kind == STOP:
+            if kind == stop:
                 os._exit(0)
             if kind == wanted:
                 return payload
@@ -173,4 +173,5 @@ def main():
         sleep_for_ever()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""A penstock-gpu that speaks penstock's protocol and then does something wrong. Which wrong is the first argument; the
+first process to come does it (it takes the folder that the second argument names), the others run the real program.
+Used by bad_owner_test.py."""
+
+import os
+import struct
+import sys
+
+from bad_worker import Link, flood, size, sleep_for_ever, text
+
+PROTOCOL = 1
+HELLO, OPENED, COPIED, DELIVERED, GIVES_UP, IRREPLACEABLE, PROCESSES = range(7)
+OPEN, PREPARE, MAP, UPLOAD, STOP = range(5)
+
+
+def hello(link, version=PROTOCOL, magic=0x4b545350):
+    link.send(HELLO, struct.pack(">IIi", magic, version, os.getpid()))
+
+
+def opened(link):
+    link.send(OPENED, text("host") + text("a made up device") + text(""))
+
+
+def introduce(link):
+    """As an honest owner does it. Gives the numbers of the first uploads."""
+    hello(link)
+    link.receive(OPEN, stop=STOP)
+    opened(link)
+    return next_uploads(link)
+
+
+def next_uploads(link):
+    payload = link.receive(UPLOAD, stop=STOP)
+    count, at, uploads = payload[0], 1, []
+    for _ in range(count):
+        uploads.append(struct.unpack_from(">Q", payload, at)[0])
+        at += 40
+        samples = payload[at]
+        at += 1 + 8 * samples
+    return uploads
+
+
+def copied(uploads):
+    return size(len(uploads)) + b"".join(struct.pack(">Q", upload) for upload in uploads)
+
+
+def delivered(uploads):
+    deliveries = b"".join(struct.pack(">QQqqqqq", upload, 7, 0, 0, 0, 0, 0) for upload in uploads)
+    return size(len(uploads)) + deliveries + struct.pack(">BQQBQB", 0, 0, 0, 0, 0, 0) + text("")
+
+
+def work(link, batches):
+    uploads = introduce(link)
+    while True:
+        link.send(COPIED, copied(uploads))
+        link.send(DELIVERED, delivered(uploads))
+        batches -= len(uploads)
+        if batches == 0:
+            return
+        uploads = next_uploads(link)
+
+
+def misbehave(how):
+    link = Link()
+    if how == "garbage":
+        link.raw(os.urandom(100000))
+    elif how == "garbage-after-the-introduction":
+        introduce(link)
+        link.raw(b"\x05\0\0\0\x03\0\0\0hello")
+    elif how == "four-gigabytes":
+        link.raw(struct.pack("<II", 0xffffffff, HELLO) + b"x" * 1000)
+    elif how == "unknown-type":
+        link.raw(struct.pack("<II", 0, 77))
+    elif how == "another-version":
+        hello(link, version=999)
+    elif how == "another-program":
+        hello(link, magic=0x12345678)
+    elif how == "open-before-its-time":
+        opened(link)
+    elif how == "opens-twice":
+        introduce(link)
+        opened(link)
+    elif how == "says-hello-twice":
+        introduce(link)
+        hello(link)
+    elif how == "copies-what-it-never-got":
+        link.send(COPIED, copied([max(introduce(link)) + 1000]))
+    elif how == "copies-twice":
+        uploads = introduce(link)
+        link.send(COPIED, copied(uploads[:1] * 2))
+    elif how == "delivers-what-it-never-got":
+        link.send(DELIVERED, delivered([max(introduce(link)) + 1000]))
+    elif how == "delivers-what-it-has-not-copied":
+        link.send(DELIVERED, delivered(introduce(link)[:1]))
+    elif how == "exit-0-with-batches":
+        introduce(link)
+        os._exit(0)
+    elif how.startswith("dies-when-all-is-delivered-"):
+        work(link, int(how.rsplit("-", 1)[1]))
+        os._exit(1)
+    elif how.startswith("dies-when-told-to-go-"):
+        work(link, int(how.rsplit("-", 1)[1]))
+        link.receive(STOP, stop=None)
+        os._exit(1)
+    elif how == "dies-in-the-middle-of-a-message":
+        introduce(link)
+        link.raw(struct.pack("<II", 1000, DELIVERED) + b"half")
+        os._exit(0)
+    elif how == "closes-its-link-and-lives":
+        introduce(link)
+        link.socket.close()
+    elif how == "flood-of-processes":
+        introduce(link)
+        flood(link, PROCESSES, size(0))
+    elif how == "flood-of-empty-deliveries":
+        introduce(link)
+        flood(link, DELIVERED, delivered([]))
+    elif how == "flood-of-long-farewells":
+        introduce(link)
+        flood(link, GIVES_UP, struct.pack(">iB", 75, 0) + text("x" * 4000000))
+    sleep_for_ever()
+
+
+def main():
+    how, turn, real = sys.argv[1:]
+    try:
+        os.mkdir(turn)
+    except FileExistsError:
+        os.execv(real, [real])
+    try:
+        misbehave(how)
+    except (BrokenPipeError, ConnectionResetError):
+        sleep_for_ever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Programs in the GPU owner's place that break the protocol: each is fenced, named, counted and replaced, the batches
+that it had are uploaded again, and the stream is the undisturbed one. The session's memory stays bounded."""
+
+import os
+import time
+
+from harness import *
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class BadOwnerTest(PenstockTest):
+    def setUp(self):
+        super().setUp()
+        # Only what is wrong with its words may be noticed, not that its heart does not beat.
+        self.config = self.write("s.toml", synthetic(samples=300, more='[loader.hang]\nheartbeat_timeout = "5m"\n'))
+
+    def start_with(self, how, *options):
+        program = self.write("libexec/penstock-gpu", "#!/bin/sh\nexec %s -B %s %s %s %s\n" % (
+            sys.executable, os.path.join(HERE, "bad_owner.py"), how, os.path.join(self.folder, "turn"), os.path.join(BIN, "penstock-gpu")))
+        os.chmod(program, 0o755)
+        return self.start("run", self.config, "--workers", 2, "--json", "--quiet", *options,
+                          env=dict(self.environment, PENSTOCK_LIBEXEC=os.path.dirname(program)))
+
+    def end_of(self, process, how, code):
+        most, begin = 0, time.monotonic()
+        while process.poll() is None and time.monotonic() - begin < 20:
+            try:
+                most = max(most, rss_anon(process.pid))
+            except OSError:
+                pass
+            time.sleep(0.005)
+        if process.poll() is None:
+            process.kill()
+        out, err = process.communicate(timeout=10)
+        self.assertEqual(process.returncode, code, (how, err))
+        self.assertLess(most, 200 << 20, how)
+        if os.path.isdir(os.path.join(self.folder, "turn")):
+            os.rmdir(os.path.join(self.folder, "turn"))
+        return json.loads(out), err.decode()
+
+    def survived(self, how):
+        """The only death of a run in which the first owner misbehaves."""
+        report, err = self.end_of(self.start_with(how, "--digest"), how, EXIT_OK)
+        self.check_sums(report)
+        self.assertEqual([e["digest"] for e in report["epochs"]], self.digests(self.config), how)
+        self.assertEqual(report["gpu"]["restarts"], 1, how)
+        self.assertEqual(len(report["gpu"]["deaths"]), 1, (how, report["gpu"]["deaths"]))
+        return report["gpu"]["deaths"][0], err
+
+    def fenced(self, *ways):
+        for how in ways:
+            with self.subTest(how):
+                death, err = self.survived(how)
+                self.assertEqual((death["cause"], death["signal"]), ("protocol", "SIGKILL"), how)
+                self.assertRegex(err, r"the GPU owner \(pid \d+\) is ended: ")
+
+    def test_an_owner_that_sends_garbage_is_fenced(self):
+        self.fenced("garbage", "garbage-after-the-introduction", "four-gigabytes", "unknown-type")
+
+    def test_an_owner_that_speaks_out_of_turn_is_fenced(self):
+        self.fenced("open-before-its-time", "opens-twice", "says-hello-twice")
+
+    def test_an_owner_that_lies_about_batches_is_fenced(self):
+        self.fenced("copies-what-it-never-got", "copies-twice", "delivers-what-it-never-got", "delivers-what-it-has-not-copied")
+
+    def test_an_owner_that_closes_its_link_and_lives_is_ended(self):
+        self.fenced("closes-its-link-and-lives")
+
+    def test_floods_of_an_owner_are_cut_off(self):
+        self.fenced("flood-of-processes", "flood-of-empty-deliveries", "flood-of-long-farewells")
+
+    def test_an_owner_that_exits_0_with_batches_outstanding_is_replaced(self):
+        for how in ("exit-0-with-batches", "dies-in-the-middle-of-a-message"):
+            with self.subTest(how):
+                death, _ = self.survived(how)
+                self.assertEqual((death["cause"], death["code"]), ("exit", 0))
+
+    def test_the_sink_of_an_owner_that_dies_before_it_has_finished_is_finished_by_another(self):
+        for how in ("dies-when-all-is-delivered-76", "dies-when-told-to-go-76"):
+            with self.subTest(how):
+                report, err = self.end_of(self.start_with(how), how, EXIT_OK)
+                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["totals"]["batches"], 76)
+                self.assertEqual([d["code"] for d in report["gpu"]["deaths"]], [1])
+
+    def test_an_owner_of_another_version_or_another_program_ends_the_run_by_name(self):
+        report, _ = self.end_of(self.start_with("another-version"), "another-version", EXIT_FAILED)
+        self.assertIn("it speaks protocol 999, this session 1", report["error"])
+        report, _ = self.end_of(self.start_with("another-program"), "another-program", EXIT_FAILED)
+        self.assertIn("it is not penstock's GPU owner", report["error"])
+
+
+if __name__ == "__main__":
+    main()
