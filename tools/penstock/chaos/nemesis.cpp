@@ -220,6 +220,8 @@ bool nemesis::strike_once() {
   } else {
     std::vector<const worker_status*> victims;
     for (const worker_status& w : now.workers) {
+      // Hangs are of samples: nobody can miss the work of one that has none.
+      if (kind == chaos_kind::hang && !w.current_sample) continue;
       if (may_be_struck(w)) victims.push_back(&w);
     }
     if (victims.empty()) return false;

@@ -10,7 +10,7 @@
 // without a batch in ten minutes end a run by the rules (16, 17), and that would be the nemesis's doing and
 // nobody's fault. For the same reason a worker's place rests when [loader.restart] intensity would not bear
 // another death without a sample to charge it to. A kind whose turn it is and that finds no victim gives its
-// turn to another.
+// turn to another. Hangs befall workers that have a sample: nobody can miss the work of one that has none.
 #pragma once
 
 #include "runtime/base/clock.hpp"
