@@ -76,11 +76,11 @@ void pool::child_died(worker_ref who, steady_time now, const death& d, const std
   p->state = child_state::stopped;
   p->restart_at = never;
   const bool sacrificial = who.worker == settings_.sacrificial_place;
-  if (judged.counted()) {
+  if (judged.ending != death::how::operated) {
     last_trouble_ = fmt::format("worker {} ended with {}{}{}", who.worker, cause,
                                 last_words.empty() ? "" : "; its last output:\n", last_words);
-    if (!sacrificial) recent_counted_.emplace_back(now, who.worker);
   }
+  if (judged.counted() && !sacrificial) recent_counted_.emplace_back(now, who.worker);
   if (!p->wanted) {
     choose_canary();
     return;
@@ -276,9 +276,8 @@ void pool::check_minimum(steady_time now) {
   const std::uint32_t ready = loader_count(child_state::ready) + loader_count(child_state::draining);
   if (!any_hope()) {
     fail({errc::workers_exhausted,
-          fmt::format("no loader worker is left: each place died more often than "
-                      "[loader.restart] allows; {}",
-                      last_trouble_),
+          fmt::format("no loader worker is left, and by [loader.restart] none is started again{}{}",
+                      last_trouble_.empty() ? "" : "; ", last_trouble_),
           0});
     return;
   }
@@ -299,18 +298,14 @@ void pool::check_minimum(steady_time now) {
 }
 
 bool pool::any_hope() const {
-  bool any_place = false;
+  bool missed = false;
   for (const auto& [worker, p] : places_) {
     if (worker == settings_.sacrificial_place) continue;
-    any_place = true;
-    if (p.state != child_state::failed && p.state != child_state::unkillable &&
-        (p.wanted || p.state != child_state::stopped)) {
-      return true;
-    }
+    const bool gone_for_good = p.state == child_state::failed || p.state == child_state::unkillable;
+    if (!gone_for_good && (p.wanted || p.state != child_state::stopped)) return true;
+    missed |= gone_for_good || !p.dismissed;
   }
-  // All drained by an operator is his business, not a failure.
-  return !any_place ||
-         std::ranges::none_of(places_, [](const auto& e) { return e.second.state == child_state::failed; });
+  return !missed;  // all drained by an operator is his business, not a failure
 }
 
 void pool::fail(failure reason) {

@@ -135,7 +135,7 @@ class pool {
   std::deque<std::pair<steady_time, std::uint32_t>> recent_counted_;  // for the canary: when, which place
   std::optional<std::uint32_t> canary_;
   std::optional<steady_time> below_minimum_since_;
-  std::string last_trouble_;  // cause and last words of the latest counted death
+  std::string last_trouble_;  // cause and last words of the latest death that nobody asked for
   std::uint32_t started_ = 0;
   std::uint32_t restarts_ = 0;
   bool open_ = false;

@@ -111,6 +111,20 @@ TEST_CASE("when no place is left the run fails with the last words of a worker")
   CHECK(w.failed()->message.find("cannot open shared object") != std::string::npos);
 }
 
+TEST_CASE("when the restart type brings nobody back, the last death ends the run") {
+  auto settings = with_workers(2);
+  settings.restart.type = restart_type::temporary;
+  world w(settings);
+  w.start_all();
+  w.kill({0, 1}, fruitful_crash);
+  w.started();
+  CHECK_FALSE(w.failed());
+  w.kill({1, 1}, fruitful_crash, "cannot go on");
+  w.started();
+  REQUIRE(w.failed());
+  CHECK(w.failed()->message.find("cannot go on") != std::string::npos);
+}
+
 TEST_CASE("fewer ready workers than the minimum for its time end the run") {
   auto settings = with_workers(2);
   settings.min_ready = 2;
