@@ -92,9 +92,9 @@ def misbehave(how):
         link.send(DELIVERED, delivered([max(introduce(link)) + 1000]))
     elif how == "delivers-what-it-has-not-copied":
         link.send(DELIVERED, delivered(introduce(link)[:1]))
-    elif how == "exit-0-with-batches":
+    elif how.startswith("exits-"):
         introduce(link)
-        os._exit(0)
+        os._exit(int(how.rsplit("-", 1)[1]))
     elif how.startswith("dies-when-all-is-delivered-"):
         work(link, int(how.rsplit("-", 1)[1]))
         os._exit(1)

@@ -71,7 +71,7 @@ class BadOwnerTest(PenstockTest):
         self.fenced("flood-of-processes", "flood-of-empty-deliveries", "flood-of-long-farewells")
 
     def test_an_owner_that_exits_0_with_batches_outstanding_is_replaced(self):
-        for how in ("exit-0-with-batches", "dies-in-the-middle-of-a-message"):
+        for how in ("exits-0", "dies-in-the-middle-of-a-message"):
             with self.subTest(how):
                 death, _ = self.survived(how)
                 self.assertEqual((death["cause"], death["code"]), ("exit", 0))
@@ -83,6 +83,15 @@ class BadOwnerTest(PenstockTest):
                 self.assertEqual(report["outcome"], "finished")
                 self.assertEqual(report["totals"]["batches"], 76)
                 self.assertEqual([d["code"] for d in report["gpu"]["deaths"]], [1])
+
+    def test_an_owner_whose_exit_code_says_that_another_would_do_no_better_is_not_replaced(self):
+        for code, words in ((77, "ended with exit code 77 and would do so again"), (78, "ended with exit code 78 and would do so again"),
+                            (80, "broken hardware"), (82, "ended with exit code 82 and would do so again")):
+            with self.subTest(code):
+                how = "exits-%d" % code
+                report, _ = self.end_of(self.start_with(how), how, EXIT_FAILED)
+                self.assertIn(words, report["error"])
+                self.assertEqual((report["gpu"]["restarts"], [d["code"] for d in report["gpu"]["deaths"]]), (0, [code]))
 
     def test_an_owner_of_another_version_or_another_program_ends_the_run_by_name(self):
         report, _ = self.end_of(self.start_with("another-version"), "another-version", EXIT_FAILED)

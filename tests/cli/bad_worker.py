@@ -135,9 +135,9 @@ def misbehave(how, fingerprint, samples, sample_bytes):
     elif how == "ready-before-its-time":
         hello(link)
         link.send(READY, b"")
-    elif how == "exit-0-with-work":
+    elif how.startswith("exits-"):
         introduce()
-        os._exit(0)
+        os._exit(int(how.rsplit("-", 1)[1]))
     elif how == "closes-its-link-and-lives":
         introduce()
         link.socket.close()

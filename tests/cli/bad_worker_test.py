@@ -77,7 +77,7 @@ class BadWorkerTest(PenstockTest):
         self.fenced("flood-of-reports", "flood-of-ready", "flood-of-long-farewells")
 
     def test_who_exits_0_with_work_outstanding_is_replaced(self):
-        death, _, _ = self.survived("exit-0-with-work")
+        death, _, _ = self.survived("exits-0")
         self.assertEqual((death["cause"], death["code"]), ("exit", 0))
 
     def test_who_dies_in_the_middle_of_a_message_is_replaced(self):
@@ -95,6 +95,12 @@ class BadWorkerTest(PenstockTest):
         code, out, err = self.penstock("run", self.config_of(how), "--workers", 2, "--json", "--quiet", timeout=30)
         self.assertEqual(code, EXIT_FAILED, how)
         return json.loads(out)["error"]
+
+    def test_who_says_by_its_exit_code_that_another_would_do_no_better_ends_the_run(self):
+        for code in (77, 78, 82):
+            with self.subTest(code):
+                self.assertIn("ended with exit %d and would do so again" % code, self.refused("exits-%d" % code))
+                os.rmdir(os.path.join(self.folder, "turn"))
 
     def test_another_version_another_program_and_another_dataset_end_the_run_by_name(self):
         self.assertIn("it speaks protocol 999, this session 1", self.refused("another-version"))
