@@ -49,6 +49,7 @@ struct joined_worker {
   worker_ref who;
   std::shared_ptr<protocol::worker_link> link;
   bool draining = false;
+  bool hurries = false;  // goes with the batch at hand
   bool sent_home = false;
 };
 
@@ -147,12 +148,15 @@ struct obey {
   void operator()(schedule::give_up& end) { s.news.gave_up(end.reason); }
 };
 
+void send_home(scheduler_state& s, joined_worker& worker) {
+  if (std::exchange(worker.sent_home, true)) return;
+  worker.link->send(protocol::stop_work{});
+  s.news.sent_home(worker.who);
+}
+
 void send_home_who_is_done(scheduler_state& s) {
   for (auto& [index, worker] : s.workers) {
-    if (!worker.draining || worker.sent_home || (s.ledger && s.ledger->leases_of(index) > 0)) continue;
-    worker.sent_home = true;
-    worker.link->send(protocol::stop_work{});
-    s.news.sent_home(worker.who);
+    if (worker.draining && (!s.ledger || s.ledger->leases_of(index) == 0)) send_home(s, worker);
   }
 }
 
@@ -194,31 +198,43 @@ void open(scheduler_state& s, const open_stream& order) {
 }
 
 void join(scheduler_state& s, const worker_joined& joined) {
-  s.workers[joined.who.worker] = {joined.who, joined.link};
+  s.workers[joined.who.worker] = {joined.who, joined.link, false, false, false};
   s.ledger->worker_joined(joined.who, joined.slots, joined.kind);
+}
+
+/// The name first: a verdict of quarantine is told with it.
+void note_name(scheduler_state& s, worker_ref who, const std::optional<schedule::flight_mark>& mark,
+               const std::string& name) {
+  if (!mark || name.empty()) return;
+  if (const auto sample = s.ledger->resolve(who, *mark)) s.names[sample->sample] = printable(name);
+}
+
+void forget(scheduler_state& s, worker_ref who) {
+  const auto worker = s.workers.find(who.worker);
+  if (worker == s.workers.end() || worker->second.who != who) return;
+  s.workers.erase(worker);
+  s.news.leases->set(who.worker, 0);
+}
+
+void write_off(scheduler_state& s, const worker_written_off& lost) {
+  if (s.ledger) {
+    note_name(s, lost.who, lost.mark, lost.sample_name);
+    s.ledger->worker_died(lost.who, lost.mark, lost.cause);
+  }
+  forget(s, lost.who);
 }
 
 void bury(scheduler_state& s, const worker_ended& ended) {
   judgement verdict{ended.who, std::nullopt, 0, 0};
   if (s.ledger) {
-    // The name first: a verdict of quarantine is told with it.
-    if (ended.mark) {
-      if (const auto sample = s.ledger->resolve(ended.who, *ended.mark);
-          sample && !ended.sample_name.empty()) {
-        s.names[sample->sample] = printable(ended.sample_name);
-      }
-    }
+    note_name(s, ended.who, ended.mark, ended.sample_name);
     verdict.charged = s.ledger->worker_died(ended.who, ended.mark, ended.cause);
     if (verdict.charged) {
       verdict.epoch = s.source->epoch_of(verdict.charged->position);
       verdict.sequence = s.source->sequence_of(verdict.charged->position);
     }
   }
-  const auto worker = s.workers.find(ended.who.worker);
-  if (worker != s.workers.end() && worker->second.who == ended.who) {
-    s.workers.erase(worker);
-    s.news.leases->set(ended.who.worker, 0);
-  }
+  forget(s, ended.who);
   s.news.death_judged(verdict);
 }
 
@@ -245,7 +261,11 @@ void take_report(scheduler_state& s, lease_reported& news) {
   for (protocol::wire_row_failure& f : news.report.failures)
     report.failures.push_back({f.row, std::move(f.reason)});
   const schedule::arrival how = s.ledger->loaded(report);
-  if (how == schedule::arrival::accepted) stamp_loaded(s, news);
+  if (how == schedule::arrival::accepted) {
+    stamp_loaded(s, news);
+    const auto worker = s.workers.find(news.who.worker);
+    if (worker != s.workers.end() && worker->second.hurries) send_home(s, worker->second);
+  }
   if (how == schedule::arrival::impossible) {
     s.news.worker_lied(
         news.who,
@@ -311,11 +331,18 @@ scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_ac
         bury(self->state, ended);
         decide_soon(self);
       },
+      [self](const worker_written_off& lost) {
+        write_off(self->state, lost);
+        decide_soon(self);
+      },
       [self](const worker_drains& order) {
         scheduler_state& state = self->state;
         if (state.ledger) state.ledger->worker_drains(order.who);
         const auto worker = state.workers.find(order.who.worker);
-        if (worker != state.workers.end() && worker->second.who == order.who) worker->second.draining = true;
+        if (worker != state.workers.end() && worker->second.who == order.who) {
+          worker->second.draining = true;
+          worker->second.hurries = order.hurries;
+        }
         decide_soon(self);
       },
       [self](const leases_reported& some) {

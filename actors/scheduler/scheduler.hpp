@@ -1,7 +1,8 @@
 // The scheduler actor: turns what happens into calls of the ledger and the ledger's commands into messages.
 // It decides nothing itself.
 //
-//   hears   open_stream, worker_joined, worker_ended, worker_drains     from the supervisor and the session
+//   hears   open_stream, worker_joined, worker_ended, worker_written_off, worker_drains     from the
+//   supervisor and the session
 //           leases_reported                                             from the workers' links
 //           slots_released, owner_lost                                  from the GPU owner, or its keeper
 //           batches_delivered, seek_stream, pause_stream                from the consumer's side
@@ -66,9 +67,18 @@ struct worker_ended {
   std::string cause;        ///< "SIGSEGV", "exit 3", "hang"
 };
 
+/// It survives SIGKILL. Nothing is answered; worker_ended follows if it ever ends.
+struct worker_written_off {
+  worker_ref who;
+  std::optional<schedule::flight_mark> mark;
+  std::string sample_name;
+  std::string cause;
+};
+
 /// Let it finish its leases, then send it home.
 struct worker_drains {
   worker_ref who;
+  bool hurries = false;  ///< only the batch at hand; others load the rest again
 };
 
 struct lease_reported {
@@ -143,6 +153,7 @@ struct stop_scheduling {};
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::open_stream)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::worker_joined)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::worker_ended)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::worker_written_off)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::worker_drains)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::leases_reported)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::slots_released)
@@ -157,13 +168,12 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::scheduler::stop_scheduling)
 
 namespace penstock::scheduler {
 
-using scheduler_actor =
-    caf::typed_actor<caf::reacts_to<open_stream>, caf::reacts_to<worker_joined>, caf::reacts_to<worker_ended>,
-                     caf::reacts_to<worker_drains>, caf::reacts_to<leases_reported>,
-                     caf::reacts_to<slots_released>, caf::reacts_to<batches_delivered>,
-                     caf::reacts_to<owner_lost>, caf::reacts_to<seek_stream>, caf::reacts_to<pause_stream>,
-                     caf::reacts_to<lift_quarantine>, caf::reacts_to<tell_accounts>, caf::reacts_to<decide>,
-                     caf::reacts_to<stop_scheduling>>;
+using scheduler_actor = caf::typed_actor<
+    caf::reacts_to<open_stream>, caf::reacts_to<worker_joined>, caf::reacts_to<worker_ended>,
+    caf::reacts_to<worker_written_off>, caf::reacts_to<worker_drains>, caf::reacts_to<leases_reported>,
+    caf::reacts_to<slots_released>, caf::reacts_to<batches_delivered>, caf::reacts_to<owner_lost>,
+    caf::reacts_to<seek_stream>, caf::reacts_to<pause_stream>, caf::reacts_to<lift_quarantine>,
+    caf::reacts_to<tell_accounts>, caf::reacts_to<decide>, caf::reacts_to<stop_scheduling>>;
 
 /// A sample that left its batch, with the name that the dataset gave it.
 struct lost_sample {

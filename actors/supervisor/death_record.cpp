@@ -4,12 +4,21 @@
 
 #include <fmt/core.h>
 
+#include <csignal>
+
 namespace penstock::supervisor {
 namespace {
 
+/// Killed for its silence, that is: one that was ending by itself meanwhile did not die of us.
+bool ended_by_itself(const child& c) {
+  const process::exit_report& report = *c.ended;
+  const bool shot = report.ending == process::exit_report::how::signalled && report.code == SIGKILL;
+  return c.left_its_link && c.condemned == death_cause::protocol && !shot;
+}
+
 death_cause cause_of(const child& c) {
   const process::exit_report& report = *c.ended;
-  if (c.condemned) return *c.condemned;
+  if (c.condemned && !ended_by_itself(c)) return *c.condemned;
   switch (report.ending) {
     case process::exit_report::how::signalled: return death_cause::signal;
     case process::exit_report::how::exited: return death_cause::exit;
@@ -22,7 +31,8 @@ death_cause cause_of(const child& c) {
 
 std::string cause_in_words(const child& c) {
   const process::exit_report& report = *c.ended;
-  if (c.condemned && *c.condemned != death_cause::stopped) return name_of(*c.condemned);
+  if (c.condemned && *c.condemned != death_cause::stopped && !ended_by_itself(c))
+    return name_of(*c.condemned);
   switch (report.ending) {
     case process::exit_report::how::signalled: return process::signal_name(report.code);
     case process::exit_report::how::exited: return fmt::format("exit {}", report.code);
@@ -31,15 +41,21 @@ std::string cause_in_words(const child& c) {
   return "unknown";
 }
 
-std::optional<schedule::flight_mark> suspected_in(const child& c) {
+std::optional<schedule::flight_mark> sample_in_hand(const child& c) {
   const arena::flight_state& at = c.last_flight.state;
   const bool on_a_sample =
       at.at == arena::phase::loading || at.at == arena::phase::checking || at.at == arena::phase::collating;
-  // A worker that we sent home and that went is no death of the sample it had finished with.
-  const bool went_quietly =
-      c.condemned == death_cause::stopped && c.ended->ending == process::exit_report::how::exited;
-  if (!on_a_sample || went_quietly) return std::nullopt;
-  return schedule::flight_mark{at.slot, at.generation, at.row};
+  return on_a_sample ? std::optional(schedule::flight_mark{at.slot, at.generation, at.row}) : std::nullopt;
+}
+
+std::optional<schedule::flight_mark> suspected_in(const child& c) {
+  const process::exit_report& report = *c.ended;
+  const bool sent_home = c.condemned == death_cause::stopped || c.condemned == death_cause::memory;
+  const bool went = report.ending == process::exit_report::how::exited;
+  const bool was_shot = report.ending == process::exit_report::how::signalled && report.code == SIGKILL;
+  // Whom we sent home and who went, or whom we killed when he did not, is no death of a sample.
+  if (sent_home && (went || was_shot)) return std::nullopt;
+  return sample_in_hand(c);
 }
 
 supervision::death as_death(const child& c, const scheduler::judgement& verdict) {

@@ -42,6 +42,9 @@ struct child {
   std::optional<std::string> gpu_user;  // what of the GPU it was found to hold
 };
 
+/// The sample that it is at, from its last flight reading.
+std::optional<schedule::flight_mark> sample_in_hand(const child& c);
+
 // All of these are asked only once `ended` is set.
 
 /// "SIGSEGV", "exit 3", or why we ended it.

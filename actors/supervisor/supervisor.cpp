@@ -128,6 +128,11 @@ void carry_out_sentences(supervisor_state& s, steady_time now) {
       log::error("supervisor", "worker {} (pid {}) survives SIGKILL: it waits in the kernel ({})",
                  c.who.worker, c.pid, process::wait_channel(c.pid));
       s.pool->child_unkillable(c.who);
+      c.last_flight = s.around.flights->read(place);
+      caf::anon_send(s.around.scheduler,
+                     scheduler::worker_written_off{
+                         c.who, c.condemned == death_cause::stopped ? std::nullopt : sample_in_hand(c),
+                         c.last_flight.sample_name, "unkillable"});
     }
   }
 }
@@ -136,7 +141,10 @@ void send_home(supervisor_state& s, child& c, steady_time now) {
   c.draining = true;
   if (!c.condemned) c.condemned = death_cause::stopped;
   if (c.ready) {
-    caf::anon_send(s.around.scheduler, scheduler::worker_drains{c.who});
+    // One that grows does not work all its leases off first. The batch at hand it does finish: else a batch
+    // that takes more than the limit would never be loaded.
+    const bool grows = c.condemned == death_cause::memory;
+    caf::anon_send(s.around.scheduler, scheduler::worker_drains{c.who, grows});
   } else {
     c.kill_at = std::min(c.kill_at, now);  // it holds nothing yet
   }
@@ -313,7 +321,10 @@ void look_for_hangs(self_pointer self) {
   for (supervision::hang_verdict v : s.hangs->look(now, signs)) {
     child& c = s.children.at(v.worker);
     const auto facts = process::look_at(c.pid);
-    if (facts && facts->traced) continue;  // a debugger holds it
+    if (facts && facts->traced) {  // a debugger holds it: its clocks begin again
+      s.hangs->watch(v.worker, now);
+      continue;
+    }
     const auto flight = s.around.flights->read(v.worker);
     const std::string where = process::wait_channel(c.pid, flight.thread);
     if (c.kill_at == never) c.wait_channel = where;

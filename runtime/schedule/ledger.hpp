@@ -175,7 +175,8 @@ class ledger {
 
   // Workers. An incarnation joins once, when it is ready, and dies once; repeats are ignored.
   void worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind = worker_kind::loader);
-  /// Call when the process is reaped, never before: its slots are given out again. Returns the sample that
+  /// Call when the process is reaped, or when it survives SIGKILL: its leases are given to others, and its
+  /// slots to the next incarnation, which must not join before this one is reaped. Returns the sample that
   /// the death was charged to, if there is one.
   std::optional<charge> worker_died(worker_ref who, std::optional<flight_mark> mark,
                                     const std::string& cause);

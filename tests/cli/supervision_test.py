@@ -145,6 +145,23 @@ class SupervisionTest(PenstockTest):
         self.assertEqual(report["epochs"][0]["delivered"], 300)
         self.assertGreater(death["rss_bytes"], 60 << 20)
 
+    def test_a_worker_that_outgrows_its_limit_leaves_its_other_leases_to_its_successor(self):
+        # Its leases are 3 batches of 2 s; it finishes the one at hand.
+        text = synthetic(samples=120, batch=40, epochs=1, dataset='wait = "50ms"\nfaults = [{sample = 0, kind = "leak", times = 1}]',
+                         more='[loader.limits]\nmemory = "60MiB"')
+        report = self.run_json(self.write("m.toml", text), "--workers", 1, "--set", "sampler.shuffle=false", "--digest")
+        (death,) = report["workers"]["deaths"]
+        self.assertEqual((death["cause"], death["code"], death["sample"]), ("memory", 0, None))
+        self.assertLess(death["lived_seconds"], 4)
+        self.assertEqual(report["epochs"][0]["delivered"], 120)
+
+    def test_workers_are_recycled_after_their_share_of_samples_and_nothing_is_lost(self):
+        text = synthetic(samples=300, dataset='wait = "20ms"', epochs=1, more="[loader.limits]\nrecycle_after_samples = 20")
+        report = self.run_json(self.write("r.toml", text), "--workers", 2)
+        self.assertGreaterEqual(report["workers"]["restarts"], 2)
+        self.assertEqual({d["cause"] for d in report["workers"]["deaths"]}, {"stopped"})
+        self.assertEqual(report["epochs"][0]["delivered"], 300)
+
     # ---- quarantine ------------------------------------------------------------------------------------------
 
     def test_the_quarantine_file_makes_the_next_run_equal_without_a_death(self):
@@ -216,6 +233,26 @@ class SupervisionTest(PenstockTest):
         faults = ", ".join('{sample = %d, kind = "exit", times = 0}' % i for i in range(40))
         why = self.gives_up(synthetic(samples=40, batch=4, dataset="faults = [%s]" % faults))
         self.assertIn("systematic", why)
+
+    def test_the_quarantine_cap_is_a_share_of_the_dataset_and_never_less_than_eight(self):
+        def run(bad, expect, more):
+            faults = ", ".join('{sample = %d, kind = "exit", times = 0}' % i for i in range(bad))
+            text = synthetic(samples=100, batch=1, epochs=1, dataset="faults = [%s]" % faults, more=more)
+            return self.run_json(self.write("cap.toml", text), "--workers", 4, "--set", "loader.slots_per_worker=1", expect=expect)
+        allowed = run(8, EXIT_OK, "")
+        self.assertEqual((len(allowed["quarantine"]), allowed["epochs"][0]["quarantined"]), (8, 8))
+        self.assertIn("9 samples are quarantined and [quarantine] allows 8", run(9, EXIT_FAILED, "")["error"])
+        self.assertEqual(len(run(10, EXIT_OK, "[quarantine]\nmax_fraction = 0.095\n")["quarantine"]), 10)
+        self.assertIn("allows 3", run(4, EXIT_FAILED, "[quarantine]\nmax_samples = 3\n")["error"])
+
+    def test_a_pool_of_workers_that_are_never_restarted_ends_the_run_when_none_is_left(self):
+        text = synthetic(samples=400, epochs=1, dataset='faults = [{sample = 17, kind = "segv"}, {sample = 90, kind = "kill"}]',
+                         more='[loader.restart]\ntype = "temporary"')
+        begin = time.monotonic()
+        report = self.run_json(self.write("t.toml", text), "--workers", 2, expect=EXIT_FAILED)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertIn("no loader worker is left", report["error"])
+        self.assertEqual((report["workers"]["started"], len(report["workers"]["deaths"])), (2, 2))
 
     def test_stop_keeps_its_deadline_with_one_worker_stopped_and_one_hung(self):
         text = synthetic(samples=4000, dataset='wait = "60s"', epochs=1)

@@ -129,6 +129,22 @@ TEST_CASE("a death is charged to the sample in the flight recorder, not to its b
   CHECK(again.samples == std::vector<planned_sample>{{0, 1}, {1, 2}, {2, 1}});
 }
 
+TEST_CASE("the work of a worker that cannot be killed goes to others, and its end later changes nothing") {
+  const small_plan plan(8, 2);
+  ledger books({}, plan, {0, 4});
+  books.worker_joined(a1, 1);
+  const auto first = only<load_command>(books.advance());
+  REQUIRE(books.worker_died(a1, mark_of(first[0], 1), "unkillable"));
+  CHECK(books.loaded(success(first[0])) == arrival::late);
+  books.worker_joined(b1, 1);
+  const auto again = only<load_command>(books.advance());
+  REQUIRE(again.size() == 1);
+  CHECK(again[0].position == first[0].position);
+  CHECK(again[0].samples[1].attempt == 2);
+  CHECK_FALSE(books.worker_died(a1, mark_of(first[0], 1), "SIGKILL"));
+  CHECK(only<load_command>(books.advance()).empty());
+}
+
 TEST_CASE("a death with a flight mark of an earlier lease is charged to nobody") {
   const small_plan plan(2, 1);
   ledger books({}, plan, {0, 2});
