@@ -44,6 +44,14 @@ class SchemaTest(PenstockTest):
         for path in files:
             self.assertTrue(self.accepts(path), path)
 
+    def test_what_is_in_force_and_what_it_means_is_there_as_json_too(self):
+        path = self.write("s.toml", synthetic(samples=17))
+        code, out, err = self.penstock("check-config", path, "--print-effective", "--explain", "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        answer = json.loads(out)
+        self.assertEqual(tomllib.loads(answer["effective"])["dataset"]["samples"], 17)
+        self.assertIn("[loader.hang]", answer["explanation"])
+
     def test_bad_files_are_bad_to_both_but_for_what_no_schema_can_see(self):
         judged = 0
         for path in glob.glob(os.path.join(CORPUS, "bad", "*.toml")):

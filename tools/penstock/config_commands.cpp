@@ -27,8 +27,11 @@ int check_config(const check_options& o) {
     return tell_rejection(refused, o.json);
   }
   if (o.json) {
-    print_json({{"ok", true},
-                {"diagnostics", nlohmann::ordered_json::parse(config_file::to_json(loaded->warnings))}});
+    nlohmann::ordered_json answer = {
+        {"ok", true}, {"diagnostics", nlohmann::ordered_json::parse(config_file::to_json(loaded->warnings))}};
+    if (o.explain) answer["explanation"] = config_file::explain();
+    if (o.effective) answer["effective"] = config_file::print_effective(*loaded);
+    print_json(answer);
     return exit_ok;
   }
   tell_warnings(*loaded);
@@ -55,7 +58,7 @@ void add_config_commands(verb_table& verbs) {
   check.add_flag("--print-effective", o->effective, "every value and where it comes from, as TOML");
   check.add_flag("--explain", o->explain, "which table is which actor, and what each key does");
   check.add_flag("--strict", o->source.strict, "warnings are errors");
-  check.add_flag("--json", o->json, "diagnostics as JSON");
+  check.add_flag("--json", o->json, "diagnostics as JSON, with what else is asked for as text in it");
 
   const auto as_json = std::make_shared<bool>(false);
   verbs
