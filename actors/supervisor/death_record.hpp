@@ -26,6 +26,7 @@ struct child {
   bool ready = false;
   bool draining = false;
   bool left_its_link = false;
+  bool traced = false;                   // found so when its time was over, and still so
   std::optional<death_cause> condemned;  // why we are killing it, or why it goes
   std::string condemned_for;             // in words
   steady_time abort_at = never;

@@ -310,10 +310,11 @@ void look_for_hangs(self_pointer self) {
   supervisor_state& s = self->state;
   const steady_time now = now_of(self);
   std::vector<supervision::child_sign> signs;
-  for (const auto& [place, c] : s.children) {
+  for (auto& [place, c] : s.children) {
     if (c.ended || c.pid < 0) continue;
+    if (c.traced) c.traced = process::look_at(c.pid).value_or(process::process_facts()).traced;
     const arena::flight_reading flight = s.around.flights->read(place);
-    supervision::child_sign sign{place, c.ready, flight.heartbeats, flight.word, false, false};
+    supervision::child_sign sign{place, c.ready, flight.heartbeats, flight.word, false, c.traced};
     // One that has leases and does not begin hangs as well, though no sample is to blame.
     sign.busy = flight.state.at != arena::phase::idle || s.around.leases->of(place) > 0;
     signs.push_back(sign);
@@ -321,10 +322,8 @@ void look_for_hangs(self_pointer self) {
   for (supervision::hang_verdict v : s.hangs->look(now, signs)) {
     child& c = s.children.at(v.worker);
     const auto facts = process::look_at(c.pid);
-    if (facts && facts->traced) {  // a debugger holds it: its clocks begin again
-      s.hangs->watch(v.worker, now);
-      continue;
-    }
+    c.traced = facts && facts->traced;
+    if (c.traced) continue;  // a debugger holds it: its clocks stand still from here on
     const auto flight = s.around.flights->read(v.worker);
     const std::string where = process::wait_channel(c.pid, flight.thread);
     if (c.kill_at == never) c.wait_channel = where;

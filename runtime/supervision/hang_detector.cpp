@@ -40,6 +40,7 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
       c.last_heartbeat += slept;
       c.last_work += slept;
     }
+    if (sign.traced) c.started = now;  // what it has left then is a whole deadline
     if (sign.heartbeats != c.heartbeats || sign.traced) c.last_heartbeat = now;
     if (sign.work_mark != c.work_mark || !sign.busy || sign.traced) c.last_work = now;
     c.heartbeats = sign.heartbeats;
@@ -61,7 +62,7 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
 std::optional<hang_verdict> hang_detector::judge(const clocks& c, const child_sign& sign,
                                                  steady_time now) const {
   if (!sign.ready) {
-    if (sign.traced || now - c.started < settings_.start_deadline) return std::nullopt;
+    if (now - c.started < settings_.start_deadline) return std::nullopt;
     return hang_verdict{sign.worker, hang::start, now - c.started};
   }
   if (now - c.last_heartbeat >= settings_.heartbeat_timeout) {

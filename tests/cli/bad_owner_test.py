@@ -93,6 +93,22 @@ class BadOwnerTest(PenstockTest):
                 self.assertIn(words, report["error"])
                 self.assertEqual((report["gpu"]["restarts"], [d["code"] for d in report["gpu"]["deaths"]]), (0, [code]))
 
+    def test_an_owner_that_is_stopped_is_found_by_its_heartbeat_says_where_it_stood_and_is_replaced(self):
+        config = self.write("slow.toml", synthetic(samples=2000, epochs=1, dataset='wait = "3ms"', more='[loader.hang]\nheartbeat_timeout = "1s"\n'))
+        process = self.start("run", config, "--workers", 2, "--json", "--quiet", "--digest")
+        status = lambda: json.loads(self.penstock("status", "--json")[1] or "{}")
+        self.wait_until(lambda: status().get("batches_delivered", 0) > 3, "batches")
+        os.kill(status()["gpu"]["pid"], signal.SIGSTOP)
+        begin = time.monotonic()
+        self.wait_until(lambda: status()["gpu"]["restarts"] == 1, "another owner")
+        self.assertLess(time.monotonic() - begin, 5)
+        self.assertIn("penstock-stack: signal 6", self.penstock("logs", "gpu", "--previous")[1])
+        report, err = self.end_of(process, "stopped", EXIT_OK)
+        (death,) = report["gpu"]["deaths"]
+        self.assertEqual((death["cause"], death["signal"]), ("heartbeat", "SIGABRT"))
+        self.assertIn("no heartbeat for 1", err)
+        self.assertEqual([e["digest"] for e in report["epochs"]], self.digests(config))
+
     def test_an_owner_of_another_version_or_another_program_ends_the_run_by_name(self):
         report, _ = self.end_of(self.start_with("another-version"), "another-version", EXIT_FAILED)
         self.assertIn("it speaks protocol 999, this session 1", report["error"])

@@ -1,6 +1,7 @@
 """Supervision as a user sees it: what dead workers leave behind, which samples are quarantined, and that nobody's
 flood, leak or hang costs the stream a batch."""
 
+import ctypes
 import os
 import signal
 import stat
@@ -15,6 +16,24 @@ ENDLESS = synthetic(samples=100000, dataset='wait = "2ms"', epochs=1)
 
 def jsons(text):
     return [json.loads(line) for line in text.splitlines()]
+
+
+
+class Debugger:
+    """Holds one thread of a process, as a debugger would."""
+    SEIZE, INTERRUPT, DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.attached = self.order(self.SEIZE) and self.order(self.INTERRUPT)
+        if self.attached:
+            os.waitpid(pid, self.WALL)
+
+    def order(self, what):
+        return ctypes.CDLL(None).ptrace(what, self.pid, None, None) == 0
+
+    def detach(self):
+        assert self.order(self.DETACH)
 
 
 class SupervisionTest(PenstockTest):
@@ -161,6 +180,22 @@ class SupervisionTest(PenstockTest):
         self.assertGreaterEqual(report["workers"]["restarts"], 2)
         self.assertEqual({d["cause"] for d in report["workers"]["deaths"]}, {"stopped"})
         self.assertEqual(report["epochs"][0]["delivered"], 300)
+
+    def test_a_worker_under_a_debugger_is_left_alone_and_has_a_whole_timeout_afterwards(self):
+        text = synthetic(samples=8, epochs=1, dataset='wait = "60s"', more='[loader.hang]\nitem_timeout = "1s"')
+        process = self.start("run", self.write("d.toml", text), "--workers", 1, "--json", "--quiet")
+        (worker,) = self.wait_until(lambda: self.workers_of(process), "a worker")
+        debugger = Debugger(worker)
+        if not debugger.attached:
+            self.skipTest("nobody may be debugged here")
+        time.sleep(2.5)
+        self.assertTrue(alive(worker))
+        debugger.detach()
+        begin = time.monotonic()
+        self.wait_until(lambda: not alive(worker), "its end")
+        self.assertGreater(time.monotonic() - begin, 0.8)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
 
     # ---- quarantine ------------------------------------------------------------------------------------------
 

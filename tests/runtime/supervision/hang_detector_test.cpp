@@ -105,6 +105,19 @@ TEST_CASE("a child under a debugger may stand still") {
   CHECK(w.pass(1h / 60, false).empty());
 }
 
+TEST_CASE("the time under a debugger counts against nobody afterwards") {
+  for (const bool ready : {true, false}) {
+    watcher w(1);
+    w.signs[0].ready = ready;
+    w.signs[0].busy = true;
+    w.signs[0].traced = true;
+    CHECK(w.pass(1h / 60).empty());
+    w.signs[0].traced = false;
+    CHECK(w.pass(900ms).empty());
+    CHECK(w.pass(400ms).size() == 1);
+  }
+}
+
 TEST_CASE("when over half of four or more miss together, fire is held for one further timeout only") {
   watcher w(4);
   w.signs[3].busy = false;
