@@ -367,7 +367,7 @@ supervisor::supervisor_settings Session::body::supervisor_settings_now() const {
   supervisor::supervisor_settings s;
   s.pool.restart = supervision::settings_of(l.restart);
   s.pool.workers = workers_;
-  s.pool.min_ready = std::min(l.limits.min, workers_);
+  s.pool.min_ready = l.limits.min;
   s.pool.sacrificial_place = l.limits.max;
   s.pool.seed = settings_.sampler.seed;
   s.hang = {l.hang.start_deadline, l.hang.heartbeat_timeout, l.hang.item_timeout};

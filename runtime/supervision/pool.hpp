@@ -32,7 +32,7 @@ enum class child_state : std::uint8_t { stopped, starting, ready, draining, back
 struct pool_settings {
   restart_settings restart;
   std::uint32_t workers = 1;    ///< wanted at the beginning
-  std::uint32_t min_ready = 1;  ///< fewer for `min_ready_within` end the run
+  std::uint32_t min_ready = 1;  ///< fewer for `min_ready_within` end the run; of as many as there shall be
   nanoseconds min_ready_within{60'000'000'000};
   std::uint32_t restarts_per_second_max = 50;
   std::uint32_t sacrificial_place = 64;  ///< number of the extra place

@@ -139,6 +139,22 @@ TEST_CASE("fewer ready workers than the minimum for its time end the run") {
   CHECK(w.failed()->message == "1 of at least 2 loader workers were ready for 60 s");
 }
 
+TEST_CASE("a minimum above the number of workers is all of them, and grows with them") {
+  auto settings = with_workers(1);
+  settings.min_ready = 2;
+  world w(settings);
+  w.start_all();
+  w.now += 1h;
+  w.started();
+  CHECK_FALSE(w.failed());
+  w.children.scale(3, w.now);
+  w.started();
+  w.now += 60s;
+  w.started();
+  REQUIRE(w.failed());
+  CHECK(w.failed()->message.starts_with("1 of at least 2 loader workers"));
+}
+
 TEST_CASE("a program that cannot be executed ends the run with the reason") {
   world w(with_workers(4));
   const auto refs = w.started();
