@@ -117,6 +117,7 @@ class Session::body {
   std::optional<Batch> take();
   std::optional<Batch> take_of(std::uint64_t epoch, bool from_its_first);
   void check_worker(std::uint32_t worker) const;
+  void restart_owner(engine& e);
   std::optional<Batch> hand_out(gpu_owner::ready_batch ready, steady_time demanded);
   std::optional<Batch> end_of_stream();
   void seek(schedule::stream_range range);
@@ -163,7 +164,8 @@ class Session::body {
   std::unique_ptr<gpu_owner::batch_sink> sink_;  // of run_for() with an embedded owner; the consumer's thread
   nanoseconds end_in_all_;                       // how long the end may take
 
-  std::atomic<bool> taking_ = false;  // a thread is in next()
+  std::atomic<bool> taking_ = false;                  // a thread is in next()
+  std::atomic<bool> owner_is_irreplaceable_ = false;  // its end would be the run's
 
   // Only the consumer's thread; next_position_ is set once by the session actor, before the first batch.
   std::uint64_t voyage_ = 0;

@@ -123,6 +123,7 @@ void Session::body::spawn_keeper(engine& e) {
   around.news.opened = [this, all](const device::identity& what) { owner_opened(*all, what); };
   around.news.changed = [this](const supervisor::owner_facts& facts) {
     board_.owner_changed(facts.state, facts.pid, facts.restarts);
+    owner_is_irreplaceable_ = facts.irreplaceable;
   };
   around.news.died = [this](const owner_death_report& death) {
     board_.owner_died(death);
@@ -302,6 +303,17 @@ void Session::body::spawn_session_actor(engine& e) {
   caf::anon_send(e.session, session::meet{e.owner, e.scheduler, e.supervisor});
 }
 
+void Session::body::restart_owner(engine& e) {
+  if (owner_is_irreplaceable_) {
+    throw error(
+        {errc::usage,
+         "the GPU owner cannot be restarted without failing the run: its device program keeps state and "
+         "gives no snapshots (implement snapshot() and restore())",
+         0});
+  }
+  caf::anon_send(e.keeper, supervisor::restart_owner{});
+}
+
 void Session::body::open_control_socket(engine& e) {
   auto bound = control::bind_session_socket(settings_.name, ::getpid());
   if (!bound) {
@@ -330,7 +342,7 @@ void Session::body::open_control_socket(engine& e) {
   controls.scale = [this](std::uint32_t workers) { scale(workers); };
   controls.restart = [this](std::uint32_t worker) { restart(worker); };
   controls.drain = [this](std::uint32_t worker) { drain(worker); };
-  if (e.keeper) controls.restart_owner = [all] { caf::anon_send(all->keeper, supervisor::restart_owner{}); };
+  if (e.keeper) controls.restart_owner = [this, all] { restart_owner(*all); };
   controls.quarantine = [this] { return board_.report({}, now()).quarantine; };
   controls.lift_quarantine = [this](std::uint64_t sample, bool for_good) {
     return lift_quarantine(sample, for_good);

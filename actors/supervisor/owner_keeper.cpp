@@ -103,7 +103,7 @@ std::string_view name_of(phase p) {
 }
 
 void tell_changes(const keeper_state& s) {
-  s.around.news.changed({std::string(name_of(s.now)), s.pid, s.restarts});
+  s.around.news.changed({std::string(name_of(s.now)), s.pid, s.restarts, s.irreplaceable});
 }
 
 void say_goodbye(keeper_state& s) {
@@ -376,6 +376,7 @@ void listen(self_pointer self, owner_spoke& said) {
     s.farewell = std::move(*last);
   } else {
     s.irreplaceable = true;
+    tell_changes(s);
   }
 }
 

@@ -93,6 +93,7 @@ struct owner_facts {
   std::string state;  ///< starting, ready, backoff, failed, stopped
   std::optional<pid_t> pid;
   std::uint32_t restarts = 0;
+  bool irreplaceable = false;  ///< its death fails the run: its sink keeps state and gives no snapshots
 };
 
 /// What the keeper tells the rest of the session; called on a scheduler thread of CAF, must not block.

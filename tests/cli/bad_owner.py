@@ -92,6 +92,11 @@ def misbehave(how):
         link.send(DELIVERED, delivered([max(introduce(link)) + 1000]))
     elif how == "delivers-what-it-has-not-copied":
         link.send(DELIVERED, delivered(introduce(link)[:1]))
+    elif how == "keeps-what-it-knows":
+        hello(link)
+        link.receive(OPEN, stop=STOP)
+        link.send(IRREPLACEABLE, b"")
+        opened(link)
     elif how.startswith("exits-"):
         introduce(link)
         os._exit(int(how.rsplit("-", 1)[1]))

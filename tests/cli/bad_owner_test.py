@@ -2,6 +2,7 @@
 that it had are uploaded again, and the stream is the undisturbed one. The session's memory stays bounded."""
 
 import os
+import signal
 import time
 
 from harness import *
@@ -108,6 +109,18 @@ class BadOwnerTest(PenstockTest):
         self.assertEqual((death["cause"], death["signal"]), ("heartbeat", "SIGABRT"))
         self.assertIn("no heartbeat for 1", err)
         self.assertEqual([e["digest"] for e in report["epochs"]], self.digests(config))
+
+    def test_an_owner_that_nobody_can_replace_is_not_restarted_and_its_death_ends_the_run(self):
+        process = self.start_with("keeps-what-it-knows")
+        status = lambda: json.loads(self.penstock("status", "--json")[1] or "{}")
+        gpu = self.wait_until(lambda: (lambda g: g if g and g["state"] == "ready" else None)(status().get("gpu")), "an owner")
+        code, _, err = self.penstock("restart", "gpu")
+        self.assertEqual(code, EXIT_REFUSED)
+        self.assertIn("keeps state and gives no snapshots", err)
+        os.kill(gpu["pid"], signal.SIGKILL)
+        report, _ = self.end_of(process, "keeps-what-it-knows", EXIT_FAILED)
+        self.assertIn("died, and with it what the device program knew", report["error"])
+        self.assertEqual(report["gpu"]["restarts"], 0)
 
     def test_an_owner_of_another_version_or_another_program_ends_the_run_by_name(self):
         report, _ = self.end_of(self.start_with("another-version"), "another-version", EXIT_FAILED)
