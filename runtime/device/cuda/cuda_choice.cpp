@@ -44,7 +44,12 @@ result<void> check_versions() {
   int runtime = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
-  if (driver == 0) return {};  // no driver at all: counting devices says so
+  if (driver == 0) {
+    return refuse(
+        errc::device_unavailable,
+        "looking for CUDA devices: this machine has no NVIDIA driver (libcuda.so.1 is missing or does "
+        "not load). `--device host` runs without a GPU; `penstock doctor` says what is there");
+  }
   if (driver / 1000 < runtime / 1000) {
     return refuse(errc::device_unavailable,
                   "the driver supports CUDA {}, this build's runtime is {}: install a driver for CUDA {} or "
@@ -150,7 +155,10 @@ result<selected_gpu> select_gpu(const cuda_choice& choice) {
   int count = 0;
   if (const auto status = cudaGetDeviceCount(&count); status != cudaSuccess) {
     cudaGetLastError();
-    return refuse_cuda(status, "looking for CUDA devices");
+    failure why = cuda_failure(status, "looking for CUDA devices");
+    why.message +=
+        "; nvidia-smi and CUDA_VISIBLE_DEVICES tell which there are, `penstock doctor` what is wrong";
+    return tl::unexpected(std::move(why));
   }
   const auto ordinal = find_ordinal(choice, count);
   if (!ordinal) return tl::unexpected(ordinal.error());

@@ -1,0 +1,65 @@
+#include "runtime/device/alarm.hpp"
+
+#include "runtime/base/check.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+namespace penstock::device {
+
+// A timerfd: punctual to microseconds, where a condition variable's timeout has the thread's timer slack, and
+// set() needs no lock.
+alarm::alarm()
+    : timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
+      stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  PENSTOCK_CHECK(timer_ && stop_, "making a timer: {}", std::strerror(errno));
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+alarm::~alarm() {
+  ::eventfd_write(stop_.get(), 1);
+  thread_.join();
+}
+
+void alarm::set(steady_time at) noexcept {
+  // Zero would mean never.
+  const auto since_boot = std::max<nanoseconds>(at.time_since_epoch(), nanoseconds(1));
+  itimerspec when{};
+  when.it_value.tv_sec = std::chrono::duration_cast<std::chrono::seconds>(since_boot).count();
+  when.it_value.tv_nsec = (since_boot % std::chrono::seconds(1)).count();
+  ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+void alarm::on_ring(std::function<void()> call) {
+  const std::lock_guard hold(mutex_);
+  call_ = std::move(call);
+}
+
+void alarm::run() {
+  ::pthread_setname_np(::pthread_self(), "penstock-alarm");
+  std::array<pollfd, 2> watched{pollfd{timer_.get(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
+  while (true) {
+    if (::poll(watched.data(), watched.size(), -1) < 0) continue;
+    if (watched[1].revents != 0) return;
+    std::uint64_t rung = 0;
+    if (::read(timer_.get(), &rung, sizeof rung) < 0) continue;  // set again meanwhile
+    const std::lock_guard hold(mutex_);
+    if (call_) call_();
+  }
+}
+
+}  // namespace penstock::device

@@ -1,0 +1,38 @@
+// A clock that rings on a thread of its own: how a device has its owner look at copies without a callback of
+// the driver. Used by the CUDA device.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/fd.hpp"
+
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace penstock::device {
+
+/// set() is for one thread at a time and costs a system call. The thread sleeps while nothing is set, and
+/// never takes a signal that is meant for the program around us.
+class alarm {
+ public:
+  alarm();
+  ~alarm();
+  alarm(const alarm&) = delete;
+  alarm& operator=(const alarm&) = delete;
+
+  /// Rings once, at that time or a little later; at once if it is past. Replaces what was set before.
+  void set(steady_time at) noexcept;
+  /// Called on the alarm's thread. One that was replaced is not called any more when this returns.
+  void on_ring(std::function<void()> call);
+
+ private:
+  void run();
+
+  unique_fd timer_;
+  unique_fd stop_;
+  std::mutex mutex_;
+  std::function<void()> call_;
+  std::thread thread_;
+};
+
+}  // namespace penstock::device
