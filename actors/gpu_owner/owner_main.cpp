@@ -84,6 +84,7 @@ class owner_process {
   std::atomic<std::uint64_t> uploads_{0};
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<bool> pinned_{false};
+  std::atomic_flag dying_;
 
   // The main thread's.
   std::unique_ptr<batch_sink> sink_;
@@ -116,6 +117,8 @@ void owner_process::tell_processes(const std::vector<gpu_process>& seen) {
 
 /// From any thread but io.
 void owner_process::die(const failure& why) {
+  // A lost context fails whatever touches it, on several threads at once. The first one speaks for all.
+  while (dying_.test_and_set()) ::pause();
   const int code = exit_code_of(why.code);
   link_->send(protocol::worker_gives_up{code, static_cast<std::uint8_t>(why.code), why.message});
   leave(code);

@@ -16,8 +16,7 @@
 
 namespace penstock::device {
 
-// A timerfd: punctual to microseconds, where a condition variable's timeout has the thread's timer slack, and
-// set() needs no lock.
+// A timerfd: punctual to microseconds, where a condition variable's timeout has the thread's timer slack.
 alarm::alarm()
     : timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -35,7 +34,14 @@ alarm::~alarm() {
   thread_.join();
 }
 
-void alarm::set(steady_time at) noexcept {
+void alarm::set(steady_time at) {
+  const std::lock_guard hold(times_);
+  due_ = at;
+  if (at < timer_ends_) start_timer(at);
+}
+
+void alarm::start_timer(steady_time at) {
+  timer_ends_ = at;
   // Zero would mean never.
   const auto since_boot = std::max<nanoseconds>(at.time_since_epoch(), nanoseconds(1));
   itimerspec when{};
@@ -45,8 +51,21 @@ void alarm::set(steady_time at) noexcept {
 }
 
 void alarm::on_ring(std::function<void()> call) {
-  const std::lock_guard hold(mutex_);
+  const std::lock_guard hold(calling_);
   call_ = std::move(call);
+}
+
+/// The timer has ended: false if the alarm was put off meanwhile.
+bool alarm::is_due() {
+  const std::lock_guard hold(times_);
+  timer_ends_ = never;
+  if (due_ == never) return false;
+  if (due_ > std::chrono::steady_clock::now()) {
+    start_timer(due_);
+    return false;
+  }
+  due_ = never;
+  return true;
 }
 
 void alarm::run() {
@@ -55,9 +74,10 @@ void alarm::run() {
   while (true) {
     if (::poll(watched.data(), watched.size(), -1) < 0) continue;
     if (watched[1].revents != 0) return;
-    std::uint64_t rung = 0;
-    if (::read(timer_.get(), &rung, sizeof rung) < 0) continue;  // set again meanwhile
-    const std::lock_guard hold(mutex_);
+    std::uint64_t ended = 0;
+    if (::read(timer_.get(), &ended, sizeof ended) < 0) continue;  // started again meanwhile
+    if (!is_due()) continue;
+    const std::lock_guard hold(calling_);
     if (call_) call_();
   }
 }

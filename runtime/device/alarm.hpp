@@ -11,8 +11,7 @@
 
 namespace penstock::device {
 
-/// set() is for one thread at a time and costs a system call. The thread sleeps while nothing is set, and
-/// never takes a signal that is meant for the program around us.
+/// The thread sleeps while nothing is set, and never takes a signal that is meant for the program around us.
 class alarm {
  public:
   alarm();
@@ -20,17 +19,23 @@ class alarm {
   alarm(const alarm&) = delete;
   alarm& operator=(const alarm&) = delete;
 
-  /// Rings once, at that time or a little later; at once if it is past. Replaces what was set before.
-  void set(steady_time at) noexcept;
+  /// Rings once, at that time or a little later; at once if it is past. Replaces what was set before. Putting
+  /// it off costs no system call, so it may be done often.
+  void set(steady_time at);
   /// Called on the alarm's thread. One that was replaced is not called any more when this returns.
   void on_ring(std::function<void()> call);
 
  private:
   void run();
+  void start_timer(steady_time at);
+  bool is_due();
 
   unique_fd timer_;
   unique_fd stop_;
-  std::mutex mutex_;
+  std::mutex times_;  // of the next two
+  steady_time due_ = never;
+  steady_time timer_ends_ = never;  // not after due_
+  std::mutex calling_;
   std::function<void()> call_;
   std::thread thread_;
 };

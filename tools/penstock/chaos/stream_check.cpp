@@ -9,7 +9,8 @@ stream_faults stream_check::order_of(const std::vector<delivered_batch>& batches
                                      const std::vector<delivery_promise>& promises) const {
   stream_faults found;
   std::uint32_t owner = 0;
-  std::optional<place> last;     // of this owner
+  place last;                    // of this owner
+  bool begun = false;            // it has delivered something
   std::optional<place> highest;  // of all
   std::map<place, const delivered_batch*> taken;
   std::map<std::uint64_t, std::set<std::uint64_t>> seen;  // samples by epoch
@@ -20,14 +21,15 @@ stream_faults stream_check::order_of(const std::vector<delivered_batch>& batches
     for (; promise != promises.end() && promise->taken <= i; ++promise)
       promised = std::max(promised, promise->delivered);
     if (batch.owner < owner) ++found.stale;
-    if (batch.owner > owner) last.reset();
+    if (batch.owner > owner) begun = false;
     owner = std::max(owner, batch.owner);
     const place here{batch.epoch, batch.sequence};
     const auto [before, first_time] = taken.emplace(here, &batch);
-    const bool backwards = last && here <= *last;
+    const bool backwards = begun && here <= last;
     const bool late = first_time && highest && here < *highest;  // left out by an owner before
     if (backwards || late) ++found.out_of_order;
     if (!backwards) last = here;
+    begun = true;
     highest = std::max(highest.value_or(here), here);
     const auto number = number_.find(here);
     const bool was_promised = number != number_.end() && number->second < promised;
