@@ -7,6 +7,7 @@
 #include "actors/protocol/actor_settings.hpp"
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/link.hpp"
+#include "actors/protocol/log_level.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/stage_range.hpp"
@@ -142,6 +143,7 @@ void owner_process::hear(const protocol::open_owner& order) {
   }
   auto settings = protocol::config_from_bytes(order.config);
   if (!settings) return refuse_later(settings.error());
+  log::set_level(as_log_level(settings->log.level));
   pulse_.adopt(order.flight_page);
   auto made = device::make_device(settings->gpu.device);
   if (!made) return refuse_later(made.error());

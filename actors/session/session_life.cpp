@@ -1,3 +1,4 @@
+#include "actors/protocol/log_level.hpp"
 #include "actors/session/pipeline_view.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/base/log.hpp"
@@ -24,17 +25,6 @@ constexpr auto patience_with_callbacks = 200ms;              // for events that 
 
 std::string_view name_of(placement_rule placement) {
   return placement == placement_rule::process ? "process" : "embedded";
-}
-
-log::level as_log_level(log_level level) {
-  switch (level) {
-    case log_level::debug: return log::level::debug;
-    case log_level::info: return log::level::info;
-    case log_level::warn: return log::level::warn;
-    case log_level::error: return log::level::error;
-    case log_level::off: break;
-  }
-  return log::level::off;
 }
 
 /// The state is read in the constructor; its bytes need not live longer.

@@ -7,6 +7,15 @@ namespace {
 
 constexpr std::size_t pool_size_for_joint_misses = 4;
 
+nanoseconds timeout_of(const hang_settings& settings, hang kind) {
+  switch (kind) {
+    case hang::start: return settings.start_deadline;
+    case hang::heartbeat: return settings.heartbeat_timeout;
+    case hang::item: break;
+  }
+  return settings.item_timeout;
+}
+
 }  // namespace
 
 nanoseconds hang_settings::tick() const noexcept {
@@ -55,7 +64,9 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
     return verdicts;
   }
   if (!held_since_) held_since_ = now;
-  if (now - *held_since_ < shortest) return {};
+  nanoseconds missed{0};
+  for (const hang_verdict& v : verdicts) missed = std::max(missed, timeout_of(settings_, v.kind));
+  if (now - *held_since_ < missed) return {};
   return verdicts;
 }
 

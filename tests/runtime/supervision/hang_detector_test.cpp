@@ -125,6 +125,13 @@ TEST_CASE("when over half of four or more miss together, fire is held for one fu
   CHECK(w.pass(500ms, false).size() == 4);
 }
 
+TEST_CASE("fire is held for the timeout that was missed, not for a shorter one") {
+  watcher w(4, {1s, 1s, 4s});
+  for (child_sign& sign : w.signs) sign.busy = true;
+  CHECK(w.pass(7s).empty());  // all miss their item at 4 s
+  CHECK(w.pass(1500ms).size() == 4);
+}
+
 TEST_CASE("in a pool of three all may be found at once") {
   watcher w(3);
   CHECK(w.pass(1300ms, false).size() == 3);
