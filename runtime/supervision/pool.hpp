@@ -84,7 +84,7 @@ class pool {
   void restart(std::uint32_t worker, steady_time now);  ///< drains it; a replacement follows
   void drain(std::uint32_t worker);  ///< drains it; the place stays empty until scale or restart
   void want_sacrificial(bool wanted, steady_time now);
-  /// A worker that grew too large or did its share: replaced after its sample, not counted.
+  /// A worker that grew too large or did its share: replaced after the batch at hand, not counted.
   void recycle(worker_ref who);
 
   /// What is to be done now.
