@@ -48,15 +48,14 @@ outcome run_with_cuda_in_a_worker(bool throws) {
   o.control_socket = false;
   o.on_event = [&](const event& e) {
     const std::lock_guard hold(mutex);
+    // By events: a look at the status may come when the worker is gone already.
+    if (e.kind == event_kind::worker_ready && e.pid) seen.pids.insert(*e.pid);
     if (e.kind == event_kind::sample_failed && told == 0ns)
       told = std::chrono::steady_clock::now().time_since_epoch();
   };
   {
     Session session(c, o);
     while (session.next()) {
-      for (const worker_status& w : session.status().workers) {
-        if (w.pid) seen.pids.insert(*w.pid);
-      }
     }
     seen.report = session.report();
   }
