@@ -57,7 +57,7 @@ event event_of(const death_report& d) {
   e.path = d.path;
   e.epoch = d.epoch;
   e.sequence = d.sequence;
-  e.death = d;
+  e.death = std::make_shared<const death_report>(d);
   return e;
 }
 

@@ -2,6 +2,7 @@
 #include "actors/session/pipeline_view.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/signals.hpp"
 #include "runtime/config/validate.hpp"
 #include "runtime/process/process_facts.hpp"
 
@@ -43,7 +44,7 @@ void on_a_fresh_thread(Work work) {
   std::packaged_task<void()> task(std::move(work));
   auto done = task.get_future();
   {
-    const process::all_signals_blocked quiet;
+    const all_signals_blocked quiet;
     std::thread(std::move(task)).join();
   }
   done.get();
@@ -95,7 +96,7 @@ void Session::body::start() {
   board_.begun(now());
   tell(session::event_of(event_kind::run_started, fmt::format("the run begins with {} workers", workers_)));
   if (options_.on_event) {
-    const process::all_signals_blocked quiet;
+    const all_signals_blocked quiet;
     listener_ = std::make_unique<control::event_caller>(journal_, options_.on_event);
   }
   if (auto ok = try_start(); !ok) fail(ok.error());

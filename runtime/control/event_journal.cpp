@@ -16,44 +16,13 @@ constexpr std::size_t events_at_once = 64;  // copied under the lock
 
 event_journal::event_journal(std::size_t capacity) : capacity_(std::max<std::size_t>(capacity, 1)) {}
 
-event_journal::slim_event::slim_event(event&& whole)
-    : time(whole.time),
-      kind(whole.kind),
-      worker(whole.worker),
-      incarnation(whole.incarnation),
-      pid(whole.pid),
-      sample(whole.sample),
-      epoch(whole.epoch),
-      sequence(whole.sequence),
-      path(std::move(whole.path)),
-      text(std::move(whole.text)) {
-  text.shrink_to_fit();
-  if (whole.death) death = std::make_unique<const death_report>(std::move(*whole.death));
-}
-
-event event_journal::slim_event::whole(std::uint64_t number) const {
-  event e;
-  e.number = number;
-  e.time = time;
-  e.kind = kind;
-  e.worker = worker;
-  e.incarnation = incarnation;
-  e.pid = pid;
-  e.sample = sample;
-  e.epoch = epoch;
-  e.sequence = sequence;
-  e.path = path;
-  e.text = text;
-  if (death) e.death = *death;
-  return e;
-}
-
 void event_journal::note(event what) {
   {
     const std::lock_guard hold(mutex_);
-    ++last_;
+    what.number = ++last_;
+    what.text.shrink_to_fit();  // thousands are kept
     if (kept_.size() >= capacity_) kept_.pop_front();
-    kept_.emplace_back(std::move(what));
+    kept_.push_back(std::move(what));
   }
   news_.notify_all();
 }
@@ -66,9 +35,8 @@ event_reading event_journal::read(std::uint64_t number, std::size_t limit) const
   const std::uint64_t first = std::max(number + 1, oldest);
   found.lost = first - (number + 1);
   const std::size_t count = std::min<std::uint64_t>(limit, last_ - first + 1);
-  found.events.reserve(count);
-  for (std::uint64_t n = first; n < first + count; ++n)
-    found.events.push_back(kept_[static_cast<std::size_t>(n - oldest)].whole(n));
+  const auto begin = kept_.begin() + static_cast<std::ptrdiff_t>(first - oldest);
+  found.events.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
   return found;
 }
 

@@ -11,8 +11,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -47,21 +45,7 @@ class event_journal {
   const std::size_t capacity_;
   mutable std::mutex mutex_;
   mutable std::condition_variable news_;
-  /// An event has room for a death, and few have one: thousands of them would keep empty rooms.
-  struct slim_event {
-    explicit slim_event(event&& whole);
-    [[nodiscard]] event whole(std::uint64_t number) const;
-
-    std::chrono::system_clock::time_point time;
-    event_kind kind;
-    std::optional<std::uint32_t> worker, incarnation;
-    std::optional<std::int32_t> pid;
-    std::optional<std::uint64_t> sample, epoch, sequence;
-    std::optional<std::string> path;
-    std::string text;
-    std::unique_ptr<const death_report> death;
-  };
-  std::deque<slim_event> kept_;
+  std::deque<event> kept_;
   std::uint64_t last_ = 0;
   bool given_up_ = false;
 };

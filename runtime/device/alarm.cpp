@@ -1,6 +1,7 @@
 #include "runtime/device/alarm.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/signals.hpp"
 
 #include <poll.h>
 #include <pthread.h>
@@ -11,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 
 namespace penstock::device {
@@ -21,12 +21,8 @@ alarm::alarm()
     : timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   PENSTOCK_CHECK(timer_ && stop_, "making a timer: {}", std::strerror(errno));
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const all_signals_blocked quiet;
   thread_ = std::thread([this] { run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 alarm::~alarm() {

@@ -1,9 +1,10 @@
 #include "runtime/device/gpu_process_watch.hpp"
 
+#include "runtime/base/signals.hpp"
+
 #include <pthread.h>
 
 #include <condition_variable>
-#include <csignal>
 #include <mutex>
 #include <thread>
 
@@ -44,10 +45,7 @@ struct gpu_process_watch::shared {
 gpu_process_watch::gpu_process_watch(std::string uuid, teller tell, rhythm when, std::string library)
     : shared_(std::make_shared<shared>()) {
   shared_->tell = std::move(tell);
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const all_signals_blocked quiet;
   std::thread([own = shared_, uuid = std::move(uuid), when, library = std::move(library)] {
     ::pthread_setname_np(::pthread_self(), "penstock-nvml");
     own->look(uuid, when, library);
@@ -55,7 +53,6 @@ gpu_process_watch::gpu_process_watch(std::string uuid, teller tell, rhythm when,
     own->ended = true;
     own->changed.notify_all();
   }).detach();
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 gpu_process_watch::~gpu_process_watch() {

@@ -174,12 +174,8 @@ class host_device final : public device {
   };
 
   void start_engine() {
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    const all_signals_blocked quiet;
     engine_ = std::thread([this] { run_engine(); });
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   void run_engine() {

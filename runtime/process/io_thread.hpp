@@ -9,19 +9,6 @@
 
 namespace penstock::process {
 
-/// Blocks all signals for the calling thread while it lives, so that threads started meanwhile never take a
-/// signal that is meant for the embedding program.
-class all_signals_blocked {
- public:
-  all_signals_blocked();
-  ~all_signals_blocked();
-  all_signals_blocked(const all_signals_blocked&) = delete;
-  all_signals_blocked& operator=(const all_signals_blocked&) = delete;
-
- private:
-  __sigset_t before_;
-};
-
 class io_thread {
  public:
   io_thread();

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -54,7 +55,7 @@ struct event {
   std::optional<std::string> path;  ///< of the sample
   std::optional<std::uint64_t> epoch;
   std::optional<std::uint64_t> sequence;  ///< of the batch within its epoch
-  std::optional<death_report> death;
+  std::shared_ptr<const death_report> death;
   std::string text;  ///< the whole in one sentence for people
   std::uint64_t dropped =
       0;  ///< only in callbacks: events before this one that the callback was too slow for

@@ -149,8 +149,9 @@ TEST_CASE("an event as JSON has all fields, null where it has nothing to say") {
   e.time = std::chrono::system_clock::time_point(1'700'000'000'123'456us);
   e.kind = event_kind::worker_died;
   e.worker = 3;
-  e.death = death_report{};
-  e.death->signal = "SIGSEGV";
+  death_report death;
+  death.signal = "SIGSEGV";
+  e.death = std::make_shared<const death_report>(death);
   e.text = "worker 3 ended";
   const auto j = as_json(e);
   CHECK(j["time"] == "2023-11-14T22:13:20.123456Z");
@@ -171,9 +172,10 @@ TEST_CASE("an event is read back as it was noted, all of it") {
   e.path = "a/b.jpg";
   e.epoch = 1;
   e.sequence = 5;
-  e.death = death_report{};
-  e.death->signal = "SIGSEGV";
-  e.death->last_output = "its last words";
+  death_report death;
+  death.signal = "SIGSEGV";
+  death.last_output = "its last words";
+  e.death = std::make_shared<const death_report>(death);
   e.text = "worker 3 ended";
   event_journal journal;
   journal.note(e);
