@@ -171,7 +171,7 @@ void harvest(owner_state& s) {
     bytes += s.plan->payload_bytes(static_cast<std::uint32_t>(order.samples.size()), done.extents);
     stamp(s, order.position, batch_stage::ready, now);
     s.lent[done.buffer] = order.position;
-    finished.push_back({order.upload, order.voyage, order.position, order.epoch, order.sequence, done.buffer,
+    finished.push_back({order.upload, order.seek_number, order.position, order.epoch, order.sequence, done.buffer,
                         std::move(order.samples), std::move(done.records), std::move(done.extents)});
     s.in_flight.pop_front();
   }

@@ -54,7 +54,7 @@ struct attach_partition {
 struct upload_order {
   std::uint64_t upload = 0;
   std::uint64_t era = 0;  ///< how many owners had been lost when this was ordered
-  std::uint64_t voyage = 0;
+  std::uint64_t seek_number = 0;
   stream_position position = 0;
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;

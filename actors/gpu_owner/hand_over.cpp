@@ -27,10 +27,10 @@ bool hand_over::give_back(std::uint32_t buffer) {
   return returned_.size() == 1;
 }
 
-void hand_over::finish(std::uint64_t voyage) {
+void hand_over::finish(std::uint64_t seek_number) {
   {
     const std::lock_guard hold(mutex_);
-    if (voyage == voyage_) finished_ = true;
+    if (seek_number == seek_number_) finished_ = true;
   }
   changed_.notify_all();
 }
@@ -79,12 +79,12 @@ std::optional<hand_over::taken> hand_over::take_until(steady_time deadline) {
   return next;
 }
 
-std::vector<ready_batch> hand_over::begin_voyage(std::uint64_t voyage) {
+std::vector<ready_batch> hand_over::begin_seek(std::uint64_t seek_number) {
   const std::lock_guard hold(mutex_);
   std::vector<ready_batch> dropped(std::make_move_iterator(queue_.begin()),
                                    std::make_move_iterator(queue_.end()));
   queue_.clear();
-  voyage_ = voyage;
+  seek_number_ = seek_number;
   finished_ = false;
   return dropped;
 }

@@ -20,7 +20,7 @@ namespace penstock::gpu_owner {
 /// A batch that lies in a device buffer, complete.
 struct ready_batch {
   std::uint64_t upload = 0;  ///< names it to the scheduler
-  std::uint64_t voyage = 0;  ///< grows with every seek: a batch of an earlier one is not wanted any more
+  std::uint64_t seek_number = 0;  ///< grows with every seek: a batch of an earlier one is not wanted any more
   stream_position position = 0;
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;
@@ -39,8 +39,8 @@ class hand_over {
   void put(std::vector<ready_batch> batches);
   /// Appends the buffers that the consumer gave back since the last call.
   void take_returned(std::vector<std::uint32_t>& to);
-  /// After what is queued there is nothing more, as far as this voyage goes.
-  void finish(std::uint64_t voyage);
+  /// After what is queued there is nothing more, as far as this seek goes.
+  void finish(std::uint64_t seek_number);
   /// Ends at once: take() gives stream_ended, whatever is queued.
   void stop();
   /// Ends at once with an error. The first error stays.
@@ -57,7 +57,7 @@ class hand_over {
   /// that come before it takes them.
   [[nodiscard]] bool give_back(std::uint32_t buffer);
   /// The stream goes on elsewhere. Gives everything that is queued: the caller releases the buffers.
-  std::vector<ready_batch> begin_voyage(std::uint64_t voyage);
+  std::vector<ready_batch> begin_seek(std::uint64_t seek_number);
   /// How long take() has waited in all.
   [[nodiscard]] nanoseconds waited() const;
 
@@ -68,7 +68,7 @@ class hand_over {
   std::vector<std::uint32_t> returned_;  // at most the device's buffers
   std::optional<failure> failure_;
   nanoseconds waited_{0};
-  std::uint64_t voyage_ = 0;
+  std::uint64_t seek_number_ = 0;
   bool finished_ = false;
   bool stopped_ = false;
 };

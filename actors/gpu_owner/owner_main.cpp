@@ -125,8 +125,7 @@ void owner_process::die(const failure& why) {
   leave(code);
 }
 
-// ---- the session speaks (io thread)
-// ---------------------------------------------------------------------------
+// ---- the session speaks (io thread) -----------------------------------------------------------------------
 
 void owner_process::hear(protocol::to_owner&& message) {
   std::visit([this](auto& m) { hear(m); }, message);
@@ -223,8 +222,7 @@ void owner_process::hear(const protocol::stop_owner& order) {
   if (!std::exchange(planned_, true)) plan_is_known_.set_value(false);
 }
 
-// ---- batches (main thread)
-// -----------------------------------------------------------------------------------
+// ---- batches (main thread) --------------------------------------------------------------------------------
 
 result<void> owner_process::start_sink() {
   auto made = make_sink(order_.sink, order_.out, device_);

@@ -36,8 +36,7 @@ inline constexpr int flight = 6;    ///< memfd of the flight recorders
 inline constexpr int index = 7;     ///< memfd of the dataset's listing; absent for datasets without one
 }  // namespace child_fd
 
-// ---- worker -> session
-// ---------------------------------------------------------------------------------------
+// ---- worker -> session ------------------------------------------------------------------------------------
 
 /// First message of every child. `magic` tells a penstock program from any other that writes to its
 /// descriptor 3.
@@ -117,8 +116,7 @@ auto inspect(Inspector& f, worker_gives_up& x) {
   return f(caf::meta::type_name("worker_gives_up"), x.exit_code, x.kind, x.reason);
 }
 
-// ---- session -> worker
-// ---------------------------------------------------------------------------------------
+// ---- session -> worker ------------------------------------------------------------------------------------
 
 /// Answer to hello: who you are and which dataset to open.
 struct open_dataset {
@@ -173,8 +171,7 @@ auto inspect(Inspector& f, stop_work&) {
   return f(caf::meta::type_name("stop_work"));
 }
 
-// ---- session -> owner process
-// ---------------------------------------------------------------------------------------
+// ---- session -> owner process -----------------------------------------------------------------------------
 
 /// Answer to hello: which device to open, and what becomes of batches there.
 struct open_owner {
@@ -249,8 +246,7 @@ auto inspect(Inspector& f, stop_owner& x) {
   return f(caf::meta::type_name("stop_owner"), x.whole);
 }
 
-// ---- owner process -> session
-// ---------------------------------------------------------------------------------------
+// ---- owner process -> session -----------------------------------------------------------------------------
 
 struct owner_opened {
   std::string kind;

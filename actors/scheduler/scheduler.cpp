@@ -69,7 +69,7 @@ struct scheduler_state {
   std::set<std::pair<std::uint64_t, std::uint64_t>> failed;  // epoch, sample; of open epochs
   std::map<std::pair<std::uint32_t, std::uint32_t>, stream_position>
       leased;  // by worker and slot: for stamps
-  std::uint64_t voyage = 0;
+  std::uint64_t seek_number = 0;
   std::uint64_t era = 0;
   bool decision_due = false;
   bool sacrificial = false;
@@ -122,7 +122,7 @@ struct obey {
   }
   void operator()(schedule::upload_command& upload) {
     if (s.news.times) s.news.times->note(upload.position, batch_stage::ordered, now);
-    uploads.orders.push_back({upload.upload, s.era, s.voyage, upload.position,
+    uploads.orders.push_back({upload.upload, s.era, s.seek_number, upload.position,
                               s.source->epoch_of(upload.position), s.source->sequence_of(upload.position),
                               upload.worker, upload.slot, std::move(upload.samples)});
   }
@@ -174,7 +174,7 @@ void act(self_pointer self) {
     s.news.sacrificial_wanted(s.sacrificial);
   }
   s.news.counted(s.ledger->stale_dropped(), s.ledger->quarantined());
-  if (s.ledger->finished() && !std::exchange(s.finished_told, true)) s.news.stream_finished(s.voyage);
+  if (s.ledger->finished() && !std::exchange(s.finished_told, true)) s.news.stream_finished(s.seek_number);
 }
 
 void open(scheduler_state& s, const open_stream& order) {
@@ -305,7 +305,7 @@ stream_accounts accounts_of(const scheduler_state& s) {
 }
 
 void seek(scheduler_state& s, const seek_stream& where) {
-  s.voyage = where.voyage;
+  s.seek_number = where.seek_number;
   s.finished_told = false;
   if (!s.ledger) return;
   if (s.news.times) s.news.times->forget();

@@ -117,9 +117,9 @@ struct owner_lost {
   std::optional<poison_batch> poison;
 };
 
-/// Go on at another place; batches of earlier voyages are not wanted any more.
+/// Go on at another place; batches of earlier seeks are not wanted any more.
 struct seek_stream {
-  std::uint64_t voyage = 0;
+  std::uint64_t seek_number = 0;
   schedule::stream_range range;
 };
 
@@ -228,7 +228,7 @@ struct scheduler_news {
   std::function<void(std::uint64_t epoch, std::uint64_t sequence)> batch_recovered;
   std::function<void(std::uint64_t stale_dropped, std::uint64_t quarantined)> counted;
   std::function<void(const failure&)> gave_up;
-  std::function<void(std::uint64_t voyage)> stream_finished;
+  std::function<void(std::uint64_t seek_number)> stream_finished;
   std::shared_ptr<batch_times> times;  ///< where the stages of batches are stamped; may be null
 };
 

@@ -86,8 +86,7 @@ struct session_surroundings {
 
 session_actor spawn_session(caf::actor_system& system, session_surroundings around);
 
-// ---- pure parts, also for the dry run
-// --------------------------------------------------------------------------
+// ---- pure parts, also for the dry run ---------------------------------------------------------------------
 
 /// [sampler] as the plan takes it.
 result<plan> plan_of(const config& settings, const dataset_description& dataset);

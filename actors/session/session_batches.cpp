@@ -63,7 +63,7 @@ std::optional<Batch> Session::body::take() {
     if (auto* why = std::get_if<failure>(&taken)) throw error(std::move(*why));
     if (std::holds_alternative<gpu_owner::hand_over::stream_ended>(taken)) return end_of_stream();
     auto& ready = std::get<gpu_owner::ready_batch>(taken);
-    if (ready.voyage == voyage_) return hand_out(std::move(ready), demanded);
+    if (ready.seek_number == seek_number_) return hand_out(std::move(ready), demanded);
     home_->give_back(ready.buffer);  // of before the last seek
   }
 }
@@ -149,8 +149,8 @@ std::optional<schedule::stream_range> Session::body::wait_for_range_of(std::uint
 }
 
 void Session::body::seek(schedule::stream_range range) {
-  ++voyage_;
-  for (const gpu_owner::ready_batch& dropped : consumer_->begin_voyage(voyage_))
+  ++seek_number_;
+  for (const gpu_owner::ready_batch& dropped : consumer_->begin_seek(seek_number_))
     home_->give_back(dropped.buffer);
   next_position_ = range.first;
   ended_ = false;
@@ -158,7 +158,7 @@ void Session::body::seek(schedule::stream_range range) {
   const std::lock_guard hold(mutex_);
   // Beyond the epoch the stream is prepared as far as the config's epochs go.
   range_ = {range.first, std::max(range.end, settings_.sampler.epochs * plan_->batches_per_epoch())};
-  if (engine_) caf::anon_send(engine_->scheduler, scheduler::seek_stream{voyage_, range_});
+  if (engine_) caf::anon_send(engine_->scheduler, scheduler::seek_stream{seek_number_, range_});
 }
 
 std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, steady_time demanded) {

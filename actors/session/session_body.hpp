@@ -73,7 +73,7 @@ class Session::body {
   // (handles to actors and the objects that they share before the actor system, the io thread after what
   // lives on it).
   struct engine {
-    process::lifeline rope;
+    process::lifeline lifeline;
     std::shared_ptr<arena::arena> memory;
     std::shared_ptr<arena::flight_recorders> flights;
     std::optional<prepared_dataset> dataset;
@@ -168,7 +168,7 @@ class Session::body {
   std::atomic<bool> owner_is_irreplaceable_ = false;  // its end would be the run's
 
   // Only the consumer's thread; next_position_ is set once by the session actor, before the first batch.
-  std::uint64_t voyage_ = 0;
+  std::uint64_t seek_number_ = 0;
   stream_position next_position_ = 0;
   std::uint64_t iteration_ = 0;  // grows with every range over an epoch, and with next()
   bool ended_ = false;

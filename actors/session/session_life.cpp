@@ -104,9 +104,9 @@ void Session::body::start() {
 
 result<void> Session::body::try_start() {
   auto e = std::make_unique<engine>();
-  auto rope = process::lifeline::create();
-  if (!rope) return tl::unexpected(std::move(rope.error()));
-  e->rope = std::move(*rope);
+  auto lifeline = process::lifeline::create();
+  if (!lifeline) return tl::unexpected(std::move(lifeline.error()));
+  e->lifeline = std::move(*lifeline);
   auto memory = arena::arena::create();
   if (!memory) return tl::unexpected(std::move(memory.error()));
   e->memory = std::make_shared<arena::arena>(std::move(*memory));

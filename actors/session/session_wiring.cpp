@@ -107,7 +107,7 @@ supervisor::owner_callbacks Session::body::callbacks_of_owner(engine& e) {
 
 void Session::body::spawn_keeper(engine& e) {
   engine* const all = &e;
-  const supervisor::owner_descriptors fds{e.rope.read_end.get(), e.memory->fd(), e.flights->fd()};
+  const supervisor::owner_descriptors fds{e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd()};
   e.owner_process = std::make_shared<supervisor::owner_process>(*e.io, fds, callbacks_of_owner(e));
 
   supervisor::keeper_surroundings around;
@@ -196,7 +196,7 @@ void Session::body::spawn_scheduler(engine& e) {
     board_.counted(stale, quarantined);
   };
   news.gave_up = [this](const failure& why) { fail(why); };
-  news.stream_finished = [this](std::uint64_t voyage) { consumer_->finish(voyage); };
+  news.stream_finished = [this](std::uint64_t seek_number) { consumer_->finish(seek_number); };
   news.times = times_;
   e.scheduler = scheduler::spawn_scheduler(*e.system, e.owner, std::move(news));
   if (e.keeper) caf::anon_send(e.keeper, supervisor::meet_scheduler{e.scheduler});
@@ -206,7 +206,7 @@ supervisor::worker_program Session::body::program_of_workers(const engine& e) co
   supervisor::worker_program program;
   program.command = settings_.loader.command;
   program.environment = supervisor::worker_environment(settings_.loader.env);
-  program.lifeline = e.rope.read_end.get();
+  program.lifeline = e.lifeline.read_end.get();
   program.arena = e.memory->fd();
   program.flight = e.flights->fd();
   program.index = e.dataset ? e.dataset->index.get() : -1;

@@ -206,8 +206,7 @@ void upload(keeper_state& s, const gpu_owner::upload_batches& more) {
   }
 }
 
-// ---- killing
-// -------------------------------------------------------------------------------------------------
+// ---- killing ----------------------------------------------------------------------------------------------
 
 void kill(keeper_state& s, steady_time now) {
   s.kill_at = never;
@@ -268,8 +267,7 @@ void lose_link(self_pointer self, const owner_lost_link& news) {
   s.kill_at = std::min(s.kill_at, now_of(self) + lost_link_deadline);
 }
 
-// ---- the process speaks
-// --------------------------------------------------------------------------------------
+// ---- the process speaks -----------------------------------------------------------------------------------
 
 void note_times(const keeper_state& s, stream_position position, const protocol::wire_delivery& d) {
   if (!s.around.times) return;
@@ -380,8 +378,7 @@ void listen(self_pointer self, owner_spoke& said) {
   }
 }
 
-// ---- the process dies
-// ----------------------------------------------------------------------------------------
+// ---- the process dies -------------------------------------------------------------------------------------
 
 /// Its own doing, as far as one can tell from outside.
 bool is_own_doing(const process::exit_report& report) {
@@ -563,8 +560,7 @@ void bury(self_pointer self, const owner_exited& news) {
   self->delayed_send(owner_keeper_actor(self), next.at - now, start_owner{s.incarnation});
 }
 
-// ---- looking
-// ----------------------------------------------------------------------------------------------------
+// ---- looking ----------------------------------------------------------------------------------------------
 
 /// A batch that the sink works on for long is seen to be there.
 void note_taken(keeper_state& s, std::uint64_t flight, steady_time now) {

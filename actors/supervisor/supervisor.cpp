@@ -58,8 +58,7 @@ child* find(supervisor_state& s, worker_ref who) {
   return it != s.children.end() && it->second.who == who ? &it->second : nullptr;
 }
 
-// ---- telling
-// -------------------------------------------------------------------------------------------------
+// ---- telling ----------------------------------------------------------------------------------------------
 
 void tell_changes(supervisor_state& s, steady_time now) {
   std::vector<worker_status> all;
@@ -89,8 +88,7 @@ void tell_changes(supervisor_state& s, steady_time now) {
   s.around.news.changed(all, s.pool->degraded(), s.pool->started(), s.pool->restarts());
 }
 
-// ---- killing
-// -------------------------------------------------------------------------------------------------
+// ---- killing ----------------------------------------------------------------------------------------------
 
 void condemn(supervisor_state& s, child& c, death_cause cause, std::string why, steady_time now,
              bool ask_first) {
@@ -150,8 +148,7 @@ void send_home(supervisor_state& s, child& c, steady_time now) {
   }
 }
 
-// ---- starting
-// ------------------------------------------------------------------------------------------------
+// ---- starting ---------------------------------------------------------------------------------------------
 
 void start_child_process(supervisor_state& s, const supervision::start_child& order, steady_time now) {
   s.around.flights->clear(order.who.worker);
@@ -192,8 +189,7 @@ void carry_out(self_pointer self) {
   if (s.closing && s.pool->alive() == 0 && !std::exchange(s.closed_told, true)) s.around.news.pool_closed();
 }
 
-// ---- introductions
-// -------------------------------------------------------------------------------------------
+// ---- introductions ----------------------------------------------------------------------------------------
 
 void introduce(self_pointer self, child& c, const protocol::hello& hello) {
   supervisor_state& s = self->state;
@@ -255,8 +251,7 @@ void listen(self_pointer self, const worker_spoke& said) {
   carry_out(self);
 }
 
-// ---- ends
-// ----------------------------------------------------------------------------------------------------
+// ---- ends -------------------------------------------------------------------------------------------------
 
 void note_end(self_pointer self, const worker_exited& news) {
   supervisor_state& s = self->state;
@@ -303,8 +298,7 @@ void bury(self_pointer self, const death_judged& judged) {
   carry_out(self);
 }
 
-// ---- looking
-// -------------------------------------------------------------------------------------------------
+// ---- looking ----------------------------------------------------------------------------------------------
 
 void look_for_hangs(self_pointer self) {
   supervisor_state& s = self->state;

@@ -59,8 +59,7 @@ void event_journal::give_up() {
   news_.notify_all();
 }
 
-// ---- telling a callback
-// --------------------------------------------------------------------------------------
+// ---- telling a callback -----------------------------------------------------------------------------------
 
 /// Shared with the thread, which may have to outlive the caller: see stop().
 struct event_caller::work {

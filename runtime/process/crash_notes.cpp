@@ -30,8 +30,7 @@ int this_thread() noexcept {
   return static_cast<int>(::syscall(SYS_gettid));
 }
 
-// ---- in the handler: no allocation, no lock, no stdio
-// ------------------------------------------------------------
+// ---- in the handler: no allocation, no lock, no stdio -----------------------------------------------------
 
 struct frame {
   std::uint64_t address = 0;
@@ -205,8 +204,7 @@ void on_death(int signal, siginfo_t* info, void* context) {
   errno = saved;
 }
 
-// ---- reading what was written
-// ---------------------------------------------------------------------------------------
+// ---- reading what was written -----------------------------------------------------------------------------
 
 template <class Take>
 void for_each_line(std::string_view text, Take take) {

@@ -11,7 +11,7 @@
 
 namespace penstock::process {
 
-/// The session's end of the rope. Children inherit `read_end`; nobody ever writes. The kernel closes
+/// The session's end of the pipe. Children inherit `read_end`; nobody ever writes. The kernel closes
 /// `write_end` when the session's process is gone.
 struct lifeline {
   unique_fd read_end;

@@ -34,8 +34,7 @@ ledger::ledger(ledger_settings settings, const batch_source& source, stream_rang
   PENSTOCK_CHECK(range.first <= range.end, "range {}..{}", range.first, range.end);
 }
 
-// ---- decisions
-// -----------------------------------------------------------------------------------------------
+// ---- decisions --------------------------------------------------------------------------------------------
 
 std::vector<command> ledger::advance() {
   if (!gave_up_) {
@@ -151,8 +150,7 @@ void ledger::upload_in_order() {
   }
 }
 
-// ---- slots
-// ---------------------------------------------------------------------------------------------------
+// ---- slots ------------------------------------------------------------------------------------------------
 
 lease_ref ledger::take_slot(std::uint32_t index, std::optional<stream_position> position) {
   worker_entry& worker = workers_.at(index);
@@ -183,8 +181,7 @@ void ledger::back_to_waiting(stream_position position) {
   waiting_.insert(position);
 }
 
-// ---- workers
-// -------------------------------------------------------------------------------------------------
+// ---- workers ----------------------------------------------------------------------------------------------
 
 void ledger::worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind) {
   worker_entry& worker = workers_[who.worker];
@@ -257,8 +254,7 @@ std::optional<charge> ledger::resolve(worker_ref who, const flight_mark& mark) c
   return std::nullopt;  // a lease that seek() dropped
 }
 
-// ---- loading
-// -------------------------------------------------------------------------------------------------
+// ---- loading ----------------------------------------------------------------------------------------------
 
 arrival ledger::loaded(const load_report& report) {
   worker_entry* worker = living(report.lease.holder);
@@ -352,8 +348,7 @@ ledger::loss ledger::loss_of(std::uint64_t epoch, std::uint64_t sample) const {
   return loss::none;
 }
 
-// ---- suspicion, isolation, quarantine
-// ------------------------------------------------------------------------
+// ---- suspicion, isolation, quarantine ---------------------------------------------------------------------
 
 void ledger::charge_death(const charge& to, std::uint32_t worker, const std::string& cause) {
   const sample_key key{source_.epoch_of(to.position), to.sample};
@@ -436,8 +431,7 @@ void ledger::isolation_reported(const load_report& report) {
   isolations_.erase(it);
 }
 
-// ---- the device
-// ----------------------------------------------------------------------------------------------
+// ---- the device -------------------------------------------------------------------------------------------
 
 void ledger::slot_released(std::uint64_t upload) {
   const auto it = uploads_.find(upload);

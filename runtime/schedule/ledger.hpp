@@ -68,8 +68,7 @@ struct planned_sample {
   bool operator==(const planned_sample&) const = default;
 };
 
-// ---- commands
-// ------------------------------------------------------------------------------------------------
+// ---- commands ---------------------------------------------------------------------------------------------
 
 /// To the lease's holder: fill the slot with these samples.
 struct load_command {
@@ -117,8 +116,7 @@ struct give_up {
 using command = std::variant<load_command, upload_command, sample_failed, sample_quarantined, batch_discarded,
                              batch_recovered, give_up>;
 
-// ---- what events say
-// -----------------------------------------------------------------------------------------
+// ---- what events say --------------------------------------------------------------------------------------
 
 /// What became of a message from a worker.
 enum class arrival : std::uint8_t {
@@ -162,8 +160,7 @@ struct delivery {
   std::uint32_t quarantined = 0;  ///< planned rows lost to quarantine
 };
 
-// ---- the ledger
-// ----------------------------------------------------------------------------------------------
+// ---- the ledger -------------------------------------------------------------------------------------------
 
 /// Not thread-safe. `source` must outlive the ledger.
 class ledger {

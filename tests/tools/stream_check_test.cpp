@@ -71,8 +71,7 @@ TEST_CASE("an undisturbed run that repeats a sample is found too") {
   CHECK(stream_check(batches).of_undisturbed().duplicated == 1);
 }
 
-// ---- several owners
-// -------------------------------------------------------------------------------------
+// ---- several owners ---------------------------------------------------------------------------------------
 
 namespace {
 

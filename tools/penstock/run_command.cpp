@@ -42,8 +42,7 @@ struct run_options {
   bool dry_run = false;
 };
 
-// ---- files
-// ---------------------------------------------------------------------------------------------------
+// ---- files ------------------------------------------------------------------------------------------------
 
 /// A file that appears whole or not at all. The place is tried at the beginning, not after hours.
 class file_at_the_end {
@@ -96,8 +95,7 @@ std::string_view as_text(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// ---- the run
-// -------------------------------------------------------------------------------------------------
+// ---- the run ----------------------------------------------------------------------------------------------
 
 struct run_places {
   std::optional<file_at_the_end> report;

@@ -75,7 +75,7 @@ struct letting_go {
 void deliver(Session& session, const config& settings, nemesis* enemy, const batch_journal& journal,
              playing& all) {
   std::uint64_t promised = 0;
-  bool haunted = false;
+  bool attacked = false;
   bool over = false;
   while (!over) {
     over = session.run_for(step);
@@ -84,8 +84,8 @@ void deliver(Session& session, const config& settings, nemesis* enemy, const bat
       promised = now.batches_delivered;
       all.promises.emplace_back(journal.bytes(), promised);
     }
-    if (enemy != nullptr && promised > 0 && !std::exchange(haunted, true))
-      enemy->haunt(session, settings.loader.limits.memory.bytes);
+    if (enemy != nullptr && promised > 0 && !std::exchange(attacked, true))
+      enemy->attack(session, settings.loader.limits.memory.bytes);
     if (enemy == nullptr) all.private_bytes = std::max(all.private_bytes, most_private_memory(now));
   }
 }
@@ -129,8 +129,7 @@ std::vector<delivery_promise> promises_of(const playing& round) {
   return promises;
 }
 
-// ---- figures
-// ----------------------------------------------------------------------------------------------
+// ---- figures ----------------------------------------------------------------------------------------------
 
 struct quantiles {
   std::size_t n = 0;
@@ -316,8 +315,7 @@ void tell(const json& v) {
                       v.at("digests_equal") == true ? "not as it should be" : "NOT the same stream"));
 }
 
-// ---- the verb
-// ---------------------------------------------------------------------------------------------
+// ---- the verb ---------------------------------------------------------------------------------------------
 
 result<std::vector<chaos_kind>> parse_kinds(const std::string& text) {
   std::vector<chaos_kind> kinds;

@@ -69,7 +69,7 @@ nemesis::~nemesis() {
   thread_.join();
 }
 
-void nemesis::haunt(Session& session, std::uint64_t memory_max_bytes) {
+void nemesis::attack(Session& session, std::uint64_t memory_max_bytes) {
   const std::lock_guard hold(mutex_);
   session_ = &session;
   memory_max_bytes_ = memory_max_bytes;
@@ -82,7 +82,7 @@ void nemesis::haunt(Session& session, std::uint64_t memory_max_bytes) {
 
 void nemesis::leave() {
   const std::lock_guard hold(mutex_);
-  if (begun_) haunted_ += std::chrono::steady_clock::now() - *begun_;
+  if (begun_) attacked_for_ += std::chrono::steady_clock::now() - *begun_;
   begun_.reset();
   session_ = nullptr;
 }
@@ -151,7 +151,7 @@ bool nemesis::satisfied() const {
   if (settings_.faults && faults_.size() >= *settings_.faults) return true;
   if (!settings_.seconds) return false;
   const nanoseconds now = begun_ ? std::chrono::steady_clock::now() - *begun_ : nanoseconds(0);
-  return haunted_ + now >= *settings_.seconds;
+  return attacked_for_ + now >= *settings_.seconds;
 }
 
 std::vector<chaos_fault> nemesis::faults() const {

@@ -66,7 +66,7 @@ class nemesis {
   nemesis& operator=(const nemesis&) = delete;
 
   /// Strikes this session from now on, until leave(). `memory_max_bytes`: what a worker may use, for leaks.
-  void haunt(Session& session, std::uint64_t memory_max_bytes);
+  void attack(Session& session, std::uint64_t memory_max_bytes);
   void leave();
   /// For session_options::on_event.
   void hear(const event& e);
@@ -104,7 +104,7 @@ class nemesis {
   // By place: deaths that are charged to no sample, so that they may count. One more may be under way.
   std::map<std::uint32_t, std::deque<std::chrono::system_clock::time_point>> uncharged_;
   std::optional<steady_time> begun_;
-  nanoseconds haunted_{0};  // in earlier sessions
+  nanoseconds attacked_for_{0};  // in earlier sessions
   bool over_ = false;
   std::thread thread_;
 };
