@@ -86,9 +86,7 @@ void pool::child_died(worker_ref who, steady_time now, const death& d, const std
     return;
   }
 
-  restart_decision next = p->policy.child_died(now, judged);
-  // Whatever the restart type: who asked for its end wants another one here.
-  if (judged.ending == death::how::operated) next = {restart_decision::what::restart, now};
+  const restart_decision next = p->policy.child_died(now, judged);
   switch (next.act) {
     case restart_decision::what::restart:
       p->state = child_state::backoff;

@@ -14,19 +14,29 @@ restart_decision restart_policy::child_died(steady_time now, const death& d) {
   using act = restart_decision::what;
   const bool lived_long = ready_since_ != never && now - ready_since_ >= settings_.backoff_reset_after;
   ready_since_ = never;
+  if (lived_long || d.ending == death::how::operated) forgive();
+  // Whoever asked for its end wants another one.
+  if (d.ending == death::how::operated) return {act::restart, now};
   if (settings_.type == restart_type::temporary) return {act::stop, now};
   if (d.ending == death::how::no_restart) return {act::fail, now};
   if (settings_.type == restart_type::transient && d.ending == death::how::normal) return {act::stop, now};
-  if (!d.counted() || lived_long) {
-    // Fruitful and charged deaths end the row but are not forgiven: the intensity's period forgets by itself.
+  if (!d.backs_off()) {
+    // The intensity's history stays: its period forgets by itself.
     in_a_row_ = 0;
-    if (d.ending == death::how::operated || lived_long) counted_.clear();
-    if (!d.counted()) return {act::restart, now};
+    return {act::restart, now};
   }
+  return d.counted() ? count_and_back_off(now) : restart_decision{act::restart, now + next_wait()};
+}
+
+restart_decision restart_policy::start_failed(steady_time now) {
+  return count_and_back_off(now);
+}
+
+restart_decision restart_policy::count_and_back_off(steady_time now) {
   counted_.push_back(now);
-  while (!counted_.empty() && now - counted_.front() > settings_.intensity_within) counted_.pop_front();
-  if (counted_.size() > settings_.intensity_max) return {act::fail, now};
-  return {act::restart, now + next_wait()};
+  while (now - counted_.front() > settings_.intensity_within) counted_.pop_front();
+  if (counted_.size() > settings_.intensity_max) return {restart_decision::what::fail, now};
+  return {restart_decision::what::restart, now + next_wait()};
 }
 
 void restart_policy::forgive() noexcept {

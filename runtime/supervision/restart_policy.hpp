@@ -1,12 +1,24 @@
-// When a dead child is started again. One policy a place; the pool's own rules are in pool.hpp. Pure.
+// Whether and when a dead child is started again. One policy for each place: the pool has one per loader
+// worker, the GPU owner has its own. Rules that concern several places stand in pool.hpp. Pure.
 //
 //   restart type   exit 0      other exit, signal, hang   exit 77, 78, 82
 //   permanent      restart     restart                    give the place up
-//   transient      stopped     restart                    give the place up
-//   temporary      stopped     stopped                    stopped
+//   transient      stop        restart                    give the place up
+//   temporary      stop        stop                       stop
 //
-// Only *counted* deaths (fruitless and not charged to a sample) wait and count towards the intensity: a
-// worker that gets work done is worth restarting for ever, and a sample that kills is the ledger's business.
+// What somebody here asked for (`operated`) is restarted under every type: the caller does not ask about a
+// place that is to stay empty.
+//
+// How soon, and whether it counts towards the intensity (the first line that fits):
+//
+//   death                                    restarts                    counts   resets the backoff
+//   operated: somebody here asked for it     at once                     no       yes, and clears the history
+//   charged to a sample, or fruitful         at once                     no       yes
+//   outside_kill                             after the backoff           no       no
+//   any other, or the start failed           after the backoff           yes      no
+//
+// A worker that gets work done is worth restarting for ever, a sample that kills is the ledger's business, and
+// whoever sends SIGKILL from outside says nothing about the program that it hits.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -36,13 +48,19 @@ struct death {
     normal,      ///< exit 0
     abnormal,    ///< any other end
     no_restart,  ///< exit 77 (permission), 78 (configuration), 82 (protocol): would end the same way again
-    operated     ///< an operator or the pool itself ended it: never counts, clears the history
+    operated     ///< an operator or the pool itself asked for it
   };
   how ending = how::abnormal;
   bool charged = false;   ///< to a sample
-  bool fruitful = false;  ///< it completed a sample since it was ready
-  /// Counts towards intensity and backoff (semantics 16).
-  [[nodiscard]] bool counted() const noexcept { return ending != how::operated && !charged && !fruitful; }
+  bool fruitful = false;  ///< it completed a sample (a worker) or a batch (the owner) since it was ready
+  /// SIGKILL that nobody here sent, and no OOM kill was counted. The GPU owner's deaths set it; a worker's do
+  /// not, since workers that a memory limit outside our sight kills at every start have to be given up.
+  bool outside_kill = false;
+
+  /// Counts towards the intensity (semantics 16).
+  [[nodiscard]] bool counted() const noexcept { return backs_off() && !outside_kill; }
+  /// The restart waits for the backoff.
+  [[nodiscard]] bool backs_off() const noexcept { return ending != how::operated && !charged && !fruitful; }
 };
 
 /// What becomes of the place.
@@ -58,18 +76,22 @@ class restart_policy {
   restart_policy(const restart_settings& settings, std::uint64_t seed) : settings_(settings), random_(seed) {}
 
   restart_decision child_died(steady_time now, const death& d);
+  /// There is no process: it could not be spawned (EMFILE, EAGAIN, ...). A counted death, but restarted
+  /// whatever the type says, since that speaks of processes that ran.
+  restart_decision start_failed(steady_time now);
   /// A child that was ready for [backoff] reset_after before it died starts with a clean history.
   void child_ready(steady_time now) noexcept { ready_since_ = now; }
-  /// An operator acted on this place: all is forgiven.
+  /// An operator acted on this place: its history is cleared.
   void forgive() noexcept;
 
  private:
+  restart_decision count_and_back_off(steady_time now);
   [[nodiscard]] nanoseconds next_wait();
 
   restart_settings settings_;
   std::mt19937_64 random_;
-  std::deque<steady_time> counted_;  // within the intensity's period
-  std::uint32_t in_a_row_ = 0;       // counted deaths without a fruitful one between
+  std::deque<steady_time> counted_;  // within the intensity's period: at most intensity_max + 1
+  std::uint32_t in_a_row_ = 0;       // deaths that backed off, without one between that did not
   steady_time ready_since_ = never;
 };
 

@@ -15,6 +15,7 @@ constexpr death fruitful_crash{death::how::abnormal, false, true};
 constexpr death charged_crash{death::how::abnormal, true, false};
 constexpr death normal_end{death::how::normal, false, true};
 constexpr death hopeless{death::how::no_restart, false, false};
+constexpr death shot_from_outside{death::how::abnormal, false, false, true};
 constexpr death operated{death::how::operated, false, false};
 
 const steady_time start{};
@@ -121,4 +122,53 @@ TEST_CASE("what an operator does never counts and clears the history") {
   CHECK(policy.child_died(start, operated).at == start);
   for (int i = 0; i < 5; ++i) CHECK(policy.child_died(start, crash).act == act::restart);
   CHECK(policy.child_died(start, crash).act == act::fail);
+}
+
+TEST_CASE("a kill from outside never gives the place up, and waits longer each time") {
+  auto policy = policy_of(restart_type::permanent);
+  CHECK(policy.child_died(start, shot_from_outside).at == start);
+  nanoseconds whole = 200ms;
+  for (int i = 0; i < 1000; ++i) {
+    const auto next = policy.child_died(start, shot_from_outside);
+    CHECK(next.act == act::restart);
+    CHECK(next.at - start >= whole / 2);
+    CHECK(next.at - start <= whole);
+    whole = std::min<nanoseconds>(whole * 2, 30s);
+  }
+}
+
+TEST_CASE("kills from outside between crashes neither count nor hide them") {
+  auto policy = policy_of(restart_type::permanent);
+  for (int i = 0; i < 5; ++i) {
+    CHECK(policy.child_died(start, crash).act == act::restart);
+    for (int k = 0; k < 3; ++k) CHECK(policy.child_died(start, shot_from_outside).act == act::restart);
+  }
+  CHECK(policy.child_died(start, crash).act == act::fail);
+}
+
+TEST_CASE("a kill from outside that hits a child with work done restarts it at once") {
+  auto policy = policy_of(restart_type::permanent);
+  policy.child_died(start, crash);
+  policy.child_died(start, crash);
+  CHECK(policy.child_died(start, {death::how::abnormal, false, true, true}).at == start);
+  CHECK(policy.child_died(start, shot_from_outside).at == start);
+}
+
+TEST_CASE("a kill from outside is an end as any other for the restart type") {
+  CHECK(policy_of(restart_type::transient).child_died(start, shot_from_outside).act == act::restart);
+  CHECK(policy_of(restart_type::temporary).child_died(start, shot_from_outside).act == act::stop);
+}
+
+TEST_CASE("a start that failed backs off and counts, whatever the restart type") {
+  for (const restart_type type :
+       {restart_type::permanent, restart_type::transient, restart_type::temporary}) {
+    auto policy = policy_of(type);
+    CHECK(policy.start_failed(start).at == start);
+    for (int i = 1; i < 5; ++i) {
+      const auto next = policy.start_failed(start);
+      CHECK(next.act == act::restart);
+      CHECK(next.at > start);
+    }
+    CHECK(policy.start_failed(start).act == act::fail);
+  }
 }
