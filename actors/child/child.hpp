@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/arena/flight_recorder.hpp"
+#include "runtime/base/exit_codes.hpp"
 #include "runtime/process/lifeline.hpp"
 
 #include <atomic>
@@ -11,16 +12,6 @@
 #include <memory>
 
 namespace penstock::child {
-
-// Exit codes (docs: exit codes of child processes).
-inline constexpr int exit_finished = 0;
-inline constexpr int exit_failed = 1;
-inline constexpr int exit_temporary = 75;
-inline constexpr int exit_configuration = 78;
-inline constexpr int exit_poisoned = 79;
-inline constexpr int exit_hardware = 80;
-inline constexpr int exit_protocol = 82;
-inline constexpr int exit_parent_lost = 83;
 
 /// False, having said so on stderr, when no session started this program.
 [[nodiscard]] bool started_by_a_session(const char* what_this_is);

@@ -9,6 +9,7 @@
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/log_level.hpp"
 #include "actors/protocol/tensors.hpp"
+#include "runtime/base/exit_codes.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/device/gpu_process_watch.hpp"
@@ -33,12 +34,12 @@ constexpr std::size_t gpu_processes_max = 256;  // told in one message
 
 int exit_code_of(errc why) {
   switch (why) {
-    case errc::device_poisoned: return child::exit_poisoned;
-    case errc::device_hardware: return child::exit_hardware;
-    case errc::protocol: return child::exit_protocol;
+    case errc::device_poisoned: return exit_codes::poisoned;
+    case errc::device_hardware: return exit_codes::hardware;
+    case errc::protocol: return exit_codes::protocol;
     case errc::sink:
-    case errc::io: return child::exit_failed;
-    default: return child::exit_configuration;
+    case errc::io: return exit_codes::failed;
+    default: return exit_codes::configuration;
   }
 }
 
@@ -98,7 +99,7 @@ owner_process::owner_process() {
   link_ =
       protocol::owners_session_link::make(io_.context(), unique_fd(protocol::child_fd::link),
                                           {[this](protocol::to_owner&& message) { hear(std::move(message)); },
-                                           [](const std::string&) { ::_exit(child::exit_parent_lost); }});
+                                           [](const std::string&) { ::_exit(exit_codes::parent_lost); }});
   link_->send(protocol::hello{protocol::hello::expected_magic, protocol::version, ::getpid()});
   boost::asio::post(io_.context(), [this] { link_->start(); });
 }
@@ -291,7 +292,7 @@ result<void> owner_process::deliver(ready_batch ready) {
 }
 
 int owner_process::run() {
-  if (!plan_is_known_.get_future().get()) leave(child::exit_finished);
+  if (!plan_is_known_.get_future().get()) leave(exit_codes::finished);
   auto page = arena::flight_writer::map(protocol::child_fd::flight, order_.flight_page);
   if (page) flight_.emplace(std::move(*page));
   home_ = std::make_shared<batch_home>(device_, [this](std::uint32_t buffer) {
@@ -319,13 +320,13 @@ int owner_process::run() {
   caf::anon_send(owner_, close_device{});
   owner_ = gpu_owner_actor();
   system_.await_all_actors_done();
-  leave(child::exit_finished);
+  leave(exit_codes::finished);
 }
 
 }  // namespace
 
 int owner_main() {
-  if (!child::started_by_a_session("the GPU owner")) return child::exit_configuration;
+  if (!child::started_by_a_session("the GPU owner")) return exit_codes::configuration;
   process::write_stack_when_dying();
   process::this_thread_works();
   owner_process owner;

@@ -4,6 +4,7 @@
 #include "actors/loader/lease_runner.hpp"
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/tensors.hpp"
+#include "runtime/base/exit_codes.hpp"
 #include "runtime/process/crash_notes.hpp"
 
 #include <caf/actor_system.hpp>
@@ -61,7 +62,7 @@ bool prepare(self_pointer self, std::string_view what, Step step) {
   } catch (...) {
     reason = "an exception that is not a std::exception";
   }
-  give_up(self, child::exit_configuration, {errc::dataset, fmt::format("{}: {}", what, reason), 0});
+  give_up(self, exit_codes::configuration, {errc::dataset, fmt::format("{}: {}", what, reason), 0});
   return false;
 }
 
@@ -70,17 +71,17 @@ void open(self_pointer self, const protocol::open_dataset& order) {
   loader_state& s = self->state;
   if (order.version != protocol::version) {
     give_up(
-        self, child::exit_protocol,
+        self, exit_codes::protocol,
         {errc::protocol,
          fmt::format("the session speaks protocol {}, this worker {}", order.version, protocol::version), 0});
     return;
   }
   auto settings = protocol::config_from_bytes(order.config);
-  if (!settings) return give_up(self, child::exit_protocol, settings.error());
+  if (!settings) return give_up(self, exit_codes::protocol, settings.error());
   s.settings = std::move(*settings);
   s.me = order.you;
   auto flight = arena::flight_writer::map(protocol::child_fd::flight, s.me.worker);
-  if (!flight) return give_up(self, child::exit_protocol, flight.error());
+  if (!flight) return give_up(self, exit_codes::protocol, flight.error());
   s.flight.emplace(std::move(*flight));
   s.flight->this_thread_works(process::working_thread());
   s.flight->publish({arena::phase::setup, 0, 0, 0}, "");
@@ -99,19 +100,19 @@ void open(self_pointer self, const protocol::open_dataset& order) {
 void assign(self_pointer self, const protocol::assign_slots& order) {
   loader_state& s = self->state;
   if (!s.dataset)
-    return give_up(self, child::exit_protocol, {errc::protocol, "slots were assigned before a dataset", 0});
+    return give_up(self, exit_codes::protocol, {errc::protocol, "slots were assigned before a dataset", 0});
   auto layout = lay_out(s.description.tensors, order.batch_size);
-  if (!layout) return give_up(self, child::exit_configuration, layout.error());
+  if (!layout) return give_up(self, exit_codes::configuration, layout.error());
   if (layout->bytes > order.slot_bytes) {
     return give_up(
-        self, child::exit_protocol,
+        self, exit_codes::protocol,
         {errc::protocol,
          fmt::format("a batch needs {} bytes, the slots have {}", layout->bytes, order.slot_bytes), 0});
   }
   s.layout = std::move(*layout);
   auto slots = arena::slots_view::map(protocol::child_fd::arena,
                                       {order.slot_bytes, order.slots, order.partitions}, order.partition);
-  if (!slots) return give_up(self, child::exit_protocol, slots.error());
+  if (!slots) return give_up(self, exit_codes::protocol, slots.error());
   s.slots.emplace(std::move(*slots));
   const bool ready = prepare(self, "setting up the dataset", [&] {
     s.dataset->setup({s.me.worker, s.me.incarnation, s.settings.sampler.seed});
@@ -122,7 +123,7 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
       [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
   if (s.runner->cuda_came_in()) {
     return give_up(
-        self, child::exit_configuration,
+        self, exit_codes::configuration,
         {errc::dataset,
          fmt::format("the worker program or Dataset::setup loaded CUDA into worker {} (pid {}); only "
                      "the GPU owner uses the GPU",
@@ -136,12 +137,12 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
 void load(self_pointer self, const protocol::load_batch& lease) {
   loader_state& s = self->state;
   if (!s.runner)
-    return give_up(self, child::exit_protocol, {errc::protocol, "a lease came before the slots", 0});
+    return give_up(self, exit_codes::protocol, {errc::protocol, "a lease came before the slots", 0});
   auto report = s.runner->run(lease);
-  if (!report) return give_up(self, child::exit_protocol, report.error());
-  if (!*report) return end(self, child::exit_finished);
+  if (!report) return give_up(self, exit_codes::protocol, report.error());
+  if (!*report) return end(self, exit_codes::finished);
   s.around.link->send(std::move(**report));
-  if (s.runner->cuda_came_in()) end(self, child::exit_temporary);
+  if (s.runner->cuda_came_in()) end(self, exit_codes::temporary);
 }
 
 loader_actor::behavior_type behave(self_pointer self, loader_surroundings around) {
@@ -151,11 +152,11 @@ loader_actor::behavior_type behave(self_pointer self, loader_surroundings around
       [=](const protocol::assign_slots& order) { assign(self, order); },
       [=](const protocol::load_batch& lease) { load(self, lease); },
       [=](const link_lost& news) {
-        if (news.reason.empty()) return end(self, child::exit_parent_lost);
-        give_up(self, child::exit_protocol, {errc::protocol, news.reason, 0});
+        if (news.reason.empty()) return end(self, exit_codes::parent_lost);
+        give_up(self, exit_codes::protocol, {errc::protocol, news.reason, 0});
       },
       [=](const wake_up&) {
-        if (self->state.around.stopping->load()) end(self, child::exit_finished);
+        if (self->state.around.stopping->load()) end(self, exit_codes::finished);
       },
   };
 }

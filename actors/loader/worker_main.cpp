@@ -1,6 +1,7 @@
 #include "actors/child/child.hpp"
 #include "actors/loader/loader_actor.hpp"
 #include "actors/protocol/actor_settings.hpp"
+#include "runtime/base/exit_codes.hpp"
 #include "runtime/process/crash_notes.hpp"
 #include "runtime/process/io_thread.hpp"
 #include "runtime/process/rehearsal.hpp"
@@ -14,7 +15,7 @@
 namespace penstock {
 
 int worker_main(const dataset_factory& make) {
-  if (!child::started_by_a_session("a loader worker")) return child::exit_configuration;
+  if (!child::started_by_a_session("a loader worker")) return exit_codes::configuration;
   process::write_stack_when_dying();
   process::accept_rehearsed_faults();
   child::heart pulse;

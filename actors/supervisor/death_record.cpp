@@ -1,5 +1,6 @@
 #include "actors/supervisor/death_record.hpp"
 
+#include "runtime/base/exit_codes.hpp"
 #include "runtime/base/text.hpp"
 
 #include <fmt/core.h>
@@ -59,17 +60,11 @@ std::optional<schedule::flight_mark> suspected_in(const child& c) {
 }
 
 supervision::death as_death(const child& c, const scheduler::judgement& verdict) {
-  constexpr int permission = 77;
-  constexpr int configuration = 78;
-  constexpr int protocol_mismatch = 82;
   supervision::death d;
   const process::exit_report& report = *c.ended;
   if (report.ending == process::exit_report::how::exited) {
-    const int code = report.code;
-    if (code == 0) d.ending = supervision::death::how::normal;
-    if (code == permission || code == configuration || code == protocol_mismatch) {
-      d.ending = supervision::death::how::no_restart;
-    }
+    if (report.code == exit_codes::finished) d.ending = supervision::death::how::normal;
+    if (exit_codes::is_permanent(report.code)) d.ending = supervision::death::how::no_restart;
   }
   if (c.condemned == death_cause::stopped || c.condemned == death_cause::memory)
     d.ending = supervision::death::how::operated;

@@ -2,6 +2,7 @@
 
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/tensors.hpp"
+#include "runtime/base/exit_codes.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -27,8 +28,6 @@ constexpr auto kill_after_abort = 2s;
 constexpr auto unkillable_after = 5s;
 constexpr auto lost_link_deadline = 1s;  // one that ends closes its link first, then the driver cleans up
 
-constexpr int exit_poisoned = 79;
-constexpr int exit_hardware = 80;
 
 enum class phase : std::uint8_t { waiting, starting, speaking, ready, closing, closed, failed };
 
@@ -382,7 +381,7 @@ void listen(self_pointer self, owner_spoke& said) {
 
 /// Its own doing, as far as one can tell from outside.
 bool is_own_doing(const process::exit_report& report) {
-  if (report.ending == process::exit_report::how::exited) return report.code == exit_poisoned;
+  if (report.ending == process::exit_report::how::exited) return report.code == exit_codes::poisoned;
   if (report.ending != process::exit_report::how::signalled) return false;
   const std::set<int> faults{SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGSYS, SIGTRAP};
   return faults.contains(report.code);
@@ -439,7 +438,7 @@ owner_death_report as_report(const keeper_state& s, const process::exit_report& 
 std::optional<failure> final_word(const keeper_state& s, const process::exit_report& report,
                                   const std::string& last_lines) {
   const bool exited = report.ending == process::exit_report::how::exited;
-  if (exited && report.code == exit_hardware) {
+  if (exited && report.code == exit_codes::hardware) {
     return failure{
         errc::device_hardware,
         fmt::format("the GPU reports broken hardware: {}", s.farewell ? s.farewell->reason : last_lines), 0};
@@ -479,7 +478,7 @@ std::optional<scheduler::poison_batch> judge(keeper_state& s, const protocol::wi
 supervision::death as_death(const keeper_state& s, const process::exit_report& report) {
   supervision::death d;
   if (report.ending == process::exit_report::how::exited &&
-      (report.code == 77 || report.code == 78 || report.code == 82))
+      exit_codes::is_permanent(report.code))
     d.ending = supervision::death::how::no_restart;
   if (s.operated) d.ending = supervision::death::how::operated;
   d.fruitful = s.fruitful;
@@ -497,7 +496,7 @@ void bury(self_pointer self, const owner_exited& news) {
   // It died before it had done anything: the death before it will not be followed by a recovery.
   s.last_death.reset();
   const bool poisoned =
-      news.report.ending == process::exit_report::how::exited && news.report.code == exit_poisoned;
+      news.report.ending == process::exit_report::how::exited && news.report.code == exit_codes::poisoned;
   const bool own_doing = is_own_doing(news.report) || s.condemned == death_cause::hang;
   const auto* suspect = own_doing && !s.operated ? suspect_of(s, poisoned) : nullptr;
   const owner_death_report report = as_report(s, news.report, suspect, now);

@@ -1,5 +1,7 @@
 #include "runtime/process/lifeline.hpp"
 
+#include "runtime/base/exit_codes.hpp"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -14,14 +16,11 @@
 namespace penstock::process {
 namespace {
 
-// Exit code of a process whose parent is gone (docs: exit codes).
-constexpr int parent_lost = 83;
-
 /// Async-signal-safe. The group is killed only if it is ours: a program started by hand must not kill its
 /// shell.
 [[noreturn]] void end_of_the_line() {
   if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
-  ::_exit(parent_lost);
+  ::_exit(exit_codes::parent_lost);
 }
 
 void on_hangup(int) {

@@ -1,5 +1,6 @@
 #include "runtime/process/spawn.hpp"
 
+#include "runtime/base/exit_codes.hpp"
 #include "runtime/base/text.hpp"
 
 #include <dlfcn.h>
@@ -48,7 +49,7 @@ struct launch {
 [[noreturn]] void give_up(launch& l, const char* step) {
   l.failed_step = step;
   l.failed_errno = errno;
-  ::_exit(127);
+  ::_exit(exit_codes::not_executed);
 }
 
 int child_main(void* argument) {
@@ -57,7 +58,7 @@ int child_main(void* argument) {
   if (::setpgid(0, 0) != 0) give_up(l, "setpgid");
   if (::prctl(PR_SET_PDEATHSIG, SIGHUP) != 0) give_up(l, "prctl(PR_SET_PDEATHSIG)");
   // It may have died before the line above.
-  if (::getppid() != l.parent) ::_exit(127);
+  if (::getppid() != l.parent) ::_exit(exit_codes::not_executed);
 
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;

@@ -2,6 +2,7 @@
 // are fixed.
 #pragma once
 
+#include "runtime/base/exit_codes.hpp"
 #include "runtime/base/result.hpp"
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,15 +14,15 @@ namespace penstock::cli {
 
 /// docs: exit codes of penstock.
 enum exit_code : int {
-  exit_ok = 0,
-  exit_failed = 1,
+  exit_ok = exit_codes::finished,
+  exit_failed = exit_codes::failed,
   exit_usage = 2,
   exit_not_met = 3,
   exit_no_target = 4,
   exit_no_session = 5,
   exit_timed_out = 6,
   exit_refused = 7,
-  exit_config = 78,
+  exit_config = exit_codes::configuration,
   exit_interrupted = 130,
   exit_terminated = 143,
 };
