@@ -19,7 +19,7 @@
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/pile.hpp"
 #include "runtime/base/batch_times.hpp"
-#include "runtime/dataset/plan.hpp"
+#include "runtime/dataset/order/plan.hpp"
 #include "runtime/schedule/epoch_book.hpp"
 #include "runtime/schedule/ledger.hpp"
 

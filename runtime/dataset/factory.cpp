@@ -1,8 +1,8 @@
 #include "runtime/dataset/factory.hpp"
 
-#include "runtime/dataset/image_folder.hpp"
-#include "runtime/dataset/records.hpp"
-#include "runtime/dataset/synthetic.hpp"
+#include "runtime/dataset/picture/image_folder.hpp"
+#include "runtime/dataset/records/records.hpp"
+#include "runtime/dataset/synthetic/synthetic.hpp"
 
 namespace penstock {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
-#include "runtime/dataset/index.hpp"
-#include "runtime/dataset/listing.hpp"
+#include "runtime/dataset/listing/index.hpp"
+#include "runtime/dataset/listing/listing.hpp"
 
 #include <penstock/config.hpp>
 #include <penstock/dataset.hpp>

@@ -3,7 +3,7 @@
 
 #define XXH_INLINE_ALL
 #include "runtime/dataset/fingerprint.hpp"
-#include "runtime/dataset/listing.hpp"
+#include "runtime/dataset/listing/listing.hpp"
 
 #include <xxhash.h>
 

@@ -3,7 +3,7 @@
 #include "actors/session/session_actor.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/factory.hpp"
-#include "runtime/dataset/index.hpp"
+#include "runtime/dataset/listing/index.hpp"
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/contact_sheet.hpp"
 #include "tools/penstock/output.hpp"

@@ -1,7 +1,7 @@
 #include "runtime/dataset/factory.hpp"
 
-#include "fixtures.hpp"
-#include "loading.hpp"
+#include "tests/runtime/dataset/fixtures.hpp"
+#include "tests/runtime/dataset/loading.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,7 +1,7 @@
 #include "runtime/dataset/file_reader.hpp"
 
-#include "fixtures.hpp"
 #include "runtime/dataset/recycled_buffer.hpp"
+#include "tests/runtime/dataset/fixtures.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "fixtures.hpp"
+#include "tests/runtime/dataset/fixtures.hpp"
 
 #include <penstock/random.hpp>
 

@@ -1,8 +1,8 @@
 // What the tests of this folder share: temporary folders, pictures in memory, encoders.
 #pragma once
 
-#include "runtime/dataset/box.hpp"
-#include "runtime/dataset/row_sink.hpp"
+#include "runtime/dataset/picture/box.hpp"
+#include "runtime/dataset/picture/row_sink.hpp"
 
 #include <cstddef>
 #include <cstdint>

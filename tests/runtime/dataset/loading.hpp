@@ -1,7 +1,7 @@
 // Loads single samples of a dataset in tests, as a worker would.
 #pragma once
 
-#include "fixtures.hpp"
+#include "tests/runtime/dataset/fixtures.hpp"
 
 #include <penstock/dataset.hpp>
 #include <penstock/error.hpp>

@@ -3,7 +3,7 @@
 #include "runtime/base/layout.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/dataset/file_reader.hpp"
-#include "runtime/dataset/probe.hpp"
+#include "runtime/dataset/picture/probe.hpp"
 
 #include <penstock/random.hpp>
 

@@ -1,0 +1,310 @@
+#include "runtime/dataset/listing/index.hpp"
+
+#include "runtime/base/check.hpp"
+#include "runtime/base/units.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace penstock {
+
+// Layout, all numbers little-endian and naturally aligned, sections in this order without gaps:
+//
+//   header
+//   u64 text_ends[classes + files]   end of each text in the pool; it begins at its neighbour's end, or at 0
+//   record_place places[files]       only if has_places (npy, raw)
+//   u32 labels[files]                only if has_labels (image-folder)
+//   pool                             class names, then file names
+
+struct index_view::header {
+  std::array<char, 8> magic;
+  std::uint32_t version;
+  std::uint32_t type;
+  std::uint64_t total_bytes;
+  std::uint64_t samples;
+  std::uint64_t files;
+  std::uint64_t pool_bytes;
+  std::uint32_t classes;
+  std::uint8_t has_labels;
+  std::uint8_t has_places;
+  std::uint8_t element;
+  std::uint8_t axes;
+  std::array<std::uint32_t, 32> shape;
+  std::array<char, 32> fingerprint;
+};
+
+struct index_view::record_place {
+  std::uint64_t size;
+  std::uint64_t data_at;
+};
+
+namespace {
+
+constexpr std::array<char, 8> magic{'P', 'N', 'S', 'T', 'K', 'I', 'D', 'X'};
+constexpr std::uint32_t format_version = 1;
+constexpr int all_seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+/// Collects bytes and writes them in large pieces.
+class fd_writer {
+ public:
+  explicit fd_writer(int fd) : fd_(fd) { pending_.reserve(piece); }
+
+  template <class T>
+  void add(const T& value) {
+    add(&value, sizeof value);
+  }
+  void add(const void* bytes, std::size_t size) {
+    const auto* const from = static_cast<const char*>(bytes);
+    pending_.insert(pending_.end(), from, from + size);
+    if (pending_.size() >= piece) flush();
+  }
+  /// errno of the first write that failed, 0 if none did.
+  int finish() {
+    flush();
+    return os_code_;
+  }
+
+ private:
+  static constexpr std::size_t piece = 1 * MiB;
+
+  void flush() {
+    std::size_t done = 0;
+    while (done < pending_.size() && os_code_ == 0) {
+      const ssize_t wrote = ::write(fd_, pending_.data() + done, pending_.size() - done);
+      if (wrote >= 0) {
+        done += static_cast<std::size_t>(wrote);
+      } else if (errno != EINTR) {
+        os_code_ = errno;
+      }
+    }
+    pending_.clear();
+  }
+
+  int fd_;
+  int os_code_ = 0;
+  std::vector<char> pending_;
+};
+
+}  // namespace
+
+result<unique_fd> seal_index(const listing& list) {
+  using header = index_view::header;
+  header head{};
+  head.magic = magic;
+  head.version = format_version;
+  head.type = static_cast<std::uint32_t>(list.type);
+  head.samples = list.samples;
+  head.files = list.files.size();
+  head.classes = static_cast<std::uint32_t>(list.classes.size());
+  head.has_labels = list.type == dataset_type::image_folder ? 1 : 0;
+  head.has_places = 1 - head.has_labels;
+  head.element = static_cast<std::uint8_t>(list.element);
+  PENSTOCK_CHECK(list.shape.size() <= head.shape.size() && list.fingerprint.size() == head.fingerprint.size(),
+                 "{} axes, fingerprint '{}'", list.shape.size(), list.fingerprint);
+  head.axes = static_cast<std::uint8_t>(list.shape.size());
+  std::ranges::copy(list.shape, head.shape.begin());
+  std::ranges::copy(list.fingerprint, head.fingerprint.begin());
+  for (const std::string& name : list.classes) head.pool_bytes += name.size();
+  for (const listed_file& file : list.files) head.pool_bytes += file.name_size;
+  head.total_bytes = sizeof head + (head.classes + head.files) * sizeof(std::uint64_t) +
+                     (head.has_places != 0 ? head.files * sizeof(index_view::record_place) : 0) +
+                     (head.has_labels != 0 ? head.files * sizeof(std::uint32_t) : 0) + head.pool_bytes;
+
+  ::rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      head.total_bytes > limit.rlim_cur) {
+    return refuse(errc::out_of_memory, "the index of {} samples needs a file of {}, RLIMIT_FSIZE allows {}",
+                  list.samples, bytes_for_people(head.total_bytes), bytes_for_people(limit.rlim_cur));
+  }
+  unique_fd fd(::memfd_create("penstock-index", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return refuse_os(errc::system, errno, "creating a memfd for the dataset's index");
+  fd_writer out(fd.get());
+  out.add(head);
+  std::uint64_t end = 0;
+  for (const std::string& name : list.classes) out.add(end += name.size());
+  for (const listed_file& file : list.files) out.add(end += file.name_size);
+  for (const listed_file& file : list.files) {
+    if (head.has_places != 0) out.add(index_view::record_place{file.size, file.data_at});
+  }
+  for (const listed_file& file : list.files) {
+    if (head.has_labels != 0) out.add(file.label);
+  }
+  for (const std::string& name : list.classes) out.add(name.data(), name.size());
+  for (const listed_file& file : list.files) {
+    const std::string_view name = list.name_of(file);
+    out.add(name.data(), name.size());
+  }
+  if (const int os_code = out.finish(); os_code != 0) {
+    return refuse_os(errc::out_of_memory, os_code,
+                     fmt::format("writing the dataset's index ({})", bytes_for_people(head.total_bytes)));
+  }
+  if (::fcntl(fd.get(), F_ADD_SEALS, all_seals) != 0)
+    return refuse_os(errc::system, errno, "sealing the dataset's index");
+  return fd;
+}
+
+result<index_view> index_view::map(int fd) {
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0) return refuse_os(errc::protocol, errno, "the dataset's index is no memfd");
+  if ((seals & all_seals) != all_seals) return refuse(errc::protocol, "the dataset's index is not sealed");
+  struct ::stat facts {};
+  if (::fstat(fd, &facts) != 0) return refuse_os(errc::system, errno, "examining the dataset's index");
+  const auto bytes = static_cast<std::size_t>(facts.st_size);
+  if (bytes < sizeof(header))
+    return refuse(errc::protocol, "the dataset's index is only {} bytes long", bytes);
+  // MAP_PRIVATE: before Linux 6.7 a descriptor sealed against writing could not be mapped shared, not even
+  // for reading.
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (memory == MAP_FAILED) return refuse_os(errc::system, errno, "mapping the dataset's index");
+  index_view view(static_cast<const std::byte*>(memory), bytes);
+  if (auto checked = view.check(); !checked) return tl::unexpected(std::move(checked.error()));
+  return view;
+}
+
+result<void> index_view::check() const {
+  const header& head = this->head();
+  const auto nonsense = [](const char* what) {
+    return refuse(errc::protocol, "the dataset's index has nonsense in {}", what);
+  };
+  if (head.magic != magic) return refuse(errc::protocol, "this is no index of a dataset");
+  if (head.version != format_version) {
+    return refuse(errc::protocol, "the dataset's index has version {}, this program reads {}", head.version,
+                  format_version);
+  }
+  if (head.total_bytes != bytes_) return nonsense("its size");
+  if (head.type > static_cast<std::uint32_t>(dataset_type::custom)) return nonsense("its type");
+  if (head.has_labels > 1 || head.has_places > 1 || head.has_labels == head.has_places)
+    return nonsense("its sections");
+  if (head.element > static_cast<std::uint8_t>(dtype::float64) || head.axes > head.shape.size())
+    return nonsense("its shape");
+  const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  if (!std::ranges::all_of(head.fingerprint, is_hex)) return nonsense("its fingerprint");
+  // Bounding the counts by the size first keeps the sums below from overflowing.
+  if (head.files > bytes_ || head.classes > bytes_ || head.pool_bytes > bytes_) return nonsense("its counts");
+  const std::uint64_t texts = head.classes + head.files;
+  const std::uint64_t fixed =
+      sizeof(header) + texts * sizeof(std::uint64_t) +
+      head.files * (head.has_places != 0 ? sizeof(record_place) : sizeof(std::uint32_t));
+  if (fixed + head.pool_bytes != bytes_) return nonsense("its counts");
+  const auto ends = column<std::uint64_t>(sizeof(header), texts);
+  if (!std::ranges::is_sorted(ends) || (texts == 0 ? 0 : ends.back()) != head.pool_bytes)
+    return nonsense("its names");
+  std::uint64_t samples = head.files;
+  if (head.has_labels != 0) {
+    const auto labels = column<std::uint32_t>(fixed - head.files * sizeof(std::uint32_t), head.files);
+    if (std::ranges::any_of(labels, [&](std::uint32_t label) { return label >= head.classes; }))
+      return nonsense("its classes");
+  } else {
+    std::uint64_t record = penstock::size_of(static_cast<dtype>(head.element));
+    for (std::size_t i = 0; i < head.axes; ++i) {
+      const std::uint64_t side = head.shape[i];
+      if (side == 0 || record > (std::uint64_t{1} << 40U) / side) return nonsense("its shape");
+      record *= side;
+    }
+    samples = 0;
+    for (const record_place& place :
+         column<record_place>(fixed - head.files * sizeof(record_place), head.files)) {
+      if (place.data_at > place.size || (place.size - place.data_at) % record != 0)
+        return nonsense("its files");
+      const std::uint64_t here = (place.size - place.data_at) / record;
+      if (here > ~samples) return nonsense("its files");
+      samples += here;
+    }
+  }
+  if (head.samples != samples) return nonsense("its count of samples");
+  return {};
+}
+
+index_view::index_view(index_view&& other) noexcept
+    : memory_(std::exchange(other.memory_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+index_view& index_view::operator=(index_view&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+index_view::~index_view() {
+  if (memory_ != nullptr) ::munmap(const_cast<std::byte*>(memory_), bytes_);
+}
+
+const index_view::header& index_view::head() const noexcept {
+  return *reinterpret_cast<const header*>(memory_);
+}
+
+template <class T>
+std::span<const T> index_view::column(std::uint64_t at, std::uint64_t count) const noexcept {
+  return {reinterpret_cast<const T*>(memory_ + at), count};
+}
+
+dataset_type index_view::type() const noexcept {
+  return static_cast<dataset_type>(head().type);
+}
+std::uint64_t index_view::samples() const noexcept {
+  return head().samples;
+}
+std::uint64_t index_view::files() const noexcept {
+  return head().files;
+}
+std::uint32_t index_view::classes() const noexcept {
+  return head().classes;
+}
+dtype index_view::element() const noexcept {
+  return static_cast<dtype>(head().element);
+}
+
+std::string_view index_view::fingerprint() const noexcept {
+  return {head().fingerprint.data(), head().fingerprint.size()};
+}
+
+std::vector<std::uint32_t> index_view::shape() const {
+  return {head().shape.begin(), head().shape.begin() + head().axes};
+}
+
+std::string_view index_view::text(std::uint64_t i) const noexcept {
+  const auto ends = column<std::uint64_t>(sizeof(header), classes() + files());
+  const auto* const pool = reinterpret_cast<const char*>(memory_ + bytes_ - head().pool_bytes);
+  const std::uint64_t begin = i == 0 ? 0 : ends[i - 1];
+  return {pool + begin, ends[i] - begin};
+}
+
+std::string_view index_view::name(std::uint64_t i) const {
+  PENSTOCK_CHECK(i < files(), "file {} of {}", i, files());
+  return text(classes() + i);
+}
+
+std::string_view index_view::class_name(std::uint32_t c) const {
+  PENSTOCK_CHECK(c < classes(), "class {} of {}", c, classes());
+  return text(c);
+}
+
+std::uint32_t index_view::class_of(std::uint64_t i) const {
+  PENSTOCK_CHECK(i < files(), "file {} of {}", i, files());
+  if (head().has_labels == 0) return 0;
+  const std::uint64_t at = bytes_ - head().pool_bytes - files() * sizeof(std::uint32_t);
+  return column<std::uint32_t>(at, files())[i];
+}
+
+std::uint64_t index_view::size_of_file(std::uint64_t i) const {
+  PENSTOCK_CHECK(i < files(), "file {} of {}", i, files());
+  if (head().has_places == 0) return 0;
+  return column<record_place>(bytes_ - head().pool_bytes - files() * sizeof(record_place), files())[i].size;
+}
+
+std::uint64_t index_view::data_at(std::uint64_t i) const {
+  PENSTOCK_CHECK(i < files(), "file {} of {}", i, files());
+  if (head().has_places == 0) return 0;
+  return column<record_place>(bytes_ - head().pool_bytes - files() * sizeof(record_place), files())[i]
+      .data_at;
+}
+
+}  // namespace penstock

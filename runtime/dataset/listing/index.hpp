@@ -1,0 +1,68 @@
+// The listing of a dataset in its sealed form: one read-only memfd that the session makes and all workers
+// map, so that a restarted worker never walks a folder again. Written by the session, read by the datasets.
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/dataset/listing/listing.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+/// Writes a listing into a memfd (close-on-exec; sealed against writing, growing, shrinking and further
+/// seals). Refuses (errc::out_of_memory, errc::system) what the system refuses; checks RLIMIT_FSIZE first,
+/// which would otherwise end the process with SIGXFSZ.
+result<unique_fd> seal_index(const listing& list);
+
+/// A mapped index. Move-only; the descriptor may be closed once it is mapped. Everything it gives out points
+/// into the mapping, and all of it was checked when it was mapped: no content of the descriptor makes a later
+/// call misbehave.
+class index_view {
+ public:
+  /// Refuses (errc::protocol) a descriptor that is not sealed, and contents of another format or version or
+  /// with any number that does not fit. Reads the whole index once, some ms per million samples.
+  static result<index_view> map(int fd);
+
+  index_view(index_view&& other) noexcept;
+  index_view& operator=(index_view&& other) noexcept;
+  ~index_view();
+
+  [[nodiscard]] dataset_type type() const noexcept;
+  [[nodiscard]] std::uint64_t samples() const noexcept;
+  [[nodiscard]] std::string_view fingerprint() const noexcept;
+
+  /// image-folder: as many as samples, in their order. npy, raw: each holds many samples.
+  [[nodiscard]] std::uint64_t files() const noexcept;
+  [[nodiscard]] std::uint32_t classes() const noexcept;
+  // i < files(), c < classes(), checked.
+  [[nodiscard]] std::string_view name(std::uint64_t i) const;  ///< relative to the dataset's path; any bytes
+  [[nodiscard]] std::uint32_t class_of(std::uint64_t i) const;
+  [[nodiscard]] std::uint64_t size_of_file(std::uint64_t i) const;  ///< npy, raw; 0 for image-folder
+  [[nodiscard]] std::uint64_t data_at(std::uint64_t i) const;       ///< npy; 0 for the others
+  [[nodiscard]] std::string_view class_name(std::uint32_t c) const;
+
+  /// npy, raw: what a sample is.
+  [[nodiscard]] dtype element() const noexcept;
+  [[nodiscard]] std::vector<std::uint32_t> shape() const;
+
+ private:
+  struct header;
+  struct record_place;
+  index_view(const std::byte* memory, std::size_t bytes) noexcept : memory_(memory), bytes_(bytes) {}
+  [[nodiscard]] const header& head() const noexcept;
+  template <class T>
+  [[nodiscard]] std::span<const T> column(std::uint64_t at, std::uint64_t count) const noexcept;
+  [[nodiscard]] std::string_view text(std::uint64_t i) const noexcept;
+  [[nodiscard]] result<void> check() const;
+  friend result<unique_fd> seal_index(const listing& list);
+
+  const std::byte* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace penstock

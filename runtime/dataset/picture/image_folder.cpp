@@ -1,0 +1,55 @@
+#include "runtime/dataset/picture/image_folder.hpp"
+
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+
+image_folder_dataset::image_folder_dataset(index_view index, const image_config& config, std::string root)
+    : index_(std::move(index)),
+      root_(std::move(root)),
+      // No picture of max_pixels needs more: 8 bytes a pixel are 16-bit RGBA without compression.
+      file_bytes_max_(64 * MiB + 8 * std::min(config.max_pixels, std::uint64_t{1} << 40U)),
+      pictures_(config) {}
+
+dataset_description image_folder_dataset::describe(const index_view& index, const image_config& config) {
+  return {"image-folder",
+          index.samples(),
+          {{"image", dtype::uint8, {config.size[0], config.size[1], 3}, tensor_role::image},
+           {"label", dtype::int64, {}, tensor_role::data},
+           {"crop", dtype::int32, {4}, tensor_role::record},
+           {"flip", dtype::uint8, {}, tensor_role::record}},
+          std::string(index.fingerprint())};
+}
+
+dataset_description image_folder_dataset::describe() {
+  return describe(index_, pictures_.config());
+}
+
+void image_folder_dataset::load(const sample_request& request, const sample_slot& slot) {
+  std::string path = root_;
+  path += '/';
+  path += index_.name(request.index);
+  const auto file = reader_.read(path, file_bytes_max_);
+  if (!file) {
+    if (is_transient(file.error().os_code)) throw transient_error(file.error().message);
+    throw error(file.error());
+  }
+  const augmentation chosen = value_or_throw(pictures_.load(*file, format_by_name(index_.name(request.index)),
+                                                            request.random, slot.as<std::uint8_t>(0)));
+  slot.as<std::int64_t>(1)[0] = index_.class_of(request.index);
+  const auto crop = slot.as<std::int32_t>(2);
+  crop[0] = static_cast<std::int32_t>(chosen.box.top);
+  crop[1] = static_cast<std::int32_t>(chosen.box.left);
+  crop[2] = static_cast<std::int32_t>(chosen.box.height);
+  crop[3] = static_cast<std::int32_t>(chosen.box.width);
+  slot.as<std::uint8_t>(3)[0] = chosen.flip ? 1 : 0;
+}
+
+std::string image_folder_dataset::name_of(std::uint64_t index) const {
+  return printable(index_.name(index));
+}
+
+}  // namespace penstock

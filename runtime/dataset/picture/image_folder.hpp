@@ -1,0 +1,40 @@
+// The image-folder dataset: JPEG and PNG files in class folders. Lives in a worker; the listing comes with
+// the index.
+#pragma once
+
+#include "runtime/dataset/file_reader.hpp"
+#include "runtime/dataset/listing/index.hpp"
+#include "runtime/dataset/picture/picture.hpp"
+
+#include <penstock/config.hpp>
+#include <penstock/dataset.hpp>
+
+#include <string>
+
+namespace penstock {
+
+/// Tensors: image (uint8 [H, W, 3], not flipped), label (int64), and for the record crop (int32 [4]: top,
+/// left, height, width in source pixels after orientation) and flip (uint8: 1 if the device is to flip the
+/// row).
+class image_folder_dataset final : public Dataset {
+ public:
+  /// `root`: what the names in the index are relative to.
+  image_folder_dataset(index_view index, const image_config& config, std::string root);
+
+  static dataset_description describe(const index_view& index, const image_config& config);
+
+  dataset_description describe() override;
+  /// Throws transient_error when storage says "not now" (is_transient), penstock::error otherwise; what()
+  /// does not name the file.
+  void load(const sample_request& request, const sample_slot& slot) override;
+  [[nodiscard]] std::string name_of(std::uint64_t index) const override;
+
+ private:
+  index_view index_;
+  std::string root_;
+  std::uint64_t file_bytes_max_;
+  file_reader reader_;
+  picture_loader pictures_;
+};
+
+}  // namespace penstock

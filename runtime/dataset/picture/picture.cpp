@@ -1,0 +1,74 @@
+#include "runtime/dataset/picture/picture.hpp"
+
+#include "runtime/base/stage_range.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/dataset/picture/jpeg.hpp"
+#include "runtime/dataset/picture/orientation.hpp"
+#include "runtime/dataset/picture/png.hpp"
+
+#include <malloc.h>
+
+namespace penstock {
+
+unsigned dct_denominator(extent box, extent result) noexcept {
+  unsigned denominator = 1;
+  while (denominator < 8 && box.width / result.width >= 2 * denominator &&
+         box.height / result.height >= 2 * denominator) {
+    denominator *= 2;
+  }
+  return denominator;
+}
+
+result<augmentation> picture_loader::load(std::span<const std::byte> file, picture_format expected,
+                                          random_source& random, std::span<std::uint8_t> out) {
+  const auto info = probe(file, expected);
+  if (!info) return tl::unexpected(info.error());
+  const std::uint64_t pixels = std::uint64_t{info->stored.width} * info->stored.height;
+  if (pixels > config_.max_pixels) {
+    return refuse(errc::sample, "{} x {} pixels are more than max_pixels = {}: not decoded",
+                  info->stored.width, info->stored.height, config_.max_pixels);
+  }
+  const bool turn = config_.orientation == orientation_rule::exif;
+  const auto seen = orientation::from_exif(turn ? info->orientation : 1).turned(info->stored);
+  const augmentation chosen = choose_augmentation(seen, config_, random);
+  auto rendered = render(file, *info, chosen.box, out);
+  if (!rendered) return tl::unexpected(std::move(rendered.error()));
+  return chosen;
+}
+
+result<void> picture_loader::render(std::span<const std::byte> file, const picture_info& info,
+                                    const pixel_box& seen, std::span<std::uint8_t> out) {
+  const bool apply = config_.orientation == orientation_rule::exif;
+  const orientation turn = orientation::from_exif(apply ? info.orientation : 1);
+  const pixel_box box = turn.to_stored(seen, info.stored);
+  const extent target = turn.turned({config_.size[1], config_.size[0]});
+  const bool partly =
+      config_.augment == augment_kind::random_resized_crop && info.format == picture_format::jpeg;
+  const unsigned d = partly ? dct_denominator({box.width, box.height}, target) : 1;
+  const double step = 1.0 / d;  // a power of two: positions stay exact
+  resampler_.begin(
+      {{box.left * step, (box.left + box.width) * step, scaled_side(info.stored.width, d), target.width},
+       {box.top * step, (box.top + box.height) * step, scaled_side(info.stored.height, d), target.height},
+       turn},
+      out);
+  const axis_weights& x = resampler_.x();
+  const axis_weights& y = resampler_.y();
+  const pixel_box window{y.source_begin, x.source_begin, y.source_end - y.source_begin,
+                         x.source_end - x.source_begin};
+  const stage_range range("decode");
+  auto decoded =
+      info.format == picture_format::png
+          ? decode_png(file, info, window, rows_, resampler_)
+          : decode_jpeg(file,
+                        {info.stored, d, window, partly ? decode_rule::window_only : decode_rule::whole_file},
+                        rows_, resampler_);
+  // Decoders take their working memory from the heap, which keeps what a huge picture made it grow to.
+  constexpr std::uint64_t huge_pixels = 8 * MiB;
+  if (std::uint64_t{info.stored.width} * info.stored.height > huge_pixels) ::malloc_trim(0);
+  if (!decoded) return decoded;
+  if (!resampler_.complete())
+    return refuse(errc::sample, "its decoder gave fewer rows than its header promised");
+  return {};
+}
+
+}  // namespace penstock

@@ -1,0 +1,128 @@
+#include "runtime/dataset/picture/probe.hpp"
+
+#include "runtime/dataset/listing/names.hpp"
+#include "runtime/dataset/picture/orientation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace penstock {
+namespace {
+
+using bytes_view = std::span<const std::byte>;
+
+bool begins_with(bytes_view bytes, std::string_view magic, std::size_t at = 0) noexcept {
+  return bytes.size() >= at + magic.size() && std::memcmp(bytes.data() + at, magic.data(), magic.size()) == 0;
+}
+
+std::uint32_t big_endian(bytes_view bytes, std::size_t at, unsigned size) noexcept {
+  std::uint32_t value = 0;
+  for (unsigned i = 0; i < size; ++i) value = value << 8U | std::to_integer<std::uint32_t>(bytes[at + i]);
+  return value;
+}
+
+constexpr std::string_view jpeg_magic = "\xff\xd8\xff";
+constexpr std::string_view png_magic = "\x89PNG\r\n\x1a\n";
+
+std::string_view other_format(bytes_view file) noexcept {
+  if (begins_with(file, "GIF8")) return " (a GIF)";
+  if (begins_with(file, "RIFF") && begins_with(file, "WEBP", 8)) return " (a WebP)";
+  if (begins_with(file, "BM")) return " (a BMP?)";
+  if (begins_with(file, std::string_view("II*\0", 4)) || begins_with(file, std::string_view("MM\0*", 4))) {
+    return " (a TIFF)";
+  }
+  if (begins_with(file, "ftyp", 4)) return " (HEIC, AVIF or a video)";
+  return "";
+}
+
+tl::unexpected<failure> neither(bytes_view file, picture_format expected) {
+  if (file.empty()) return refuse(errc::sample, "the file is empty");
+  std::string start;
+  for (std::size_t i = 0; i < std::min<std::size_t>(file.size(), 2); ++i) {
+    start += fmt::format(" {:02x}", std::to_integer<unsigned>(file[i]));
+  }
+  return refuse(errc::sample, "not a {}: starts with{}{}", expected == picture_format::png ? "PNG" : "JPEG",
+                start, other_format(file));
+}
+
+/// Walks the segments up to the first scan, as libjpeg does: bytes that are no marker are skipped.
+result<picture_info> probe_jpeg(bytes_view file) {
+  picture_info info{picture_format::jpeg, {}, 1, false};
+  bool exif_seen = false;
+  std::size_t at = 2;
+  while (true) {
+    while (at < file.size() && file[at] != std::byte{0xff}) ++at;
+    while (at < file.size() && file[at] == std::byte{0xff}) ++at;
+    if (at >= file.size()) return refuse(errc::sample, "truncated JPEG: ends in its header");
+    const auto marker = std::to_integer<unsigned>(file[at++]);
+    if (marker == 0x00 || marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8)) continue;  // without a length
+    if (marker == 0xd9 || marker == 0xda) break;                                           // EOI, SOS
+    if (file.size() - at < 2) return refuse(errc::sample, "truncated JPEG: ends in its header");
+    const std::size_t length = big_endian(file, at, 2);
+    if (length < 2) return refuse(errc::sample, "corrupt JPEG: a header segment of {} bytes", length);
+    if (file.size() - at < length) return refuse(errc::sample, "truncated JPEG: ends in its header");
+    const bytes_view segment = file.subspan(at + 2, length - 2);
+    const bool frame = marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
+    if (frame && info.stored == extent{}) {
+      if (segment.size() < 6) return refuse(errc::sample, "corrupt JPEG: a frame header of {} bytes", length);
+      info.stored = {big_endian(segment, 3, 2), big_endian(segment, 1, 2)};
+      if (info.stored.width == 0 || info.stored.height == 0) {
+        return refuse(errc::sample, "a JPEG of {} x {} pixels", info.stored.width, info.stored.height);
+      }
+    }
+    constexpr std::string_view exif("Exif\0\0", 6);
+    if (marker == 0xe1 && !exif_seen && begins_with(segment, exif)) {
+      exif_seen = true;
+      info.orientation = orientation_in_exif(segment.subspan(exif.size()));
+    }
+    at += length;
+  }
+  if (info.stored == extent{}) return refuse(errc::sample, "corrupt JPEG: no frame header");
+  return info;
+}
+
+result<picture_info> probe_png(bytes_view file) {
+  constexpr std::size_t header_bytes = 13;
+  std::size_t at = png_magic.size();
+  if (file.size() < at + 8 + header_bytes || !begins_with(file, "IHDR", at + 4) ||
+      big_endian(file, at, 4) != header_bytes) {
+    return refuse(errc::sample, "truncated or corrupt PNG: no header chunk");
+  }
+  picture_info info{
+      picture_format::png, {big_endian(file, at + 8, 4), big_endian(file, at + 12, 4)}, 1, false};
+  info.interlaced = file[at + 20] != std::byte{0};
+  constexpr std::uint32_t side_max = 0x7fffffff;
+  if (info.stored.width == 0 || info.stored.height == 0 ||
+      std::max(info.stored.width, info.stored.height) > side_max) {
+    return refuse(errc::sample, "a PNG of {} x {} pixels", info.stored.width, info.stored.height);
+  }
+  // The eXIf chunk may stand before or behind the pixels. What is wrong with the chunks is the decoder's to
+  // say.
+  while (file.size() - at >= 12) {
+    const std::size_t length = big_endian(file, at, 4);
+    if (length > file.size() - at - 12) break;
+    if (begins_with(file, "eXIf", at + 4)) {
+      info.orientation = orientation_in_exif(file.subspan(at + 8, length));
+      break;
+    }
+    at += 12 + length;
+  }
+  return info;
+}
+
+}  // namespace
+
+picture_format format_by_name(std::string_view name) noexcept {
+  return ends_with_any_case(name, ".png") ? picture_format::png : picture_format::jpeg;
+}
+
+result<picture_info> probe(bytes_view file, picture_format expected) {
+  if (begins_with(file, jpeg_magic)) return probe_jpeg(file);
+  if (begins_with(file, png_magic)) return probe_png(file);
+  return neither(file, expected);
+}
+
+}  // namespace penstock

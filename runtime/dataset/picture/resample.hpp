@@ -1,0 +1,93 @@
+// The antialiased resize: Pillow's BILINEAR with a box, as a stream. Rows of a decoded window go in, finished
+// rows of the result come out at their place in the slot, already turned as EXIF says. Used by the picture
+// pipeline.
+#pragma once
+
+#include "runtime/dataset/picture/box.hpp"
+#include "runtime/dataset/picture/orientation.hpp"
+#include "runtime/dataset/picture/row_sink.hpp"
+#include "runtime/dataset/recycled_buffer.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace penstock {
+
+/// One side of a resize: `out` pixels from the interval [begin, end) of a side that is `full` pixels long, in
+/// the same (possibly DCT-scaled, hence fractional) coordinates.
+struct axis_request {
+  double begin = 0;
+  double end = 0;
+  std::uint32_t full = 0;
+  std::uint32_t out = 0;
+};
+
+/// What each pixel of the result takes from the source along one side: consecutive pixels from first[i], with
+/// weights that are not negative and add up to exactly 1 << shift. Pillow's triangle filter: it is as wide as
+/// the reduction (at least one pixel to each side) and reaches over the box into the picture around it, but
+/// not over the picture's edge.
+struct axis_weights {
+  std::uint32_t taps = 0;  ///< weights stored for every pixel: a multiple of 4, zeros behind the count
+  unsigned shift = 0;      ///< 14 .. 22: as fine as 16-bit weights allow
+  std::uint32_t source_begin = 0;    ///< first source pixel that has a weight
+  std::uint32_t source_end = 0;      ///< behind the last one
+  std::vector<std::uint32_t> first;  ///< relative to source_begin
+  std::vector<std::uint32_t> count;  ///< weights that matter, at least 1
+  std::vector<std::int16_t> weights;
+
+  /// Only + - * / and floor on doubles: the same bits on every machine. 0 <= begin < end <= full, out >= 1.
+  /// first[i] + taps lies at most 3 pixels behind source_end - source_begin: what a row's padding must cover.
+  void compute(const axis_request& request);
+
+ private:
+  std::vector<double> exact_;
+};
+
+/// Resizes one picture at a time; keeps its memory for the next. 8-bit fixed point: the sums of both passes
+/// are rounded to 8 bits, as in Pillow, from which results differ by one level here and there (16-bit weights
+/// instead of 22-bit ones) and never between machines.
+class resampler final : public row_sink {
+ public:
+  struct request {
+    axis_request x;  ///< in stored (and DCT-scaled) pixels; out: width of the result before it is turned
+    axis_request y;
+    orientation turn;  ///< from stored to seen
+  };
+
+  /// Begins a picture. Pixels go to `out`: rows of RGB without gaps, as large as the turned result.
+  /// The source rows that must follow: y().source_begin .. source_end, each from column x().source_begin.
+  void begin(const request& what, std::span<std::uint8_t> out);
+
+  void take_row(const std::uint8_t* rgbx) noexcept override;
+
+  /// Whether every row of the result has been written.
+  [[nodiscard]] bool complete() const noexcept { return next_out_ == y_.first.size(); }
+
+  [[nodiscard]] const axis_weights& x() const noexcept { return x_; }
+  [[nodiscard]] const axis_weights& y() const noexcept { return y_; }
+
+ private:
+  [[nodiscard]] std::uint8_t* ring_row(std::uint32_t source_row) noexcept {
+    return ring_rows_ + (source_row % ring_size_) * ring_stride_;
+  }
+  void emit_row() noexcept;
+  void place_turned(const std::uint8_t* row) noexcept;
+
+  axis_weights x_;
+  axis_weights y_;
+  orientation turn_;
+  std::span<std::uint8_t> out_;
+  std::uint32_t width_ = 0;        ///< of the result before it is turned
+  std::uint32_t next_source_ = 0;  ///< relative to y_.source_begin
+  std::uint32_t next_out_ = 0;
+  // Horizontally resized rows, of which only as many live as one row of the result needs.
+  recycled_buffer ring_;
+  std::uint8_t* ring_rows_ = nullptr;
+  std::size_t ring_stride_ = 0;
+  std::uint32_t ring_size_ = 0;
+  std::vector<const std::uint8_t*> tap_rows_;
+  std::vector<std::uint8_t> finished_row_;  ///< before turning
+};
+
+}  // namespace penstock
