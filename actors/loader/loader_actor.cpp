@@ -3,6 +3,7 @@
 #include "actors/child/child.hpp"
 #include "actors/loader/lease_runner.hpp"
 #include "actors/protocol/config_bytes.hpp"
+#include "actors/protocol/fit.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/process/crash_notes.hpp"
@@ -141,6 +142,7 @@ void load(self_pointer self, const protocol::load_batch& lease) {
   auto report = s.runner->run(lease);
   if (!report) return give_up(self, exit_codes::protocol, report.error());
   if (!*report) return end(self, exit_codes::finished);
+  protocol::cut_to_fit(**report);
   s.around.link->send(std::move(**report));
   if (s.runner->cuda_came_in()) end(self, exit_codes::temporary);
 }

@@ -45,22 +45,26 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
   void start() { read_more(); }
 
   /// Queues a message. Messages that are queued together leave in one write. Silently dropped when the link
-  /// is closed: the peer's death is news from elsewhere. The queue is bounded by the leases that a peer can
-  /// hold; one that does not read and exceeds `unsent_max` all the same is cut off.
+  /// is closed: the peer's death is reported elsewhere. The queue is bounded by the leases that a peer can
+  /// hold; a peer that does not read and exceeds `unsent_max` all the same is cut off. So is one to which a message
+  /// larger than a frame had to be sent: whoever can have such a message splits it before (fit.hpp).
   void send(const Out& message) {
-    bool too_much = false;
+    std::string cut_off;
     {
       const std::lock_guard hold(mutex_);
       if (closed_) return;
-      append_frame(unsent_, message);
+      if (auto ok = append_frame(unsent_, message); !ok) {
+        cut_off = std::move(ok.error().message);
+      } else if (unsent_.size() > unsent_max) {
+        cut_off = "it does not read its messages";
+      }
       asked_.fetch_add(1, std::memory_order_relaxed);
-      too_much = unsent_.size() > unsent_max;
-      if (flush_posted_ && !too_much) return;
+      if (flush_posted_ && cut_off.empty()) return;
       flush_posted_ = true;
     }
-    boost::asio::post(socket_.get_executor(), [self = this->shared_from_this(), too_much] {
-      if (too_much) {
-        self->shut("it does not read its messages");
+    boost::asio::post(socket_.get_executor(), [self = this->shared_from_this(), cut_off = std::move(cut_off)] {
+      if (!cut_off.empty()) {
+        self->shut(cut_off);
       } else {
         self->flush();
       }

@@ -24,17 +24,23 @@ using from_owner = std::variant<hello, owner_opened, slots_copied, batches_deliv
                                 owner_irreplaceable, gpu_processes_seen>;
 using to_owner = std::variant<open_owner, prepare_owner, map_partition, upload_slots, stop_owner>;
 
-/// The largest payload that is accepted. A lease of 65536 samples takes 0.8 MB.
+/// The largest payload that is accepted, and so the largest that may be sent. The largest message that cannot be
+/// split is a lease: 65536 samples x (8 bytes index + 4 bytes attempt) = 0.8 MB. Lists of uploads are split, reasons
+/// of failures are cut (fit.hpp), snapshots are limited to snapshot_bytes_max.
 inline constexpr std::uint32_t frame_bytes_max = 4U << 20U;
+
+/// What a sink's snapshot may take: the config travels with it in open_owner, deliveries in batches_delivered.
+inline constexpr std::uint32_t snapshot_bytes_max = frame_bytes_max - (1U << 20U);
 
 struct frame_header {
   std::uint32_t payload_bytes = 0;
   std::uint32_t type = 0;  ///< index in the variant
 };
 
-/// Appends a message as a frame.
+/// Appends a message as a frame. Refuses (errc::protocol) one that is larger than frame_bytes_max, which the peer
+/// would take for a breach of protocol; nothing is appended then.
 template <class Variant>
-void append_frame(std::vector<char>& to, const Variant& message);
+result<void> append_frame(std::vector<char>& to, const Variant& message);
 
 /// Takes bytes as they come from a socket and gives complete messages back. After a refusal nothing more
 /// comes.
@@ -78,7 +84,7 @@ result<Variant> decode(std::uint32_t type, std::span<const char> payload) {
 }  // namespace detail
 
 template <class Variant>
-void append_frame(std::vector<char>& to, const Variant& message) {
+result<void> append_frame(std::vector<char>& to, const Variant& message) {
   const std::size_t begin = to.size();
   to.resize(begin + sizeof(frame_header));
   caf::binary_serializer sink(nullptr, to);
@@ -86,9 +92,15 @@ void append_frame(std::vector<char>& to, const Variant& message) {
   std::visit(
       [&](const auto& m) { static_cast<void>(sink(const_cast<std::remove_cvref_t<decltype(m)>&>(m))); },
       message);
-  const frame_header header{static_cast<std::uint32_t>(to.size() - begin - sizeof(frame_header)),
-                            static_cast<std::uint32_t>(message.index())};
+  const std::size_t payload = to.size() - begin - sizeof(frame_header);
+  if (payload > frame_bytes_max) {
+    to.resize(begin);
+    return refuse(errc::protocol, "a message of type {} takes {} bytes; at most {} can be sent", message.index(),
+                  payload, frame_bytes_max);
+  }
+  const frame_header header{static_cast<std::uint32_t>(payload), static_cast<std::uint32_t>(message.index())};
   std::memcpy(to.data() + begin, &header, sizeof header);
+  return {};
 }
 
 template <class Variant>

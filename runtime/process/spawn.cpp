@@ -198,11 +198,6 @@ void signal_group(const child& to, int signal) noexcept {
   if (to.pid > 0) ::kill(-to.pid, signal);
 }
 
-std::string signal_name(int signal) {
-  const char* name = ::sigabbrev_np(signal);
-  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
-}
-
 result<std::string> find_program(const std::string& name) {
   if (name.empty()) return refuse(errc::worker_program, "the name of the program is empty");
   if (name.find('/') != std::string::npos) {

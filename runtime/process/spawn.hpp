@@ -2,6 +2,7 @@
 // supervisor starts everything through this.
 #pragma once
 
+#include "runtime/base/exit_report.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
 
@@ -42,15 +43,6 @@ struct child {
 /// Refuses with errc::worker_program when the program cannot be executed, errc::system for anything else.
 result<child> spawn(const spawn_request& request);
 
-/// How a process ended.
-struct exit_report {
-  enum class how { exited, signalled, unknown };
-  pid_t pid = -1;
-  how ending = how::unknown;  ///< unknown: somebody else reaped it (SIGCHLD ignored, waitpid(-1))
-  int code = 0;               ///< exit status, or signal number
-  std::chrono::system_clock::time_point noticed = std::chrono::system_clock::now();  ///< that it is dead
-};
-
 /// Waits for the end of the child, kills what is left of its process group while the leader is still a zombie
 /// (so that the group's number cannot belong to anybody else), and reaps it. Never waits for any other child.
 /// Nothing if the child is still alive when the time is over: a process in an uninterruptible system call
@@ -59,9 +51,6 @@ std::optional<exit_report> reap(const child& dead, std::chrono::milliseconds dea
 
 /// Sends a signal to the whole group of a child that is not reaped yet.
 void signal_group(const child& to, int signal) noexcept;
-
-/// "SIGSEGV"; "signal 77" for one without a name.
-std::string signal_name(int signal);
 
 /// Where programs of penstock's own are looked for: $PENSTOCK_LIBEXEC, the folder of the running program and
 /// of the library that holds this code, and ../libexec/penstock beside each. A plain name is then searched in

@@ -1,0 +1,22 @@
+// Messages whose size the user's settings decide, made to fit frames (wire.hpp, frame_bytes_max). Pure; used by
+// whoever sends them.
+#pragma once
+
+#include "actors/protocol/wire.hpp"
+
+#include <vector>
+
+namespace penstock::protocol {
+
+/// The uploads in order, in as many messages as it takes for each to fit a frame. One upload always fits: 65536
+/// samples x 8 bytes + its own numbers.
+[[nodiscard]] std::vector<upload_slots> split_to_fit(std::vector<wire_upload> uploads);
+
+/// The same for acknowledgements of copies.
+[[nodiscard]] std::vector<slots_copied> split_to_fit(std::vector<std::uint64_t> uploads);
+
+/// A batch of 65536 failed samples, each with a long name and a long reason, would not fit: names and reasons are
+/// cut to an equal share of what there is room for, and end in "...". Shorter ones stay as they are.
+void cut_to_fit(batch_loaded& report);
+
+}  // namespace penstock::protocol

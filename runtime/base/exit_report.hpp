@@ -1,0 +1,26 @@
+// How a process ended: made by runtime/process when it has reaped one, read by everything that decides what the end
+// means.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+
+namespace penstock::process {
+
+struct exit_report {
+  enum class how { exited, signalled, unknown };
+  pid_t pid = -1;
+  how ending = how::unknown;  ///< unknown: somebody else reaped it (SIGCHLD ignored, waitpid(-1))
+  int code = 0;               ///< exit status, or signal number
+  std::chrono::system_clock::time_point noticed = std::chrono::system_clock::now();  ///< that it is dead
+
+  [[nodiscard]] bool exited_with(int status) const noexcept { return ending == how::exited && code == status; }
+  [[nodiscard]] bool ended_by(int signal) const noexcept { return ending == how::signalled && code == signal; }
+};
+
+/// "SIGSEGV"; "signal 77" for one without a name.
+[[nodiscard]] std::string signal_name(int signal);
+
+}  // namespace penstock::process
