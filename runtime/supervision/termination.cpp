@@ -1,0 +1,133 @@
+#include "runtime/supervision/termination.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+namespace penstock::supervision {
+
+void termination::begin(death_cause why, std::string reason) {
+  // A child that only was to go when it is done, and now hangs or lies, is ended for that.
+  const bool harmless = !cause_ || *cause_ == death_cause::stopped || *cause_ == death_cause::memory;
+  if (!harmless) return;
+  cause_ = why;
+  reason_ = std::move(reason);
+}
+
+void termination::kill_by(steady_time when) {
+  if (!killed_) kill_at_ = std::min(kill_at_, when);
+}
+
+/// Time in which nobody looked does not count against the child.
+void termination::look(steady_time now) {
+  const nanoseconds since = now - looked_;
+  looked_ = std::max(looked_, now);
+  if (since <= settings_.late_look) return;
+  if (kill_at_ != never) kill_at_ += since;
+  if (write_off_at_ != never) write_off_at_ += since;
+}
+
+void termination::retire(death_cause why) {
+  if (!cause_) cause_ = why;
+}
+
+void termination::stop(steady_time now, nanoseconds patience) {
+  look(now);
+  asked_ = true;
+  retire(death_cause::stopped);
+  kill_by(now + patience);
+}
+
+void termination::hang(steady_time now, death_cause why, std::string reason) {
+  look(now);
+  if (under_way()) return;
+  begin(why, std::move(reason));
+  announced_ = true;
+  outbox_.emplace_back(killing_begins{*cause_, reason_});
+  outbox_.emplace_back(send_signal{SIGABRT});
+  outbox_.emplace_back(send_signal{SIGCONT});
+  kill_by(now + settings_.after_abort);
+}
+
+void termination::violate(steady_time now, std::string reason) {
+  look(now);
+  if (std::exchange(fenced_, true)) return;
+  if (!under_way()) begin(death_cause::protocol, std::move(reason));
+  kill_by(now);
+}
+
+void termination::kill(steady_time now) {
+  look(now);
+  retire(death_cause::stopped);
+  asked_ = true;
+  kill_by(now);
+}
+
+void termination::link_closed(steady_time now) {
+  look(now);
+  if (std::exchange(left_its_link_, true)) return;
+  kill_by(now + settings_.after_closed_link);
+}
+
+std::vector<termination_command> termination::advance(steady_time now) {
+  look(now);
+  if (kill_at_ <= now) {
+    kill_at_ = never;
+    killed_ = true;
+    write_off_at_ = now + settings_.after_kill;
+    if (!cause_ && left_its_link_) begin(death_cause::protocol, "it closed its link and lives");
+    if (!cause_) cause_ = death_cause::stopped;
+    if (reason_.empty()) reason_ = asked_ ? "it did not end in time" : "it was told to end";
+    const bool fault = cause_ != death_cause::stopped && cause_ != death_cause::memory;
+    if (fault && !std::exchange(announced_, true)) outbox_.emplace_back(killing_begins{*cause_, reason_});
+    outbox_.emplace_back(send_signal{SIGKILL});
+  }
+  if (write_off_at_ <= now) {
+    write_off_at_ = never;
+    written_off_ = true;
+    outbox_.emplace_back(survives_kill{});
+  }
+  return std::exchange(outbox_, {});
+}
+
+steady_time termination::next_deadline() const {
+  return std::min(kill_at_, write_off_at_);
+}
+
+bool termination::only_left_its_link(const process::exit_report& end) const {
+  return left_its_link_ && !fenced_ && cause_ == death_cause::protocol && !end.ended_by(SIGKILL);
+}
+
+death_cause termination::cause_of(const process::exit_report& end) const {
+  if (cause_ && !only_left_its_link(end)) return *cause_;
+  switch (end.ending) {
+    case process::exit_report::how::signalled: return death_cause::signal;
+    case process::exit_report::how::exited: return death_cause::exit;
+    case process::exit_report::how::unknown: break;
+  }
+  return death_cause::unknown;
+}
+
+std::string termination::cause_in_words(const process::exit_report& end) const {
+  const death_cause cause = cause_of(end);
+  if (cause != death_cause::stopped && cause != death_cause::signal && cause != death_cause::exit) return name_of(cause);
+  switch (end.ending) {
+    case process::exit_report::how::signalled: return process::signal_name(end.code);
+    case process::exit_report::how::exited: return fmt::format("exit {}", end.code);
+    case process::exit_report::how::unknown: break;
+  }
+  return "unknown";
+}
+
+bool termination::killed_from_outside(const process::exit_report& end) const {
+  return end.ended_by(SIGKILL) && !killed_;
+}
+
+bool termination::left_as_told(const process::exit_report& end) const {
+  const bool told = cause_ == death_cause::stopped || cause_ == death_cause::memory;
+  return told && (end.ending == process::exit_report::how::exited || end.ended_by(SIGKILL));
+}
+
+}  // namespace penstock::supervision

@@ -1,0 +1,288 @@
+// The end of one child: the ladder of signals, its reasons, and what the end means. A model test tries every order of
+// events against what must hold of all of them.
+#include "runtime/supervision/termination.hpp"
+#include "tests/runtime/schedule/random_scripts.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <csignal>
+#include <cstdio>
+
+using namespace penstock;
+using namespace penstock::supervision;
+using namespace std::chrono_literals;
+using process::exit_report;
+
+namespace {
+
+constexpr steady_time begin = steady_time(1h);
+
+exit_report signalled(int number) {
+  return {1, exit_report::how::signalled, number, {}};
+}
+exit_report exited(int code) {
+  return {1, exit_report::how::exited, code, {}};
+}
+
+std::vector<int> signals_in(const std::vector<termination_command>& commands) {
+  std::vector<int> numbers;
+  for (const auto& c : commands) {
+    if (const auto* s = std::get_if<send_signal>(&c)) numbers.push_back(s->number);
+  }
+  return numbers;
+}
+
+/// Looks every 100 ms until `until`; the signals that were sent meanwhile.
+std::vector<int> signals_until(termination& t, steady_time& now, steady_time until) {
+  std::vector<int> numbers;
+  while (now < until) {
+    now = std::min(now + nanoseconds(100ms), until);
+    for (const int n : signals_in(t.advance(now))) numbers.push_back(n);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("a hanging child gets SIGABRT and SIGCONT at once, SIGKILL 2 s later, and is written off after 5 s more") {
+  steady_time now = begin;
+  termination t({}, now);
+  t.hang(now, death_cause::heartbeat, "no heartbeat for 10 s");
+  const auto first = t.advance(now);
+  CHECK(std::get<killing_begins>(first.at(0)).reason == "no heartbeat for 10 s");
+  CHECK(signals_in(first) == std::vector{SIGABRT, SIGCONT});
+  CHECK(signals_until(t, now, begin + 1999ms).empty());
+  CHECK(signals_until(t, now, begin + 2s) == std::vector{SIGKILL});
+  CHECK(signals_until(t, now, begin + 6999ms).empty());
+  CHECK_FALSE(t.written_off());
+  const auto last = t.advance(begin + 7s);
+  REQUIRE(last.size() == 1);
+  CHECK(std::holds_alternative<survives_kill>(last[0]));
+  CHECK(t.written_off());
+  CHECK(t.next_deadline() == never);
+}
+
+TEST_CASE("a child that breaks the protocol is killed at once and what it says counts no more") {
+  termination t({}, begin);
+  t.violate(begin, "it sent message 3 at the wrong time");
+  CHECK(t.fenced());
+  const auto commands = t.advance(begin);
+  CHECK(std::get<killing_begins>(commands.at(0)).cause == death_cause::protocol);
+  CHECK(signals_in(commands) == std::vector{SIGKILL});
+  CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::protocol);
+  CHECK(t.cause_of(exited(0)) == death_cause::protocol);  // whatever it did then
+}
+
+TEST_CASE("a child that closes its link and ends within the grace died of its own end") {
+  steady_time now = begin;
+  termination t({}, now);
+  t.link_closed(now);
+  CHECK(signals_until(t, now, begin + 249ms).empty());
+  CHECK(t.cause_of(exited(3)) == death_cause::exit);
+  CHECK(t.cause_in_words(exited(3)) == "exit 3");
+
+  SECTION("one that lives on is killed for a breach of protocol") {
+    const auto commands = t.advance(begin + 250ms);
+    CHECK(std::get<killing_begins>(commands.at(0)).reason == "it closed its link and lives");
+    CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::protocol);
+    CHECK(t.cause_of(signalled(SIGSEGV)) == death_cause::signal);  // it was ending by itself meanwhile
+  }
+}
+
+TEST_CASE("a child that was told to stop has its time, and less when somebody loses patience, never more") {
+  steady_time now = begin;
+  termination t({}, now);
+  t.stop(now, 10s);
+  CHECK(signals_until(t, now, begin + 3s).empty());
+  t.stop(now, 2s);
+  t.stop(now, 60s);
+  CHECK(t.next_deadline() == begin + 5s);
+  CHECK(signals_until(t, now, begin + 5s) == std::vector{SIGKILL});
+  CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::stopped);
+  CHECK(t.left_as_told(signalled(SIGKILL)));
+  CHECK(t.left_as_told(exited(0)));
+  CHECK_FALSE(t.left_as_told(signalled(SIGSEGV)));  // it crashed on its way out
+}
+
+TEST_CASE("the time in which nobody looked is not counted: the session was stopped, or the machine slept") {
+  steady_time now = begin;
+  termination t({}, now);
+  t.stop(now, 4s);
+  CHECK(signals_until(t, now, begin + 1s).empty());
+  now += 33s;
+  CHECK(signals_in(t.advance(now)).empty());
+  CHECK(signals_until(t, now, begin + 36s + 999ms).empty());
+  CHECK(signals_until(t, now, begin + 37s) == std::vector{SIGKILL});
+  now += 1h;  // its end has not been read yet
+  CHECK(t.advance(now).empty());
+  CHECK_FALSE(t.written_off());
+}
+
+TEST_CASE("an order that comes after nobody looked for long is not put off") {
+  termination t({}, begin);
+  t.stop(begin + 1h, 0s);
+  CHECK(signals_in(t.advance(begin + 1h)) == std::vector{SIGKILL});
+}
+
+TEST_CASE("the first fault stays the reason, though later events bring the end forward") {
+  termination t({}, begin);
+  t.hang(begin, death_cause::hang, "it has been loading 'x' for 30 s");
+  CHECK(signals_in(t.advance(begin)) == std::vector{SIGABRT, SIGCONT});
+  t.violate(begin, "garbage");
+  t.kill(begin);
+  CHECK(signals_in(t.advance(begin)) == std::vector{SIGKILL});
+  CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::hang);
+  CHECK(t.cause_in_words(signalled(SIGABRT)) == "hang");
+}
+
+TEST_CASE("a worker that is to go when it is done and then hangs died of the hang") {
+  termination t({}, begin);
+  t.retire(death_cause::memory);
+  CHECK(t.cause() == death_cause::memory);
+  CHECK_FALSE(t.under_way());
+  t.hang(begin, death_cause::hang, "it has been loading 'x' for 30 s");
+  CHECK(t.cause() == death_cause::hang);
+}
+
+TEST_CASE("a SIGKILL that was not sent here is known as one from outside") {
+  termination t({}, begin);
+  CHECK(t.killed_from_outside(signalled(SIGKILL)));
+  CHECK_FALSE(t.killed_from_outside(signalled(SIGSEGV)));
+  t.kill(begin);
+  static_cast<void>(t.advance(begin));
+  CHECK_FALSE(t.killed_from_outside(signalled(SIGKILL)));
+}
+
+// ---- any order of events ------------------------------------------------------------------------------------
+
+namespace {
+
+enum class act : std::uint8_t { look, sleep, retire, stop, hang, violate, kill, close_link, count };
+constexpr const char* act_names[] = {"look", "sleep", "retire", "stop", "hang", "violate", "kill", "close_link"};
+using script = testing::script_of<act>;
+
+/// What must hold of any life: checked from a record of its own.
+void live(const script& steps, bool planted) {
+  steady_time now = begin;
+  termination t({}, now);
+  std::optional<steady_time> due;       // the earliest promised time of the kill
+  std::optional<steady_time> aborted;   // when SIGABRT was sent
+  std::optional<steady_time> killed;
+  bool written_off = false;
+  bool wanted = false;
+  steady_time looked = now;
+  const auto promise = [&](steady_time when) {
+    if (!killed) due = due ? std::min(*due, when) : when;
+  };
+  const auto catch_up = [&] {
+    const nanoseconds gap = now - looked;
+    looked = now;
+    if (gap <= nanoseconds(1s)) return;
+    if (due) *due += gap;
+    if (killed) *killed += gap;
+  };
+  for (const auto& s : steps) {
+    switch (s.what) {
+      case act::look: now += 10ms * (s.pick % 60); break;
+      case act::sleep: now += 1s * (2 + s.pick % 100); break;
+      default: break;
+    }
+    catch_up();
+    switch (s.what) {
+      case act::retire: t.retire(s.pick % 2 == 0 ? death_cause::stopped : death_cause::memory); break;
+      case act::stop:
+        t.stop(now, 1ms * (s.pick % 12'000));
+        promise(now + 1ms * (s.pick % 12'000));
+        wanted = true;
+        break;
+      case act::hang:
+        if (!due && !killed) promise(now + 2s), wanted = true;
+        t.hang(now, death_cause::hang, "a hang");
+        break;
+      case act::violate:
+        if (!t.fenced()) promise(now);
+        t.violate(now, "a breach");
+        wanted = true;
+        break;
+      case act::kill:
+        t.kill(now);
+        promise(now);
+        wanted = true;
+        break;
+      case act::close_link:
+        t.link_closed(now);
+        wanted = true;
+        break;
+      default: break;
+    }
+    for (const auto& c : t.advance(now)) {
+      if (const auto* signal = std::get_if<send_signal>(&c)) {
+        if (killed) throw testing::violation{"a signal after SIGKILL"};
+        if (!wanted) throw testing::violation{"a signal that nobody asked for"};
+        if (signal->number == SIGABRT && std::exchange(aborted, now)) throw testing::violation{"SIGABRT twice"};
+        if (signal->number == SIGKILL) {
+          if (aborted == now && due && *due > now) throw testing::violation{"SIGKILL before the stack was written"};
+          killed = now;
+        }
+      }
+      if (std::holds_alternative<survives_kill>(c)) {
+        if (!killed || std::exchange(written_off, true)) throw testing::violation{"written off twice, or before SIGKILL"};
+        if (now < *killed + 5s) throw testing::violation{"written off before 5 s of looking"};
+      }
+    }
+    if (planted && s.what == act::stop) killed.reset();
+    if (due && *due <= now && !killed) throw testing::violation{"its time was over and it was not killed"};
+    if (killed && !written_off && now >= *killed + 5s) throw testing::violation{"it was not written off in time"};
+    if (killed && !t.cause()) throw testing::violation{"killed without a reason"};
+  }
+  // Whatever was wanted comes about, if only somebody looks.
+  for (int i = 0; i < 2000 && wanted && !t.written_off(); ++i) {
+    now += 100ms;
+    static_cast<void>(t.advance(now));
+  }
+  if (wanted && !t.written_off()) throw testing::violation{"its end never came"};
+}
+
+std::optional<std::string> trouble_with(const script& steps, bool planted) {
+  try {
+    live(steps, planted);
+  } catch (const testing::violation& v) {
+    return v.what;
+  }
+  return std::nullopt;
+}
+
+script random_script(testing::random_choice& choose) {
+  script steps(1 + choose.below(60));
+  for (auto& s : steps) {
+    const std::uint32_t dice = choose.below(12);
+    s.what = dice < 5 ? act::look : static_cast<act>(choose.below(static_cast<std::uint32_t>(act::count)));
+    s.pick = choose.below(1U << 20U);
+  }
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("no order of events keeps a child alive past its time, signals it twice or writes it off too early") {
+  const std::uint64_t seed = testing::seed_of_this_run();
+  std::printf("termination model: seed %llu\n", static_cast<unsigned long long>(seed));
+  testing::random_choice choose(seed);
+  std::uint64_t steps = 0;
+  while (steps < 1'000'000) {
+    const script s = random_script(choose);
+    steps += s.size();
+    if (const auto why = trouble_with(s, false)) {
+      const auto shorter =
+          testing::shrunk<act>(s, [&](const script& part) { return trouble_with(part, false) == why; });
+      FAIL("seed " << seed << ": " << *why << " in " << testing::as_text<act>(shorter, act_names));
+    }
+  }
+}
+
+TEST_CASE("the model test of terminations finds a planted mistake") {
+  testing::random_choice choose(1);
+  bool found = false;
+  for (int i = 0; i < 1000 && !found; ++i) found = trouble_with(random_script(choose), true).has_value();
+  CHECK(found);
+}
