@@ -1,0 +1,125 @@
+#include "runtime/base/replace_file.hpp"
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/text.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+namespace penstock {
+namespace {
+
+constexpr mode_t mode_of_new_files = 0666;  // less the umask
+
+// A process that was killed with our pid left its names behind; more than so many times nobody had our pid.
+constexpr int names_tried = 100;
+
+struct replaced {
+  std::string path;             // no symbolic link
+  std::optional<mode_t> keeps;  // permissions of the file that is there
+};
+
+tl::unexpected<failure> no(int os_code, const std::string& path) {
+  return refuse_os(errc::io, os_code, fmt::format("writing '{}'", printable(path)));
+}
+
+result<replaced> look_at(const std::string& path) {
+  struct stat there {};
+  if (::stat(path.c_str(), &there) != 0) {
+    // A link that leads nowhere is replaced itself.
+    if (errno == ENOENT) return replaced{path, std::nullopt};
+    return no(errno, path);
+  }
+  if (!S_ISREG(there.st_mode)) {
+    return refuse(errc::io, "writing '{}': it is no regular file, and would be replaced by one",
+                  printable(path));
+  }
+  std::error_code code;
+  const std::filesystem::path real = std::filesystem::canonical(path, code);
+  if (code) return no(code.value(), path);
+  return replaced{real.string(), there.st_mode & 07777};
+}
+
+/// A file of our own beside the one to be replaced; gone with this object unless it was renamed.
+class temporary_file {
+ public:
+  static result<temporary_file> create(const std::string& beside) {
+    static std::atomic<std::uint64_t> number = 0;
+    for (int tries = 0;; ++tries) {
+      std::string path = fmt::format("{}.tmp-{}-{}", beside, ::getpid(), ++number);
+      unique_fd fd(
+          ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode_of_new_files));
+      if (fd) return temporary_file(std::move(path), std::move(fd));
+      if (errno == EINTR || (errno == EEXIST && tries < names_tried)) continue;
+      return no(errno, beside);
+    }
+  }
+  temporary_file(temporary_file&& other) noexcept
+      : path_(std::exchange(other.path_, {})), fd_(std::move(other.fd_)) {}
+  temporary_file& operator=(temporary_file&&) = delete;
+  ~temporary_file() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  /// 0, or the errno.
+  [[nodiscard]] int rename_to(const std::string& path) {
+    if (::rename(path_.c_str(), path.c_str()) != 0) return errno;
+    path_.clear();
+    return 0;
+  }
+
+ private:
+  temporary_file(std::string path, unique_fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  std::string path_;
+  unique_fd fd_;
+};
+
+int write_whole(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t bytes = ::write(fd, text.data(), text.size());
+    if (bytes < 0 && errno != EINTR) return errno;
+    if (bytes > 0) text.remove_prefix(static_cast<std::size_t>(bytes));
+  }
+  return 0;
+}
+
+/// After a power cut the folder has to know the new name. Not every file system can: then it is as safe as it
+/// gets.
+void sync_folder_of(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const unique_fd fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd) ::fsync(fd.get());
+}
+
+}  // namespace
+
+result<void> replace_file(const std::string& path, std::string_view contents) {
+  auto target = look_at(path);
+  if (!target) return tl::unexpected(std::move(target.error()));
+  auto file = temporary_file::create(target->path);
+  if (!file) return tl::unexpected(std::move(file.error()));
+  if (target->keeps && ::fchmod(file->fd(), *target->keeps) != 0) return no(errno, path);
+  if (const int code = write_whole(file->fd(), contents)) return no(code, path);
+  if (::fsync(file->fd()) != 0) return no(errno, path);
+  if (const int code = file->rename_to(target->path)) return no(code, path);
+  sync_folder_of(target->path);
+  return {};
+}
+
+result<void> check_replaceable(const std::string& path) {
+  auto target = look_at(path);
+  if (!target) return tl::unexpected(std::move(target.error()));
+  auto tried = temporary_file::create(target->path);
+  if (!tried) return tl::unexpected(std::move(tried.error()));
+  return {};
+}
+
+}  // namespace penstock
