@@ -1,6 +1,7 @@
 #include "runtime/device/host_device.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/signals.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
 
@@ -8,7 +9,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <csignal>
 #include <cstring>
 #include <deque>
 #include <map>
