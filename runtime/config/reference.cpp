@@ -36,7 +36,8 @@ JSON Schema.
   string (`--set gpu.device=host`), and where a string is wanted everything is one (`--set name=7`).
 - **References** in any string: `${env:NAME}`, `${env:NAME:-default}` (the default also stands in for an empty value),
   `${cfg:dir}` (the folder of the file that contains it), `${var:NAME}` (from [vars]); `$$` is a dollar sign. [vars] and
-  `include` may refer to the environment and `${cfg:dir}`, not to variables.
+  `include` may refer to the environment and `${cfg:dir}`, not to variables. Keys that take a number or `"auto"` take a
+  reference to either: `workers = "${env:WORKERS:-auto}"`.
 - **Relative paths** in a file are relative to that file; those from the environment and `--set` to the current folder.
 
 ## Tables

@@ -4,6 +4,7 @@
 #include "runtime/config/key_table.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 namespace penstock::config_file {
@@ -116,17 +117,24 @@ bool read_choice(value_reader& reader, const node& from, const std::vector<std::
   const std::optional<std::string> text = reader.text(from);
   if (!text) return false;
   const auto found = std::find(choices.begin(), choices.end(), *text);
-  if (found == choices.end()) return reader.wrong_choice(from, *text, choices);
+  if (found == choices.end()) return reader.wrong_choice(from, *text);
   into = static_cast<unsigned>(found - choices.begin());
   return true;
 }
 
-bool read_text(value_reader& reader, const node& from, const std::string& text, std::uint32_t&) {
+bool read_text(value_reader& reader, const node& from, const std::string& text, std::uint32_t& into) {
   if (edit_distance(text, "auto") <= 2) {
     return reader.refuse(from.at, reader.expected(), "did you mean \"auto\"?");
   }
-  // What a reference stands for is not in the line that is shown.
   if (text != from.text) {
+    std::uint64_t value = 0;
+    const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (status == std::errc{} && rest == text.data() + text.size()) {
+      if (value > reader.key().form.highest) return reader.out_of_range(from);
+      into = static_cast<std::uint32_t>(value);
+      return true;
+    }
+    // What a reference stands for is not in the line that is shown.
     return reader.refuse(from.at, reader.expected(),
                          fmt::format("found \"{}\"", printable(shortened(text, 60))));
   }

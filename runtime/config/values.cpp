@@ -2,6 +2,7 @@
 
 #include "runtime/base/text.hpp"
 #include "runtime/config/key_table.hpp"
+#include "runtime/config/wording.hpp"
 
 #include <fmt/core.h>
 
@@ -193,8 +194,9 @@ bool value_reader::out_of_range(const node& from) {
   return refuse(from.at, "is out of range", fmt::format("must be between {:.0f} and {}", low, highest));
 }
 
-bool value_reader::wrong_choice(const node& from, const std::string& text,
-                                const std::vector<std::string_view>& choices) {
+bool value_reader::wrong_choice(const node& from, const std::string& text) {
+  // What this key takes, which may be less than its type has.
+  const std::vector<std::string_view> choices = choices_of(key_);
   const std::string_view near = meant_name(text, choices);
   return refuse(
       from.at, fmt::format("cannot be \"{}\"", printable(shortened(text, 80))),

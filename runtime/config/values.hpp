@@ -51,7 +51,7 @@ class value_reader {
   [[nodiscard]] std::string expected() const;
   /// Says what is wrong with an element; true if nothing is.
   bool check_element(const node& from, const std::vector<breach>& found);
-  bool wrong_choice(const node& from, const std::string& text, const std::vector<std::string_view>& choices);
+  bool wrong_choice(const node& from, const std::string& text);
   /// Between enter and leave messages are about an element of the value.
   void enter_element() noexcept { in_element_ = true; }
   void leave_element() noexcept { in_element_ = false; }

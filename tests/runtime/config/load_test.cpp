@@ -96,6 +96,29 @@ TEST_CASE("the word auto stands for no value") {
   CHECK_FALSE(result->values.dataset.bytes_per_sample.has_value());
 }
 
+TEST_CASE("a key that takes a number or auto takes a reference to either") {
+  const std::string text = synthetic + "[loader]\nworkers = \"${env:WORKERS:-auto}\"\n";
+  loading result = load_text(text);
+  REQUIRE(result);
+  CHECK_FALSE(result->values.loader.workers.has_value());
+  result = load_text(text, {{"WORKERS", "6"}});
+  REQUIRE(result);
+  CHECK(result->values.loader.workers == 6U);
+  for (const char* no : {"-1", "6x", "1e1", "0x6", "", "4294967296", "0"}) {
+    INFO(no);
+    CHECK_FALSE(load_text(text, {{"WORKERS", std::string(no).empty() ? " " : no}}));
+  }
+  // In quotes and without a reference it is a mistake of the writer's.
+  CHECK_FALSE(load_text(synthetic + "[loader]\nworkers = \"6\"\n"));
+}
+
+TEST_CASE("the help beside a wrong choice lists what the key takes, not what its type has") {
+  const loading result = load_text(synthetic + "[gpu]\ndtype = \"fp16\"\n");
+  REQUIRE_FALSE(result);
+  CHECK(result.error().diagnostics[0].help ==
+        R"(dtype is one of "uint8", "float16", "bfloat16" or "float32")");
+}
+
 TEST_CASE("every fault has its spelling") {
   const loading result = load_text(synthetic + R"(faults = [
     { kind = "segv" }, { kind = "abort" }, { kind = "exit" }, { kind = "kill" }, { kind = "hang" }, { kind = "throw" },
