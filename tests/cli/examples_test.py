@@ -2,6 +2,7 @@
 """The examples, as somebody runs them who reads them first: each does what its first lines say."""
 
 import glob
+import json
 import os
 import re
 import signal
@@ -39,6 +40,23 @@ class Examples(harness.PenstockTest):
         self.assertEqual(len(re.findall(r"^batch \d+: \d+ samples; data uint8 \[ \d+ 3 32 32 \]", out, re.M)), 20)
         self.assertIn("999 samples in 20 batches", out)
         self.assertIn("1 died, 1 samples failed", out)
+
+    def test_doctor_and_the_dry_run_cope_with_a_dataset_that_only_its_worker_knows(self):
+        worker = os.path.join(harness.BIN, "02_lines_worker")
+        poem = self.write("poem.txt", "to be\nor not to be\nthat is the question\n")
+        config = self.write("lines.toml", '[dataset]\ntype = "custom"\noptions = { file = "%s" }\n[gpu]\ndevice = "host"\n'
+                                          '[loader]\nworkers = 1\ncommand = ["%s"]\n' % (poem, worker))
+        code, out, err = self.penstock("doctor", config, "--cpu-only", "--json")
+        rows = {row["id"]: row for row in json.loads(out)["results"]}
+        self.assertEqual((rows["data.dataset"]["observed"], rows["data.sample"]["observed"]), ("lines: 3 samples", "3 of 3 samples loaded"))
+        self.assertEqual({rows["data.dataset"]["status"], rows["data.sample"]["status"]}, {"ok"})
+        code, out, err = self.penstock("run", config, "--dry-run", "--json")
+        self.assertEqual(code, harness.EXIT_OK, err)
+        self.assertIsNone(json.loads(out)["samples"])
+        code, out, err = self.penstock("run", config, "--dry-run")
+        self.assertIn("only its worker program knows how many samples there are; 1 worker", out)
+        self.assertIn("next: penstock doctor", err)
+        self.assertNotIn("0 samples", out)
 
     def test_a_config_that_is_wrong_is_told_by_the_first_example(self):
         wrong = self.write("wrong.toml", "[loader]\nworkers = 0\n")

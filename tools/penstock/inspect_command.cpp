@@ -4,6 +4,7 @@
 #include "runtime/base/units.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/config_source.hpp"
+#include "tools/penstock/counted.hpp"
 #include "tools/penstock/inspect/inspection.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/text_table.hpp"
@@ -71,10 +72,6 @@ json as_json(const inspection& i) {
         {{"sample", s.sample}, {"path", printable(s.path)}, {"reason", printable(s.reason)}});
   }
   return out;
-}
-
-std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {
-  return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
 void print_table(const std::vector<table_column>& columns, std::vector<std::vector<std::string>> rows,

@@ -6,6 +6,8 @@
 #include "runtime/base/units.hpp"
 #include "runtime/control/report_json.hpp"
 #include "tools/penstock/config_source.hpp"
+#include "tools/penstock/counted.hpp"
+#include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/progress.hpp"
 #include "tools/penstock/stop_signals.hpp"
@@ -201,10 +203,29 @@ int tell_end(const run_options& o, const run_places& places, const run_report& r
   return exit_code_of(report, signal);
 }
 
+/// Only the worker program knows what is in a custom dataset, and nothing is started here.
+int dry_run_of_custom(const Session::outline& plan, const run_options& o) {
+  if (o.json) {
+    print_json({{"samples", nullptr},
+                {"expected_samples", nullptr},
+                {"batches_per_epoch", nullptr},
+                {"workers", plan.workers},
+                {"slot_bytes", nullptr},
+                {"arena_bytes", nullptr},
+                {"fingerprint", nullptr}});
+    return exit_ok;
+  }
+  print(fmt::format("a custom dataset: only its worker program knows how many samples there are; {}",
+                    counted(plan.workers, "worker")));
+  say("next: penstock doctor " + o.source.file + " starts one worker and tells");
+  return exit_ok;
+}
+
 int dry_run(const config& settings, const run_options& o) {
   try {
     const auto plan = Session::dry_run(settings);
     for (const std::string& notice : plan.notices) say(notice);
+    if (settings.dataset.type == dataset_type::custom) return dry_run_of_custom(plan, o);
     if (o.json) {
       print_json({{"samples", plan.samples},
                   {"expected_samples", plan.expected_samples},
@@ -214,12 +235,11 @@ int dry_run(const config& settings, const run_options& o) {
                   {"arena_bytes", plan.arena_bytes},
                   {"fingerprint", plan.fingerprint}});
     } else {
-      print(
-          fmt::format("{} samples, {} in an epoch, {} batches of {}; {} workers, {} slots each of {}: {} of "
-                      "shared memory",
-                      plan.samples, plan.expected_samples, plan.batches_per_epoch,
-                      settings.sampler.batch_size, plan.workers, settings.loader.slots_per_worker,
-                      bytes_for_people(plan.slot_bytes), bytes_for_people(plan.arena_bytes)));
+      print(fmt::format("{}, {} in an epoch, {} of {}; {}, {} each of {}: {} of shared memory",
+                        counted(plan.samples, "sample"), plan.expected_samples,
+                        counted(plan.batches_per_epoch, "batch", "batches"), settings.sampler.batch_size,
+                        counted(plan.workers, "worker"), counted(settings.loader.slots_per_worker, "slot"),
+                        bytes_for_people(plan.slot_bytes), bytes_for_people(plan.arena_bytes)));
       print("fingerprint " + plan.fingerprint);
     }
     return exit_ok;
@@ -310,7 +330,8 @@ void add_run_command(verb_table& verbs) {
       [o] { return run(*o); });
   add_config_options(*verb, o->source);
   add_config_shorthands(*verb, o->source);
-  verb->add_option("--batches", o->batches, "stop after so many batches over all epochs")->type_name("N");
+  takes_whole_number(verb->add_option("--batches", o->batches, "stop after so many batches over all epochs"),
+                     {0, count_max});
   verb->add_flag("--digest", o->digest, "read every batch back from the device and hash it");
   verb->add_option("--sink", o->sink,
                    "what becomes of batches: null, npy, journal:PATH (a line for each), plugin:PATH")

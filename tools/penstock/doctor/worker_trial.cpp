@@ -1,4 +1,5 @@
 #include "actors/protocol/config_bytes.hpp"
+#include "actors/protocol/tensors.hpp"
 #include "actors/protocol/wire.hpp"
 #include "actors/supervisor/worker_processes.hpp"
 #include "runtime/arena/arena.hpp"
@@ -179,15 +180,9 @@ std::vector<std::string> trial::cuda_traces() const {
 }
 
 result<dataset_description> description_of(const protocol::dataset_described& said) {
-  dataset_description d{said.type, said.samples, {}, said.fingerprint};
-  for (const auto& t : said.tensors) {
-    if (t.type > static_cast<std::uint8_t>(dtype::float64) ||
-        t.role > static_cast<std::uint8_t>(tensor_role::record))
-      return refuse(errc::protocol, "tensor '{}' has an element type or role that does not exist",
-                    printable(t.name));
-    d.tensors.push_back({t.name, static_cast<dtype>(t.type), t.shape, static_cast<tensor_role>(t.role)});
-  }
-  return d;
+  auto tensors = protocol::from_wire(said.tensors);
+  if (!tensors) return tl::unexpected(std::move(tensors.error()));
+  return dataset_description{said.type, said.samples, std::move(*tensors), said.fingerprint};
 }
 
 milliseconds as_milliseconds(std::chrono::nanoseconds time) {

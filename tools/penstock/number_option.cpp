@@ -1,0 +1,45 @@
+#include "tools/penstock/number_option.hpp"
+
+#include "runtime/base/text.hpp"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <fmt/core.h>
+
+#include <charconv>
+#include <optional>
+
+namespace penstock::cli {
+namespace {
+
+/// Nothing for text that is no decimal number of 64 bits.
+std::optional<std::uint64_t> number_of(const std::string& text) {
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, status] = std::from_chars(text.data(), end, value);
+  if (status != std::errc{} || rest != end) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::string trouble_with_number(const std::string& text, number_range range) {
+  const auto value = number_of(text);
+  if (value && *value >= range.least && *value <= range.most) return {};
+  return fmt::format("'{}': it has to be a whole number from {} to {}", printable(text), range.least,
+                     range.most);
+}
+
+CLI::Option* takes_whole_number(CLI::Option* option, number_range range) {
+  return option->type_name("N")->transform(CLI::Validator(
+      [range](std::string& text) {
+        std::string trouble = trouble_with_number(text, range);
+        // Without leading zeros, which CLI11 would read as octal.
+        if (trouble.empty()) text = std::to_string(*number_of(text));
+        return trouble;
+      },
+      ""));
+}
+
+}  // namespace penstock::cli
