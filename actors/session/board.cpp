@@ -102,13 +102,16 @@ void board::quarantine_known(const std::vector<quarantine_report>& known) {
   report_.quarantine.insert(report_.quarantine.end(), known.begin(), known.end());
 }
 
-bool board::quarantine_lifted(std::uint64_t sample) {
+quarantine_standing board::lift_quarantine(std::uint64_t sample) {
   const std::lock_guard hold(mutex_);
-  bool found = false;
+  auto was = quarantine_standing::none;
   for (quarantine_report& q : report_.quarantine) {
-    if (q.sample == sample && !q.lifted) found = q.lifted = true;
+    if (q.sample != sample) continue;
+    if (was != quarantine_standing::in_force)
+      was = q.lifted ? quarantine_standing::lifted : quarantine_standing::in_force;
+    q.lifted = true;
   }
-  return found;
+  return was;
 }
 
 void board::uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned) {

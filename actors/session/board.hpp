@@ -14,6 +14,12 @@
 
 namespace penstock::session {
 
+enum class quarantine_standing : std::uint8_t {
+  none,  ///< it never was quarantined
+  in_force,
+  lifted,  ///< earlier in this run; a quarantine file may still remember it
+};
+
 class board {
  public:
   board(std::string name, std::string placement);
@@ -31,8 +37,8 @@ class board {
   void sample_failed(const scheduler::lost_sample& lost);
   void sample_quarantined(const scheduler::lost_sample& lost);
   void quarantine_known(const std::vector<quarantine_report>& known);
-  /// False: it is not quarantined.
-  bool quarantine_lifted(std::uint64_t sample);
+  /// Lifts it for this run. How the sample stood before.
+  quarantine_standing lift_quarantine(std::uint64_t sample);
   void uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned);
   void delivered(const schedule::delivery& batch, std::uint64_t epoch);
   void counted(std::uint64_t stale_dropped, std::uint64_t quarantined);

@@ -231,10 +231,14 @@ void Session::body::drain(std::uint32_t worker) {
 }
 
 bool Session::body::lift_quarantine(std::uint64_t sample, bool for_good) {
-  if (!board_.quarantine_lifted(sample)) return false;
+  // What retry has lifted for this run is still remembered by the file, until it is released.
+  using session::quarantine_standing;
+  const quarantine_standing was = board_.lift_quarantine(sample);
+  if (was == quarantine_standing::none || (was == quarantine_standing::lifted && !for_good)) return false;
   const std::lock_guard hold(mutex_);
   if (!engine_) return true;
-  caf::anon_send(engine_->scheduler, scheduler::lift_quarantine{sample});
+  if (was == quarantine_standing::in_force)
+    caf::anon_send(engine_->scheduler, scheduler::lift_quarantine{sample});
   if (for_good) caf::anon_send(engine_->session, session::quarantine_released{sample});
   return true;
 }

@@ -242,6 +242,26 @@ class SupervisionTest(PenstockTest):
         self.wait_until(lambda: "released" in self.read("live.jsonl"), "the file to know")
         self.penstock("stop", "--now")
 
+    def test_a_sample_that_is_tried_again_can_still_be_released_from_the_file(self):
+        self.write("known.jsonl", "")
+        config = synthetic(samples=3000, batch=4, dataset='wait = "2ms"\nfaults = [{sample = 1, kind = "exit", times = 0}]',
+                           epochs=1000, more='[quarantine]\nfile = "known.jsonl"')
+        self.live("again", config)
+        listed = lambda: json.loads(self.penstock("quarantine", "list", "--json")[1])["quarantine"]
+        self.wait_until(lambda: listed() and self.read("known.jsonl"), "the quarantine of sample 1", 40)
+        self.assertEqual(self.penstock("quarantine", "retry", "1")[0], EXIT_OK)
+        self.assertEqual(self.penstock("quarantine", "retry", "1")[0], EXIT_NO_TARGET)
+        self.assertEqual(self.penstock("quarantine", "release", "1")[0], EXIT_OK)
+        self.wait_until(lambda: '"released":true' in self.read("known.jsonl"), "the file to know")
+        self.penstock("stop", "--now")
+
+    def test_a_quarantine_file_that_is_not_there_is_an_error_where_it_is_named(self):
+        for act in (["list"], ["release", "3"]):
+            code, _, err = self.penstock("quarantine", *act, "--file", "nofile.jsonl")
+            self.assertEqual(code, EXIT_FAILED)
+            self.assertIn("'nofile.jsonl': No such file or directory", err)
+            self.assertFalse(os.path.exists(os.path.join(self.folder, "nofile.jsonl")))
+
     # ---- giving up -------------------------------------------------------------------------------------------
 
     def gives_up(self, text, *options, seconds=60):

@@ -3,10 +3,14 @@
 #include "runtime/base/text.hpp"
 #include "runtime/control/quarantine_file.hpp"
 #include "runtime/control/report_json.hpp"
+#include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_link.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/verb_table.hpp"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
 
 namespace penstock::cli {
@@ -43,6 +47,13 @@ void tell(const json& all) {
 
 /// Without a session: what a file says, and taking a sample out of it.
 int with_file(const quarantine_options& o) {
+  // A run begins the file when it has something to write; who names one here expects it to be there.
+  if (::access(o.file.c_str(), F_OK) != 0) {
+    return refuse_with(
+        exit_failed,
+        os_failure(errc::io, errno, fmt::format("reading the quarantine file '{}'", printable(o.file))),
+        o.choice.as_json);
+  }
   auto list = control::read_quarantine(o.file);
   if (!list) return refuse_with(exit_failed, list.error(), o.choice.as_json);
   for (const std::string& notice : list->notices) say(notice);
@@ -117,7 +128,7 @@ void add_quarantine_commands(verb_table& verbs) {
   verb.add_option("ACT", o->act, "what to do")
       ->check(CLI::IsMember({"list", "retry", "release"}))
       ->capture_default_str();
-  verb.add_option("SAMPLE", o->sample, "its index");
+  takes_whole_number(verb.add_option("SAMPLE", o->sample, "its index"), {0, count_max});
   verb.add_option("--file", o->file, "a quarantine file instead of a live session")->type_name("FILE");
 }
 
