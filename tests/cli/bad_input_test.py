@@ -176,10 +176,64 @@ class BadSurroundingsTest(PenstockTest):
         self.assertEqual([(d["key"], d["line"], d["column"], d["length"]) for d in found], [("loader.slot_bytes", line, 14, 8)])
         self.assertEqual(self.penstock("check-config", config, "--set", "loader.slot_bytes=\"1MiB\"")[0], EXIT_OK)
 
+    def test_data_that_is_not_here_is_a_warning_of_check_config_and_an_error_under_strict(self):
+        config = self.write("far.toml", '[dataset]\npath = "nowhere"\n')
+        code, _, err = self.penstock("check-config", config)
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("warning: 'path' in [dataset]: '%s/nowhere' does not exist on this machine" % self.folder, err)
+        self.assertIn("far.toml:2:8", err)
+        self.assertTrue(err.endswith(": ok, 1 warning\n"), err)
+        code, _, err = self.penstock("check-config", config, "--strict")
+        self.assertEqual(code, EXIT_CONFIG)
+        self.assertIn("error: 'path' in [dataset]", err)
+        self.assertTrue(err.endswith("\n1 error\n"), err)
+        found = json.loads(self.penstock("check-config", config, "--json")[1])["diagnostics"]
+        self.assertEqual([(d["severity"], d["key"], d["line"]) for d in found], [("warning", "dataset.path", 2)])
+        os.mkdir(os.path.join(self.folder, "nowhere"))
+        self.assertEqual(self.penstock("check-config", config)[2], config + ": ok\n")
+
     def test_wrong_usage_is_2(self):
         for arguments in ([], ["run"], ["run", "a.toml", "--no-such-option"], ["dance"], ["run", "s.toml", "--sink", "npy"]):
             self.write("s.toml", synthetic())
             self.assertEqual(self.penstock(*arguments)[0], EXIT_USAGE, arguments)
+
+
+    def test_a_number_that_an_option_cannot_take_is_refused_with_its_range(self):
+        config = self.write("n.toml", synthetic(samples=16))
+        for arguments, said in (
+                (["run", config, "--batches", "-1"], "--batches: '-1': it has to be a whole number from 0 to 1000000000000"),
+                (["run", config, "--batches", "18446744073709551615"], "'18446744073709551615': it has to be"),
+                (["run", config, "--batches", "0x10"], "'0x10'"),
+                (["chaos", config, "--faults", "-1"], "--faults: '-1': it has to be a whole number from 1 to"),
+                (["chaos", config, "--seed", "-1"], "'-1'"),
+                (["preview", config, "--out", "p.png", "--batch", "-1"], "--batch: '-1'"),
+                (["logs", "--tail", "4294967296"], "--tail: '4294967296': it has to be a whole number from 0 to 4294967295"),
+                (["scale", "-1"], "N: '-1'"),
+                (["quarantine", "retry", "-1"], "SAMPLE: '-1'"),
+                (["bench", "upload", "--workers", "0"], "--workers: '0': it has to be a whole number from 1 to 1024"),
+                (["bench", "upload", "--seconds", "nan"], "--seconds")):
+            code, _, err = self.penstock(*arguments)
+            self.assertEqual(code, EXIT_USAGE, (arguments, err))
+            self.assertIn(said, err)
+        # Leading zeros are no sign of octal.
+        self.assertEqual(self.run_json(config, "--batches", "02", "--set", "sampler.batch_size=1")["totals"]["batches"], 2)
+
+    def test_a_batch_beyond_every_stream_is_refused_by_preview(self):
+        photos = os.path.join(self.folder, "photos")
+        make_photos(photos, 4)
+        config = self.write("p.toml", '[dataset]\npath = "photos"\n[sampler]\nbatch_size = 2\n[gpu]\ndevice = "host"\n')
+        code, _, err = self.penstock("preview", config, "--out", "p.png", "--batch", "2000000")
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("there is no batch 2000000: a stream has at most 1000000 epochs, of 2 batches here", err)
+        self.assertEqual(self.penstock("preview", config, "--out", "p.png", "--batch", "1999999")[0], EXIT_OK)
+
+    def test_a_number_of_sample_photographs_that_is_none_is_refused(self):
+        program = os.path.join(BIN, "penstock-sample-photos")
+        for number in ("abc", "-3", "0", "12x", "99999999999"):
+            done = subprocess.run([program, os.path.join(self.folder, "made"), number], capture_output=True, text=True)
+            self.assertEqual(done.returncode, EXIT_USAGE)
+            self.assertIn("'%s' photographs: it has to be a whole number from 1 to 1000000" % number, done.stderr)
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "made")))
 
 
 def memory_cgroup(test):

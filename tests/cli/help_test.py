@@ -72,6 +72,10 @@ class HelpTest(PenstockTest):
         self.assertEqual(code, EXIT_USAGE)
         self.assertIn("did you mean '--session'?", err)
         self.assertIn("penstock help status", err)
+        for arguments in (["statsu", "--help"], ["--help", "statsu"], ["help", "statsu"]):
+            code, out, err = self.penstock(*arguments)
+            self.assertEqual((code, out), (EXIT_USAGE, ""), arguments)
+            self.assertIn("there is no verb 'statsu'; did you mean 'status'?", err)
         self.assertEqual(self.penstock()[0], EXIT_USAGE)
 
     def test_topics_explain_exit_codes_and_targets(self):

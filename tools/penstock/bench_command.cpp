@@ -2,6 +2,7 @@
 
 #include "runtime/base/units.hpp"
 #include "runtime/device/yardstick.hpp"
+#include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/verb_table.hpp"
 
@@ -72,6 +73,8 @@ void tell_transform(const nlohmann::ordered_json& r) {
 }
 
 result<void> understand(bench_options& o) {
+  if (!(o.seconds >= 0.1 && o.seconds <= 600))
+    return refuse(errc::usage, "--seconds has to be a number from 0.1 to 600");
   const auto time = std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(o.seconds));
   o.upload.time = time;
   o.upload.device = o.device;
@@ -152,12 +155,10 @@ void add_bench_command(verb_table& verbs) {
       ->check(CLI::IsMember({"upload", "transform"}))
       ->type_name("upload|transform");
   verb.add_option("--device", o->device, "auto, host, cuda, cuda:N or uuid:GPU-...")->type_name("DEVICE");
-  verb.add_option("--seconds", o->seconds, "how long each part measures")
-      ->check(CLI::Range(0.1, 600.0))
-      ->type_name("N");
+  verb.add_option("--seconds", o->seconds, "how long each part measures")->type_name("N");
   verb.add_flag("--json", o->json, "the figures as one JSON object");
   const auto number = [&](const char* name, std::uint32_t& value, const char* help, std::uint32_t most) {
-    verb.add_option(name, value, help)->check(CLI::Range(1U, most))->type_name("N")->capture_default_str();
+    takes_whole_number(verb.add_option(name, value, help), {1, most})->capture_default_str();
   };
   number("--workers", o->upload.workers, "upload: loader workers", 1024);
   verb.add_option("--slot-bytes", o->slot_bytes, "upload: bytes of a batch, as 19267584 or 1MiB")

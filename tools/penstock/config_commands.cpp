@@ -2,11 +2,13 @@
 
 #include "runtime/config/describe.hpp"
 #include "tools/penstock/config_source.hpp"
-#include "tools/penstock/memory_rule.hpp"
+#include "tools/penstock/machine_rules.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/verb_table.hpp"
 
 #include <nlohmann/json.hpp>
+
+#include <algorithm>
 
 namespace penstock::cli {
 namespace {
@@ -18,14 +20,20 @@ struct check_options {
   bool json = false;
 };
 
+bool is_error(const config_file::diagnostic& d) {
+  return d.level == config_file::severity::error;
+}
+
 int check_config(const check_options& o) {
   auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.json);
-  if (auto no = slots_beyond_memory(*loaded, o.source.file)) {
-    config_file::rejection refused{errc::config, 0, loaded->warnings};
-    refused.diagnostics.push_back(std::move(*no));
-    return tell_rejection(refused, o.json);
+  if (auto doubt = data_not_here(*loaded, o.source.file)) {
+    if (o.source.strict) doubt->level = config_file::severity::error;
+    loaded->warnings.push_back(std::move(*doubt));
   }
+  if (auto no = slots_beyond_memory(*loaded, o.source.file)) loaded->warnings.push_back(std::move(*no));
+  if (std::ranges::any_of(loaded->warnings, is_error))
+    return tell_rejection({errc::config, 0, loaded->warnings}, o.json);
   if (o.json) {
     nlohmann::ordered_json answer = {
         {"ok", true}, {"diagnostics", nlohmann::ordered_json::parse(config_file::to_json(loaded->warnings))}};
@@ -37,7 +45,10 @@ int check_config(const check_options& o) {
   tell_warnings(*loaded);
   if (o.explain) print(config_file::explain());
   if (o.effective) print(config_file::print_effective(*loaded));
-  if (!o.explain && !o.effective) say(o.source.file + ": ok");
+  if (!o.explain && !o.effective) {
+    say(o.source.file + ": ok" +
+        (loaded->warnings.empty() ? "" : ", " + config_file::summary_of(loaded->warnings)));
+  }
   return exit_ok;
 }
 
@@ -49,7 +60,9 @@ void add_config_commands(verb_table& verbs) {
       {"check-config",
        verb_group::look,
        "look for mistakes in a config file",
-       "Every mistake is told at once, with file, line and column. Exit code 78 if there is one.",
+       "Every mistake is told at once, with file, line and column. Exit code 78 if there is one. Data that "
+       "is not on "
+       "this machine is a warning: a config may be checked far from where it runs.",
        {{"penstock check-config photos.toml", "exit code 0 if it can be used"},
         {"penstock check-config photos.toml --print-effective", "what is in force, and where it comes from"},
         {"penstock check-config photos.toml --explain", "which table is which actor, what each key does"}}},

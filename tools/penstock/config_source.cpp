@@ -60,6 +60,7 @@ int tell_rejection(const config_file::rejection& refused, bool json) {
     print_json(out);
   } else {
     say_raw(config_file::render(refused.diagnostics, colour_of_stderr()));
+    say(config_file::summary_of(refused.diagnostics));
   }
   return exit_config;
 }

@@ -66,8 +66,7 @@ int help(const verb_table& table, const help_options& o) {
                      : verb != nullptr ? help_of_verb(*verb, colours)
                                        : help_of_topic(o.verb, colours);
   if (text.empty()) {
-    return refuse_with(exit_usage, {errc::usage, fmt::format("there is no verb '{}'", printable(o.verb)), 0},
-                       o.as_json);
+    return refuse_with(exit_usage, {errc::usage, no_such_verb(table, o.verb), 0}, o.as_json);
   }
   if (o.as_json) {
     print_json({{"help", help_of_verb(*verb, false)}});

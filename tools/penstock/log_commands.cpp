@@ -2,9 +2,12 @@
 
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_client.hpp"
+#include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_link.hpp"
 #include "tools/penstock/targets.hpp"
 #include "tools/penstock/verb_table.hpp"
+
+#include <limits>
 
 namespace penstock::cli {
 namespace {
@@ -82,7 +85,8 @@ void add_log_commands(verb_table& verbs) {
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu or all");
   verb.add_flag("-f,--follow", o->follow, "go on until the session ends");
   verb.add_flag("--previous", o->previous, "of the process before the one that runs");
-  verb.add_option("--tail", o->tail, "only the last so many lines")->type_name("N");
+  takes_whole_number(verb.add_option("--tail", o->tail, "only the last so many lines"),
+                     {0, std::numeric_limits<std::uint32_t>::max()});
 }
 
 }  // namespace penstock::cli

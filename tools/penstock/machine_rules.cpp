@@ -1,6 +1,7 @@
-#include "tools/penstock/memory_rule.hpp"
+#include "tools/penstock/machine_rules.hpp"
 
 #include "actors/session/session_actor.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <algorithm>
@@ -9,11 +10,9 @@
 namespace penstock::cli {
 namespace {
 
-constexpr std::string_view key_path = "loader.slot_bytes";
-constexpr std::string_view key_name = "slot_bytes";
-
-/// Where the value stands in its line, if it stands in a file.
-config_file::excerpt place_of(const config_file::provenance& from, const std::filesystem::path& file) {
+/// Where the value of a key stands in its line, if it stands in a file.
+config_file::excerpt place_of(const config_file::provenance& from, std::string_view key_name,
+                              const std::filesystem::path& file) {
   config_file::excerpt where;
   where.origin = from.origin;
   if (from.line == 0) return where;
@@ -50,10 +49,26 @@ std::optional<config_file::diagnostic> slots_beyond_memory(const config_file::lo
   if (fits) return std::nullopt;
   config_file::diagnostic no;
   no.message = fits.error().message;
-  no.key = key_path;
-  no.where = place_of(loaded.source_of(std::string(key_path)), file);
+  no.key = "loader.slot_bytes";
+  no.where = place_of(loaded.source_of(no.key), "slot_bytes", file);
   no.where.label = "does not fit on this machine";
   return no;
+}
+
+std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_config& loaded,
+                                                     const std::filesystem::path& file) {
+  const std::string& path = loaded.values.dataset.path;
+  std::error_code fault;
+  if (path.empty() || std::filesystem::exists(path, fault)) return std::nullopt;
+  config_file::diagnostic doubt;
+  doubt.level = config_file::severity::warning;
+  doubt.message = fmt::format("'path' in [dataset]: '{}' {} on this machine", printable(path),
+                              fault ? "cannot be looked at (" + fault.message() + ")" : "does not exist");
+  doubt.key = "dataset.path";
+  doubt.where = place_of(loaded.source_of(doubt.key), "path", file);
+  doubt.where.label = fault ? "" : "not here";
+  doubt.help = "the config is sound where the data is; `penstock run` needs it";
+  return doubt;
 }
 
 }  // namespace penstock::cli

@@ -6,6 +6,7 @@
 #include "runtime/dataset/listing/index.hpp"
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/contact_sheet.hpp"
+#include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/verb_table.hpp"
 
@@ -171,18 +172,24 @@ result<preview> preview_of(const Batch& batch, const config& settings, const nam
 
 // ---- the verb
 
+constexpr std::uint64_t epochs_max = 1'000'000;  // as [sampler] epochs has it
+
 /// The state of a stream that has delivered everything before this batch: how a session begins there.
-result<std::vector<std::byte>> state_before(const config& settings, const dataset_description& dataset,
+result<schedule::stream_state> state_before(const config& settings, const dataset_description& dataset,
                                             std::uint64_t batch) {
   const auto order = session::plan_of(settings, dataset);
   if (!order) return tl::unexpected(order.error());
   const std::uint64_t per_epoch = order->batches_per_epoch();
   if (per_epoch == 0) return refuse(errc::sample, "the dataset has no batch");
+  if (batch / per_epoch >= epochs_max) {
+    return refuse(errc::usage, "there is no batch {}: a stream has at most {} epochs, of {} batches here",
+                  batch, epochs_max, per_epoch);
+  }
   schedule::stream_state state;
   state.identity = session::identity_of(settings, dataset.fingerprint);
   state.epoch = batch / per_epoch;
   state.next_batch = batch % per_epoch;
-  return schedule::serialise(state);
+  return state;
 }
 
 result<preview> make_preview(config settings, std::uint64_t batch) {
@@ -195,12 +202,14 @@ result<preview> make_preview(config settings, std::uint64_t batch) {
   if (!prepared) return tl::unexpected(std::move(prepared.error()));
   const auto state = state_before(settings, prepared->description, batch);
   if (!state) return tl::unexpected(state.error());
-  settings.sampler.epochs = std::max<decltype(settings.sampler.epochs)>(settings.sampler.epochs, 1) + batch;
+  const std::vector<std::byte> begin = schedule::serialise(*state);
+  // As many epochs as it takes to get there.
+  settings.sampler.epochs = std::max(settings.sampler.epochs, state->epoch + 1);
   try {
     session_options options;
     options.control_socket = false;
     options.batches = 1;
-    options.state = *state;
+    options.state = begin;
     Session session(settings, options);
     const auto found = session.next();
     if (!found) return refuse(errc::usage, "there is no batch {}", batch);
@@ -249,8 +258,8 @@ void add_preview_command(verb_table& verbs) {
                 [o] { return preview_batch(*o); });
   add_config_options(verb, o->source);
   add_config_shorthands(verb, o->source);
-  verb.add_option("--batch", o->batch, "which batch of the stream, from 0")
-      ->type_name("N")
+  takes_whole_number(verb.add_option("--batch", o->batch, "which batch of the stream, from 0"),
+                     {0, count_max})
       ->capture_default_str();
   verb.add_option("--out", o->out, "the picture to write")->type_name("PNG")->required();
   verb.add_flag("--json", o->as_json, "what is in the picture, as JSON");

@@ -4,6 +4,7 @@
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
+#include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_link.hpp"
 #include "tools/penstock/session_tables.hpp"
 #include "tools/penstock/stack_names.hpp"
@@ -11,6 +12,7 @@
 #include "tools/penstock/verb_table.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 
 namespace penstock::cli {
@@ -266,7 +268,9 @@ void add_changes(verb_table& verbs) {
                 "The stream does not change.",
                 {{"penstock scale 6", "six workers from now on"}}},
                scale);
-  scale_place.verb.add_option("N", scale_place.options->workers, "workers")->required();
+  takes_whole_number(scale_place.verb.add_option("N", scale_place.options->workers, "workers"),
+                     {0, std::numeric_limits<std::uint32_t>::max()})
+      ->required();
 }
 
 void add_stream_verbs(verb_table& verbs) {

@@ -121,6 +121,14 @@ std::string synopsis_of(const verb_table::entry& verb) {
   return options ? line + " [OPTIONS]" : line;
 }
 
+std::string no_such_verb(const verb_table& table, const std::string& word) {
+  std::vector<std::string> names;
+  for (const auto& v : table.verbs()) names.push_back(v->facts.name);
+  const std::string_view near = nearest_name(word, names);
+  return fmt::format("there is no verb '{}'", printable(word)) +
+         (near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near));
+}
+
 verb_table::verb_table()
     : app_("penstock feeds GPUs: loader worker processes, one GPU owner, nothing lost when one of them dies",
            "penstock") {
@@ -150,11 +158,7 @@ int verb_table::tell_usage_error(const CLI::ParseError& e, const std::vector<std
     where += " " + word;
     if (const std::string better = nearest_option(*verb->parser, arguments); !better.empty()) why = better;
   } else if (!word.empty()) {
-    std::vector<std::string> names;
-    for (const auto& v : verbs_) names.push_back(v->facts.name);
-    const std::string_view near = nearest_name(word, names);
-    why = fmt::format("there is no verb '{}'", printable(word)) +
-          (near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near));
+    why = no_such_verb(*this, word);
   } else {
     why = "a verb is missing";
   }
@@ -178,8 +182,10 @@ int verb_table::run(int argc, char** argv) {
   }
   try {
     app_.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    const entry* verb = find(first_word(arguments));
+  } catch (const CLI::CallForHelp& help) {
+    const std::string word = first_word(arguments);
+    const entry* verb = find(word);
+    if (verb == nullptr && !word.empty()) return tell_usage_error(help, arguments);
     print_raw(verb != nullptr ? help_of_verb(*verb, colours_on(1)) : help_of_all(*this, colours_on(1)));
     return exit_ok;
   } catch (const CLI::ParseError& e) {

@@ -70,6 +70,9 @@ class verb_table {
 
 [[nodiscard]] const char* title_of(verb_group group) noexcept;
 
+/// Why a word is refused where a verb belongs, with the verb that was perhaps meant.
+[[nodiscard]] std::string no_such_verb(const verb_table& table, const std::string& word);
+
 /// An option or positional argument of a verb in the words of help.
 struct option_facts {
   std::string names;  ///< "--session", "-f,--follow"; of a positional its name

@@ -10,9 +10,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <random>
@@ -24,6 +25,7 @@ namespace {
 constexpr int width = 500;
 constexpr int height = 375;
 constexpr int classes = 4;
+constexpr int count_max = 1'000'000;  // 40 GB of files
 
 struct wave {
   float amplitude, along_x, along_y, phase;
@@ -101,12 +103,20 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::filesystem::path folder = argv[1];
-  const int count = std::atoi(argv[2]);
+  int count = 0;
+  const char* const end = argv[2] + std::strlen(argv[2]);
+  const auto [rest, status] = std::from_chars(argv[2], end, count);
+  if (status != std::errc{} || rest != end || count < 1 || count > count_max) {
+    std::fprintf(stderr,
+                 "penstock-sample-photos: '%s' photographs: it has to be a whole number from 1 to %d\n",
+                 argv[2], count_max);
+    return 2;
+  }
   std::mt19937 random(1);
   for (int i = 0; i < count; ++i) {
     const auto place = folder / ("class-" + std::to_string(i % classes));
-    std::error_code status;
-    std::filesystem::create_directories(place, status);
+    std::error_code trouble;
+    std::filesystem::create_directories(place, trouble);
     char name[32];
     std::snprintf(name, sizeof name, "%05d.jpg", i);
     auto pixels = paint(random);

@@ -7,6 +7,7 @@
 #include "tools/penstock/chaos/nemesis.hpp"
 #include "tools/penstock/chaos/stream_check.hpp"
 #include "tools/penstock/config_source.hpp"
+#include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/stop_signals.hpp"
 #include "tools/penstock/verb_table.hpp"
@@ -17,6 +18,7 @@
 #include <atomic>
 #include <cmath>
 #include <csignal>
+#include <limits>
 #include <sstream>
 
 namespace penstock::cli {
@@ -450,9 +452,12 @@ void add_chaos_command(verb_table& verbs) {
           "default")
       ->type_name("KINDS");
   verb.add_option("--rate", o->rate, "strikes a second, on average")->type_name("N")->capture_default_str();
-  verb.add_option("--faults", o->faults, "end after so many; 100 without --seconds")->type_name("N");
+  takes_whole_number(verb.add_option("--faults", o->faults, "end after so many; 100 without --seconds"),
+                     {1, count_max});
   verb.add_option("--seconds", o->seconds, "end after this time")->type_name("TIME");
-  verb.add_option("--seed", o->seed, "of moments, victims and kinds")->type_name("N")->capture_default_str();
+  takes_whole_number(verb.add_option("--seed", o->seed, "of moments, victims and kinds"),
+                     {0, std::numeric_limits<std::uint64_t>::max()})
+      ->capture_default_str();
   verb.add_flag("--json", o->json, "the verdict as one JSON object on stdout");
   verb.add_flag("--quiet", o->quiet, "no progress");
 }
