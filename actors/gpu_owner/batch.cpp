@@ -48,12 +48,7 @@ Batch& Batch::operator=(Batch&& other) noexcept {
 }
 
 Batch::~Batch() {
-  if (!body_) return;
-  try {
-    release(stream_handle{});
-  } catch (const error&) {
-    // The session is gone, or the device is: nobody waits for the buffer.
-  }
+  if (body_) body_->home->release_or_park(body_->ready.buffer);
 }
 
 Batch::body& Batch::held() const {
@@ -109,10 +104,9 @@ void Batch::wait(stream_handle stream) const {
 
 void Batch::release(stream_handle stream) {
   const stage_range range("release");
-  const std::unique_ptr<body> b = (static_cast<void>(held()), std::move(body_));
-  const auto ok = b->home->with_device([&](device::device& d) { return d.release(b->ready.buffer, stream); });
-  b->home->give_back(b->ready.buffer);
-  value_or_throw(ok);
+  const body& b = held();
+  b.home->release(b.ready.buffer, stream);  // if it throws, this batch is still held
+  body_.reset();
 }
 
 void Batch::release() {

@@ -16,10 +16,22 @@ namespace penstock {
 
 /// Shared by a session and its batches. When the session goes, batches that are still held become unusable
 /// instead of dangling.
+///
+/// A buffer goes back only when the device has recorded after which work it may be written again. A batch that
+/// is destroyed while that cannot be recorded (the legacy default stream takes part in a capture of the
+/// program's) leaves its buffer parked here; the next call that finds it possible gives it back.
 class batch_home {
  public:
+  /// Of a session that has no device yet: see open().
+  batch_home() = default;
   batch_home(std::shared_ptr<device::device> device, std::function<void(std::uint32_t buffer)> give_back)
       : device_(std::move(device)), give_back_(std::move(give_back)) {}
+
+  void open(std::shared_ptr<device::device> device, std::function<void(std::uint32_t buffer)> give_back) {
+    const std::lock_guard hold(mutex_);
+    device_ = std::move(device);
+    give_back_ = std::move(give_back);
+  }
 
   /// Runs `use(device)` while the session certainly lives. Throws error (errc::usage) when it is gone,
   /// and in a forked copy of its process.
@@ -35,11 +47,19 @@ class batch_home {
     if (process_.left())
       throw error({errc::usage, "this batch belongs to another process: this one was forked from it", 0});
   }
+  /// Nothing uses the buffer any more.
   void give_back(std::uint32_t buffer) {
     refuse_copies();
     const std::lock_guard hold(mutex_);
     if (give_back_) give_back_(buffer);
   }
+  /// Gives the buffer back when what is on the stream now is done. Throws error: what the device refused with;
+  /// the buffer is still the caller's then.
+  void release(std::uint32_t buffer, stream_handle stream);
+  /// For a batch that is destroyed: the same on the legacy default stream, or parked.
+  void release_or_park(std::uint32_t buffer) noexcept;
+  /// The next of the queue. Parked buffers go back before and while it waits.
+  gpu_owner::hand_over::taken take_from(gpu_owner::hand_over& queue);
   void close() {
     const std::lock_guard hold(mutex_);
     device_.reset();
@@ -47,10 +67,14 @@ class batch_home {
   }
 
  private:
+  /// With mutex_ held. True if some are still parked.
+  bool give_back_parked();
+
   const home_process process_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // of what follows
   std::shared_ptr<device::device> device_;
   std::function<void(std::uint32_t)> give_back_;
+  std::vector<std::uint32_t> parked_;  // at most the device's buffers
 };
 
 struct Batch::body {

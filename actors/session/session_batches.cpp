@@ -58,7 +58,7 @@ std::optional<Batch> Session::body::take() {
   start();
   const steady_time demanded = now();
   while (true) {
-    auto taken = consumer_->take();
+    auto taken = home_->take_from(*consumer_);
     board_.waited(consumer_->waited());
     if (auto* why = std::get_if<failure>(&taken)) throw error(std::move(*why));
     if (std::holds_alternative<gpu_owner::hand_over::stream_ended>(taken)) return end_of_stream();

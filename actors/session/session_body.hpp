@@ -142,7 +142,7 @@ class Session::body {
   session::process_logs logs_;
   session::worker_watch watch_;  // only the supervisor's news
   std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
-  std::shared_ptr<batch_home> home_;
+  const std::shared_ptr<batch_home> home_ = std::make_shared<batch_home>();
 
   mutable std::mutex mutex_;  // of what follows
   std::unique_ptr<engine> engine_;

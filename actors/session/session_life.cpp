@@ -135,11 +135,9 @@ result<void> Session::body::try_start() {
   if (options_.control_socket) open_control_socket(*e);
   if (!settings_.metrics.listen.empty()) open_metrics(*e);
   if (!elsewhere()) {
-    home_ = std::make_shared<batch_home>(e->device,
-                                         [owner = e->owner, consumer = consumer_](std::uint32_t buffer) {
-                                           if (consumer->give_back(buffer))
-                                             caf::anon_send(owner, gpu_owner::buffers_released{});
-                                         });
+    home_->open(e->device, [owner = e->owner, consumer = consumer_](std::uint32_t buffer) {
+      if (consumer->give_back(buffer)) caf::anon_send(owner, gpu_owner::buffers_released{});
+    });
   }
   caf::anon_send(e->owner, gpu_owner::open_device{});
   const std::lock_guard hold(mutex_);
@@ -282,7 +280,7 @@ void Session::body::close() noexcept {
   if (board_.ended_if_running(run_outcome::stopped, now())) tell_ended(run_outcome::stopped);
   wait_for_pool();
   sink_.reset();
-  if (home_) home_->close();
+  home_->close();
   scheduler::stream_accounts last = accounts();
   engine* e = nullptr;
   {

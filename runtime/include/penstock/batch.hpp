@@ -23,7 +23,8 @@ class PENSTOCK_API Batch {
   Batch() noexcept;
   Batch(Batch&& other) noexcept;
   Batch& operator=(Batch&& other) noexcept;
-  /// Releases, if that was not done: on the legacy default stream.
+  /// Releases, if that was not done: on the legacy default stream. While that stream takes part in a stream
+  /// capture of yours, the buffer goes back after the capture, with the next call to the session or to any batch.
   ~Batch();
 
   /// False after release() or a move.
@@ -43,7 +44,9 @@ class PENSTOCK_API Batch {
   /// Work put on `stream` after this call sees the batch. Touches only that stream; leaves the current device
   /// alone.
   void wait(stream_handle stream) const;
-  /// Gives the buffer back when what is on `stream` now is done. Throws error (errc::usage) the second time.
+  /// Gives the buffer back when what is on `stream` now is done. Throws error: errc::usage the second time, and on
+  /// a stream that is being captured into a graph; what the device says if it cannot record the release. Only in the
+  /// last two cases the batch is still held.
   void release(stream_handle stream);
   /// Gives the buffer back at once: nothing on any stream uses it any more.
   void release();

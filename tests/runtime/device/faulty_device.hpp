@@ -32,6 +32,8 @@ class faulty_device final : public device::device {
   /// Copies begin, and poll() has no news of them any more.
   void hang() { hangs_ = true; }
   void say_that_it_waits_for_the_consumer(bool waits) { waits_ = waits; }
+  /// The next so many releases are refused, as during a stream capture of the program's.
+  void refuse_releases(int count) { refused_releases_ = count; }
 
   // What was seen.
   [[nodiscard]] std::set<std::thread::id> threads() const {
@@ -108,7 +110,13 @@ class faulty_device final : public device::device {
     return inner_->read_back(b, o, to);
   }
   result<void> wait(std::uint32_t b, stream_handle s) override { return inner_->wait(b, s); }
-  result<void> release(std::uint32_t b, stream_handle s) override { return inner_->release(b, s); }
+  result<void> release(std::uint32_t b, stream_handle s) override {
+    if (refused_releases_ > 0) {
+      --refused_releases_;
+      return refuse(errc::usage, "releasing a batch on a stream that is being captured");
+    }
+    return inner_->release(b, s);
+  }
   result<void> finish(stream_handle s) override { return inner_->finish(s); }
   [[nodiscard]] bool on_host() const noexcept override { return inner_->on_host(); }
 
@@ -128,6 +136,7 @@ class faulty_device final : public device::device {
   std::optional<fault> fault_;
   std::atomic<bool> hangs_{false};
   std::atomic<bool> waits_{false};
+  std::atomic<int> refused_releases_{0};
 
   mutable std::mutex mutex_;
   std::set<std::thread::id> threads_;

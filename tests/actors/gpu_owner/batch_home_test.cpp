@@ -1,0 +1,100 @@
+// Buffers on their way back to the ring, with a device that refuses to record releases.
+#include "actors/gpu_owner/batch_body.hpp"
+#include "runtime/device/host_device.hpp"
+#include "tests/runtime/device/faulty_device.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::gpu_owner;
+
+namespace {
+
+constexpr std::uint32_t buffers = 4;
+
+struct ring {
+  ring() {
+    const auto layout = lay_out(std::vector<tensor_spec>{{"data", dtype::uint8, {16}, tensor_role::data}}, 2);
+    plan = std::make_shared<const device::transfer_plan>(device::plan_transfer(*layout, {}).value());
+    REQUIRE(device->allocate(*plan, buffers));
+  }
+  ~ring() { device->close(); }
+  [[nodiscard]] ready_batch ready(std::uint32_t buffer) const {
+    return {buffer, 0, buffer, 0, buffer, buffer, {1, 2}, {}};
+  }
+  [[nodiscard]] Batch batch(std::uint32_t buffer) const {
+    return batch_access::make(ready(buffer), plan, home);
+  }
+
+  std::shared_ptr<device_test::faulty_device> device =
+      std::make_shared<device_test::faulty_device>(penstock::device::make_host_device());
+  std::shared_ptr<const device::transfer_plan> plan;
+  std::vector<std::uint32_t> given_back;
+  std::shared_ptr<batch_home> home =
+      std::make_shared<batch_home>(device, [this](std::uint32_t buffer) { given_back.push_back(buffer); });
+};
+
+}  // namespace
+
+TEST_CASE("a release that cannot be recorded is thrown, and neither the batch nor its buffer is let go") {
+  ring r;
+  Batch batch = r.batch(2);
+  r.device->refuse_releases(1);
+  try {
+    batch.release(stream_handle{});
+    FAIL("it was released");
+  } catch (const error& e) {
+    CHECK(e.code() == errc::usage);
+  }
+  CHECK(r.given_back.empty());
+  REQUIRE(batch);
+  CHECK(batch.rows() == 2);
+  batch.release(stream_handle{});
+  CHECK(r.given_back == std::vector<std::uint32_t>{2});
+  CHECK_FALSE(batch);
+}
+
+TEST_CASE("a batch that is destroyed while its release cannot be recorded gives its buffer back later") {
+  ring r;
+  r.device->refuse_releases(3);
+  { const Batch dropped = r.batch(0); }
+  { const Batch dropped = r.batch(1); }
+  CHECK(r.given_back.empty());
+  r.device->refuse_releases(0);
+  SECTION("when the next batch is destroyed") {
+    { const Batch next = r.batch(2); }
+    CHECK(std::set<std::uint32_t>(r.given_back.begin(), r.given_back.end()) ==
+          std::set<std::uint32_t>{0, 1, 2});
+  }
+  SECTION("when the next batch is released") {
+    r.batch(2).release(stream_handle{});
+    CHECK(r.given_back.size() == 3);
+  }
+  SECTION("before the next batch is waited for") {
+    hand_over queue;
+    queue.stop();
+    r.home->take_from(queue);
+    CHECK(r.given_back.size() == 2);
+  }
+}
+
+TEST_CASE(
+    "whoever waits for a batch gets it though its buffer was parked and can be released only meanwhile") {
+  ring r;
+  hand_over queue;
+  r.home->open(r.device, [&](std::uint32_t buffer) { queue.put({r.ready(buffer)}); });
+  r.device->refuse_releases(20);
+  { const Batch dropped = r.batch(3); }
+  const auto taken = r.home->take_from(queue);
+  REQUIRE(std::holds_alternative<ready_batch>(taken));
+  CHECK(std::get<ready_batch>(taken).buffer == 3);
+}
+
+TEST_CASE("a batch that outlives its session is destroyed without a call to the device") {
+  ring r;
+  {
+    const Batch late = r.batch(0);
+    r.home->close();
+  }
+  CHECK(r.given_back.empty());
+}
