@@ -197,6 +197,17 @@ def tests(b):
         print(output[-3000:])
 
 
+def captures(b):
+    """A program that captures its training steps into CUDA graphs beside a session, in each capture mode."""
+    b.needs_gpus(1)
+    output = b.run("captures", [b.program("test_captures_gpu")], 110, environment=b.test_environment, check=False)
+    summary = output.strip().splitlines()[-1] if output.strip() else f"exit code {b.last_code}"
+    b.row("300 captured and replayed steps in each capture mode, batches taken and released between and inside", f"{summary} ({b.last_seconds:.0f} s)",
+          "all pass", b.last_code == 0)
+    if b.last_code != 0:
+        print(output[-3000:])
+
+
 def memcheck(b):
     """The device tests under compute-sanitizer."""
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
@@ -623,7 +634,7 @@ def doctor(b):
 
 
 # doctor first: it reads the driver's log, in which the tests leave an illegal access that they mean.
-STEPS = [machine, doctor, tests, upload, transform, first_batch, digests, pytorch, full_memory, exclusivity, owner_killed, poison, endless,
+STEPS = [machine, doctor, tests, captures, upload, transform, first_batch, digests, pytorch, full_memory, exclusivity, owner_killed, poison, endless,
          mean_variance, variable_size, training, two_gpus, no_kernel_image, memcheck]
 
 

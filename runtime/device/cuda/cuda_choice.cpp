@@ -3,6 +3,7 @@
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/device/cuda/convert.hpp"
+#include "runtime/device/cuda/cuda_context.hpp"
 #include "runtime/device/cuda/cuda_error.hpp"
 #include "runtime/device/nvml.hpp"
 
@@ -160,6 +161,7 @@ result<selected_gpu> select_gpu(const cuda_choice& choice) {
         "; nvidia-smi and CUDA_VISIBLE_DEVICES tell which there are, `penstock doctor` what is wrong";
     return tl::unexpected(std::move(why));
   }
+  relax_captures_of_this_thread();  // what comes next is forbidden during a capture of another thread's
   const auto ordinal = find_ordinal(choice, count);
   if (!ordinal) return tl::unexpected(ordinal.error());
   if (const auto status = cudaSetDevice(*ordinal); status != cudaSuccess)

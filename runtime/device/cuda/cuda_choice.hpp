@@ -15,7 +15,8 @@ struct selected_gpu {
   identity what;
 };
 
-/// Selects the device on this thread and creates (or joins) its primary context. Refuses with
+/// Selects the device on this thread, which is the owner's, and creates (or joins) its primary context. The thread's
+/// stream captures are relaxed from then on (cuda_context.hpp). Refuses with
 /// errc::device_unavailable (no driver, one older than this build's runtime, no such device: the list of what
 /// there is), device_busy (the compute mode, and who holds the GPU), device_image (no kernels for its
 /// architecture).

@@ -8,16 +8,15 @@
 #include "runtime/device/alarm.hpp"
 #include "runtime/device/cuda/convert.hpp"
 #include "runtime/device/cuda/cuda_choice.hpp"
+#include "runtime/device/cuda/cuda_context.hpp"
 #include "runtime/device/cuda/cuda_error.hpp"
 #include "runtime/device/cuda/kernel_step.hpp"
 
-#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <thread>
 
 namespace penstock::device {
 namespace {
@@ -35,40 +34,7 @@ constexpr std::uint32_t group_jobs_max = 8;
 constexpr nanoseconds look_every = 50us;
 constexpr nanoseconds look_at_least_every = 5ms;
 
-constexpr auto probe_deadline = 1s;
 constexpr auto close_deadline = 2s;
-
-/// Makes our context current for one call and leaves the caller's thread as it was. The driver's stack is
-/// used because cudaSetDevice, called to restore, would create a context on whatever device the caller had
-/// selected.
-class current_context {
- public:
-  struct entry_points {
-    CUresult (*push)(CUcontext) = nullptr;
-    CUresult (*pop)(CUcontext*) = nullptr;
-  };
-  current_context(const entry_points& driver, CUcontext context) : driver_(driver) { driver_.push(context); }
-  ~current_context() {
-    CUcontext ours{};
-    driver_.pop(&ours);
-  }
-  current_context(const current_context&) = delete;
-  current_context& operator=(const current_context&) = delete;
-
- private:
-  const entry_points& driver_;
-};
-
-/// Without blocking in the driver, which would not come back from a hung device.
-cudaError_t wait_for_stream(cudaStream_t stream, nanoseconds at_most) {
-  const auto end = std::chrono::steady_clock::now() + at_most;
-  cudaError_t status = cudaStreamQuery(stream);
-  while (status == cudaErrorNotReady && std::chrono::steady_clock::now() < end) {
-    std::this_thread::sleep_for(100us);
-    status = cudaStreamQuery(stream);
-  }
-  return status;
-}
 
 class cuda_device final : public device {
  public:
@@ -79,15 +45,13 @@ class cuda_device final : public device {
     auto selected = select_gpu(choice_);
     if (!selected) return tl::unexpected(std::move(selected.error()));
     name_ = selected->what.name;
-    if (auto ok = find_driver(); !ok) return tl::unexpected(ok.error());
     opened_ = true;
-    for (cudaStream_t* s : {&copy_stream_, &compute_stream_, &read_stream_, &probe_stream_}) {
+    if (auto ok = context_.open(); !ok) return tl::unexpected(ok.error());
+    for (cudaStream_t* s : {&copy_stream_, &compute_stream_, &read_stream_}) {
       if (auto ok = call(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "creating a stream"); !ok) {
         return tl::unexpected(ok.error());
       }
     }
-    if (auto ok = call(cudaMalloc(&probe_memory_, layout_alignment), "allocating a few bytes"); !ok)
-      return tl::unexpected(ok.error());
     return selected->what;
   }
 
@@ -98,7 +62,7 @@ class cuda_device final : public device {
       return true;
     }
     cudaGetLastError();
-    if (!answers()) return tl::unexpected(judged(status, "page-locking memory, at or before"));
+    if (!context_.answers()) return tl::unexpected(judged(status, "page-locking memory, at or before"));
     // Slower, not wrong (S1.6).
     if (!warned_pageable_) {
       log::warn(
@@ -217,6 +181,7 @@ class cuda_device final : public device {
   void close() noexcept override {
     if (!opened_) return;
     opened_ = false;
+    const relaxed_captures relaxed;  // the destructor may run on any thread
     on_progress({});
     // Errors are old news here: whoever could act on them has heard them from poll().
     for (cudaStream_t s : {copy_stream_, compute_stream_}) {
@@ -225,7 +190,7 @@ class cuda_device final : public device {
                 name_, std::chrono::duration_cast<std::chrono::seconds>(close_deadline).count());
       return;
     }
-    for (cudaStream_t s : {copy_stream_, compute_stream_, read_stream_, probe_stream_}) {
+    for (cudaStream_t s : {copy_stream_, compute_stream_, read_stream_}) {
       if (s != nullptr) cudaStreamDestroy(s);
     }
     for (const auto& [number, p] : partitions_) {
@@ -237,14 +202,14 @@ class cuda_device final : public device {
     for (cudaEvent_t e : events_) cudaEventDestroy(e);
     events_.clear();
     spare_events_.clear();
-    cudaFree(probe_memory_);
+    context_.close();
     cudaGetLastError();
   }
 
   [[nodiscard]] std::byte* address(std::uint32_t buffer) const override { return ring_[buffer].data; }
 
   result<void> read_back(std::uint32_t buffer, std::uint64_t offset, std::span<std::byte> to) override {
-    const current_context ours(driver_, context_);
+    const cuda_context::visit ours(context_);
     // Not cudaMemcpy: that waits for the streams of the program around us too.
     if (auto ok = call(cudaMemcpyAsync(to.data(), ring_[buffer].data + offset, to.size(),
                                        cudaMemcpyDeviceToHost, read_stream_),
@@ -260,17 +225,20 @@ class cuda_device final : public device {
   result<void> wait(std::uint32_t, stream_handle) override { return {}; }
 
   result<void> release(std::uint32_t buffer, stream_handle stream) override {
-    const current_context ours(driver_, context_);
-    auto ok = call(cudaEventRecord(ring_[buffer].released, static_cast<cudaStream_t>(stream.native)),
-                   "releasing a batch, at or before");
+    const cuda_context::visit ours(context_);
+    const auto where = static_cast<cudaStream_t>(stream.native);
+    // An event that was recorded in a capture would draw the copy stream into it.
+    if (auto no = context_.refuse_during_capture(where, "releasing a batch"); !no) return no;
+    auto ok = call(cudaEventRecord(ring_[buffer].released, where), "releasing a batch, at or before");
     ring_[buffer].release_pending = ok.has_value();
     return ok;
   }
 
   result<void> finish(stream_handle stream) override {
-    const current_context ours(driver_, context_);
-    return call(cudaStreamSynchronize(static_cast<cudaStream_t>(stream.native)),
-                "waiting for the work of a stream, at or before");
+    const cuda_context::visit ours(context_);
+    const auto where = static_cast<cudaStream_t>(stream.native);
+    if (auto no = context_.refuse_during_capture(where, "waiting for the work"); !no) return no;
+    return call(cudaStreamSynchronize(where), "waiting for the work of a stream, at or before");
   }
 
   [[nodiscard]] bool on_host() const noexcept override { return false; }
@@ -295,58 +263,14 @@ class cuda_device final : public device {
     bool slots_are_free = false;
   };
 
-  /// A failure, with its kind settled by asking the device: codes alone do not tell whether the context
-  /// lives.
-  failure judged(cudaError_t status, std::string_view what) {
-    cudaGetLastError();
-    const bool lost = probe_memory_ != nullptr && !answers();
-    // Errors of copies and kernels come with whatever call is next.
-    constexpr std::string_view marker = ", at or before";
-    failure why =
-        cuda_failure(status, lost && !what.ends_with(marker) ? fmt::format("{}{}", what, marker) : what);
-    if (lost && why.code != errc::device_hardware) {
-      why.code = errc::device_poisoned;
-      why.message += "; the context is lost: only a new process can use the device again";
-    } else if (!lost && why.code == errc::device_poisoned) {
-      why.code = errc::device_unavailable;
-    }
-    return why;
-  }
-
-  result<void> call(cudaError_t status, std::string_view what) {
-    if (status == cudaSuccess) return {};
-    return tl::unexpected(judged(status, what));
-  }
-
-  /// A trivial operation on a stream that nothing else uses.
-  bool answers() {
-    cudaGetLastError();
-    const bool begun = cudaMemsetAsync(probe_memory_, 0, 1, probe_stream_) == cudaSuccess;
-    const bool good = begun && wait_for_stream(probe_stream_, probe_deadline) == cudaSuccess;
-    cudaGetLastError();
-    return good;
-  }
+  failure judged(cudaError_t status, std::string_view what) { return context_.judged(status, what); }
+  result<void> call(cudaError_t status, std::string_view what) { return context_.call(status, what); }
 
   result<bool> is_done(cudaEvent_t event) {
     const auto status = cudaEventQuery(event);
     if (status == cudaSuccess) return true;
     if (status == cudaErrorNotReady) return false;
     return tl::unexpected(judged(status, "waiting for a copy or a kernel, at or before"));
-  }
-
-  result<void> find_driver() {
-    cudaDriverEntryPointQueryResult found{};
-    const auto entry = [&](const char* name, auto& function) {
-      return call(cudaGetDriverEntryPointByVersion(name, reinterpret_cast<void**>(&function), 12000,
-                                                   cudaEnableDefault, &found),
-                  fmt::format("looking up {} in the driver", name));
-    };
-    CUresult (*get_current)(CUcontext*) = nullptr;
-    if (auto ok = entry("cuCtxGetCurrent", get_current); !ok) return ok;
-    if (auto ok = entry("cuCtxPushCurrent", driver_.push); !ok) return ok;
-    if (auto ok = entry("cuCtxPopCurrent", driver_.pop); !ok) return ok;
-    get_current(&context_);
-    return {};
   }
 
   result<cudaEvent_t> take_event() {
@@ -484,13 +408,10 @@ class cuda_device final : public device {
   cuda_choice choice_;
   std::string name_;
   transfer_plan plan_;
-  current_context::entry_points driver_;
-  CUcontext context_ = nullptr;
+  cuda_context context_;
   cudaStream_t copy_stream_ = nullptr;
   cudaStream_t compute_stream_ = nullptr;
   cudaStream_t read_stream_ = nullptr;
-  cudaStream_t probe_stream_ = nullptr;
-  void* probe_memory_ = nullptr;
   void* memory_ = nullptr;
   std::vector<ring_buffer> ring_;
   std::uint32_t group_jobs_ = 1;

@@ -20,7 +20,12 @@ bool is_sticky(cudaError_t code) noexcept {
   }
 }
 
+bool is_capture_error(cudaError_t code) noexcept {
+  return code >= cudaErrorStreamCaptureUnsupported && code <= cudaErrorStreamCaptureWrongThread;
+}
+
 errc kind_of(cudaError_t code) noexcept {
+  if (is_capture_error(code)) return errc::usage;
   switch (code) {
     case cudaErrorMemoryAllocation: return errc::device_out_of_memory;
     case cudaErrorNoKernelImageForDevice: return errc::device_image;

@@ -23,6 +23,10 @@ namespace penstock::device {
 [[nodiscard]] failure taken_failure(cudaError_t code, int ordinal, std::string_view compute_mode,
                                     std::string_view users);
 
+/// 900 to 908: a stream capture (CUDA graph) of the program's and a call forbid each other. Never sticky: the context
+/// is as good as before.
+[[nodiscard]] bool is_capture_error(cudaError_t code) noexcept;
+
 /// The context is beyond repair: only a new process can use the device again.
 [[nodiscard]] bool is_sticky(cudaError_t code) noexcept;
 

@@ -18,6 +18,19 @@ TEST_CASE("a code is the kind of failure that decides what is done about it") {
   CHECK(kind_of(cudaErrorInvalidValue) == errc::device_unavailable);
 }
 
+TEST_CASE("an error of a stream capture is a mistake in the program and never costs the context") {
+  for (int code = 900; code <= 908; ++code) {
+    CAPTURE(code);
+    CHECK(is_capture_error(static_cast<cudaError_t>(code)));
+    CHECK_FALSE(is_sticky(static_cast<cudaError_t>(code)));
+    CHECK(kind_of(static_cast<cudaError_t>(code)) == errc::usage);
+  }
+  CHECK_FALSE(is_capture_error(static_cast<cudaError_t>(899)));
+  CHECK_FALSE(is_capture_error(cudaErrorTimeout));
+  CHECK(std::string_view(cudaGetErrorName(cudaErrorStreamCaptureUnsupported)) ==
+        "cudaErrorStreamCaptureUnsupported");
+}
+
 TEST_CASE("a GPU that is taken is refused with its compute mode and the pid of who has it") {
   const std::string users = in_words({{::getpid(), 512U << 20U}});
   const failure why = taken_failure(cudaErrorDevicesUnavailable, 0, "exclusive process", users);

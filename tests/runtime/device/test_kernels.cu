@@ -25,6 +25,12 @@ __global__ void late_read(const volatile std::uint8_t* from, std::uint8_t* to, s
   *to = *from;
 }
 
+__global__ void sum(const std::uint8_t* from, std::size_t bytes, unsigned long long* to) {
+  unsigned long long mine = 0;
+  for (std::size_t i = threadIdx.x; i < bytes; i += blockDim.x) mine += from[i];
+  atomicAdd(to, mine);
+}
+
 }  // namespace
 
 cudaError_t launch_busy(std::uint64_t cycles, cudaStream_t stream) {
@@ -40,6 +46,12 @@ cudaError_t launch_illegal_access(cudaStream_t stream) {
 cudaError_t launch_late_read(const std::uint8_t* from, std::uint8_t* to, std::uint64_t cycles,
                              cudaStream_t stream) {
   late_read<<<1, 1, 0, stream>>>(from, to, cycles);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_sum(const std::uint8_t* from, std::size_t bytes, unsigned long long* to,
+                       cudaStream_t stream) {
+  sum<<<1, 256, 0, stream>>>(from, bytes, to);
   return cudaGetLastError();
 }
 

@@ -1,8 +1,9 @@
-// Kernels that tests need: work of a known length, and a crime.
+// Kernels that tests need: work of a known length or with a known result, and an illegal access.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace penstock::device_test {
@@ -14,5 +15,9 @@ cudaError_t launch_illegal_access(cudaStream_t stream);
 /// `to[0]` becomes what `from[0]` is after so many cycles.
 cudaError_t launch_late_read(const std::uint8_t* from, std::uint8_t* to, std::uint64_t cycles,
                              cudaStream_t stream);
+
+/// Adds the sum of the bytes to `to[0]`.
+cudaError_t launch_sum(const std::uint8_t* from, std::size_t bytes, unsigned long long* to,
+                       cudaStream_t stream);
 
 }  // namespace penstock::device_test

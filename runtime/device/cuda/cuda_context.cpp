@@ -1,0 +1,137 @@
+#include "runtime/device/cuda/cuda_context.hpp"
+
+#include "runtime/base/layout.hpp"
+#include "runtime/device/cuda/cuda_error.hpp"
+
+#include <thread>
+
+namespace penstock::device {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto probe_deadline = 1s;
+constexpr auto query_every = 100us;
+
+// The version of the driver's interface that these types are of.
+constexpr unsigned driver_interface = 12000;
+
+template <class Function>
+cudaError_t find_in_driver(const char* name, Function& function) {
+  cudaDriverEntryPointQueryResult found{};
+  const auto status = cudaGetDriverEntryPointByVersion(name, reinterpret_cast<void**>(&function),
+                                                       driver_interface, cudaEnableDefault, &found);
+  return status == cudaSuccess && function == nullptr ? cudaErrorSymbolNotFound : status;
+}
+
+/// The driver's own function: the runtime's might make a context on a device that nobody chose.
+void exchange_capture_mode(CUstreamCaptureMode& mode) {
+  using function = CUresult(CUstreamCaptureMode*);
+  static function* const exchange = [] {
+    function* found = nullptr;
+    if (find_in_driver("cuThreadExchangeStreamCaptureMode", found) != cudaSuccess) found = nullptr;
+    return found;
+  }();
+  if (exchange != nullptr) exchange(&mode);
+}
+
+}  // namespace
+
+void relax_captures_of_this_thread() {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  exchange_capture_mode(mode);
+}
+
+relaxed_captures::relaxed_captures() {
+  exchange_capture_mode(mode_);
+}
+
+relaxed_captures::~relaxed_captures() {
+  exchange_capture_mode(mode_);
+}
+
+cudaError_t wait_for_stream(cudaStream_t stream, nanoseconds at_most) {
+  const auto end = std::chrono::steady_clock::now() + at_most;
+  cudaError_t status = cudaStreamQuery(stream);
+  while (status == cudaErrorNotReady && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(query_every);
+    status = cudaStreamQuery(stream);
+  }
+  return status;
+}
+
+result<void> cuda_context::open() {
+  const auto entry = [&](const char* name, auto& function) {
+    return call(find_in_driver(name, function), fmt::format("looking up {} in the driver", name));
+  };
+  CUresult (*get_current)(CUcontext*) = nullptr;
+  if (auto ok = entry("cuCtxGetCurrent", get_current); !ok) return ok;
+  if (auto ok = entry("cuCtxPushCurrent", driver_.push); !ok) return ok;
+  if (auto ok = entry("cuCtxPopCurrent", driver_.pop); !ok) return ok;
+  if (auto ok = entry("cuStreamIsCapturing", driver_.is_capturing); !ok) return ok;
+  get_current(&context_);
+  if (auto ok = call(cudaStreamCreateWithFlags(&probe_stream_, cudaStreamNonBlocking), "creating a stream");
+      !ok)
+    return ok;
+  return call(cudaMalloc(&probe_memory_, layout_alignment), "allocating a few bytes");
+}
+
+void cuda_context::close() noexcept {
+  if (probe_stream_ != nullptr) cudaStreamDestroy(probe_stream_);
+  probe_stream_ = nullptr;
+  cudaFree(probe_memory_);
+  probe_memory_ = nullptr;
+}
+
+result<void> cuda_context::refuse_during_capture(cudaStream_t stream, std::string_view what) const {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  // The driver's function, because the runtime's would leave an error for the program's next cudaGetLastError().
+  const CUresult answer = driver_.is_capturing(stream, &status);
+  if (answer == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
+    return refuse(
+        errc::usage,
+        "{} on the legacy default stream while a stream that it is ordered with is being captured into a "
+        "CUDA graph: end the capture first, or name another stream",
+        what);
+  }
+  // Whatever else is wrong is the next call's to say.
+  if (answer != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) return {};
+  return refuse(
+      errc::usage,
+      "{} on a stream that is being captured into a CUDA graph, of which it would become a part: end the "
+      "capture first, or name another stream",
+      what);
+}
+
+failure cuda_context::judged(cudaError_t status, std::string_view what) {
+  cudaGetLastError();
+  failure why = cuda_failure(status, what);
+  if (is_capture_error(status)) return why;  // says nothing about the context
+  const bool lost = probe_memory_ != nullptr && !answers();
+  // Errors of copies and kernels come with whatever call is next.
+  if (lost && !what.ends_with(at_or_before))
+    why = cuda_failure(status, fmt::format("{}{}", what, at_or_before));
+  if (lost && why.code != errc::device_hardware) {
+    why.code = errc::device_poisoned;
+    why.message += "; the context is lost: only a new process can use the device again";
+  } else if (!lost && why.code == errc::device_poisoned) {
+    why.code = errc::device_unavailable;
+  }
+  return why;
+}
+
+result<void> cuda_context::call(cudaError_t status, std::string_view what) {
+  if (status == cudaSuccess) return {};
+  return tl::unexpected(judged(status, what));
+}
+
+bool cuda_context::answers() {
+  cudaGetLastError();
+  const auto lives = [](cudaError_t status) { return status == cudaSuccess || is_capture_error(status); };
+  const bool good = lives(cudaMemsetAsync(probe_memory_, 0, 1, probe_stream_)) &&
+                    lives(wait_for_stream(probe_stream_, probe_deadline));
+  cudaGetLastError();
+  return good;
+}
+
+}  // namespace penstock::device

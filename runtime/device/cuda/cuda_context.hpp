@@ -1,0 +1,95 @@
+// The primary context of the chosen GPU, shared with the program around us: calls on the program's threads that
+// leave them as they were, captures of the program's that must not be disturbed, and the judgement whether an
+// error has cost the context. Used by the CUDA device.
+//
+// Stream capture. A program that captures a CUDA graph in CUDA's default mode (global, PyTorch's too) forbids
+// "potentially unsafe" calls - event queries, allocations, registering memory - to every thread of the process
+// that is not in relaxed mode: the call gets error 900 and the program's capture is lost. So the owner's thread
+// is in relaxed mode from its first call on (select_gpu sees to that), and the consumer's thread for the length
+// of each of our calls. The alarm's thread makes no CUDA call.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/result.hpp"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <string_view>
+
+namespace penstock::device {
+
+/// What an error of a copy or a kernel that comes with whatever call is next has in its message.
+inline constexpr std::string_view at_or_before = ", at or before";
+
+/// The calling thread may make any call during captures of other threads, from now on. After the driver was
+/// initialised (cudaGetDeviceCount does it); makes no context. Without effect where the driver has no captures.
+void relax_captures_of_this_thread();
+
+/// The same while it lives; then the thread's mode is what it was.
+class relaxed_captures {
+ public:
+  relaxed_captures();
+  ~relaxed_captures();
+  relaxed_captures(const relaxed_captures&) = delete;
+  relaxed_captures& operator=(const relaxed_captures&) = delete;
+
+ private:
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // the one that is not in force
+};
+
+/// Asks the stream without blocking in the driver, which would not come back from a hung device.
+/// cudaErrorNotReady when the time is over.
+cudaError_t wait_for_stream(cudaStream_t stream, nanoseconds at_most);
+
+class cuda_context {
+  struct entry_points {
+    CUresult (*push)(CUcontext) = nullptr;
+    CUresult (*pop)(CUcontext*) = nullptr;
+    CUresult (*is_capturing)(CUstream, CUstreamCaptureStatus*) = nullptr;
+  };
+
+ public:
+  /// On the owner's thread, with the GPU selected.
+  result<void> open();
+  /// Gives back what open() made.
+  void close() noexcept;
+
+  /// One call on a thread of the program: our context is current, captures are relaxed. The driver's stack of
+  /// contexts is used because cudaSetDevice, called to restore, would create a context on whatever device the
+  /// thread had selected.
+  class visit {
+   public:
+    explicit visit(const cuda_context& ours) : driver_(ours.driver_) { driver_.push(ours.context_); }
+    ~visit() {
+      CUcontext ours{};
+      driver_.pop(&ours);
+    }
+    visit(const visit&) = delete;
+    visit& operator=(const visit&) = delete;
+
+   private:
+    const relaxed_captures relaxed_;
+    const entry_points& driver_;
+  };
+
+  /// Refuses (errc::usage) when what is put on the stream now would become part of a graph, or would end a
+  /// capture that the stream is ordered with (the legacy default stream with any blocking stream). Within a visit;
+  /// disturbs no capture.
+  [[nodiscard]] result<void> refuse_during_capture(cudaStream_t stream, std::string_view what) const;
+
+  /// A failure whose kind is settled by asking the device: codes alone do not tell whether the context lives.
+  [[nodiscard]] failure judged(cudaError_t status, std::string_view what);
+  /// Nothing for success; else judged.
+  result<void> call(cudaError_t status, std::string_view what);
+  /// Whether a trivial operation works, on a stream that nothing else uses.
+  [[nodiscard]] bool answers();
+
+ private:
+  entry_points driver_;
+  CUcontext context_ = nullptr;
+  cudaStream_t probe_stream_ = nullptr;
+  void* probe_memory_ = nullptr;
+};
+
+}  // namespace penstock::device
