@@ -30,7 +30,7 @@ struct owner_state {
   owner_state& operator=(const owner_state&) = delete;
 
   struct attached {
-    std::shared_ptr<arena::mapping> memory;
+    std::shared_ptr<mapping> memory;
     arena::geometry shape;
   };
   struct flight {

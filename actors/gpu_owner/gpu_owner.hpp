@@ -47,7 +47,7 @@ struct prepare_device {
 /// A worker's memory, reserved: map it for the device.
 struct attach_partition {
   std::uint32_t partition = 0;
-  std::shared_ptr<arena::mapping> memory;  ///< none when the owner is another process, which maps it itself
+  std::shared_ptr<mapping> memory;  ///< none when the owner is another process, which maps it itself
   arena::geometry shape;
 };
 

@@ -1,6 +1,7 @@
 #include "actors/gpu_owner/journal_sink.hpp"
 
 #include "runtime/base/text.hpp"
+#include "runtime/base/write_all.hpp"
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
@@ -38,13 +39,8 @@ result<void> journal_sink::write(const Batch& batch) const {
 }
 
 result<void> journal_sink::append(const std::string& line) const {
-  for (std::size_t done = 0; done < line.size();) {
-    const ssize_t bytes = ::write(file_.get(), line.data() + done, line.size() - done);
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes < 0)
-      return refuse_os(errc::sink, errno, fmt::format("writing the journal '{}'", printable(path_)));
-    done += static_cast<std::size_t>(bytes);
-  }
+  if (const int code = write_all(file_.get(), line); code != 0)
+    return refuse_os(errc::sink, code, fmt::format("writing the journal '{}'", printable(path_)));
   return {};
 }
 

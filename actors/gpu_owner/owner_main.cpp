@@ -197,8 +197,8 @@ void owner_process::hear(const protocol::map_partition& order) {
   if (!plan_) return;
   auto memory = arena::map_partition(protocol::child_fd::arena, shape_, order.partition);
   if (!memory) return consumer_->fail(memory.error());
-  caf::anon_send(owner_, attach_partition{order.partition,
-                                          std::make_shared<arena::mapping>(std::move(*memory)), shape_});
+  caf::anon_send(owner_,
+                 attach_partition{order.partition, std::make_shared<mapping>(std::move(*memory)), shape_});
 }
 
 void owner_process::hear(protocol::upload_slots& order) {

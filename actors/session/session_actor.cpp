@@ -102,7 +102,7 @@ result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_
   if (s.around.settings.gpu.placement == placement_rule::embedded) {
     auto memory = arena::map_partition(s.around.memory->fd(), s.shape, partition);
     if (!memory) return tl::unexpected(std::move(memory.error()));
-    order.memory = std::make_shared<arena::mapping>(std::move(*memory));
+    order.memory = std::make_shared<mapping>(std::move(*memory));
   }
   // Before the worker hears of it: an upload can never reach the owner before its memory.
   self->send(s.others.owner, std::move(order));

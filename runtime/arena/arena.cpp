@@ -12,8 +12,6 @@
 namespace penstock::arena {
 namespace {
 
-constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-
 result<void> check_page_size() {
   const long page = ::sysconf(_SC_PAGESIZE);
   if (page == static_cast<long>(page_bytes)) return {};
@@ -23,23 +21,10 @@ result<void> check_page_size() {
 
 }  // namespace
 
-mapping::mapping(mapping&& other) noexcept
-    : address_(std::exchange(other.address_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-
-mapping& mapping::operator=(mapping&& other) noexcept {
-  std::swap(address_, other.address_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
-mapping::~mapping() {
-  if (address_ != nullptr) ::munmap(address_, bytes_);
-}
-
 result<arena> arena::create() {
-  unique_fd file(::memfd_create("penstock-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file) return refuse_os(errc::system, errno, "creating the arena (memfd_create)");
-  return arena(std::move(file));
+  auto file = create_memory_file("penstock-arena", "the arena");
+  if (!file) return tl::unexpected(std::move(file.error()));
+  return arena(std::move(*file));
 }
 
 result<void> arena::size_and_seal(const geometry& shape) {
@@ -49,8 +34,7 @@ result<void> arena::size_and_seal(const geometry& shape) {
     return refuse_os(errc::out_of_memory, errno,
                      fmt::format("giving the arena its size of {}", bytes_for_people(shape.bytes())));
   }
-  if (::fcntl(file_.get(), F_ADD_SEALS, seals) != 0)
-    return refuse_os(errc::system, errno, "sealing the arena");
+  if (auto ok = seal_memory_file(file_.get(), seal::size, "the arena"); !ok) return ok;
   shape_ = shape;
   return {};
 }
@@ -81,14 +65,13 @@ result<void> arena::punch(std::uint32_t partition) {
 
 result<mapping> map_partition(int fd, const geometry& shape, std::uint32_t partition) {
   PENSTOCK_CHECK(partition < shape.partitions, "partition {} of {}", partition, shape.partitions);
-  void* address = ::mmap(nullptr, shape.partition_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                         static_cast<off_t>(shape.partition_offset(partition)));
-  if (address == MAP_FAILED) {
+  mapping mapped = map_shared(fd, {shape.partition_offset(partition), shape.partition_bytes()});
+  if (!mapped) {
     return refuse_os(errc::out_of_memory, errno,
                      fmt::format("mapping partition {} of the arena ({})", partition,
                                  bytes_for_people(shape.partition_bytes())));
   }
-  return mapping(static_cast<std::byte*>(address), shape.partition_bytes());
+  return mapped;
 }
 
 result<slots_view> slots_view::map(int fd, const geometry& shape, std::uint32_t partition) {
@@ -96,8 +79,7 @@ result<slots_view> slots_view::map(int fd, const geometry& shape, std::uint32_t 
   if (auto ok = check_page_size(); !ok) return tl::unexpected(std::move(ok.error()));
   struct stat facts {};
   if (::fstat(fd, &facts) != 0) return refuse_os(errc::protocol, errno, "looking at the arena");
-  if (static_cast<std::uint64_t>(facts.st_size) != shape.bytes() ||
-      (::fcntl(fd, F_GET_SEALS) & seals) != seals) {
+  if (static_cast<std::uint64_t>(facts.st_size) != shape.bytes() || !is_sealed(fd, seal::size)) {
     return refuse(errc::protocol,
                   "the arena has {} bytes and seals {:#x}; the session announced {} sealed bytes",
                   facts.st_size, ::fcntl(fd, F_GET_SEALS), shape.bytes());

@@ -4,6 +4,7 @@
 
 #include "runtime/arena/geometry.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/mapping.hpp"
 #include "runtime/base/result.hpp"
 
 #include <cstddef>
@@ -12,23 +13,6 @@
 #include <vector>
 
 namespace penstock::arena {
-
-/// Owns a mapping. Move-only; unmaps itself.
-class mapping {
- public:
-  mapping() noexcept = default;
-  mapping(std::byte* address, std::size_t bytes) noexcept : address_(address), bytes_(bytes) {}
-  mapping(mapping&& other) noexcept;
-  mapping& operator=(mapping&& other) noexcept;
-  ~mapping();
-
-  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {address_, bytes_}; }
-  [[nodiscard]] explicit operator bool() const noexcept { return address_ != nullptr; }
-
- private:
-  std::byte* address_ = nullptr;
-  std::size_t bytes_ = 0;
-};
 
 /// The session's end. The file exists from the beginning, so that workers can inherit it; its size is known
 /// only when the first worker has described the dataset. Not thread-safe.

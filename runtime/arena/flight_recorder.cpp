@@ -3,8 +3,6 @@
 #include "runtime/base/check.hpp"
 #include "runtime/base/ids.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -64,18 +62,17 @@ flight_state unpack(std::uint64_t word) noexcept {
 }
 
 result<flight_recorders> flight_recorders::create(std::uint32_t workers) {
-  unique_fd file(::memfd_create("penstock-flight", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file) return refuse_os(errc::system, errno, "creating the flight recorder (memfd_create)");
+  auto file = create_memory_file("penstock-flight", "the flight recorder");
+  if (!file) return tl::unexpected(std::move(file.error()));
   const std::size_t bytes = workers * page_bytes;
-  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
+  if (::ftruncate(file->get(), static_cast<off_t>(bytes)) != 0) {
     return refuse_os(errc::system, errno, "giving the flight recorder its size");
   }
-  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return refuse_os(errc::system, errno, "sealing the flight recorder");
-  }
-  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) return refuse_os(errc::system, errno, "mapping the flight recorder");
-  flight_recorders made(std::move(file), mapping(static_cast<std::byte*>(address), bytes));
+  if (auto ok = seal_memory_file(file->get(), seal::size, "the flight recorder"); !ok)
+    return tl::unexpected(std::move(ok.error()));
+  mapping pages = map_shared(file->get(), {0, bytes});
+  if (!pages) return refuse_os(errc::system, errno, "mapping the flight recorder");
+  flight_recorders made(std::move(*file), std::move(pages));
   for (std::uint32_t i = 0; i < workers; ++i) made.clear(i);
   return made;
 }
@@ -108,10 +105,9 @@ flight_reading flight_recorders::read(std::uint32_t worker) const {
 }
 
 result<flight_writer> flight_writer::map(int fd, std::uint32_t worker) {
-  void* address = ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                         static_cast<off_t>(worker * page_bytes));
-  if (address == MAP_FAILED) return refuse_os(errc::protocol, errno, "mapping the flight recorder");
-  return flight_writer(mapping(static_cast<std::byte*>(address), page_bytes));
+  mapping page = map_shared(fd, {worker * page_bytes, page_bytes});
+  if (!page) return refuse_os(errc::protocol, errno, "mapping the flight recorder");
+  return flight_writer(std::move(page));
 }
 
 flight_page& flight_writer::page() const noexcept {

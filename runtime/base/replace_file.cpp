@@ -2,6 +2,7 @@
 
 #include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/write_all.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -82,15 +83,6 @@ class temporary_file {
   unique_fd fd_;
 };
 
-int write_whole(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t bytes = ::write(fd, text.data(), text.size());
-    if (bytes < 0 && errno != EINTR) return errno;
-    if (bytes > 0) text.remove_prefix(static_cast<std::size_t>(bytes));
-  }
-  return 0;
-}
-
 /// After a power cut the folder has to know the new name. Not every file system can: then it is as safe as it
 /// gets.
 void sync_folder_of(const std::string& path) {
@@ -107,7 +99,7 @@ result<void> replace_file(const std::string& path, std::string_view contents) {
   auto file = temporary_file::create(target->path);
   if (!file) return tl::unexpected(std::move(file.error()));
   if (target->keeps && ::fchmod(file->fd(), *target->keeps) != 0) return no(errno, path);
-  if (const int code = write_whole(file->fd(), contents)) return no(code, path);
+  if (const int code = write_all(file->fd(), contents)) return no(code, path);
   if (::fsync(file->fd()) != 0) return no(errno, path);
   if (const int code = file->rename_to(target->path)) return no(code, path);
   sync_folder_of(target->path);

@@ -2,6 +2,8 @@
 // raise. Each function has no default case, so that the compiler names an enumerator that was forgotten.
 #pragma once
 
+#include "runtime/base/dataset_type.hpp"
+
 #include <penstock/config.hpp>
 
 #include <string_view>
@@ -10,16 +12,7 @@
 namespace penstock::config_file {
 
 constexpr std::string_view spelling(dataset_type value) noexcept {
-  switch (value) {
-    case dataset_type::image_folder: return "image-folder";
-    case dataset_type::tar: return "tar";
-    case dataset_type::npy: return "npy";
-    case dataset_type::raw: return "raw";
-    case dataset_type::tokens: return "tokens";
-    case dataset_type::synthetic: return "synthetic";
-    case dataset_type::custom: return "custom";
-  }
-  return {};
+  return name_of(value);
 }
 
 constexpr std::string_view spelling(fill_kind value) noexcept {

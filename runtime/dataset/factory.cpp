@@ -1,5 +1,6 @@
 #include "runtime/dataset/factory.hpp"
 
+#include "runtime/base/dataset_type.hpp"
 #include "runtime/dataset/picture/image_folder.hpp"
 #include "runtime/dataset/records/records.hpp"
 #include "runtime/dataset/synthetic/synthetic.hpp"
@@ -14,7 +15,7 @@ tl::unexpected<failure> not_built_in(dataset_type type) {
   }
   return refuse(errc::config,
                 "[dataset] type = \"{}\" is not available yet: image-folder, npy, raw and synthetic are",
-                dataset_type_name(type));
+                name_of(type));
 }
 
 result<listing> list(const config& settings, const listing_progress& progress) {
@@ -65,8 +66,8 @@ result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_
   auto index = index_view::map(index_fd);
   if (!index) return tl::unexpected(std::move(index.error()));
   if (index->type() != type) {
-    return refuse(errc::protocol, "the index is that of a dataset of type {}, not {}",
-                  dataset_type_name(index->type()), dataset_type_name(type));
+    return refuse(errc::protocol, "the index is that of a dataset of type {}, not {}", name_of(index->type()),
+                  name_of(type));
   }
   if (type == dataset_type::image_folder) {
     return std::make_unique<image_folder_dataset>(std::move(*index), settings.image, settings.dataset.path);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #define XXH_INLINE_ALL
+#include "runtime/base/dataset_type.hpp"
 #include "runtime/dataset/fingerprint.hpp"
 #include "runtime/dataset/listing/listing.hpp"
 
@@ -36,7 +37,7 @@ std::string fingerprint_hash::hex() const {
 }
 
 std::string fingerprint_of(const listing& list) {
-  fingerprint_hash hash(dataset_type_name(list.type));
+  fingerprint_hash hash(name_of(list.type));
   hash.add_number(list.classes.size());
   for (const std::string& name : list.classes) hash.add_text(name);
   hash.add_text(name_of(list.element));

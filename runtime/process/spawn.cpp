@@ -1,6 +1,7 @@
 #include "runtime/process/spawn.hpp"
 
 #include "runtime/base/exit_codes.hpp"
+#include "runtime/base/mapping.hpp"
 #include "runtime/base/text.hpp"
 
 #include <dlfcn.h>
@@ -8,7 +9,6 @@
 #include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -136,9 +136,8 @@ result<child> spawn(const spawn_request& request) {
   l.parent = ::getpid();
   for (const inherited_fd& fd : l.fds) l.highest_target = std::max(l.highest_target, fd.theirs);
 
-  void* stack = ::mmap(nullptr, child_stack_bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-  if (stack == MAP_FAILED) return refuse_os(errc::system, errno, "finding memory to start a process");
+  const mapping stack = map_anonymous(child_stack_bytes);
+  if (!stack) return refuse_os(errc::system, errno, "finding memory to start a process");
 
   // No handler of ours may run in the child while it shares our memory.
   sigset_t all;
@@ -146,11 +145,10 @@ result<child> spawn(const spawn_request& request) {
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   int pidfd = -1;
-  const pid_t pid = ::clone(child_main, static_cast<char*>(stack) + child_stack_bytes,
+  const pid_t pid = ::clone(child_main, stack.bytes().data() + child_stack_bytes,
                             CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &l, &pidfd);
   const int clone_errno = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  ::munmap(stack, child_stack_bytes);
 
   if (pid < 0)
     return refuse_os(errc::system, clone_errno, fmt::format("starting '{}'", printable(request.program)));

@@ -2,6 +2,7 @@
 
 #include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/write_all.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -27,19 +28,6 @@ std::string_view descr_of(dtype type) {
     case dtype::float64: return "<f8";
   }
   return "|u1";
-}
-
-/// 0, or the errno of the write that failed.
-int write_all(int fd, const void* data, std::size_t bytes) {
-  const char* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = ::write(fd, from, bytes);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    from += written;
-    bytes -= static_cast<std::size_t>(written);
-  }
-  return 0;
 }
 
 }  // namespace
@@ -69,8 +57,10 @@ result<void> write_npy(const std::filesystem::path& file, const tensor_view& ten
   unique_fd out(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!out) return no(errno, "creating");
   const std::string header = npy_header(tensor.type, tensor.shape);
-  if (const int code = write_all(out.get(), header.data(), header.size())) return no(code, "writing");
-  if (const int code = write_all(out.get(), tensor.data, tensor.bytes())) return no(code, "writing");
+  if (const int code = write_all(out.get(), header)) return no(code, "writing");
+  if (const int code =
+          write_all(out.get(), std::span(static_cast<const std::byte*>(tensor.data), tensor.bytes())))
+    return no(code, "writing");
   if (::fsync(out.get()) != 0) return no(errno, "syncing");
   out.reset();
   if (::rename(temporary.c_str(), file.c_str()) != 0) return no(errno, "renaming to");

@@ -68,7 +68,7 @@ result<void> try_all(const deep_request& request) {
   if (auto ok = memory->size_and_seal(shape); !ok) return ok;
 
   std::uint64_t pinned = 0;
-  std::vector<arena::mapping> partitions;
+  std::vector<mapping> partitions;
   for (std::uint32_t p = 0; p < shape.partitions; ++p) {
     if (auto ok = memory->reserve(p); !ok) return ok;
     auto mapped = arena::map_partition(memory->fd(), shape, p);

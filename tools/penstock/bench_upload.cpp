@@ -29,7 +29,7 @@ double seconds_since(steady_time begin) {
 
 /// An arena like the session's own.
 struct own_arena {
-  std::vector<arena::mapping> partitions;
+  std::vector<mapping> partitions;
   device::slots_in_memory memory;
 };
 
@@ -44,7 +44,7 @@ own_arena make_arena(const upload_bench& what) {
     all.memory.partitions.push_back(all.partitions.back().bytes());
   }
   for (std::uint32_t s = 0; s < what.slots; ++s) {
-    for (const arena::mapping& p : all.partitions)
+    for (const mapping& p : all.partitions)
       all.memory.slots.emplace_back(p.bytes().subspan(shape.slot_offset(s), what.slot_bytes));
   }
   return all;

@@ -1,5 +1,7 @@
 #include "tools/penstock/full_screen.hpp"
 
+#include "runtime/base/write_all.hpp"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -18,17 +20,12 @@ namespace {
 constexpr std::string_view enter = "\x1b[?1049h\x1b[?25l\x1b[2J";
 constexpr std::string_view leave = "\x1b[0m\x1b[?25h\x1b[?1049l";
 
-void write_all(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t bytes = ::write(STDOUT_FILENO, text.data(), text.size());
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(bytes));
-  }
+void draw(std::string_view text) {
+  static_cast<void>(write_all(STDOUT_FILENO, text));
 }
 
 void give_back(const termios& before) {
-  write_all(leave);
+  draw(leave);
   ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &before);
 }
 
@@ -75,7 +72,7 @@ result<full_screen> full_screen::take() {
   raw.c_cc[VMIN] = 0;
   raw.c_cc[VTIME] = 0;
   ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
-  write_all(enter);
+  draw(enter);
   return screen;
 }
 
@@ -108,7 +105,7 @@ void full_screen::show(const std::vector<std::string>& lines) {
     text += lines[i] + "\x1b[K";
     if (i + 1 < lines.size()) text += "\r\n";
   }
-  write_all(text + "\x1b[J");
+  draw(text + "\x1b[J");
 }
 
 full_screen::input full_screen::wait(std::chrono::milliseconds longest) {

@@ -1,29 +1,25 @@
 #include "tools/penstock/output.hpp"
 
+#include "runtime/base/write_all.hpp"
 #include "runtime/control/report_json.hpp"
 
 #include <nlohmann/json.hpp>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 
 namespace penstock::cli {
 namespace {
 
-void write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t bytes = ::write(fd, text.data(), text.size());
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(bytes));
-  }
+/// Nobody could be told that a stream is closed or full.
+void write_text(int fd, std::string_view text) {
+  static_cast<void>(write_all(fd, text));
 }
 
 /// In one write: lines of different threads do not mix.
 void write_line(int fd, std::string_view line) {
-  write_all(fd, std::string(line) + "\n");
+  write_text(fd, std::string(line) + "\n");
 }
 
 std::string_view escape_of(style how) {
@@ -67,14 +63,14 @@ void say(std::string_view line) {
   write_line(STDERR_FILENO, line);
 }
 void say_raw(std::string_view text) {
-  write_all(STDERR_FILENO, text);
+  write_text(STDERR_FILENO, text);
 }
 void print(std::string_view line) {
   write_line(STDOUT_FILENO, line);
 }
 
 void print_raw(std::string_view text) {
-  write_all(STDOUT_FILENO, text);
+  write_text(STDOUT_FILENO, text);
 }
 
 void print_json(const nlohmann::ordered_json& what) {

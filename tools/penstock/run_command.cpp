@@ -4,6 +4,7 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/base/write_all.hpp"
 #include "runtime/control/report_json.hpp"
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/counted.hpp"
@@ -64,14 +65,12 @@ class file_at_the_end {
 
   result<void> write(std::string_view text) const {
     unique_fd file(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    const auto no = [&] { return refuse_os(errc::io, errno, fmt::format("writing '{}'", printable(path_))); };
-    if (!file) return no();
-    for (std::size_t done = 0; done < text.size();) {
-      const ssize_t bytes = ::write(file.get(), text.data() + done, text.size() - done);
-      if (bytes < 0) return no();
-      done += static_cast<std::size_t>(bytes);
-    }
-    if (::fsync(file.get()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) return no();
+    const auto no = [&](int code) {
+      return refuse_os(errc::io, code, fmt::format("writing '{}'", printable(path_)));
+    };
+    if (!file) return no(errno);
+    if (const int code = write_all(file.get(), text); code != 0) return no(code);
+    if (::fsync(file.get()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) return no(errno);
     return {};
   }
 

@@ -3,6 +3,7 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/base/write_all.hpp"
 #include "runtime/control/control_client.hpp"
 #include "tools/penstock/event_times.hpp"
 #include "tools/penstock/session_link.hpp"
@@ -215,13 +216,11 @@ trace_recording record(const trace_options& o, const std::filesystem::path& sock
 
 result<void> write_file(const std::string& path, const std::string& text) {
   const unique_fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  const auto no = [&] { return refuse_os(errc::io, errno, fmt::format("writing '{}'", printable(path))); };
-  if (!file) return no();
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t bytes = ::write(file.get(), text.data() + done, text.size() - done);
-    if (bytes < 0) return no();
-    done += static_cast<std::size_t>(bytes);
-  }
+  const auto no = [&](int code) {
+    return refuse_os(errc::io, code, fmt::format("writing '{}'", printable(path)));
+  };
+  if (!file) return no(errno);
+  if (const int code = write_all(file.get(), text); code != 0) return no(code);
   return {};
 }
 

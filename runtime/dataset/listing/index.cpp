@@ -2,9 +2,8 @@
 
 #include "runtime/base/check.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/base/write_all.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -51,7 +50,6 @@ namespace {
 
 constexpr std::array<char, 8> magic{'P', 'N', 'S', 'T', 'K', 'I', 'D', 'X'};
 constexpr std::uint32_t format_version = 1;
-constexpr int all_seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 /// Collects bytes and writes them in large pieces.
 class fd_writer {
@@ -77,15 +75,7 @@ class fd_writer {
   static constexpr std::size_t piece = 1 * MiB;
 
   void flush() {
-    std::size_t done = 0;
-    while (done < pending_.size() && os_code_ == 0) {
-      const ssize_t wrote = ::write(fd_, pending_.data() + done, pending_.size() - done);
-      if (wrote >= 0) {
-        done += static_cast<std::size_t>(wrote);
-      } else if (errno != EINTR) {
-        os_code_ = errno;
-      }
-    }
+    if (os_code_ == 0) os_code_ = write_all(fd_, std::as_bytes(std::span(pending_)));
     pending_.clear();
   }
 
@@ -125,9 +115,9 @@ result<unique_fd> seal_index(const listing& list) {
     return refuse(errc::out_of_memory, "the index of {} samples needs a file of {}, RLIMIT_FSIZE allows {}",
                   list.samples, bytes_for_people(head.total_bytes), bytes_for_people(limit.rlim_cur));
   }
-  unique_fd fd(::memfd_create("penstock-index", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return refuse_os(errc::system, errno, "creating a memfd for the dataset's index");
-  fd_writer out(fd.get());
+  auto fd = create_memory_file("penstock-index", "the dataset's index");
+  if (!fd) return fd;
+  fd_writer out(fd->get());
   out.add(head);
   std::uint64_t end = 0;
   for (const std::string& name : list.classes) out.add(end += name.size());
@@ -147,25 +137,22 @@ result<unique_fd> seal_index(const listing& list) {
     return refuse_os(errc::out_of_memory, os_code,
                      fmt::format("writing the dataset's index ({})", bytes_for_people(head.total_bytes)));
   }
-  if (::fcntl(fd.get(), F_ADD_SEALS, all_seals) != 0)
-    return refuse_os(errc::system, errno, "sealing the dataset's index");
+  if (auto ok = seal_memory_file(fd->get(), seal::size_and_contents, "the dataset's index"); !ok)
+    return tl::unexpected(std::move(ok.error()));
   return fd;
 }
 
 result<index_view> index_view::map(int fd) {
-  const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (seals < 0) return refuse_os(errc::protocol, errno, "the dataset's index is no memfd");
-  if ((seals & all_seals) != all_seals) return refuse(errc::protocol, "the dataset's index is not sealed");
+  if (!is_sealed(fd, seal::size_and_contents))
+    return refuse(errc::protocol, "the dataset's index is not sealed");
   struct ::stat facts {};
   if (::fstat(fd, &facts) != 0) return refuse_os(errc::system, errno, "examining the dataset's index");
   const auto bytes = static_cast<std::size_t>(facts.st_size);
   if (bytes < sizeof(header))
     return refuse(errc::protocol, "the dataset's index is only {} bytes long", bytes);
-  // MAP_PRIVATE: before Linux 6.7 a descriptor sealed against writing could not be mapped shared, not even
-  // for reading.
-  void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (memory == MAP_FAILED) return refuse_os(errc::system, errno, "mapping the dataset's index");
-  index_view view(static_cast<const std::byte*>(memory), bytes);
+  mapping memory = map_read_only(fd, {0, bytes});
+  if (!memory) return refuse_os(errc::system, errno, "mapping the dataset's index");
+  index_view view(std::move(memory));
   if (auto checked = view.check(); !checked) return tl::unexpected(std::move(checked.error()));
   return view;
 }
@@ -180,7 +167,7 @@ result<void> index_view::check() const {
     return refuse(errc::protocol, "the dataset's index has version {}, this program reads {}", head.version,
                   format_version);
   }
-  if (head.total_bytes != bytes_) return nonsense("its size");
+  if (head.total_bytes != size()) return nonsense("its size");
   if (head.type > static_cast<std::uint32_t>(dataset_type::custom)) return nonsense("its type");
   if (head.has_labels > 1 || head.has_places > 1 || head.has_labels == head.has_places)
     return nonsense("its sections");
@@ -189,12 +176,12 @@ result<void> index_view::check() const {
   const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   if (!std::ranges::all_of(head.fingerprint, is_hex)) return nonsense("its fingerprint");
   // Bounding the counts by the size first keeps the sums below from overflowing.
-  if (head.files > bytes_ || head.classes > bytes_ || head.pool_bytes > bytes_) return nonsense("its counts");
+  if (head.files > size() || head.classes > size() || head.pool_bytes > size()) return nonsense("its counts");
   const std::uint64_t texts = head.classes + head.files;
   const std::uint64_t fixed =
       sizeof(header) + texts * sizeof(std::uint64_t) +
       head.files * (head.has_places != 0 ? sizeof(record_place) : sizeof(std::uint32_t));
-  if (fixed + head.pool_bytes != bytes_) return nonsense("its counts");
+  if (fixed + head.pool_bytes != size()) return nonsense("its counts");
   const auto ends = column<std::uint64_t>(sizeof(header), texts);
   if (!std::ranges::is_sorted(ends) || (texts == 0 ? 0 : ends.back()) != head.pool_bytes)
     return nonsense("its names");
@@ -224,26 +211,13 @@ result<void> index_view::check() const {
   return {};
 }
 
-index_view::index_view(index_view&& other) noexcept
-    : memory_(std::exchange(other.memory_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-
-index_view& index_view::operator=(index_view&& other) noexcept {
-  std::swap(memory_, other.memory_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
-index_view::~index_view() {
-  if (memory_ != nullptr) ::munmap(const_cast<std::byte*>(memory_), bytes_);
-}
-
 const index_view::header& index_view::head() const noexcept {
-  return *reinterpret_cast<const header*>(memory_);
+  return *reinterpret_cast<const header*>(memory_.bytes().data());
 }
 
 template <class T>
 std::span<const T> index_view::column(std::uint64_t at, std::uint64_t count) const noexcept {
-  return {reinterpret_cast<const T*>(memory_ + at), count};
+  return {reinterpret_cast<const T*>(memory_.bytes().data() + at), count};
 }
 
 dataset_type index_view::type() const noexcept {
@@ -272,7 +246,7 @@ std::vector<std::uint32_t> index_view::shape() const {
 
 std::string_view index_view::text(std::uint64_t i) const noexcept {
   const auto ends = column<std::uint64_t>(sizeof(header), classes() + files());
-  const auto* const pool = reinterpret_cast<const char*>(memory_ + bytes_ - head().pool_bytes);
+  const auto* const pool = reinterpret_cast<const char*>(memory_.bytes().data() + size() - head().pool_bytes);
   const std::uint64_t begin = i == 0 ? 0 : ends[i - 1];
   return {pool + begin, ends[i] - begin};
 }
@@ -290,20 +264,20 @@ std::string_view index_view::class_name(std::uint32_t c) const {
 std::uint32_t index_view::class_of(std::uint64_t i) const {
   PENSTOCK_CHECK(i < files(), "file {} of {}", i, files());
   if (head().has_labels == 0) return 0;
-  const std::uint64_t at = bytes_ - head().pool_bytes - files() * sizeof(std::uint32_t);
+  const std::uint64_t at = size() - head().pool_bytes - files() * sizeof(std::uint32_t);
   return column<std::uint32_t>(at, files())[i];
 }
 
 std::uint64_t index_view::size_of_file(std::uint64_t i) const {
   PENSTOCK_CHECK(i < files(), "file {} of {}", i, files());
   if (head().has_places == 0) return 0;
-  return column<record_place>(bytes_ - head().pool_bytes - files() * sizeof(record_place), files())[i].size;
+  return column<record_place>(size() - head().pool_bytes - files() * sizeof(record_place), files())[i].size;
 }
 
 std::uint64_t index_view::data_at(std::uint64_t i) const {
   PENSTOCK_CHECK(i < files(), "file {} of {}", i, files());
   if (head().has_places == 0) return 0;
-  return column<record_place>(bytes_ - head().pool_bytes - files() * sizeof(record_place), files())[i]
+  return column<record_place>(size() - head().pool_bytes - files() * sizeof(record_place), files())[i]
       .data_at;
 }
 

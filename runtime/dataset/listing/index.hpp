@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/base/fd.hpp"
+#include "runtime/base/mapping.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/listing/listing.hpp"
 
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace penstock {
@@ -27,10 +29,6 @@ class index_view {
   /// Refuses (errc::protocol) a descriptor that is not sealed, and contents of another format or version or
   /// with any number that does not fit. Reads the whole index once, some ms per million samples.
   static result<index_view> map(int fd);
-
-  index_view(index_view&& other) noexcept;
-  index_view& operator=(index_view&& other) noexcept;
-  ~index_view();
 
   [[nodiscard]] dataset_type type() const noexcept;
   [[nodiscard]] std::uint64_t samples() const noexcept;
@@ -53,7 +51,8 @@ class index_view {
  private:
   struct header;
   struct record_place;
-  index_view(const std::byte* memory, std::size_t bytes) noexcept : memory_(memory), bytes_(bytes) {}
+  explicit index_view(mapping memory) noexcept : memory_(std::move(memory)) {}
+  [[nodiscard]] std::size_t size() const noexcept { return memory_.bytes().size(); }
   [[nodiscard]] const header& head() const noexcept;
   template <class T>
   [[nodiscard]] std::span<const T> column(std::uint64_t at, std::uint64_t count) const noexcept;
@@ -61,8 +60,7 @@ class index_view {
   [[nodiscard]] result<void> check() const;
   friend result<unique_fd> seal_index(const listing& list);
 
-  const std::byte* memory_ = nullptr;
-  std::size_t bytes_ = 0;
+  mapping memory_;
 };
 
 }  // namespace penstock

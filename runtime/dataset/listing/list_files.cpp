@@ -1,4 +1,5 @@
 // The listings of npy and raw datasets: one file, or the files directly in a folder.
+#include "runtime/base/dataset_type.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/file_reader.hpp"
@@ -51,7 +52,7 @@ result<void> take_file(listing& list, int folder, const std::string& name, std::
 result<listing> list_files(listing list, const std::string& path, std::string_view wanted_text,
                            bool (*wanted)(std::string_view), const file_taker& take,
                            const listing_progress& progress) {
-  const std::string_view type = dataset_type_name(list.type);
+  const std::string_view type = name_of(list.type);
   if (path.empty())
     return refuse(errc::dataset, "no path is given: set [dataset] path to a file or folder of type {}", type);
   struct ::stat facts {};
@@ -111,19 +112,6 @@ std::string shape_for_people(const std::vector<std::uint32_t>& shape) {
 }
 
 }  // namespace
-
-std::string_view dataset_type_name(dataset_type type) noexcept {
-  switch (type) {
-    case dataset_type::image_folder: return "image-folder";
-    case dataset_type::tar: return "tar";
-    case dataset_type::npy: return "npy";
-    case dataset_type::raw: return "raw";
-    case dataset_type::tokens: return "tokens";
-    case dataset_type::synthetic: return "synthetic";
-    case dataset_type::custom: return "custom";
-  }
-  return "unknown";
-}
 
 result<listing> list_npy(const std::string& path, const listing_progress& progress) {
   std::vector<std::byte> start(npy_header_max);

@@ -23,9 +23,6 @@ struct listed_file {
   std::uint64_t data_at = 0;  ///< where samples begin in the file: npy only
 };
 
-/// As it is spelled in a config file: "image-folder".
-std::string_view dataset_type_name(dataset_type type) noexcept;
-
 struct listing {
   dataset_type type = dataset_type::image_folder;
   std::vector<std::string> classes;

@@ -1,5 +1,6 @@
 #include "runtime/dataset/records/records.hpp"
 
+#include "runtime/base/dataset_type.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/file_reader.hpp"
@@ -40,7 +41,7 @@ record_dataset::record_dataset(index_view index, std::string path)
 }
 
 dataset_description record_dataset::describe(const index_view& index) {
-  return {std::string(dataset_type_name(index.type())),
+  return {std::string(penstock::name_of(index.type())),
           index.samples(),
           {spec_of(index)},
           std::string(index.fingerprint())};

@@ -35,7 +35,7 @@ class stage {
     REQUIRE(memory->size_and_seal(shape));
     auto mapped = arena::map_partition(memory->fd(), shape, 0);
     REQUIRE(mapped);
-    partition_ = std::make_shared<arena::mapping>(std::move(*mapped));
+    partition_ = std::make_shared<mapping>(std::move(*mapped));
     for (std::uint32_t s = 0; s < shape.slots; ++s) {
       std::memset(partition_->bytes().data() + shape.slot_offset(s), static_cast<int>(s), 1024);
     }
@@ -90,7 +90,7 @@ class stage {
  private:
   protocol::actor_settings settings_{2};
   caf::actor_system system_;
-  std::shared_ptr<arena::mapping> partition_;
+  std::shared_ptr<mapping> partition_;
   std::shared_ptr<const penstock::device::transfer_plan> plan_;
   std::uint32_t buffers_ = 0;
   gpu_owner_actor owner_;

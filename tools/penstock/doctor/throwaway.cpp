@@ -1,11 +1,10 @@
 #include "tools/penstock/doctor/throwaway.hpp"
 
+#include "runtime/base/mapping.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/spawn.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -21,12 +20,14 @@ constexpr std::chrono::milliseconds time_to_die{2000};
 }  // namespace
 
 result<output_file> output_file::create() {
-  unique_fd file(::memfd_create("penstock-output", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || ::ftruncate(file.get(), output_bytes) != 0 ||
-      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) != 0) {
-    return refuse_os(errc::system, errno, "making a file for the output of a program");
-  }
-  return output_file(std::move(file));
+  constexpr std::string_view what = "a file for the output of a program";
+  auto file = create_memory_file("penstock-output", what);
+  if (!file) return tl::unexpected(std::move(file.error()));
+  if (::ftruncate(file->get(), output_bytes) != 0)
+    return refuse_os(errc::system, errno, fmt::format("giving {} its size", what));
+  if (auto ok = seal_memory_file(file->get(), seal::size, what); !ok)
+    return tl::unexpected(std::move(ok.error()));
+  return output_file(std::move(*file));
 }
 
 std::string output_file::text() const {

@@ -1,5 +1,6 @@
 #include "tools/penstock/inspect/inspection.hpp"
 
+#include "runtime/base/dataset_type.hpp"
 #include "runtime/base/layout.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/dataset/file_reader.hpp"
@@ -303,14 +304,14 @@ result<listing> list_of(const config& settings) {
     default: break;
   }
   return refuse(errc::usage, "[dataset] type = \"{}\": only its worker program knows this dataset",
-                dataset_type_name(d.type));
+                name_of(d.type));
 }
 
 }  // namespace
 
 result<inspection> look_at(const config& settings, unsigned threads, const progress& told) {
   inspection all;
-  all.type = dataset_type_name(settings.dataset.type);
+  all.type = name_of(settings.dataset.type);
   all.path = settings.dataset.path;
   if (settings.dataset.type == dataset_type::synthetic) {
     if (auto ok = add_values(all, settings, told); !ok) return tl::unexpected(std::move(ok.error()));
