@@ -106,7 +106,7 @@ class HelpTest(PenstockTest):
         done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True, cwd=self.folder,
                               env=dict(self.environment, PATH=BIN + ":" + os.environ["PATH"]))
         self.assertEqual(done.stderr, "")
-        return done.stdout.split()
+        return done.stdout.splitlines() if done.stdout.strip() else []
 
     def test_bash_completes_verbs_options_values_keys_and_files(self):
         self.assertEqual(self.complete("penstock", "res"), ["restart", "resume"])
@@ -116,6 +116,25 @@ class HelpTest(PenstockTest):
         self.assertIn("workers", self.complete("penstock", "restart", "wor"))
         self.write("photos.toml", "")
         self.assertEqual(self.complete("penstock", "run", "pho"), ["photos.toml"])
+        self.assertEqual(self.complete("penstock", "quarantine", "re"), ["retry", "release"])
+
+    def test_bash_completes_names_with_blanks_as_one_word(self):
+        self.write("my photos.toml", "")
+        self.write("my other photos.toml", "")
+        self.assertEqual(sorted(self.complete("penstock", "run", "my")), ["my other photos.toml", "my photos.toml"])
+        os.mkdir(os.path.join(self.folder, "a folder"))
+        self.assertEqual(self.complete("penstock", "run", "x", "--out", "a"), ["a folder"])
+
+    def test_bash_completes_what_a_key_of_set_can_be(self):
+        types = ["uint8", "float16", "bfloat16", "float32"]
+        self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype", "="), types)
+        self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype", "=", "fl"), ["float16", "float32"])
+        self.assertEqual(self.complete("penstock", "run", "x", "--set", "=", "gpu.dtype", "=", "b"), ["bfloat16"])
+        # Where = does not part words.
+        self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype=b"), ["gpu.dtype=bfloat16"])
+        self.assertEqual(self.complete("penstock", "run", "x", "--set", "sampler.shuffle", "=", "t"), ["true"])
+        self.assertEqual(self.complete("penstock", "run", "x", "--set", "loader.workers", "="), ["auto"])
+        self.assertEqual(self.complete("penstock", "run", "x", "--set", "no.such.key", "="), [])
 
     def test_bash_completes_the_workers_and_sessions_that_live(self):
         self.start("run", self.write("live.toml", synthetic(samples=100000, dataset='wait = "2ms"')), "--workers", 2, "--quiet")

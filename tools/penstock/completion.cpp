@@ -11,7 +11,7 @@ namespace penstock::cli {
 namespace {
 
 /// What can stand for a value.
-enum class value_kind : unsigned char { words, files, folders, asked, anything };
+enum class value_kind : unsigned char { words, files, folders, asked, assignment, anything };
 
 struct value_source {
   value_kind kind = value_kind::anything;
@@ -31,7 +31,7 @@ value_source source_of(const option_facts& o) {
   if (value == "TARGET") return {value_kind::asked, "targets"};
   if (value == "VERB") return {value_kind::asked, "verbs"};
   if (o.names == "--session") return {value_kind::asked, "sessions"};
-  if (value == "KEY=VALUE") return {value_kind::asked, "keys"};
+  if (value == "KEY=VALUE") return {value_kind::assignment, {}};
   return {};
 }
 
@@ -55,18 +55,18 @@ std::string shell_quoted(const std::string& text) {
 
 // ---- bash
 
+constexpr const char* no_completion = "COMPREPLY=()";
+
 std::string bash_values(const value_source& from) {
   switch (from.kind) {
     case value_kind::words: return "_penstock_of '" + from.words + "'";
-    case value_kind::files: return "compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\"))";
-    case value_kind::folders: return "compopt -o filenames; COMPREPLY=($(compgen -d -- \"$cur\"))";
-    case value_kind::asked:
-      return (from.words == "keys" ? "compopt -o nospace; " : "") +
-             fmt::format("_penstock_of \"$(\"${{COMP_WORDS[0]}}\" completion --words {} 2>/dev/null)\"",
-                         from.words);
+    case value_kind::files: return "_penstock_files -f";
+    case value_kind::folders: return "_penstock_files -d";
+    case value_kind::asked: return "_penstock_of \"$(_penstock_asked " + from.words + ")\"";
+    case value_kind::assignment: return "_penstock_set";
     case value_kind::anything: break;
   }
-  return "COMPREPLY=()";
+  return no_completion;
 }
 
 std::string bash(const verb_table& table) {
@@ -77,10 +77,13 @@ std::string bash(const verb_table& table) {
     const std::string& name = verb->facts.name;
     verbs += (verbs.empty() ? "" : " ") + name;
     std::string options;
-    std::string positional = "COMPREPLY=()";
+    std::string positional = no_completion;
     for (const option_facts& o : options_of(*verb->parser)) {
       if (o.positional) {
-        positional = bash_values(source_of(o));
+        // Which of several is being typed is not known; the first that can be completed is the likely one.
+        if (const value_source from = source_of(o);
+            positional == no_completion && from.kind != value_kind::anything)
+          positional = bash_values(from);
         continue;
       }
       for (const std::string& one : names_of(o)) {
@@ -94,11 +97,32 @@ std::string bash(const verb_table& table) {
   }
   return "# bash completion of penstock; generated: penstock completion bash\n"
          "_penstock_of() { COMPREPLY=($(compgen -W \"$1\" -- \"$cur\")); }\n"
+         "# Names may have blanks: one a line.\n"
+         "_penstock_files() { compopt -o filenames; mapfile -t COMPREPLY < <(compgen $1 -- \"$cur\"); }\n"
+         "_penstock_asked() { \"${COMP_WORDS[0]}\" completion --words \"$1\" 2>/dev/null; }\n"
+         "# --set KEY=VALUE: the key, and behind its = what it can be.\n"
+         "_penstock_set() {\n"
+         "  if [[ $cur == *=* ]]; then\n"
+         "    local key=${cur%%=*}\n"
+         "    COMPREPLY=($(compgen -P \"$key=\" -W \"$(_penstock_asked \"values:$key\")\" -- "
+         "\"${cur#*=}\"))\n"
+         "  else\n"
+         "    compopt -o nospace\n"
+         "    _penstock_of \"$(_penstock_asked keys)\"\n"
+         "  fi\n"
+         "}\n"
          "_penstock() {\n"
          "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
          "  # --option=value comes in three words.\n"
-         "  [[ $cur == = ]] && cur=''\n"
-         "  [[ $prev == = ]] && prev=${COMP_WORDS[COMP_CWORD-2]}\n"
+         "  local at=$((COMP_CWORD - 1))\n"
+         "  [[ $cur == = ]] && cur='' at=$COMP_CWORD\n"
+         "  if [[ ${COMP_WORDS[at]} == = ]]; then\n"
+         "    prev=${COMP_WORDS[at-1]}\n"
+         "    if [[ $prev != -* ]]; then  # --set KEY = VALUE\n"
+         "      _penstock_of \"$(_penstock_asked \"values:$prev\")\"\n"
+         "      return\n"
+         "    fi\n"
+         "  fi\n"
          "  COMPREPLY=()\n"
          "  if ((COMP_CWORD == 1)); then _penstock_of '" +
          verbs +
@@ -132,6 +156,7 @@ std::string zsh_values(const value_source& from) {
     case value_kind::asked:
       return fmt::format("{{compadd -- ${{(f)\"$(penstock completion --words {} 2>/dev/null)\"}}}}",
                          from.words);
+    case value_kind::assignment: return "_penstock_set";
     case value_kind::anything: break;
   }
   return "";
@@ -161,6 +186,13 @@ std::string zsh(const verb_table& table) {
     cases += fmt::format("    {}) _arguments{} ;;\n", verb->facts.name, specs);
   }
   return "#compdef penstock\n# zsh completion of penstock; generated: penstock completion zsh\n"
+         "_penstock_set() {\n"
+         "  if compset -P '*='; then\n"
+         "    compadd -- ${(f)\"$(penstock completion --words values:${IPREFIX%=} 2>/dev/null)\"}\n"
+         "  else\n"
+         "    compadd -S '' -- ${(f)\"$(penstock completion --words keys 2>/dev/null)\"}\n"
+         "  fi\n"
+         "}\n"
          "_penstock() {\n"
          "  local -a verbs\n"
          "  verbs=(\n" +
@@ -181,7 +213,18 @@ std::string zsh(const verb_table& table) {
 
 std::string fish(const verb_table& table) {
   std::string out =
-      "# fish completion of penstock; generated: penstock completion fish\ncomplete -c penstock -f\n";
+      "# fish completion of penstock; generated: penstock completion fish\ncomplete -c penstock -f\n"
+      "function __penstock_set\n"
+      "  set -l token (string replace -r '^--set=' '' -- (commandline -ct))\n"
+      "  if string match -q '*=*' -- $token\n"
+      "    set -l key (string split -m 1 = -- $token)[1]\n"
+      "    for value in (penstock completion --words values:$key 2>/dev/null)\n"
+      "      echo $key=$value\n"
+      "    end\n"
+      "  else\n"
+      "    penstock completion --words keys 2>/dev/null\n"
+      "  end\n"
+      "end\n";
   for (const auto& verb : table.verbs()) {
     const std::string& name = verb->facts.name;
     out += fmt::format("complete -c penstock -n __fish_use_subcommand -a {} -d '{}'\n", name,
@@ -200,6 +243,7 @@ std::string fish(const verb_table& table) {
         case value_kind::asked:
           line += fmt::format(" -x -a '(penstock completion --words {} 2>/dev/null)'", from.words);
           break;
+        case value_kind::assignment: line += " -x -a '(__penstock_set)'"; break;
         case value_kind::files: line += " -r -F"; break;
         case value_kind::folders: line += " -x -a '(__fish_complete_directories)'"; break;
         case value_kind::anything: line += takes_value && !o.positional ? " -x" : ""; break;

@@ -2,6 +2,7 @@
 
 #include "runtime/base/text.hpp"
 #include "runtime/config/key_table.hpp"
+#include "runtime/config/wording.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/help_text.hpp"
@@ -10,6 +11,8 @@
 
 #include <nlohmann/json.hpp>
 #include <unistd.h>
+
+#include <algorithm>
 
 namespace penstock::cli {
 namespace {
@@ -94,6 +97,20 @@ std::vector<std::string> targets_of_live_sessions() {
   return words;
 }
 
+/// What the value of a config key can be, where that is a list.
+std::vector<std::string> values_of_key(const std::string& path) {
+  const auto& keys = config_file::key_table::get().keys();
+  const auto key = std::ranges::find(keys, path, &config_file::key_info::path);
+  if (key == keys.end()) return {};
+  std::vector<std::string> all;
+  if (key->form.element == config_file::scalar::choice) {
+    for (const std::string_view choice : config_file::choices_of(*key)) all.emplace_back(choice);
+  }
+  if (key->form.element == config_file::scalar::boolean) all = {"true", "false"};
+  if (key->form.count == config_file::arity::optional) all.emplace_back("auto");
+  return all;
+}
+
 int words(const verb_table& table, const std::string& kind) {
   std::vector<std::string> all;
   if (kind == "targets") all = targets_of_live_sessions();
@@ -110,6 +127,8 @@ int words(const verb_table& table, const std::string& kind) {
     for (const config_file::key_info& key : config_file::key_table::get().keys())
       all.push_back(key.path + "=");
   }
+  if (constexpr std::string_view of = "values:"; kind.starts_with(of))
+    all = values_of_key(kind.substr(of.size()));
   say_words(all);
   return exit_ok;
 }
@@ -174,7 +193,8 @@ void add_help_commands(verb_table& verbs) {
         {"penstock completion fish > ~/.config/fish/completions/penstock.fish", "for fish"}}},
       [c, &verbs] { return completion(verbs, *c); });
   completion_verb.add_option("SHELL", c->shell, "bash, zsh or fish");
-  completion_verb.add_option("--words", c->words, "what scripts ask for: targets, sessions, keys, verbs")
+  completion_verb
+      .add_option("--words", c->words, "what scripts ask for: targets, sessions, keys, values:KEY, verbs")
       ->type_name("KIND");
   completion_verb.add_flag("--json", c->as_json, "the script in a JSON object");
 
