@@ -1,6 +1,7 @@
 #include "actors/gpu_owner/gpu_owner.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
 
@@ -18,10 +19,10 @@
 namespace penstock::gpu_owner {
 namespace {
 
-// So often is looked whether something moves, in the time that it may take.
-constexpr int looks_a_deadline = 30;
+// How many times to check for progress within the flight deadline.
+constexpr int checks_a_deadline = 30;
 
-enum class phase : std::uint8_t { closed, open, ready, failed };
+enum class owner_stage : std::uint8_t { closed, open, ready, failed };
 
 struct owner_state {
   owner_state() = default;
@@ -41,7 +42,7 @@ struct owner_state {
   };
 
   owner_surroundings around;
-  phase now = phase::closed;
+  owner_stage stage = owner_stage::closed;
   std::shared_ptr<const device::transfer_plan> plan;
   std::map<std::uint32_t, attached> partitions;
   std::vector<std::uint32_t> free_buffers;
@@ -49,7 +50,7 @@ struct owner_state {
   std::deque<upload_order> waiting;                  // for a buffer
   std::deque<flight> in_flight;                      // the device finishes them in this order
   std::vector<device::upload_job> burst;             // to be submitted together
-  steady_time last_progress{};
+  patient_deadline progress{nanoseconds(0), nanoseconds(0)};  // of the oldest in flight
   bool look_due = false;
   bool pinned = true;
 };
@@ -74,8 +75,8 @@ void take_returned(owner_state& s) {
 }
 
 void fail(owner_state& s, const failure& why) {
-  if (s.now == phase::failed) return;
-  s.now = phase::failed;
+  if (s.stage == owner_stage::failed) return;
+  s.stage = owner_stage::failed;
   s.waiting.clear();
   s.around.failed(why);
 }
@@ -113,14 +114,14 @@ std::vector<std::byte> copy_records(const device::transfer_plan& plan, std::span
 void look_later(self_pointer self) {
   owner_state& s = self->state;
   if (s.in_flight.empty() || std::exchange(s.look_due, true)) return;
-  self->delayed_send(working_actor(self), s.around.flight_deadline / looks_a_deadline, look_at_device{});
+  self->delayed_send(working_actor(self), s.around.flight_deadline / checks_a_deadline, look_at_device{});
 }
 
 void submit_waiting(self_pointer self) {
   owner_state& s = self->state;
-  if (s.now != phase::ready || s.waiting.empty() || s.free_buffers.empty()) return;
+  if (s.stage != owner_stage::ready || s.waiting.empty() || s.free_buffers.empty()) return;
   const steady_time now = std::chrono::steady_clock::now();
-  if (s.in_flight.empty()) s.last_progress = now;
+  if (s.in_flight.empty()) s.progress.restart(now);
   s.burst.clear();
   while (!s.waiting.empty() && !s.free_buffers.empty()) {
     upload_order order = std::move(s.waiting.front());
@@ -143,12 +144,12 @@ void submit_waiting(self_pointer self) {
 }
 
 void harvest(owner_state& s) {
-  if (s.now != phase::ready || s.in_flight.empty()) return;
+  if (s.stage != owner_stage::ready || s.in_flight.empty()) return;
   auto news = s.around.device->poll();
   if (!news) return fail(s, news.error());
   if (news->empty()) return;
   const steady_time now = std::chrono::steady_clock::now();
-  s.last_progress = now;
+  s.progress.restart(now);
   // Slots first: workers wait for them.
   std::vector<std::uint64_t> released;
   for (const device::progress& p : *news) {
@@ -171,8 +172,9 @@ void harvest(owner_state& s) {
     bytes += s.plan->payload_bytes(static_cast<std::uint32_t>(order.samples.size()), done.extents);
     stamp(s, order.position, batch_stage::ready, now);
     s.lent[done.buffer] = order.position;
-    finished.push_back({order.upload, order.seek_number, order.position, order.epoch, order.sequence, done.buffer,
-                        std::move(order.samples), std::move(done.records), std::move(done.extents)});
+    finished.push_back({order.upload, order.seek_number, order.position, order.epoch, order.sequence,
+                        done.buffer, std::move(order.samples), std::move(done.records),
+                        std::move(done.extents)});
     s.in_flight.pop_front();
   }
   if (finished.empty()) return;
@@ -183,16 +185,17 @@ void harvest(owner_state& s) {
   s.around.consumer->put(std::move(finished));
 }
 
-/// The device did not call: look what there is, and whether it is too long ago that anything moved.
+/// The device did not call: see what there is, and whether nothing has moved for too long. Time in which this thread
+/// did not run (the process was stopped, the machine slept) proves nothing about the device.
 void look(self_pointer self) {
   owner_state& s = self->state;
   s.look_due = false;
   harvest(s);
   submit_waiting(self);
-  if (s.now != phase::ready || s.in_flight.empty()) return;
+  if (s.stage != owner_stage::ready || s.in_flight.empty()) return;
   const steady_time now = std::chrono::steady_clock::now();
-  if (s.around.device->waits_for_consumer()) s.last_progress = now;
-  if (now - s.last_progress > s.around.flight_deadline) {
+  if (s.around.device->waits_for_consumer()) s.progress.restart(now);
+  if (s.progress.is_over(now)) {
     const upload_order& oldest = s.in_flight.front().order;
     return fail(s, {errc::device_poisoned,
                     fmt::format("the copy or the conversion of batch {} of epoch {} has not ended for {}: "
@@ -207,24 +210,24 @@ void open(owner_state& s) {
   const stage_range range("open device");
   auto opened = s.around.device->open();
   if (!opened) return fail(s, opened.error());
-  s.now = phase::open;
+  s.stage = owner_stage::open;
   s.around.opened(*opened);
 }
 
 void prepare(self_pointer self, const prepare_device& order) {
   owner_state& s = self->state;
-  if (s.now != phase::open) return;
+  if (s.stage != owner_stage::open) return;
   const stage_range range("allocate buffers");
   if (auto ok = s.around.device->allocate(*order.plan, order.buffers); !ok) return fail(s, ok.error());
   s.plan = order.plan;
   for (std::uint32_t i = order.buffers; i-- > 0;) s.free_buffers.push_back(i);
   s.lent.assign(order.buffers, std::nullopt);
-  s.now = phase::ready;
+  s.stage = owner_stage::ready;
   submit_waiting(self);
 }
 
 void attach(owner_state& s, const attach_partition& order) {
-  if (s.now == phase::failed || s.now == phase::closed) return;
+  if (s.stage == owner_stage::failed || s.stage == owner_stage::closed) return;
   PENSTOCK_CHECK(!s.partitions.contains(order.partition), "partition {} is attached already",
                  order.partition);
   const stage_range range("register partition");
@@ -235,7 +238,7 @@ void attach(owner_state& s, const attach_partition& order) {
 }
 
 void close(owner_state& s) {
-  if (s.now != phase::failed) s.now = phase::closed;
+  if (s.stage != owner_stage::failed) s.stage = owner_stage::closed;
   s.around.device->close();
   s.partitions.clear();
 }
@@ -244,6 +247,7 @@ working_actor::behavior_type behave(self_pointer self, owner_surroundings around
   ::pthread_setname_np(::pthread_self(), owner_thread_name);
   owner_state& s = self->state;
   s.around = std::move(around);
+  s.progress = {s.around.flight_deadline, s.around.flight_deadline / checks_a_deadline};
   s.around.device->on_progress([to = caf::actor_cast<caf::weak_actor_ptr>(self)] {
     if (const auto owner = caf::actor_cast<working_actor>(to)) caf::anon_send(owner, device_moved{});
   });
@@ -253,7 +257,7 @@ working_actor::behavior_type behave(self_pointer self, owner_surroundings around
       [&s](const attach_partition& order) { attach(s, order); },
       [self](upload_batches& more) {
         owner_state& state = self->state;
-        if (state.now == phase::failed) return;
+        if (state.stage == owner_stage::failed) return;
         state.waiting.insert(state.waiting.end(), std::make_move_iterator(more.orders.begin()),
                              std::make_move_iterator(more.orders.end()));
         harvest(state);

@@ -1,14 +1,15 @@
 // The GPU owner actor: the only holder of a device. Every call to the device but the consumer's comes from
 // its one thread (it is detached), in the order of its messages.
 //
-//   hears   open_device, prepare_device, attach_partition, upload_batches, device_moved, buffers_released,
-//   look_at_device, close_device says    device_opened, device_failed          to the session
+//   hears   open_device, prepare_device, attach_partition, upload_batches, buffers_released, close_device
+//           device_moved (from its device), look_at_device (from itself)
+//   says    opened, failed                        to the session
 //           slots_released                        to the scheduler
 //           ready batches                         to the consumer, through hand_over
 //   owns    the device, the mapped partitions, the ring of buffers
 //
 //   closed --open_device--> open --prepare_device--> ready --close_device--> closed
-//                    any error: failed (told once; later uploads are ignored)
+//                    any error: failed (reported once; later uploads are ignored)
 //
 // Uploads wait in a queue for a free buffer. Its bound: workers x slots, since every upload holds a slot.
 // Whatever waits is submitted, collected and handed over in bursts: with small batches a message, a wake-up
@@ -77,8 +78,8 @@ struct look_at_device {};
 
 /// An owner in another process closes in two steps: first its process, then the actor that speaks for it.
 struct close_device {
-  bool whole = false;  ///< the stream is over: sinks may finish
-  bool leave = true;   ///< the actor ends
+  bool whole = false;                              ///< the stream is over: sinks may finish
+  bool leave = true;                               ///< the actor ends
   nanoseconds at_most = std::chrono::seconds(10);  ///< then its process, if it has one of its own, is killed
 };
 
@@ -93,7 +94,8 @@ struct owner_surroundings {
   /// After each burst: uploads and bytes that were finished, whether the device reads the arena directly.
   std::function<void(std::uint64_t uploads, std::uint64_t bytes, bool pinned)> progressed;
   std::shared_ptr<batch_times> times;  ///< where the stages of batches are stamped; may be null
-  /// A copy or kernel that has not ended by then never will. Looked at only while something is under way.
+  /// A copy or kernel that has not ended by then never will. Counted only while something is under way, and only
+  /// while the owner's thread runs.
   nanoseconds flight_deadline = std::chrono::seconds(30);
 };
 

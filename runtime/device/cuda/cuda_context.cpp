@@ -1,6 +1,7 @@
 #include "runtime/device/cuda/cuda_context.hpp"
 
 #include "runtime/base/layout.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/device/cuda/cuda_error.hpp"
 
 #include <thread>
@@ -12,6 +13,7 @@ using namespace std::chrono_literals;
 
 constexpr auto probe_deadline = 1s;
 constexpr auto query_every = 100us;
+constexpr auto queried_at_least_every = 10ms;  // by a thread that gets its turn at all
 
 // The version of the driver's interface that these types are of.
 constexpr unsigned driver_interface = 12000;
@@ -51,13 +53,13 @@ relaxed_captures::~relaxed_captures() {
 }
 
 cudaError_t wait_for_stream(cudaStream_t stream, nanoseconds at_most) {
-  const auto end = std::chrono::steady_clock::now() + at_most;
-  cudaError_t status = cudaStreamQuery(stream);
-  while (status == cudaErrorNotReady && std::chrono::steady_clock::now() < end) {
+  patient_deadline watched(at_most, queried_at_least_every);
+  watched.restart(std::chrono::steady_clock::now());
+  while (true) {
+    const cudaError_t status = cudaStreamQuery(stream);
+    if (status != cudaErrorNotReady || watched.is_over(std::chrono::steady_clock::now())) return status;
     std::this_thread::sleep_for(query_every);
-    status = cudaStreamQuery(stream);
   }
-  return status;
 }
 
 result<void> cuda_context::open() {

@@ -235,6 +235,24 @@ TEST_CASE("a copy that never ends meets the deadline, and its batch is named") {
         std::string::npos);
 }
 
+TEST_CASE(
+    "an owner that stood still for longer than the deadline does not take that for a device that hangs") {
+  stage s(2);
+  s.flight_deadline = 100ms;
+  s.device->hang_and_stand_still();
+  s.begin();
+  s.upload(7, 0, 3);
+  s.device->wait_until_it_stands();
+  // Time itself is what passes: three deadlines.
+  const auto end = std::chrono::steady_clock::now() + 3 * s.flight_deadline;
+  while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  s.device->go_on();
+  const auto batch = s.consumer->take();
+  REQUIRE(std::holds_alternative<ready_batch>(batch));
+  CHECK(s.failures == 0);
+  s.release(std::get<ready_batch>(batch).buffer);
+}
+
 TEST_CASE("a copy that waits for the consumer's stream may take as long as that takes") {
   stage s(2);
   s.flight_deadline = 20ms;

@@ -31,6 +31,17 @@ class faulty_device final : public device::device {
   void fail(fault how) { fault_ = std::move(how); }
   /// Copies begin, and poll() has no news of them any more.
   void hang() { hangs_ = true; }
+  /// The third poll() from now on does not return before go_on(): the owner's thread stands still. It has no news, and
+  /// the two after it have none; then nothing hangs any more.
+  void hang_and_stand_still() {
+    hangs_ = true;
+    polls_until_standing_ = 3;
+  }
+  void wait_until_it_stands() const { standing_.wait(false); }
+  void go_on() {
+    goes_on_ = true;
+    goes_on_.notify_all();
+  }
   void say_that_it_waits_for_the_consumer(bool waits) { waits_ = waits; }
   /// The next so many releases are refused, as during a stream capture of the program's.
   void refuse_releases(int count) { refused_releases_ = count; }
@@ -91,6 +102,14 @@ class faulty_device final : public device::device {
   }
   result<std::vector<penstock::device::progress>> poll() override {
     if (auto no = note("poll")) return tl::unexpected(*no);
+    if (polls_until_standing_ > 0 && --polls_until_standing_ == 0) {
+      standing_ = true;
+      standing_.notify_all();
+      goes_on_.wait(false);
+      polls_until_well_ = 3;
+    } else if (polls_until_well_ > 0 && --polls_until_well_ == 0) {
+      hangs_ = false;
+    }
     if (hangs_) return std::vector<penstock::device::progress>{};
     auto news = inner_->poll();
     const std::lock_guard hold(mutex_);
@@ -135,6 +154,10 @@ class faulty_device final : public device::device {
   std::unique_ptr<penstock::device::device> inner_;
   std::optional<fault> fault_;
   std::atomic<bool> hangs_{false};
+  std::atomic<int> polls_until_standing_{0};
+  std::atomic<int> polls_until_well_{0};
+  std::atomic<bool> standing_{false};
+  std::atomic<bool> goes_on_{false};
   std::atomic<bool> waits_{false};
   std::atomic<int> refused_releases_{0};
 
