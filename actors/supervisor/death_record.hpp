@@ -7,7 +7,7 @@
 #include "actors/scheduler/scheduler.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/clock.hpp"
-#include "runtime/process/spawn.hpp"
+#include "runtime/base/exit_report.hpp"
 #include "runtime/supervision/restart_policy.hpp"
 
 #include <penstock/report.hpp>

@@ -2,28 +2,47 @@
 
 #include "actors/protocol/link.hpp"
 
+#include <boost/asio/post.hpp>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 
 namespace penstock::supervisor {
+namespace {
 
-result<linked_child> start_linked_child(boost::asio::io_context& io, const linked_child_request& request,
-                                        process::child_callbacks callbacks) {
-  auto program = process::find_program(request.program);
-  if (!program) return tl::unexpected(std::move(program.error()));
+/// The session's side of a child that is being started.
+struct expected_child {
+  unique_fd link;
+  unique_fd output;
+  process::child_callbacks callbacks;
+  std::function<void(result<linked_child>)> then;
+
+  void arrived(boost::asio::io_context& io, result<process::unclaimed_child> made) {
+    if (!made) return then(tl::unexpected(std::move(made.error())));
+    auto child =
+        process::child_process::watch(io, std::move(*made).claim(), std::move(output), std::move(callbacks));
+    if (!child) return then(tl::unexpected(std::move(child.error())));
+    then(linked_child{std::move(*child), std::move(link)});
+  }
+};
+
+}  // namespace
+
+void start_linked_child(process::io_thread& io, linked_child_request request,
+                        process::child_callbacks callbacks, std::function<void(result<linked_child>)> then) {
   auto ends = protocol::make_link_pair();
-  if (!ends) return tl::unexpected(std::move(ends.error()));
+  if (!ends) return then(tl::unexpected(std::move(ends.error())));
   std::array<int, 2> output{};
-  if (::pipe2(output.data(), O_CLOEXEC) != 0)
-    return refuse_os(errc::system, errno, fmt::format("creating the output pipe of {}", request.who));
+  if (::pipe2(output.data(), O_CLOEXEC) != 0) {
+    return then(refuse_os(errc::system, errno, fmt::format("creating the output pipe of {}", request.who)));
+  }
   unique_fd output_read(output[0]);
   const unique_fd output_write(output[1]);
 
-  process::spawn_request spawn{*program,
-                               request.arguments,
-                               request.environment,
+  process::spawn_request spawn{std::move(request.program),
+                               std::move(request.arguments),
+                               std::move(request.environment),
                                {{output_write.get(), STDOUT_FILENO},
                                 {output_write.get(), STDERR_FILENO},
                                 {ends->second.get(), protocol::child_fd::link},
@@ -31,10 +50,15 @@ result<linked_child> start_linked_child(boost::asio::io_context& io, const linke
                                 {request.arena, protocol::child_fd::arena},
                                 {request.flight, protocol::child_fd::flight}}};
   if (request.index >= 0) spawn.fds.push_back({request.index, protocol::child_fd::index});
-  auto child =
-      process::child_process::start(io, std::move(spawn), std::move(output_read), std::move(callbacks));
-  if (!child) return tl::unexpected(std::move(child.error()));
-  return linked_child{std::move(*child), std::move(ends->first)};
+  const auto expected = std::make_shared<expected_child>(
+      expected_child{std::move(ends->first), std::move(output_read), std::move(callbacks), std::move(then)});
+  // The spawner posts no more when it is gone, and it goes before the io context.
+  io.spawner().start(
+      std::move(spawn), [&context = io.context(), expected](result<process::unclaimed_child> made) {
+        const auto child = std::make_shared<result<process::unclaimed_child>>(std::move(made));
+        boost::asio::post(context,
+                          [&context, expected, child] { expected->arrived(context, std::move(*child)); });
+      });
 }
 
 }  // namespace penstock::supervisor

@@ -5,7 +5,9 @@
 
 #include "runtime/base/fd.hpp"
 #include "runtime/process/child_process.hpp"
+#include "runtime/process/io_thread.hpp"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,8 +30,11 @@ struct linked_child {
   unique_fd link;  ///< the session's end
 };
 
-/// On the io thread. Refuses a program that cannot be found or executed.
-result<linked_child> start_linked_child(boost::asio::io_context& io, const linked_child_request& request,
-                                        process::child_callbacks callbacks);
+/// Starts it without waiting, on the io thread. `then` is called there, once, perhaps before this returns,
+/// with the child or with why it could not be started: a program that cannot be found or executed,
+/// descriptors that ran out. It is not called if the io thread ends before; then the child is killed. The
+/// descriptors of the request may be closed at once.
+void start_linked_child(process::io_thread& io, linked_child_request request,
+                        process::child_callbacks callbacks, std::function<void(result<linked_child>)> then);
 
 }  // namespace penstock::supervisor

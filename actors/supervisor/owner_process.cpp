@@ -1,7 +1,5 @@
 #include "actors/supervisor/owner_process.hpp"
 
-#include "actors/supervisor/linked_child.hpp"
-
 #include <boost/asio/post.hpp>
 #include <unistd.h>
 
@@ -24,29 +22,41 @@ std::vector<std::string> own_environment() {
 }  // namespace
 
 void owner_process::start(std::uint32_t incarnation) {
-  boost::asio::post(io_.context(), [self = shared_from_this(), incarnation] {
-    if (self->shut_down_) return;
-    if (auto ok = self->try_start(incarnation); !ok) self->callbacks_.start_failed(incarnation, ok.error());
-  });
+  boost::asio::post(io_.context(),
+                    [self = shared_from_this(), incarnation] { self->start_now(incarnation); });
 }
 
-result<void> owner_process::try_start(std::uint32_t incarnation) {
+void owner_process::start_now(std::uint32_t incarnation) {
+  if (shut_down_) return;
+  starting_ = starting{incarnation, {}};
   process::child_callbacks process_calls;
   process_calls.output = [this, incarnation](std::string_view line) { callbacks_.wrote(incarnation, line); };
   process_calls.exited = [this, incarnation](const process::exit_report& report,
                                              const process::output_tail& tail) {
     on_end(incarnation, report, tail);
   };
-  auto child = start_linked_child(io_.context(),
-                                  {.who = "the GPU owner",
-                                   .program = "penstock-gpu",
-                                   .arguments = {},
-                                   .environment = own_environment(),
-                                   .lifeline = fds_.lifeline,
-                                   .arena = fds_.arena,
-                                   .flight = fds_.flight},
-                                  std::move(process_calls));
-  if (!child) return tl::unexpected(std::move(child.error()));
+  start_linked_child(io_,
+                     {.who = "the GPU owner",
+                      .program = "penstock-gpu",
+                      .arguments = {},
+                      .environment = own_environment(),
+                      .lifeline = fds_.lifeline,
+                      .arena = fds_.arena,
+                      .flight = fds_.flight},
+                     std::move(process_calls),
+                     [self = shared_from_this(), incarnation](result<linked_child> child) {
+                       self->started(incarnation, std::move(child));
+                     });
+}
+
+void owner_process::started(std::uint32_t incarnation, result<linked_child> child) {
+  if (shut_down_) return;  // and so is the child
+  std::vector<int> signals;
+  if (starting_ && starting_->incarnation == incarnation) {
+    signals = std::move(starting_->signals);
+    starting_.reset();
+  }
+  if (!child) return callbacks_.start_failed(incarnation, child.error());
 
   protocol::owner_link::callbacks link_calls;
   link_calls.received = [this, incarnation](protocol::from_owner&& message) {
@@ -60,7 +70,7 @@ result<void> owner_process::try_start(std::uint32_t incarnation) {
   running_.emplace(running{incarnation, std::move(child->process), link});
   callbacks_.started(incarnation, running_->process->pid(), link);
   link->start();
-  return {};
+  for (const int number : signals) running_->process->signal(number);
 }
 
 void owner_process::on_end(std::uint32_t incarnation, const process::exit_report& report,
@@ -75,7 +85,10 @@ void owner_process::on_end(std::uint32_t incarnation, const process::exit_report
 
 void owner_process::signal(std::uint32_t incarnation, int number) {
   boost::asio::post(io_.context(), [self = shared_from_this(), incarnation, number] {
-    if (self->running_ && self->running_->incarnation == incarnation) self->running_->process->signal(number);
+    if (self->running_ && self->running_->incarnation == incarnation)
+      return self->running_->process->signal(number);
+    if (self->starting_ && self->starting_->incarnation == incarnation)
+      self->starting_->signals.push_back(number);
   });
 }
 

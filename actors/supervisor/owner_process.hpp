@@ -3,6 +3,7 @@
 #pragma once
 
 #include "actors/protocol/link.hpp"
+#include "actors/supervisor/linked_child.hpp"
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
 
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock::supervisor {
 
@@ -38,7 +40,8 @@ class owner_process : public std::enable_shared_from_this<owner_process> {
       : io_(io), fds_(fds), callbacks_(std::move(callbacks)) {}
 
   void start(std::uint32_t incarnation);
-  /// To the whole group of that incarnation; nothing if it is gone.
+  /// To the whole group of that incarnation; as soon as it runs if it is being started, nothing if it is
+  /// gone.
   void signal(std::uint32_t incarnation, int number);
   /// Kills and reaps whatever is left and gives no more callbacks. Blocks; not from the io thread.
   void shut_down();
@@ -50,15 +53,24 @@ class owner_process : public std::enable_shared_from_this<owner_process> {
     std::shared_ptr<protocol::owner_link> link;
   };
 
-  result<void> try_start(std::uint32_t incarnation);
+  /// The spawning thread is at work for it; signals that come meanwhile wait.
+  struct starting {
+    std::uint32_t incarnation = 0;
+    std::vector<int> signals;
+  };
+
+  void start_now(std::uint32_t incarnation);
+  void started(std::uint32_t incarnation, result<linked_child> child);
   void on_end(std::uint32_t incarnation, const process::exit_report& report,
               const process::output_tail& tail);
 
   process::io_thread& io_;
   owner_descriptors fds_;
   owner_callbacks callbacks_;
-  std::optional<running> running_;  // io thread only
-  bool shut_down_ = false;          // io thread only
+  // On the io thread only:
+  std::optional<starting> starting_;
+  std::optional<running> running_;
+  bool shut_down_ = false;
 };
 
 }  // namespace penstock::supervisor

@@ -1,10 +1,9 @@
 #include "actors/supervisor/worker_processes.hpp"
 
-#include "actors/supervisor/linked_child.hpp"
-
 #include <boost/asio/post.hpp>
 #include <unistd.h>
 
+#include <csignal>
 #include <future>
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
@@ -43,26 +42,34 @@ void worker_processes::start(worker_ref who) {
 
 void worker_processes::start_now(worker_ref who) {
   if (shut_down_) return;
-  if (auto ok = try_start(who); !ok) callbacks_.start_failed(who, ok.error());
-}
-
-result<void> worker_processes::try_start(worker_ref who) {
+  starting_[who.worker] = {who, {}};
   process::child_callbacks process_calls;
   process_calls.output = [this, who](std::string_view line) { callbacks_.wrote(who, line); };
   process_calls.exited = [this, who](const process::exit_report& report, const process::output_tail& tail) {
     on_end(who, report, tail);
   };
-  auto child = start_linked_child(io_.context(),
-                                  {.who = "a worker",
-                                   .program = program_.command.front(),
-                                   .arguments = {program_.command.begin() + 1, program_.command.end()},
-                                   .environment = program_.environment,
-                                   .lifeline = program_.lifeline,
-                                   .arena = program_.arena,
-                                   .flight = program_.flight,
-                                   .index = program_.index},
-                                  std::move(process_calls));
-  if (!child) return tl::unexpected(std::move(child.error()));
+  start_linked_child(io_,
+                     {.who = "a worker",
+                      .program = program_.command.front(),
+                      .arguments = {program_.command.begin() + 1, program_.command.end()},
+                      .environment = program_.environment,
+                      .lifeline = program_.lifeline,
+                      .arena = program_.arena,
+                      .flight = program_.flight,
+                      .index = program_.index},
+                     std::move(process_calls), [self = shared_from_this(), who](result<linked_child> child) {
+                       self->started(who, std::move(child));
+                     });
+}
+
+void worker_processes::started(worker_ref who, result<linked_child> child) {
+  if (shut_down_) return;  // and so is the child
+  std::vector<int> signals;
+  if (const auto it = starting_.find(who.worker); it != starting_.end() && it->second.who == who) {
+    signals = std::move(it->second.signals);
+    starting_.erase(it);
+  }
+  if (!child) return callbacks_.start_failed(who, child.error());
 
   protocol::worker_link::callbacks link_calls;
   link_calls.received = [this, who](protocol::from_worker&& message) {
@@ -76,7 +83,7 @@ result<void> worker_processes::try_start(worker_ref who) {
   entry = {who, std::move(child->process), link};
   callbacks_.started(who, entry.process->pid(), link);
   link->start();
-  return {};
+  for (const int number : signals) entry.process->signal(number);
 }
 
 void worker_processes::on_end(worker_ref who, const process::exit_report& report,
@@ -93,7 +100,9 @@ void worker_processes::on_end(worker_ref who, const process::exit_report& report
 void worker_processes::signal(worker_ref who, int number) {
   boost::asio::post(io_.context(), [self = shared_from_this(), who, number] {
     const auto it = self->running_.find(who.worker);
-    if (it != self->running_.end() && it->second.who == who) it->second.process->signal(number);
+    if (it != self->running_.end() && it->second.who == who) return it->second.process->signal(number);
+    const auto born = self->starting_.find(who.worker);
+    if (born != self->starting_.end() && born->second.who == who) born->second.signals.push_back(number);
   });
 }
 
@@ -101,8 +110,10 @@ void worker_processes::shut_down() {
   std::promise<void> done;
   boost::asio::post(io_.context(), [&] {
     shut_down_ = true;
+    // All of them first: reaping waits for one after the other.
+    for (auto& [index, entry] : running_) entry.process->signal(SIGKILL);
     for (auto& [index, entry] : running_) entry.link->close();
-    running_.clear();  // kills and reaps
+    running_.clear();
     done.set_value();
   });
   done.get_future().wait();

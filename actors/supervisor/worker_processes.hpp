@@ -1,9 +1,10 @@
 // The worker processes as the supervisor handles them: start, signal, forget. Everything happens on the
-// session's io thread, in order; any thread may ask. What the processes do comes back through callbacks on
-// the io thread.
+// session's io thread, in order, but for the starting itself, which may wait for a file system and has a
+// thread of its own; any thread may ask. What the processes do comes back through callbacks on the io thread.
 #pragma once
 
 #include "actors/protocol/link.hpp"
+#include "actors/supervisor/linked_child.hpp"
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
 
@@ -44,7 +45,8 @@ class worker_processes : public std::enable_shared_from_this<worker_processes> {
   worker_processes(process::io_thread& io, worker_program program, worker_callbacks callbacks);
 
   void start(worker_ref who);
-  /// To the whole group of that incarnation; nothing if it is gone.
+  /// To the whole group of that incarnation; as soon as it runs if it is being started, nothing if it is
+  /// gone.
   void signal(worker_ref who, int number);
   /// Kills and reaps whatever is left and gives no more callbacks. Blocks; not from the io thread.
   void shut_down();
@@ -56,15 +58,23 @@ class worker_processes : public std::enable_shared_from_this<worker_processes> {
     std::shared_ptr<protocol::worker_link> link;
   };
 
+  /// The spawning thread is at work for it; signals that come meanwhile wait.
+  struct starting {
+    worker_ref who;
+    std::vector<int> signals;
+  };
+
   void start_now(worker_ref who);
-  result<void> try_start(worker_ref who);
+  void started(worker_ref who, result<linked_child> child);
   void on_end(worker_ref who, const process::exit_report& report, const process::output_tail& tail);
 
   process::io_thread& io_;
   worker_program program_;
   worker_callbacks callbacks_;
-  std::map<std::uint32_t, running> running_;  // io thread only
-  bool shut_down_ = false;                    // io thread only
+  // On the io thread only:
+  std::map<std::uint32_t, starting> starting_;
+  std::map<std::uint32_t, running> running_;
+  bool shut_down_ = false;
 };
 
 }  // namespace penstock::supervisor

@@ -7,8 +7,8 @@
 
 namespace penstock {
 
-/// "image-folder"; empty for a number that is no enumerator. Has no default case, so that the compiler names an
-/// enumerator that was forgotten.
+/// "image-folder"; empty for a number that is no enumerator. Has no default case, so that the compiler names
+/// an enumerator that was forgotten.
 constexpr std::string_view name_of(dataset_type type) noexcept {
   switch (type) {
     case dataset_type::image_folder: return "image-folder";

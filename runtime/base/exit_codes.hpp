@@ -1,7 +1,7 @@
-// The exit codes of penstock's processes, each with its meaning, once. Children of a session (penstock-worker,
-// penstock-gpu, programs that call worker_main) end with those of the second half; the supervisor reads them, and the
-// command line ends with its own (tools/penstock/output.hpp names these) plus `configuration`.
-// docs: `penstock help exit-codes`, docs/semantics.md.
+// The exit codes of penstock's processes, each with its meaning, once. Children of a session
+// (penstock-worker, penstock-gpu, programs that call worker_main) end with those of the second half; the
+// supervisor reads them, and the command line ends with its own (tools/penstock/output.hpp names these) plus
+// `configuration`. docs: `penstock help exit-codes`, docs/semantics.md.
 #pragma once
 
 namespace penstock::exit_codes {
@@ -22,8 +22,8 @@ inline constexpr int parent_lost = 83;  ///< the session is gone
 /// A child ended between clone and exec: it never ran its program. Only spawn() sees it.
 inline constexpr int not_executed = 127;
 
-/// Whether a child that ends with this code would end the same way again: the run fails with the child's own reason
-/// instead of restarting it.
+/// Whether a child that ends with this code would end the same way again: the run fails with the child's own
+/// reason instead of restarting it.
 [[nodiscard]] constexpr bool is_permanent(int code) noexcept {
   return code == permission || code == configuration || code == protocol;
 }

@@ -1,10 +1,12 @@
 #include "runtime/process/child_process.hpp"
 
+#include "runtime/base/log.hpp"
+
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <vector>
@@ -14,9 +16,6 @@ namespace {
 
 constexpr std::size_t line_max = 4096;
 constexpr std::size_t read_bytes = 16 * 1024;
-
-// After SIGKILL only an uninterruptible system call takes longer; then it is left to init.
-constexpr std::chrono::milliseconds time_to_die{2000};
 
 // A flood must not keep the io_thread from everything else.
 constexpr int reads_a_turn = 4;
@@ -54,30 +53,32 @@ std::string output_tail::last_lines(std::size_t count) const {
   return kept_.substr(begin, end - begin);
 }
 
-result<std::unique_ptr<child_process>> child_process::start(boost::asio::io_context& io,
-                                                            spawn_request request, unique_fd output_pipe,
+result<std::unique_ptr<child_process>> child_process::watch(boost::asio::io_context& io, child started,
+                                                            unique_fd output_pipe,
                                                             child_callbacks callbacks) {
-  auto started = spawn(request);
-  if (!started) return tl::unexpected(std::move(started.error()));
-  auto made = std::unique_ptr<child_process>(
-      new child_process(io, std::move(*started), std::move(output_pipe), std::move(callbacks)));
+  auto made = std::unique_ptr<child_process>(new child_process(io, std::move(started), std::move(callbacks)));
+  boost::system::error_code status;
+  made->end_.assign(made->child_.pidfd.get(), status);
+  if (!status && output_pipe) {
+    const int flags = ::fcntl(output_pipe.get(), F_GETFL);
+    ::fcntl(output_pipe.get(), F_SETFL, flags | O_NONBLOCK);
+    made->output_.assign(output_pipe.get(), status);
+    if (!status) static_cast<void>(output_pipe.release());
+  }
+  if (status)
+    return refuse_os(errc::system, status.value(), fmt::format("watching process {}", made->child_.pid));
   made->wait_for_end();
   if (made->output_.is_open()) made->wait_for_output();
   return made;
 }
 
-child_process::child_process(boost::asio::io_context& io, child started, unique_fd output_pipe,
-                             child_callbacks callbacks)
+child_process::child_process(boost::asio::io_context& io, child started, child_callbacks callbacks)
     : child_(std::move(started)),
       callbacks_(std::move(callbacks)),
-      end_(io, ::fcntl(child_.pidfd.get(), F_DUPFD_CLOEXEC, 0)),
-      output_(io) {
-  if (output_pipe) {
-    const int flags = ::fcntl(output_pipe.get(), F_GETFL);
-    ::fcntl(output_pipe.get(), F_SETFL, flags | O_NONBLOCK);
-    output_.assign(output_pipe.release());
-  }
-}
+      end_(io),
+      output_(io),
+      member_(io),
+      patience_(io) {}
 
 child_process::~child_process() {
   callbacks_ = {};
@@ -85,6 +86,8 @@ child_process::~child_process() {
     signal_group(child_, SIGKILL);
     reap(child_, time_to_die);
   }
+  if (end_.is_open()) end_.release();
+  if (member_.is_open()) member_.release();
 }
 
 void child_process::wait_for_end() {
@@ -122,8 +125,44 @@ bool child_process::read_output() {
 }
 
 void child_process::ended() {
-  const exit_report report = reap(child_, time_to_die).value_or(exit_report{child_.pid});
+  ended_child end = reap_ended(child_);
   running_ = false;
+  report_ = end.report;
+  left_over_ = std::move(end.left_over);
+  if (left_over_.empty()) return finish();
+  patience_.expires_after(time_to_die);
+  patience_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
+    if (alive.expired() || status == boost::asio::error::operation_aborted || left_over_.empty()) return;
+    log::warn("process", "{} of what process {} had started did not end {} ms after SIGKILL",
+              left_over_.size(), child_.pid, time_to_die.count());
+    finish();
+  });
+  wait_for_rest_of_group();
+}
+
+void child_process::wait_for_rest_of_group() {
+  boost::system::error_code status;
+  member_.assign(left_over_.back().get(), status);
+  if (status) return finish();  // it was killed; more cannot be known
+  member_.async_wait(
+      boost::asio::posix::stream_descriptor::wait_read,
+      [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& failed) {
+        if (alive.expired() || failed == boost::asio::error::operation_aborted || left_over_.empty()) return;
+        stop_waiting_for_member();
+        left_over_.pop_back();
+        if (left_over_.empty()) return finish();
+        wait_for_rest_of_group();
+      });
+}
+
+void child_process::stop_waiting_for_member() {
+  if (member_.is_open()) member_.release();
+}
+
+void child_process::finish() {
+  stop_waiting_for_member();
+  left_over_.clear();
+  patience_.cancel();
   if (output_.is_open()) {
     // Its last words. A grandchild may hold the pipe open; nobody waits for it.
     output_.cancel();
@@ -139,15 +178,11 @@ void child_process::ended() {
   tail_.finish(callbacks_.output);
   // The callback may destroy us.
   const auto exited = std::move(callbacks_.exited);
-  if (exited) exited(report, tail_);
+  if (exited) exited(report_, tail_);
 }
 
 void child_process::signal(int number) noexcept {
   if (running_) signal_group(child_, number);
-}
-
-void child_process::signal_leader(int number) noexcept {
-  if (running_) ::syscall(SYS_pidfd_send_signal, child_.pidfd.get(), number, nullptr, 0U);
 }
 
 }  // namespace penstock::process

@@ -1,15 +1,17 @@
 // A child under watch: its end is noticed through the pidfd, its output is kept. Lives on the io_thread.
 #pragma once
 
-#include "runtime/process/spawn.hpp"
+#include "runtime/process/child_end.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace penstock::process {
 
@@ -35,16 +37,21 @@ class output_tail {
 
 struct child_callbacks {
   std::function<void(std::string_view line)> output;
-  /// Once, after the process is reaped and its last output was read.
+  /// Once, after the process is reaped, the rest of its group has gone (or `time_to_die` was over) and its
+  /// last output was read. Until then somebody may still write to memory that was shared with it.
   std::function<void(const exit_report&, const output_tail&)> exited;
 };
 
 /// Construct, use and destroy on the io_thread. Destroying it before the end of the process kills the whole
-/// group and reaps it.
+/// group and reaps it, which waits up to `time_to_die`.
 class child_process {
  public:
-  /// `output_pipe` may be empty. Starts the program and its watch.
-  static result<std::unique_ptr<child_process>> start(boost::asio::io_context& io, spawn_request request,
+  /// After SIGKILL only an uninterruptible system call takes longer; such a process is left to init.
+  static constexpr std::chrono::milliseconds time_to_die{2000};
+
+  /// Watches a child that was started. `output_pipe` may be empty. Refuses (errc::system) what the kernel
+  /// does not let it watch; then the child is killed.
+  static result<std::unique_ptr<child_process>> watch(boost::asio::io_context& io, child started,
                                                       unique_fd output_pipe, child_callbacks callbacks);
   ~child_process();
   child_process(const child_process&) = delete;
@@ -54,23 +61,28 @@ class child_process {
   [[nodiscard]] bool running() const noexcept { return running_; }
   /// To the whole group. Nothing happens when it is gone.
   void signal(int number) noexcept;
-  /// To the leader alone.
-  void signal_leader(int number) noexcept;
   [[nodiscard]] const output_tail& output() const noexcept { return tail_; }
 
  private:
-  child_process(boost::asio::io_context& io, child started, unique_fd output_pipe, child_callbacks callbacks);
+  child_process(boost::asio::io_context& io, child started, child_callbacks callbacks);
   void wait_for_end();
   void wait_for_output();
   bool read_output();
   void ended();
+  void wait_for_rest_of_group();
+  void stop_waiting_for_member();
+  void finish();
 
   child child_;
   child_callbacks callbacks_;
-  boost::asio::posix::stream_descriptor end_;
+  boost::asio::posix::stream_descriptor end_;  // child_.pidfd, which keeps it
   boost::asio::posix::stream_descriptor output_;
   output_tail tail_;
   bool running_ = true;
+  exit_report report_;
+  std::vector<unique_fd> left_over_;              // of its group, when it is reaped itself
+  boost::asio::posix::stream_descriptor member_;  // left_over_.back(), which keeps it
+  boost::asio::steady_timer patience_;
   // Asio may have queued a completion that it can no longer cancel; it must not find us gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };

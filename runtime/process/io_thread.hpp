@@ -1,6 +1,9 @@
-// The session's one thread for waiting: sockets, pidfds, pipes and timers run on its io_context, and children
-// are spawned on it, because PR_SET_PDEATHSIG follows the spawning thread.
+// The session's one thread for waiting: sockets, pidfds, pipes and timers run on its io_context. Nothing on
+// it may wait for a file system: signals to children pass here. Children are therefore started on a thread
+// beside it.
 #pragma once
+
+#include "runtime/process/spawner.hpp"
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -12,19 +15,20 @@ namespace penstock::process {
 class io_thread {
  public:
   io_thread();
-  /// Runs what is ready, drops what is not, joins.
+  /// Runs what is ready, drops what is not, joins. Takes up to side_thread::patience longer when a program
+  /// that is being started lies on a file system that does not answer.
   ~io_thread();
   io_thread(const io_thread&) = delete;
   io_thread& operator=(const io_thread&) = delete;
 
   [[nodiscard]] boost::asio::io_context& context() noexcept { return context_; }
-  [[nodiscard]] bool runs_this_code() const noexcept {
-    return std::this_thread::get_id() == thread_.get_id();
-  }
+  /// Its thread begins with the first child and ends with this object.
+  [[nodiscard]] process::spawner& spawner() noexcept { return spawner_; }
 
  private:
   boost::asio::io_context context_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> keep_running_;
+  process::spawner spawner_;  // posts to context_, so it goes first
   std::thread thread_;
 };
 

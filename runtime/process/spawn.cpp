@@ -3,16 +3,15 @@
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/mapping.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/process/child_end.hpp"
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/sched.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,11 +21,6 @@
 #include <cstring>
 #include <filesystem>
 #include <sstream>
-
-// glibc 2.36 has the number but not the name in <sys/wait.h> for C++ without P_PIDFD in older headers.
-#ifndef P_PIDFD
-#define P_PIDFD 3
-#endif
 
 namespace penstock::process {
 namespace {
@@ -161,39 +155,6 @@ result<child> spawn(const spawn_request& request) {
                              : fmt::format("starting '{}': {}", printable(request.program), l.failed_step));
   }
   return started;
-}
-
-std::optional<exit_report> reap(const child& dead, std::chrono::milliseconds deadline) {
-  // Polled, because waitid on a pidfd knows no timeout (and does not wait at all once the pidfd is
-  // non-blocking).
-  pollfd end{dead.pidfd.get(), POLLIN, 0};
-  const auto until = std::chrono::steady_clock::now() + deadline;
-  while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
-    const int ready = ::poll(&end, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
-    if (ready > 0) break;
-    if (ready == 0) return std::nullopt;
-  }
-  exit_report report{dead.pid, exit_report::how::unknown, 0};
-  const auto wait = [&](siginfo_t& info, int flags) {
-    int status = 0;
-    do {
-      status = ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(dead.pidfd.get()), &info, flags);
-    } while (status != 0 && errno == EINTR);
-    return status == 0;
-  };
-  siginfo_t info{};
-  const bool ours = wait(info, WEXITED | WNOWAIT);
-  ::kill(-dead.pid, SIGKILL);
-  if (!ours) return report;
-  wait(info, WEXITED);
-  report.ending = info.si_code == CLD_EXITED ? exit_report::how::exited : exit_report::how::signalled;
-  report.code = info.si_status;
-  return report;
-}
-
-void signal_group(const child& to, int signal) noexcept {
-  if (to.pid > 0) ::kill(-to.pid, signal);
 }
 
 result<std::string> find_program(const std::string& name) {

@@ -1,15 +1,12 @@
-// Starting child processes so that they cannot outlive the session, and finding out how they ended. The
-// supervisor starts everything through this.
+// Starting child processes so that they cannot outlive the session. A session starts its children on a thread
+// of their own (spawner.hpp); how they end is in child_end.hpp.
 #pragma once
 
-#include "runtime/base/exit_report.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
 
 #include <sys/types.h>
 
-#include <chrono>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,24 +34,16 @@ struct child {
 /// Starts a program like vfork would: cost and memory do not depend on the size of this process. The child
 ///  - leads a process group of its own,
 ///  - gets SIGHUP when the calling *thread* ends (PR_SET_PDEATHSIG): call from a thread that lives as long as
-///  the
-///    session,
+///    the session,
 ///  - has default signal dispositions, an empty signal mask and none of our descriptors but those named.
+/// Returns when the program is executed, which takes as long as its file system takes to answer.
 /// Refuses with errc::worker_program when the program cannot be executed, errc::system for anything else.
 result<child> spawn(const spawn_request& request);
 
-/// Waits for the end of the child, kills what is left of its process group while the leader is still a zombie
-/// (so that the group's number cannot belong to anybody else), and reaps it. Never waits for any other child.
-/// Nothing if the child is still alive when the time is over: a process in an uninterruptible system call
-/// survives SIGKILL.
-std::optional<exit_report> reap(const child& dead, std::chrono::milliseconds deadline);
-
-/// Sends a signal to the whole group of a child that is not reaped yet.
-void signal_group(const child& to, int signal) noexcept;
-
 /// Where programs of penstock's own are looked for: $PENSTOCK_LIBEXEC, the folder of the running program and
 /// of the library that holds this code, and ../libexec/penstock beside each. A plain name is then searched in
-/// PATH; a name with a slash is taken as it is. Refuses (errc::worker_program), saying where it looked.
+/// PATH; a name with a slash is taken as it is. Waits for the file systems of all these folders. Refuses
+/// (errc::worker_program), saying where it looked.
 result<std::string> find_program(const std::string& name);
 
 }  // namespace penstock::process

@@ -6,6 +6,7 @@
 //   penstock-bench-embedding destruction [REPETITIONS]    8 workers, running
 //   penstock-bench-embedding ballast MIB [REPETITIONS]    8 workers beside so much touched memory
 //   penstock-bench-embedding state BATCHES                of an epoch's state with digests
+#include "runtime/process/child_end.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "runtime/process/spawn.hpp"
 

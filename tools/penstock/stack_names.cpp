@@ -1,5 +1,6 @@
 #include "tools/penstock/stack_names.hpp"
 
+#include "runtime/process/child_end.hpp"
 #include "runtime/process/spawn.hpp"
 
 #include <fcntl.h>

@@ -49,7 +49,8 @@ TEST_CASE("what does not fit into a pipe at once arrives whole, though signals i
   std::string got;
   std::array<char, 4096> piece{};
   while (true) {
-    // Before the last piece is read the writer has not come to its end, so the thread is there to be signalled.
+    // Before the last piece is read the writer has not come to its end, so the thread is there to be
+    // signalled.
     if (got.size() < sent.size() / 2) ::pthread_kill(writer.native_handle(), SIGUSR1);
     const ssize_t bytes = ::read(pipe.read_end.get(), piece.data(), piece.size());
     if (bytes <= 0) break;

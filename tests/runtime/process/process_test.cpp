@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <optional>
 #include <sstream>
 
 using namespace penstock;
@@ -105,6 +106,28 @@ bool group_is_gone(pid_t group) {
 
 std::string guarded_child() {
   return find_program("process_guarded_child").value();
+}
+
+std::unique_ptr<child_process> watched(io_thread& io, const spawn_request& request, unique_fd output,
+                                       child_callbacks callbacks) {
+  return child_process::watch(io.context(), spawn(request).value(), std::move(output), std::move(callbacks))
+      .value();
+}
+
+bool is_readable(const unique_fd& fd) {
+  pollfd entry{fd.get(), POLLIN, 0};
+  return ::poll(&entry, 1, 0) == 1;
+}
+
+/// A new process that got the number of one that was reaped before; nothing if the kernel does not let us
+/// choose.
+std::optional<child> reuse_pid(pid_t wanted) {
+  std::ofstream("/proc/sys/kernel/ns_last_pid") << wanted - 1 << std::flush;
+  auto stranger = spawn(shell("sleep 1000")).value();
+  if (stranger.pid == wanted) return stranger;
+  ::kill(stranger.pid, SIGKILL);
+  reap_now(stranger);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -259,7 +282,7 @@ TEST_CASE("an end is noticed on the io thread with the last words of the process
     callbacks.exited = [&](const exit_report& report, const output_tail& tail) {
       ended.set_value({report.code, tail.text()});
     };
-    child = child_process::start(io.context(), request, std::move(out.read), std::move(callbacks)).value();
+    child = watched(io, request, std::move(out.read), std::move(callbacks));
     out.write.reset();
   });
   const auto [code, text] = ended.get_future().get();
@@ -268,12 +291,76 @@ TEST_CASE("an end is noticed on the io thread with the last words of the process
   CHECK(lines == std::vector<std::string>{"one", "two", "three"});
 }
 
+TEST_CASE(
+    "a process that was given the number of a child that the program had reaped gets none of its signals") {
+  const auto old = ::signal(SIGCHLD, SIG_IGN);  // the kernel reaps at once
+  auto gone = spawn(shell("exit 0")).value();
+  pollfd end{gone.pidfd.get(), POLLIN, 0};
+  REQUIRE(::poll(&end, 1, 10'000) == 1);
+  std::optional<child> stranger;
+  for (int i = 0; i < 100 && !stranger; ++i) stranger = reuse_pid(gone.pid);
+  if (!stranger) {
+    ::signal(SIGCHLD, old);
+    WARN("not tried: the kernel does not let this user choose a pid");
+    return;
+  }
+  signal_group(gone, SIGKILL);
+  reap(gone, std::chrono::seconds(10));
+  ::poll(nullptr, 0, 50);  // a signal that was sent would have ended it by now
+  CHECK_FALSE(is_readable(stranger->pidfd));
+  ::kill(-stranger->pid, SIGKILL);
+  reap_now(*stranger);
+  ::signal(SIGCHLD, old);
+}
+
+TEST_CASE("what a child started dies with it although the program ignores SIGCHLD") {
+  const auto old = ::signal(SIGCHLD, SIG_IGN);
+  pipe_ends out = make_pipe();
+  spawn_request request = shell("sleep 1000 & echo started");
+  request.fds.push_back({out.write.get(), 1});
+  auto started = spawn(request).value();
+  out.write.reset();
+  REQUIRE(read_line(out.read) == "started");
+  const auto report = reap(started, std::chrono::seconds(10));
+  ::signal(SIGCHLD, old);
+  CHECK(report);
+  CHECK(states_of(started.pid).empty());
+}
+
+TEST_CASE("the end of a child is reported when nothing that it started can write any more") {
+  io_thread io;
+  pipe_ends said = make_pipe();
+  pipe_ends held = make_pipe();  // by the grandchild alone, until its memory is gone
+  std::promise<bool> grandchild_gone;
+  std::unique_ptr<child_process> child;
+  boost::asio::post(io.context(), [&] {
+    child_callbacks callbacks;
+    callbacks.exited = [&](const exit_report&, const output_tail&) {
+      grandchild_gone.set_value(is_readable(held.read));
+    };
+    child = watched(
+        io, {guarded_child(), {"with-large-grandchild"}, {}, {{said.write.get(), 1}, {held.write.get(), 4}}},
+        {}, std::move(callbacks));
+    said.write.reset();
+    held.write.reset();
+  });
+  REQUIRE(read_line(said.read) == "ready");
+  boost::asio::post(io.context(), [&] { ::kill(child->pid(), SIGKILL); });  // the leader alone
+  CHECK(grandchild_gone.get_future().get());
+  std::promise<void> dropped;
+  boost::asio::post(io.context(), [&] {
+    child.reset();
+    dropped.set_value();
+  });
+  dropped.get_future().get();
+}
+
 TEST_CASE("a child that is dropped while it runs is killed") {
   io_thread io;
   std::promise<pid_t> started;
   std::promise<void> dropped;
   boost::asio::post(io.context(), [&] {
-    auto child = child_process::start(io.context(), shell("sleep 1000"), {}, {}).value();
+    auto child = watched(io, shell("sleep 1000"), {}, {});
     started.set_value(child->pid());
     child.reset();
     dropped.set_value();

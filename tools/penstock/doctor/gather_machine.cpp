@@ -1,5 +1,6 @@
 #include "runtime/base/cgroups.hpp"
 #include "runtime/control/socket_place.hpp"
+#include "runtime/process/child_end.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "runtime/process/spawn.hpp"
 #include "tools/penstock/doctor/gather.hpp"

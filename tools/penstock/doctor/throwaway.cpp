@@ -3,6 +3,7 @@
 #include "runtime/base/mapping.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/process/child_end.hpp"
 #include "runtime/process/spawn.hpp"
 
 #include <unistd.h>

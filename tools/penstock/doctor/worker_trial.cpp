@@ -7,6 +7,7 @@
 #include "runtime/base/layout.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/process/child_end.hpp"
 #include "runtime/process/lifeline.hpp"
 #include "runtime/process/spawn.hpp"
 #include "tools/penstock/doctor/gather.hpp"

@@ -1,0 +1,147 @@
+#include "runtime/process/child_end.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+// Before glibc 2.36 <sys/wait.h> does not name it.
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
+
+namespace penstock::process {
+namespace {
+
+using std::chrono::milliseconds;
+
+enum class standing { alive, zombie, not_ours };
+
+/// waitid() on the child's pidfd; EAGAIN stands for "alive" when somebody has made the pidfd non-blocking.
+standing look_at(const child& c, siginfo_t& info, int flags) noexcept {
+  info = {};
+  int status = 0;
+  do {
+    status = ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(c.pidfd.get()), &info,
+                      WEXITED | WNOHANG | flags);
+  } while (status != 0 && errno == EINTR);
+  if (status != 0) return errno == EAGAIN ? standing::alive : standing::not_ours;
+  return info.si_pid == 0 ? standing::alive : standing::zombie;
+}
+
+struct stat_line {
+  char state = '?';
+  pid_t group = 0;
+  pid_t session = 0;
+};
+
+/// Does not wait for the process, whatever it hangs in: unlike /proc/PID/maps this needs no lock that it may
+/// hold.
+std::optional<stat_line> read_stat(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/stat";
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 512> text{};
+  if (!file || ::read(file.get(), text.data(), text.size() - 1) <= 0) return std::nullopt;
+  const char* name_end = std::strrchr(text.data(), ')');  // the name may hold anything
+  stat_line line;
+  pid_t parent = 0;
+  if (name_end == nullptr ||
+      std::sscanf(name_end + 1, " %c %d %d %d", &line.state, &parent, &line.group, &line.session) != 4)
+    return std::nullopt;
+  return line;
+}
+
+/// The living processes of the group that a child of ours led, which is reaped. None if its number has been
+/// given to another process since: then the group is that one's.
+std::vector<unique_fd> left_of_group(pid_t group) {
+  std::vector<unique_fd> members;
+  if (::kill(-group, 0) != 0 && errno == ESRCH) return members;  // nobody at all, the usual case
+  const pid_t our_session = ::getsid(0);
+  const auto is_member = [&](pid_t pid) {
+    const auto line = read_stat(pid);
+    // A zombie has given up its memory and files, but its other threads may not have: its pidfd tells.
+    return line && line->group == group && line->session == our_session && line->state != 'X';
+  };
+  const std::unique_ptr<DIR, int (*)(DIR*)> all(::opendir("/proc"), &::closedir);
+  while (const dirent* entry = all ? ::readdir(all.get()) : nullptr) {
+    const auto pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+    if (pid <= 0 || !is_member(pid)) continue;
+    if (pid == group) return {};
+    unique_fd member(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
+    // Asked again: the number may have changed hands before it was opened.
+    if (!member || !is_member(pid)) continue;
+    pollfd end{member.get(), POLLIN, 0};
+    if (::poll(&end, 1, 0) == 0) members.push_back(std::move(member));
+  }
+  return members;
+}
+
+void signal_each(const std::vector<unique_fd>& processes, int signal) noexcept {
+  for (const unique_fd& p : processes) ::syscall(SYS_pidfd_send_signal, p.get(), signal, nullptr, 0U);
+}
+
+/// Whether it became readable in time.
+bool wait_for(const unique_fd& pidfd, std::chrono::steady_clock::time_point until) {
+  pollfd end{pidfd.get(), POLLIN, 0};
+  while (true) {
+    const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
+    const int ready = ::poll(&end, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (ready > 0) return true;
+    if (ready == 0) return false;
+  }
+}
+
+}  // namespace
+
+void signal_group(const child& to, int signal) noexcept {
+  if (to.pid <= 0) return;
+  siginfo_t info;
+  if (look_at(to, info, WNOWAIT) != standing::not_ours) {
+    ::kill(-to.pid, signal);
+    return;
+  }
+  try {
+    signal_each(left_of_group(to.pid), signal);
+  } catch (...) {  // no memory for a list: nobody is signalled
+  }
+}
+
+ended_child reap_ended(const child& dead) {
+  ended_child end{{dead.pid, exit_report::how::unknown, 0}, {}};
+  siginfo_t info;
+  if (look_at(dead, info, WNOWAIT) == standing::not_ours) {
+    end.left_over = left_of_group(dead.pid);
+    signal_each(end.left_over, SIGKILL);
+    return end;
+  }
+  ::kill(-dead.pid,
+         SIGKILL);  // it is a zombie, so the number is its own; nothing in the group forks any more
+  if (look_at(dead, info, 0) == standing::zombie) {
+    end.report.ending = info.si_code == CLD_EXITED ? exit_report::how::exited : exit_report::how::signalled;
+    end.report.code = info.si_status;
+  }
+  end.left_over = left_of_group(dead.pid);
+  return end;
+}
+
+std::optional<exit_report> reap(const child& dead, milliseconds deadline) {
+  const auto until = std::chrono::steady_clock::now() + deadline;
+  // Polled, because waitid on a pidfd knows no timeout.
+  if (!wait_for(dead.pidfd, until)) return std::nullopt;
+  const ended_child end = reap_ended(dead);
+  for (const unique_fd& member : end.left_over) wait_for(member, until);
+  return end.report;
+}
+
+}  // namespace penstock::process

@@ -1,0 +1,105 @@
+#include "runtime/process/spawner.hpp"
+
+#include "runtime/base/log.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/process/child_end.hpp"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <csignal>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::process {
+namespace {
+
+// After SIGKILL only an uninterruptible system call takes longer.
+constexpr std::chrono::milliseconds time_to_die{2000};
+
+struct order {
+  spawn_request request;
+  std::vector<unique_fd> descriptors;  // what the request names
+  std::optional<failure> refused;      // before it came to the thread
+  spawner::done then;
+};
+
+result<unclaimed_child> execute(order& o) {
+  if (o.refused) return tl::unexpected(std::move(*o.refused));
+  auto program = find_program(o.request.program);
+  if (!program) return tl::unexpected(std::move(program.error()));
+  o.request.program = std::move(*program);
+  auto started = spawn(o.request);
+  o.descriptors.clear();
+  if (!started) return tl::unexpected(std::move(started.error()));
+  return unclaimed_child(std::move(*started));
+}
+
+}  // namespace
+
+unclaimed_child::~unclaimed_child() {
+  if (child_.pid <= 0 || !child_.pidfd) return;
+  signal_group(child_, SIGKILL);
+  reap(child_, time_to_die);
+}
+
+/// Between the thread, which may be left behind, and those whom it answers.
+struct spawner::gate {
+  std::mutex mutex;
+  bool closed = false;
+  // What is being started, and for whom. Kept here, so that nothing of the session stays with a thread that
+  // is left behind.
+  std::string at_hand;
+  done then;
+
+  void carry_out(order& o) {
+    {
+      const std::lock_guard hold(mutex);
+      if (closed) return;
+      at_hand = o.request.program;
+      then = std::move(o.then);
+    }
+    auto made = execute(o);
+    const std::lock_guard hold(mutex);
+    at_hand.clear();
+    if (!closed) std::exchange(then, {})(std::move(made));
+  }
+};
+
+spawner::spawner() : gate_(std::make_shared<gate>()), thread_("penstock-spawn") {}
+
+spawner::~spawner() {
+  done dropped;
+  {
+    const std::lock_guard hold(gate_->mutex);
+    gate_->closed = true;
+    dropped.swap(gate_->then);
+  }
+  if (thread_.stop_within(side_thread::patience)) return;
+  const std::lock_guard hold(gate_->mutex);
+  log::warn("process",
+            "starting '{}' has taken more than {} ms: its file system does not answer; nobody waits for it",
+            printable(gate_->at_hand), side_thread::patience.count());
+}
+
+void spawner::start(spawn_request request, done then) {
+  const auto made = std::make_shared<order>(order{std::move(request), {}, {}, std::move(then)});
+  for (inherited_fd& fd : made->request.fds) {
+    unique_fd kept(::fcntl(fd.ours, F_DUPFD_CLOEXEC, 0));
+    if (!kept) {
+      made->refused = os_failure(
+          errc::system, errno,
+          fmt::format("starting '{}': duplicating a descriptor for it", printable(made->request.program)));
+      break;
+    }
+    fd.ours = kept.get();
+    made->descriptors.push_back(std::move(kept));
+  }
+  if (thread_.post([kept = gate_, made] { kept->carry_out(*made); })) return;
+  made->then(tl::unexpected(os_failure(errc::system, EAGAIN, "starting the thread that starts processes")));
+}
+
+}  // namespace penstock::process

@@ -1,0 +1,53 @@
+// The thread on which a session's children are started. Looking a program up and executing it wait for file
+// systems, and one that does not answer (a dead NFS server) must not hold up the io thread, which all signals
+// to children pass. And PR_SET_PDEATHSIG follows the spawning thread, which therefore has to live as long as
+// the session. Owned by io_thread.
+#pragma once
+
+#include "runtime/process/side_thread.hpp"
+#include "runtime/process/spawn.hpp"
+
+#include <functional>
+#include <memory>
+
+namespace penstock::process {
+
+/// A child that was just started. Unless somebody takes it, it is killed and reaped with this object.
+class unclaimed_child {
+ public:
+  explicit unclaimed_child(child started) noexcept : child_(std::move(started)) {}
+  unclaimed_child(unclaimed_child&&) noexcept = default;
+  unclaimed_child& operator=(unclaimed_child&&) = delete;
+  ~unclaimed_child();
+
+  [[nodiscard]] child claim() && noexcept { return std::move(child_); }
+
+ private:
+  child child_;
+};
+
+class spawner {
+ public:
+  /// Called on the spawner's thread, once, in the order of the requests. Must not call the spawner. Not
+  /// called any more once the spawner is being destroyed.
+  using done = std::function<void(result<unclaimed_child>)>;
+
+  spawner();
+  /// Forgets requests that have not begun. Waits side_thread::patience for the one at hand; a thread that
+  /// hangs in a file system longer is left behind, and kills what it may still start.
+  ~spawner();
+  spawner(const spawner&) = delete;
+  spawner& operator=(const spawner&) = delete;
+
+  /// Starts a program, as find_program takes its name; never blocks. From any thread. The descriptors of the
+  /// request are duplicated at once: the caller may close its own. Refuses, through `then`, like find_program
+  /// and spawn, and with errc::system when no descriptor or thread can be had.
+  void start(spawn_request request, done then);
+
+ private:
+  struct gate;
+  std::shared_ptr<gate> gate_;
+  side_thread thread_;
+};
+
+}  // namespace penstock::process
