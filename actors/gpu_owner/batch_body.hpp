@@ -27,10 +27,13 @@ class batch_home {
   batch_home(std::shared_ptr<device::device> device, std::function<void(std::uint32_t buffer)> give_back)
       : device_(std::move(device)), give_back_(std::move(give_back)) {}
 
-  void open(std::shared_ptr<device::device> device, std::function<void(std::uint32_t buffer)> give_back) {
+  /// `buffers`: how many the device has.
+  void open(std::shared_ptr<device::device> device, std::function<void(std::uint32_t buffer)> give_back,
+            std::uint32_t buffers) {
     const std::lock_guard hold(mutex_);
     device_ = std::move(device);
     give_back_ = std::move(give_back);
+    buffers_ = buffers;
   }
 
   /// Runs `use(device)` while the session certainly lives. Throws error (errc::usage) when it is gone,
@@ -58,8 +61,10 @@ class batch_home {
   void release(std::uint32_t buffer, stream_handle stream);
   /// For a batch that is destroyed: the same on the legacy default stream, or parked.
   void release_or_park(std::uint32_t buffer) noexcept;
-  /// The next of the queue. Parked buffers go back before and while it waits.
-  gpu_owner::hand_over::taken take_from(gpu_owner::hand_over& queue);
+  /// The next of the queue. Parked buffers go back before and while it waits. Throws error (errc::usage) when all
+  /// buffers have been parked for so long: the capture that they wait for may be the caller's own.
+  gpu_owner::hand_over::taken take_from(gpu_owner::hand_over& queue,
+                                        nanoseconds patience = std::chrono::seconds(10));
   void close() {
     const std::lock_guard hold(mutex_);
     device_.reset();
@@ -75,6 +80,7 @@ class batch_home {
   std::shared_ptr<device::device> device_;
   std::function<void(std::uint32_t)> give_back_;
   std::vector<std::uint32_t> parked_;  // at most the device's buffers
+  std::uint32_t buffers_ = 0;          // 0: not known
 };
 
 struct Batch::body {

@@ -1,5 +1,7 @@
 // How buffers go back to the ring: see batch_body.hpp.
 #include "actors/gpu_owner/batch_body.hpp"
+#include "runtime/base/patient_deadline.hpp"
+#include "runtime/base/units.hpp"
 
 namespace penstock {
 namespace {
@@ -29,15 +31,32 @@ void batch_home::release_or_park(std::uint32_t buffer) noexcept {
   give_back_parked();
 }
 
-gpu_owner::hand_over::taken batch_home::take_from(gpu_owner::hand_over& queue) {
+gpu_owner::hand_over::taken batch_home::take_from(gpu_owner::hand_over& queue, nanoseconds patience) {
+  patient_deadline all_parked(patience, retry_when_none_is);
+  all_parked.restart(std::chrono::steady_clock::now());
   while (true) {
-    bool parked = false;
+    bool some_parked = false;
+    bool some_free = false;
     {
       const std::lock_guard hold(mutex_);
-      parked = give_back_parked();
+      some_parked = give_back_parked();
+      some_free = buffers_ == 0 || parked_.size() < buffers_;
     }
-    const nanoseconds at_most = parked ? retry_while_parked : retry_when_none_is;
+    const nanoseconds at_most = some_parked ? retry_while_parked : retry_when_none_is;
     if (auto taken = queue.take_until(std::chrono::steady_clock::now() + at_most)) return std::move(*taken);
+    const steady_time now = std::chrono::steady_clock::now();
+    if (some_free) {
+      all_parked.restart(now);
+    } else if (all_parked.is_over(now)) {
+      throw error(
+          {errc::usage,
+           fmt::format(
+               "no batch can come: all {} buffers belong to batches that were destroyed inside a stream "
+               "capture, and it has not ended for {}. End the capture before next(), or release "
+               "batches before it begins",
+               buffers_, duration_for_people(patience)),
+           0});
+    }
   }
 }
 

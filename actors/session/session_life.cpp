@@ -135,9 +135,12 @@ result<void> Session::body::try_start() {
   if (options_.control_socket) open_control_socket(*e);
   if (!settings_.metrics.listen.empty()) open_metrics(*e);
   if (!elsewhere()) {
-    home_->open(e->device, [owner = e->owner, consumer = consumer_](std::uint32_t buffer) {
-      if (consumer->give_back(buffer)) caf::anon_send(owner, gpu_owner::buffers_released{});
-    });
+    home_->open(
+        e->device,
+        [owner = e->owner, consumer = consumer_](std::uint32_t buffer) {
+          if (consumer->give_back(buffer)) caf::anon_send(owner, gpu_owner::buffers_released{});
+        },
+        settings_.gpu.buffers);
   }
   caf::anon_send(e->owner, gpu_owner::open_device{});
   const std::lock_guard hold(mutex_);

@@ -7,6 +7,7 @@
 
 using namespace penstock;
 using namespace penstock::gpu_owner;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -82,12 +83,36 @@ TEST_CASE(
     "whoever waits for a batch gets it though its buffer was parked and can be released only meanwhile") {
   ring r;
   hand_over queue;
-  r.home->open(r.device, [&](std::uint32_t buffer) { queue.put({r.ready(buffer)}); });
+  r.home->open(
+      r.device, [&](std::uint32_t buffer) { queue.put({r.ready(buffer)}); }, buffers);
   r.device->refuse_releases(20);
   { const Batch dropped = r.batch(3); }
   const auto taken = r.home->take_from(queue);
   REQUIRE(std::holds_alternative<ready_batch>(taken));
   CHECK(std::get<ready_batch>(taken).buffer == 3);
+}
+
+TEST_CASE("whoever waits while all buffers stay parked is told so instead of waiting for ever") {
+  ring r;
+  hand_over queue;
+  r.home->open(
+      r.device, [&](std::uint32_t buffer) { r.given_back.push_back(buffer); }, 2);
+  r.device->refuse_releases(1'000'000);
+  { const Batch dropped = r.batch(0); }
+  { const Batch dropped = r.batch(1); }
+  try {
+    r.home->take_from(queue, 20ms);
+    FAIL("it got a batch");
+  } catch (const error& e) {
+    CHECK(e.code() == errc::usage);
+    CHECK(std::string(e.what()).starts_with(
+        "no batch can come: all 2 buffers belong to batches that were destroyed "));
+  }
+  // The next attempt may find that the capture has ended.
+  r.device->refuse_releases(0);
+  queue.stop();
+  r.home->take_from(queue, 20ms);
+  CHECK(r.given_back.size() == 2);
 }
 
 TEST_CASE("a batch that outlives its session is destroyed without a call to the device") {
