@@ -1,5 +1,5 @@
-// Where batches end that no program takes: nowhere, in files, or in a device program. Used by `penstock run`
-// when the owner is embedded, and by the owner's own process.
+// Where batches go that no program takes: nowhere, to files, or to a device program. Used by `penstock run` when the
+// owner is embedded, and by the owner's own process.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -23,6 +23,10 @@ enum class replay_rule : std::uint8_t {
   never           ///< what it knew is lost
 };
 
+/// A larger snapshot is refused: it travels in one message, with every acknowledgement. device_program.hpp promises it
+/// to authors of device programs.
+inline constexpr std::size_t snapshot_bytes_max = 1U << 20U;
+
 /// One thread, batches in the order of the stream.
 class batch_sink {
  public:
@@ -34,6 +38,7 @@ class batch_sink {
   /// The batch is taken for good when this returns. Refuses with errc::sink, or with what the device said.
   virtual result<void> take(const Batch& batch) = 0;
   [[nodiscard]] virtual replay_rule replay() const { return replay_rule::again; }
+  /// At most snapshot_bytes_max.
   virtual result<std::vector<std::byte>> snapshot() { return std::vector<std::byte>(); }
   virtual result<void> restore(std::span<const std::byte> state) {
     static_cast<void>(state);

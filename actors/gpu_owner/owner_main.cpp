@@ -6,12 +6,15 @@
 #include "actors/gpu_owner/gpu_owner.hpp"
 #include "actors/protocol/actor_settings.hpp"
 #include "actors/protocol/config_bytes.hpp"
+#include "actors/protocol/fit.hpp"
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/log_level.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/stage_range.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
 #include "runtime/device/gpu_process_watch.hpp"
 #include "runtime/process/crash_notes.hpp"
 #include "runtime/process/io_thread.hpp"
@@ -27,10 +30,26 @@ namespace {
 
 using namespace gpu_owner;
 
-// Acknowledgements wait for company while more batches are at hand; with snapshots they wait for the next
-// one.
+// Acknowledgements are collected while more batches are at hand; with snapshots, until the next one.
 constexpr std::size_t deliveries_a_message = 16;
-constexpr std::size_t gpu_processes_max = 256;  // told in one message
+// In one message: more processes than GPUs have contexts for.
+constexpr std::size_t gpu_processes_max = 256;
+
+// What this process sends fits a frame. Lists of copied uploads are split (fit.hpp); the rest is bounded:
+// deliveries + snapshot + the counters and lengths beside them, and the processes on the GPU.
+constexpr std::size_t message_overhead_max = 256;
+static_assert(deliveries_a_message * sizeof(protocol::wire_delivery) + snapshot_bytes_max +
+                  message_overhead_max <=
+              protocol::frame_bytes_max);
+static_assert(gpu_processes_max * sizeof(protocol::wire_gpu_process) + message_overhead_max <=
+              protocol::frame_bytes_max);
+
+/// Batches that are in this process at once, from the order to upload them to the end of the sink's work: one a slot
+/// until it is copied, one a buffer from then on.
+std::size_t batches_at_once(const config& settings) {
+  const std::size_t partitions = settings.loader.limits.max + 1;  // one is the sacrificial worker's
+  return partitions * settings.loader.slots_per_worker + settings.gpu.buffers;
+}
 
 int exit_code_of(errc why) {
   switch (why) {
@@ -43,9 +62,9 @@ int exit_code_of(errc why) {
   }
 }
 
-class owner_process {
+class owner_program {
  public:
-  owner_process();
+  owner_program();
   int run();
 
  private:
@@ -70,7 +89,7 @@ class owner_process {
   std::shared_ptr<protocol::owners_session_link> link_;
   std::shared_ptr<hand_over> consumer_ = std::make_shared<hand_over>();
   std::shared_ptr<device::device> device_;
-  std::shared_ptr<batch_times> times_ = std::make_shared<batch_times>(1024);  // more than can be in here
+  std::shared_ptr<batch_times> times_;  // as device_: none before open_owner
   gpu_owner_actor owner_;
   std::optional<device::gpu_process_watch> watch_;  // what it sees goes to the link
 
@@ -95,7 +114,7 @@ class owner_process {
   std::vector<protocol::wire_delivery> taken_;
 };
 
-owner_process::owner_process() {
+owner_program::owner_program() {
   link_ =
       protocol::owners_session_link::make(io_.context(), unique_fd(protocol::child_fd::link),
                                           {[this](protocol::to_owner&& message) { hear(std::move(message)); },
@@ -104,11 +123,11 @@ owner_process::owner_process() {
   boost::asio::post(io_.context(), [this] { link_->start(); });
 }
 
-void owner_process::leave(int code) {
+void owner_program::leave(int code) {
   child::leave(code, [this](std::function<void()> then) { link_->when_sent(std::move(then)); });
 }
 
-void owner_process::tell_processes(const std::vector<gpu_process>& seen) {
+void owner_program::tell_processes(const std::vector<gpu_process>& seen) {
   protocol::gpu_processes_seen news;
   for (const gpu_process& p : seen) {
     if (news.processes.size() == gpu_processes_max) break;
@@ -118,22 +137,22 @@ void owner_process::tell_processes(const std::vector<gpu_process>& seen) {
 }
 
 /// From any thread but io.
-void owner_process::die(const failure& why) {
-  // A lost context fails whatever touches it, on several threads at once. The first one speaks for all.
+void owner_program::die(const failure& why) {
+  // A lost context fails whatever touches it, on several threads at once. Only the first one reports it.
   while (dying_.test_and_set()) ::pause();
   const int code = exit_code_of(why.code);
   link_->send(protocol::worker_gives_up{code, static_cast<std::uint8_t>(why.code), why.message});
   leave(code);
 }
 
-// ---- the session speaks (io thread) -----------------------------------------------------------------------
+// ---- messages of the session (io thread) -----------------------------------------------------------------------
 
-void owner_process::hear(protocol::to_owner&& message) {
+void owner_program::hear(protocol::to_owner&& message) {
   std::visit([this](auto& m) { hear(m); }, message);
 }
 
-void owner_process::hear(const protocol::open_owner& order) {
-  // The io thread cannot wait for itself to send a last word.
+void owner_program::hear(const protocol::open_owner& order) {
+  // The io thread cannot wait for itself to send the reason.
   const auto refuse_later = [this](const failure& why) { std::thread([this, why] { die(why); }).detach(); };
   if (order.version != protocol::version) {
     return refuse_later(
@@ -150,6 +169,7 @@ void owner_process::hear(const protocol::open_owner& order) {
   config_ = std::move(*settings);
   order_ = order;
   device_ = std::move(*made);
+  times_ = std::make_shared<batch_times>(batches_at_once(config_));
 
   owner_surroundings around;
   around.device = device_;
@@ -161,7 +181,8 @@ void owner_process::hear(const protocol::open_owner& order) {
   };
   around.failed = [this](const failure& why) { die(why); };
   around.slots_released = [this](std::vector<std::uint64_t> uploads) {
-    link_->send(protocol::slots_copied{std::move(uploads)});
+    for (protocol::slots_copied& some : protocol::split_to_fit(std::move(uploads)))
+      link_->send(std::move(some));
   };
   around.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
     uploads_ += uploads;
@@ -172,7 +193,7 @@ void owner_process::hear(const protocol::open_owner& order) {
   caf::anon_send(owner_, open_device{});
 }
 
-void owner_process::hear(const protocol::prepare_owner& order) {
+void owner_program::hear(const protocol::prepare_owner& order) {
   if (planned_ || !device_) return;
   const auto plan = [&]() -> result<device::transfer_plan> {
     auto tensors = protocol::from_wire(order.tensors);
@@ -193,7 +214,7 @@ void owner_process::hear(const protocol::prepare_owner& order) {
   plan_is_known_.set_value(true);
 }
 
-void owner_process::hear(const protocol::map_partition& order) {
+void owner_program::hear(const protocol::map_partition& order) {
   if (!plan_) return;
   auto memory = arena::map_partition(protocol::child_fd::arena, shape_, order.partition);
   if (!memory) return consumer_->fail(memory.error());
@@ -201,7 +222,7 @@ void owner_process::hear(const protocol::map_partition& order) {
                  attach_partition{order.partition, std::make_shared<mapping>(std::move(*memory)), shape_});
 }
 
-void owner_process::hear(protocol::upload_slots& order) {
+void owner_program::hear(protocol::upload_slots& order) {
   if (!plan_) return;
   upload_batches all;
   all.orders.reserve(order.uploads.size());
@@ -216,7 +237,7 @@ void owner_process::hear(protocol::upload_slots& order) {
   caf::anon_send(owner_, std::move(all));
 }
 
-void owner_process::hear(const protocol::stop_owner& order) {
+void owner_program::hear(const protocol::stop_owner& order) {
   whole_ = order.whole;
   // Whole: everything was acknowledged, so nothing is under way.
   consumer_->stop();
@@ -225,7 +246,7 @@ void owner_process::hear(const protocol::stop_owner& order) {
 
 // ---- batches (main thread) --------------------------------------------------------------------------------
 
-result<void> owner_process::start_sink() {
+result<void> owner_program::start_sink() {
   auto made = make_sink(order_.sink, order_.out, device_);
   if (!made) return tl::unexpected(std::move(made.error()));
   sink_ = std::move(*made);
@@ -241,12 +262,17 @@ result<void> owner_process::start_sink() {
   return {};
 }
 
-result<void> owner_process::acknowledge() {
+result<void> owner_program::acknowledge() {
   if (taken_.empty()) return {};
   protocol::batches_delivered news;
   if (sink_->replay() == replay_rule::from_snapshot) {
     const auto state = sink_->snapshot();
     if (!state) return tl::unexpected(state.error());
+    if (state->size() > snapshot_bytes_max) {
+      return refuse(errc::sink, "the sink '{}' gave a snapshot of {}; at most {} are kept",
+                    printable(order_.sink), bytes_for_people(state->size()),
+                    bytes_for_people(snapshot_bytes_max));
+    }
     news.snapshots = true;
     news.snapshot.assign(reinterpret_cast<const char*>(state->data()), state->size());
   }
@@ -260,12 +286,12 @@ result<void> owner_process::acknowledge() {
   return {};
 }
 
-result<void> owner_process::put_in_sink(const Batch& batch) {
+result<void> owner_program::put_in_sink(const Batch& batch) {
   const stage_range range("sink");
   return sink_->take(batch);
 }
 
-result<void> owner_process::deliver(ready_batch ready) {
+result<void> owner_program::deliver(ready_batch ready) {
   // If this batch kills us, the session reads here which one it was.
   const auto mark = static_cast<std::uint32_t>(ready.upload & generation_mask);
   if (flight_) flight_->publish({arena::phase::loading, 0, 0, mark}, "");
@@ -291,7 +317,7 @@ result<void> owner_process::deliver(ready_batch ready) {
   return {};
 }
 
-int owner_process::run() {
+int owner_program::run() {
   if (!plan_is_known_.get_future().get()) leave(exit_codes::finished);
   auto page = arena::flight_writer::map(protocol::child_fd::flight, order_.flight_page);
   if (page) flight_.emplace(std::move(*page));
@@ -329,7 +355,7 @@ int owner_main() {
   if (!child::started_by_a_session("the GPU owner")) return exit_codes::configuration;
   process::write_stack_when_dying();
   process::this_thread_works();
-  owner_process owner;
+  owner_program owner;
   return owner.run();
 }
 

@@ -8,8 +8,11 @@
 // Three threads: io (messages), the GPU owner actor's, and the main thread, which is the consumer: it takes
 // batches in order, gives them to the sink and acknowledges them. Uploads go on meanwhile.
 //
-// After a sticky device error it says its last word and exits 79 without destructors: nothing of a poisoned
-// context can be freed. The session starts another one and sends again what was not acknowledged.
+// Order: a slot is reported as copied before its batch is acknowledged, and batches are acknowledged in the order in
+// which they were ordered: the device finishes them in that order, and the main thread alone acknowledges.
+//
+// After a sticky device error it reports the error and exits 79 without destructors: nothing of a poisoned context can
+// be freed. The session starts another one and sends again what was not acknowledged.
 #pragma once
 
 namespace penstock {

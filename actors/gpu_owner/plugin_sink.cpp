@@ -12,8 +12,6 @@
 namespace penstock::gpu_owner {
 namespace {
 
-constexpr std::size_t snapshot_bytes_max = 1U << 20U;  // it travels in one message
-
 /// Runs code of the program's author.
 template <class Step>
 auto guarded(const std::string& path, const std::string& what, Step step) -> result<decltype(step())> {

@@ -1,6 +1,6 @@
 // A device program that its process does not survive: SIGKILL comes while it finishes, for the first
-// PENSTOCK_TEST_DEATHS of its processes, which count themselves in the file PENSTOCK_TEST_COUNT. Used by
-// owner_process_test.py.
+// PENSTOCK_TEST_DEATHS of its processes, which count themselves in the file PENSTOCK_TEST_COUNT. Its snapshots have
+// PENSTOCK_TEST_SNAPSHOT_BYTES, if that is set. Used by owner_process_test.py.
 #include <penstock/device_program.hpp>
 
 #include <fcntl.h>
@@ -19,7 +19,8 @@ class dying_program final : public penstock::DeviceProgram {
   void on_batch(const penstock::DeviceBatch&, penstock::stream_handle) override { ++batches_; }
 
   std::optional<std::vector<std::byte>> snapshot() override {
-    std::vector<std::byte> state(sizeof batches_);
+    const char* bytes = std::getenv("PENSTOCK_TEST_SNAPSHOT_BYTES");
+    std::vector<std::byte> state(bytes != nullptr ? std::strtoul(bytes, nullptr, 10) : sizeof batches_);
     std::memcpy(state.data(), &batches_, sizeof batches_);
     return state;
   }

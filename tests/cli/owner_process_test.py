@@ -114,6 +114,23 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual((report["outcome"], tries), ("failed", 5))  # the first had delivered something; then 4 in a row
         self.assertIn("without a batch", report["error"])
 
+    def test_a_snapshot_that_is_too_large_is_an_error_with_both_sizes_and_no_death_of_owner_after_owner(self):
+        config = self.write("l.toml", synthetic(samples=100, epochs=1))
+        report = self.run_json(config, "--sink", "plugin:" + BIN + "/dying_program.so", expect=EXIT_FAILED,
+                               env=dict(self.environment, PENSTOCK_TEST_SNAPSHOT_BYTES=str(5 << 20)))
+        self.assertEqual(report["error_kind"], "sink")
+        self.assertIn("gave a snapshot of 5.00 MiB; at most 1.00 MiB are kept", report["error"])
+        self.assertEqual(report["gpu"]["restarts"], 0)
+
+    def test_a_snapshot_of_the_largest_size_travels(self):
+        config = self.write("m.toml", synthetic(samples=100, epochs=1))
+        count = os.path.join(self.folder, "count")
+        report = self.run_json(config, "--sink", "plugin:" + BIN + "/dying_program.so",
+                               env=dict(self.environment, PENSTOCK_TEST_SNAPSHOT_BYTES=str(1 << 20), PENSTOCK_TEST_DEATHS="1",
+                                        PENSTOCK_TEST_COUNT=count))
+        self.assertEqual(report["outcome"], "finished")
+        self.assertEqual(report["gpu"]["restarts"], 1)
+
     def test_a_journal_has_every_batch_in_order_and_what_an_owner_was_killed_in_comes_again(self):
         path = os.path.join(self.folder, "journal.jsonl")
         report, _ = self.run_under_kills("journal", 6, "--sink", "journal:" + path)
