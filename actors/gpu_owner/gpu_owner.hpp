@@ -33,7 +33,7 @@ class actor_system;
 
 namespace penstock::gpu_owner {
 
-/// Under which the owner's thread stands in /proc and in debuggers.
+/// The name of the owner's thread in /proc and in debuggers.
 inline constexpr char owner_thread_name[] = "penstock-owner";
 
 struct open_device {};
@@ -83,15 +83,14 @@ struct close_device {
   nanoseconds at_most = std::chrono::seconds(10);  ///< then its process, if it has one of its own, is killed
 };
 
-/// What the owner tells, and to whom: plain functions, so that it knows no other actor. Called on the owner's
-/// thread.
+/// Whom the owner reports to: plain functions, so that it knows no other actor. Called on the owner's thread.
 struct owner_surroundings {
   std::shared_ptr<device::device> device;
   std::shared_ptr<hand_over> consumer;
   std::function<void(const device::identity&)> opened;
   std::function<void(const failure&)> failed;
   std::function<void(std::vector<std::uint64_t> uploads)> slots_released;
-  /// After each burst: uploads and bytes that were finished, whether the device reads the arena directly.
+  /// After each burst: finished uploads and their bytes, and whether the device reads the arena directly.
   std::function<void(std::uint64_t uploads, std::uint64_t bytes, bool pinned)> progressed;
   std::shared_ptr<batch_times> times;  ///< where the stages of batches are stamped; may be null
   /// A copy or kernel that has not ended by then never will. Counted only while something is under way, and only

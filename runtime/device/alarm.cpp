@@ -51,7 +51,7 @@ void alarm::on_ring(std::function<void()> call) {
   call_ = std::move(call);
 }
 
-/// The timer has ended: false if the alarm was put off meanwhile.
+/// The timer has ended: false if the alarm was postponed meanwhile.
 bool alarm::is_due() {
   const std::lock_guard hold(times_);
   timer_ends_ = never;

@@ -1,5 +1,5 @@
-// A clock that rings on a thread of its own: how a device has its owner look at copies without a callback of
-// the driver. Used by the CUDA device.
+// A clock that rings on a thread of its own: how a device gets its owner to check on copies without a callback of the
+// driver. Makes no CUDA call itself. Used by the CUDA device.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -19,10 +19,10 @@ class alarm {
   alarm(const alarm&) = delete;
   alarm& operator=(const alarm&) = delete;
 
-  /// Rings once, at that time or a little later; at once if it is past. Replaces what was set before. Putting
-  /// it off costs no system call, so it may be done often.
+  /// Rings once, at that time or a little later; at once if it is past. Replaces what was set before. Postponing
+  /// costs no system call, so it may be done often.
   void set(steady_time at);
-  /// Called on the alarm's thread. One that was replaced is not called any more when this returns.
+  /// Called on the alarm's thread. A function that was replaced is no longer called when this returns.
   void on_ring(std::function<void()> call);
 
  private:

@@ -55,31 +55,30 @@ class device {
 
   /// Selects the device and creates what must live there first. Refuses with errc::device_*.
   virtual result<identity> open() = 0;
-  /// Memory that slots lie in, mapped until detach() or close(). True if the device's DMA engine can read it
+  /// Memory that slots lie in, mapped until close(). True if the device's DMA engine can read it
   /// directly (page-locked); false is slower, not wrong.
   virtual result<bool> attach(std::uint32_t partition, std::span<std::byte> memory) = 0;
-  /// Nothing of it is read any more when this returns. Only after all its uploads are copied.
-  virtual result<void> detach(std::uint32_t partition) = 0;
   /// A ring of buffers for batches of this plan. Refuses with errc::device_out_of_memory, naming asked and
   /// free; the device stays usable.
   virtual result<void> allocate(const transfer_plan& plan, std::uint32_t buffers) = 0;
-  /// Starts jobs and returns. They are copied in the order of submission. Those of one call may be told about
+  /// Starts jobs and returns. They are copied in the order of submission. Jobs of one call may be reported
   /// together: many small ones in one call are cheaper than many calls.
   virtual result<void> submit(std::span<const upload_job> jobs) = 0;
   /// What has happened since the last call. An error that a copy or kernel left behind is reported here or in
   /// any later call: it happened at or before that.
   virtual result<std::vector<progress>> poll() = 0;
-  /// The oldest job that is under way cannot begin: the consumer's stream has not come to the release of its
-  /// buffer yet. Tells a slow consumer from a copy that never ends.
+  /// The oldest job under way cannot begin: the consumer's stream has not reached the release of its buffer
+  /// yet. Distinguishes a slow consumer from a copy that never ends.
   [[nodiscard]] virtual bool waits_for_consumer() const { return false; }
   /// Called from any thread when poll() has news. Must only pass a message on. Set before the first submit;
-  /// one that was replaced is not called any more when this returns.
+  /// a waker that was replaced is no longer called when this returns.
   virtual void on_progress(std::function<void()> waker) = 0;
   /// Waits for what is under way (not for ever: what a hung or poisoned device holds is left to the end of
   /// the process), gives everything back. Idempotent. Call before destruction, on the owner's thread.
   virtual void close() noexcept = 0;
 
-  // The consumer's part: any thread, for a buffer whose upload is ready and that is not released.
+  // The consumer's part: any thread, for a buffer whose upload is ready and that is not released. None of it
+  // disturbs a stream capture of the program's, on this thread or another.
 
   [[nodiscard]] virtual std::byte* address(std::uint32_t buffer) const = 0;
   /// Copies bytes of a buffer to host memory and waits for them.
@@ -87,9 +86,11 @@ class device {
   /// Work that is put on the stream later sees the batch. Touches no other stream and leaves the caller's
   /// current device as it was; release() too.
   virtual result<void> wait(std::uint32_t buffer, stream_handle stream) = 0;
-  /// The buffer is used again when what is on the stream now is done.
+  /// The buffer is used again when what is on the stream now is done. Refused - with errc::usage while the stream
+  /// takes part in a stream capture - nothing was recorded: the buffer is still the caller's.
   virtual result<void> release(std::uint32_t buffer, stream_handle stream) = 0;
-  /// Waits until the work on the stream is done, and says what it left behind.
+  /// Waits until the work on the stream is done, and reports the error that it left behind. Refuses (errc::usage) a
+  /// stream that is being captured.
   virtual result<void> finish(stream_handle stream) = 0;
   /// Whether addresses are plain host memory.
   [[nodiscard]] virtual bool on_host() const noexcept = 0;

@@ -11,7 +11,7 @@
 namespace penstock::device {
 namespace {
 
-constexpr auto goodbye_deadline = std::chrono::seconds(1);
+constexpr auto stop_deadline = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -22,7 +22,7 @@ struct gpu_process_watch::shared {
   bool stopping = false;
   bool ended = false;
 
-  /// False: time to go.
+  /// False: it is to stop.
   bool rest(nanoseconds time) {
     std::unique_lock hold(mutex);
     return !changed.wait_for(hold, time, [&] { return stopping; });
@@ -59,7 +59,7 @@ gpu_process_watch::~gpu_process_watch() {
   std::unique_lock hold(shared_->mutex);
   shared_->stopping = true;
   shared_->changed.notify_all();
-  shared_->changed.wait_for(hold, goodbye_deadline, [&] { return shared_->ended; });
+  shared_->changed.wait_for(hold, stop_deadline, [&] { return shared_->ended; });
 }
 
 }  // namespace penstock::device

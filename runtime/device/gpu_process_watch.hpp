@@ -1,5 +1,5 @@
-// Looks from time to time which processes NVML sees on a GPU, for `status`. Lives where the device is held:
-// in the session (embedded) or in penstock-gpu.
+// Asks NVML now and then which processes use a GPU, for `status`. Runs where the device is held: in the session
+// (embedded) or in penstock-gpu.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -12,8 +12,7 @@
 
 namespace penstock::device {
 
-/// A thread of its own, because the driver may block: nobody waits for an answer. Where there is no NVML it
-/// ends at once.
+/// A thread of its own, because the driver may block: nobody waits for an answer. Without NVML it ends at once.
 class gpu_process_watch {
  public:
   using teller = std::function<void(const std::vector<gpu_process>&)>;
@@ -26,7 +25,7 @@ class gpu_process_watch {
   gpu_process_watch(std::string uuid, teller tell)
       : gpu_process_watch(std::move(uuid), std::move(tell), rhythm(), nvml_library_name) {}
   gpu_process_watch(std::string uuid, teller tell, rhythm when, std::string library);
-  /// `tell` is not called any more afterwards. A thread that hangs in the driver is left behind.
+  /// `tell` is no longer called afterwards. Waits at most 1 s; a thread that hangs in the driver is left behind.
   ~gpu_process_watch();
   gpu_process_watch(const gpu_process_watch&) = delete;
   gpu_process_watch& operator=(const gpu_process_watch&) = delete;

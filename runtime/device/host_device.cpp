@@ -95,12 +95,6 @@ class host_device final : public device {
     return true;  // the copy engine is a thread: all memory is as good
   }
 
-  result<void> detach(std::uint32_t partition) override {
-    const std::lock_guard hold(mutex_);
-    partitions_.erase(partition);
-    return {};
-  }
-
   result<void> allocate(const transfer_plan& plan, std::uint32_t buffers) override {
     try {
       buffers_.assign(buffers, std::vector<std::byte>(plan.buffer_bytes));
@@ -220,7 +214,7 @@ class host_device final : public device {
 
   transfer_plan plan_;
   std::vector<std::vector<std::byte>> buffers_;
-  std::mutex waker_mutex_;  // a waker is not called any more when on_progress() has replaced it
+  std::mutex waker_mutex_;  // held during a call: on_progress() waits for the waker that it replaces
   std::function<void()> waker_;
   std::thread engine_;
 

@@ -58,7 +58,8 @@ std::optional<std::vector<gpu_process>> nvml::processes_on(gpu which) const {
   const int status = ask_for(which, &count, nullptr);
   if (status == success) return std::vector<gpu_process>();
   if (status != insufficient_size) return std::nullopt;
-  std::vector<process_info> all(count + 16);  // more may have come meanwhile
+  constexpr unsigned new_meanwhile = 16;
+  std::vector<process_info> all(count + new_meanwhile);
   count = static_cast<unsigned>(all.size());
   if (ask_for(which, &count, all.data()) != success) return std::nullopt;
   std::vector<gpu_process> processes;

@@ -1,7 +1,6 @@
-// NVML, the driver's management library, opened at run time. It makes no CUDA context, but it keeps the GPU's
-// device files open: only who holds the GPU anyway, or a throwaway process, asks it. Used for the GPU's
-// processes in `status` (gpu_process_watch.hpp), by messages about a GPU that is taken, and by
-// penstock-probe.
+// NVML, the driver's management library, opened at run time. It makes no CUDA context, but it keeps the GPU's device
+// files open: only a process that holds the GPU anyway, or a throwaway process, may use it. Used for the GPU's
+// processes in `status` (gpu_process_watch.hpp), by messages about a GPU that is taken, and by penstock-probe.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -27,18 +26,18 @@ class nvml {
   nvml(const nvml&) = delete;
   nvml& operator=(const nvml&) = delete;
 
-  /// Before anything else. Refuses with errc::device_unavailable: no library, or what NVML says, with its
-  /// code as os_code; 0: it has no such function.
+  /// Before anything else. Refuses with errc::device_unavailable: there is no library, it has no such function
+  /// (os_code 0), or what NVML says (os_code: its code).
   result<void> start();
   [[nodiscard]] unsigned count() const;
   [[nodiscard]] std::optional<gpu> by_index(unsigned index) const;
   /// "GPU-..."
   [[nodiscard]] std::optional<gpu> by_uuid(const std::string& uuid) const;
-  /// Processes with a context there. In a container the pids may be those of another pid namespace: they are
-  /// told to people and nothing is ever done to them.
+  /// Processes with a context there. In a container the pids may be those of another pid namespace: they are shown
+  /// to people and never acted on.
   [[nodiscard]] std::optional<std::vector<gpu_process>> processes_on(gpu which) const;
 
-  /// Calls a function of NVML's; false if it is missing or says no.
+  /// Calls a function of NVML's; false if it is missing or fails.
   template <class... Arguments>
   bool ask(const char* name, Arguments... arguments) const {
     int (*function)(Arguments...) = nullptr;

@@ -30,8 +30,8 @@ struct device_tensor {
   std::vector<std::uint32_t> shape;  ///< of one row
   std::uint64_t row_bytes = 0;
   std::uint64_t offset = 0;
-  std::optional<std::uint64_t>
-      lengths;  ///< of a tensor that each batch trims: offset of its lengths in the slot
+  /// Of a tensor that each batch trims: offset of its lengths in the slot.
+  std::optional<std::uint64_t> lengths;
 };
 
 /// Rows that arrive as they are.
@@ -58,8 +58,8 @@ struct convert_step {
   dtype type = dtype::float16;
   std::array<float, 3> scale{};
   std::array<float, 3> shift{};
-  std::optional<std::uint64_t>
-      flip_flags;  ///< offset in the slot of one byte a row: mirror it from left to right
+  /// Offset in the slot of one byte a row: mirror it from left to right.
+  std::optional<std::uint64_t> flip_flags;
 };
 
 struct transfer_plan {

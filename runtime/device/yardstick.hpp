@@ -1,6 +1,5 @@
-// What the hardware can do without us, measured in the same process: bare copies from slots to the device,
-// and bare device memory traffic beside the conversion. Used by `penstock bench`, to have something to
-// compare with.
+// What the hardware can do without us, measured in the same process: bare copies from slots to the device, and bare
+// traffic in device memory beside the conversion. Used by `penstock bench` for comparison.
 #pragma once
 
 #include "runtime/base/clock.hpp"

@@ -1,4 +1,5 @@
 #include "runtime/arena/arena.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/device/device.hpp"
 #include "tools/penstock-probe/probes.hpp"
 
@@ -16,6 +17,7 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t rows = 32;
 constexpr std::uint32_t side = 64;
 constexpr auto upload_deadline = 20s;
+constexpr auto looked_at_least_every = 10ms;
 
 /// A batch of pictures as a session would upload it.
 result<device::transfer_plan> small_plan() {
@@ -34,12 +36,13 @@ result<std::vector<std::byte>> upload_and_read_back(device::device& on, const de
   begin_step("copying and converting a batch");
   const device::upload_job job{1, 0, 0, 0, rows};
   if (auto ok = on.submit({&job, 1}); !ok) return tl::unexpected(std::move(ok.error()));
-  const auto until = std::chrono::steady_clock::now() + upload_deadline;
+  patient_deadline watched(upload_deadline, looked_at_least_every);
+  watched.restart(std::chrono::steady_clock::now());
   for (bool ready = false; !ready;) {
     auto news = on.poll();
     if (!news) return tl::unexpected(std::move(news.error()));
     ready = std::ranges::any_of(*news, [](const auto& n) { return n.reached == device::stage::ready; });
-    if (!ready && std::chrono::steady_clock::now() > until)
+    if (!ready && watched.is_over(std::chrono::steady_clock::now()))
       return refuse(errc::timed_out, "the copy or the kernel did not end");
     if (!ready) std::this_thread::sleep_for(1ms);
   }

@@ -1,4 +1,4 @@
-// penstock-probe: asks the GPU's driver in a process that nobody misses. Started by `penstock doctor`.
+// penstock-probe: asks the GPU's driver in a throwaway process. Started by `penstock doctor`.
 #include "runtime/process/spawn.hpp"
 #include "tools/penstock-probe/probes.hpp"
 
@@ -36,7 +36,7 @@ device::driver_library open_library(const std::string& name, const std::string& 
 namespace {
 
 constexpr int exit_usage = 2;
-constexpr int witness_fd = 3;  // a pipe's end: its reader sees when the last holder is gone
+constexpr int witness_fd = 3;  // one end of a pipe: the reader sees when the last holder is gone
 
 /// Starts a child as a session starts a worker, and dies: the child has to die too.
 int leave_child() {

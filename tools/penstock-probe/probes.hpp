@@ -1,6 +1,5 @@
-// The questions that penstock-probe answers, each in a process that nobody misses when it hangs or dies. The
-// answer is lines of JSON on stdout, to be merged by the reader; before each call that may not come back
-// a line {"step": "..."} says so.
+// The questions that penstock-probe answers, each in a throwaway process that may hang or die. The answer is lines of
+// JSON on stdout, to be merged by the reader; before each call that may not return, a line {"step": "..."} names it.
 #pragma once
 
 #include "runtime/device/driver_library.hpp"

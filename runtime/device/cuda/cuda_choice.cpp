@@ -92,8 +92,8 @@ std::string compute_mode_text(int ordinal) {
   }
 }
 
-/// Processes that have a GPU open, as far as this one may see them: "pid 4127 (python3)". Not the driver's
-/// word, so it is for people only.
+/// Processes that have a GPU open, as far as this one may see them: "pid 4127 (python3)". Not from the driver, so only
+/// for messages.
 std::string who_has_a_gpu_open() {
   std::string holders;
   std::error_code ignored;
@@ -114,7 +114,7 @@ std::string who_has_a_gpu_open() {
   return holders.empty() ? "not visible from here (nvidia-smi may show it)" : holders;
 }
 
-/// NVML knows, where it may be asked; else the device files of processes.
+/// From NVML where it answers, else from the device files that processes have open.
 std::string who_uses(int ordinal) {
   cudaDeviceProp facts{};
   if (cudaGetDeviceProperties(&facts, ordinal) == cudaSuccess) {
@@ -144,8 +144,7 @@ failure cannot_use(cudaError_t status, int ordinal) {
     return taken_failure(status, ordinal, compute_mode_text(ordinal), who_uses(ordinal));
   cudaDeviceProp facts{};
   if (kind_of(status) == errc::device_image && cudaGetDeviceProperties(&facts, ordinal) == cudaSuccess)
-    return no_image(status,
-                    facts);  // kernels are loaded together with the context if the environment says so
+    return no_image(status, facts);  // the environment may ask for kernels to be loaded with the context
   return cuda_failure(status, fmt::format("creating a context on cuda:{}", ordinal));
 }
 

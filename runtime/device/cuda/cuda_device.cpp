@@ -23,14 +23,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Completion is watched by events, one for a group of copies: recording one after each 64 KiB copy costs as
-// much as the copy's launch. A copy that is as long as a group has its own.
+// Events tell when copies are done, one event for a group of copies: recording one after each 64 KiB copy would
+// cost as much as launching the copy. A copy as long as a group has its own.
 constexpr std::uint64_t group_bytes = 512 * KiB;
 constexpr std::uint32_t group_jobs_max = 8;
 
-// While something is under way the owner looks at it so often; when nothing has moved for long, less often,
-// and never later than by an eighth of that time. A host function of the driver tells of a copy up to 1.2 ms
-// late (measured, on a stream of its own): with four buffers of 19 MB the copy engine would run dry.
+// How often the owner checks what is under way: at first every 50 us; when nothing has moved for a while, after an
+// eighth of that time, so that it learns of the end at most an eighth late. The driver's own callback (a host
+// function) comes up to 1.2 ms after the copy (measured, on a stream of its own): with four buffers of 19 MB the copy
+// engine would run dry.
 constexpr nanoseconds look_every = 50us;
 constexpr nanoseconds look_at_least_every = 5ms;
 
@@ -74,16 +75,6 @@ class cuda_device final : public device {
     }
     partitions_[partition] = {memory, false};
     return false;
-  }
-
-  result<void> detach(std::uint32_t partition) override {
-    const auto it = partitions_.find(partition);
-    if (it == partitions_.end()) return {};
-    const bool registered = it->second.registered;
-    std::byte* const address = it->second.memory.data();
-    partitions_.erase(it);
-    if (!registered) return {};
-    return call(cudaHostUnregister(address), "unregistering a partition");
   }
 
   result<void> allocate(const transfer_plan& plan, std::uint32_t buffers) override {
@@ -183,7 +174,7 @@ class cuda_device final : public device {
     opened_ = false;
     const relaxed_captures relaxed;  // the destructor may run on any thread
     on_progress({});
-    // Errors are old news here: whoever could act on them has heard them from poll().
+    // Errors are not reported here: whoever could act on them has had them from poll().
     for (cudaStream_t s : {copy_stream_, compute_stream_}) {
       if (s == nullptr || wait_for_stream(s, close_deadline) != cudaErrorNotReady) continue;
       log::warn("gpu", "work on {} did not end within {} s: its memory is left to the end of this process",
@@ -220,8 +211,8 @@ class cuda_device final : public device {
     return call(cudaStreamSynchronize(read_stream_), "reading a batch back, at or before");
   }
 
-  // A batch is handed out when its events have been seen done, so work that is put on any stream later sees
-  // it: nothing has to be put on the stream.
+  // A batch is handed out after its events were seen to be done, so work that is put on any stream later sees it:
+  // there is nothing to put on the stream.
   result<void> wait(std::uint32_t, stream_handle) override { return {}; }
 
   result<void> release(std::uint32_t buffer, stream_handle stream) override {
@@ -252,7 +243,7 @@ class cuda_device final : public device {
     std::byte* data = nullptr;
     std::byte* staging = nullptr;
     cudaEvent_t released = nullptr;  // recorded on the consumer's stream
-    bool release_pending = false;    // handed from consumer to owner together with the buffer, by message
+    bool release_pending = false;    // `released` was recorded; goes from consumer to owner with the buffer
     bool release_pending_on_copy = false;  // the copy that is under way had to wait for `released`
   };
   // Jobs whose completion is watched together.

@@ -34,8 +34,9 @@ inline void release(Batch& batch, CUstream_st* stream) {
   batch.release(handle_of(stream));
 }
 
-/// The use of a batch on one stream: waits at the beginning of the scope, gives the buffer back at its end,
-/// when the stream comes there. Borrows the batch.
+/// The use of a batch on one stream: waits at the beginning of the scope; at its end, gives the buffer back when the
+/// stream gets there. If the stream is being captured into a graph at the end of the scope, the batch is still held.
+/// Borrows the batch.
 class batch_on_stream {
  public:
   batch_on_stream(Batch& batch, CUstream_st* stream) : batch_(&batch), stream_(stream) {
@@ -47,7 +48,7 @@ class batch_on_stream {
     try {
       if (*batch_) release(*batch_, stream_);
     } catch (const error&) {
-      // The session is gone or the device is broken: next() says which.
+      // The stream is being captured, or the session is gone, or the device is broken: next() says which.
     }
   }
 

@@ -17,7 +17,7 @@ namespace penstock::device_test {
 
 /// "The third poll fails with CUDA error 700, and all calls after it."
 struct fault {
-  std::string call;  ///< open, attach, detach, allocate, submit, poll
+  std::string call;  ///< open, attach, allocate, submit, poll
   int number = 1;    ///< counted from 1
   failure why{errc::device_poisoned, "an illegal memory access was encountered, at or before", 700};
   bool sticky = true;
@@ -78,10 +78,6 @@ class faulty_device final : public device::device {
   result<bool> attach(std::uint32_t p, std::span<std::byte> m) override {
     if (auto no = note("attach")) return tl::unexpected(*no);
     return inner_->attach(p, m);
-  }
-  result<void> detach(std::uint32_t p) override {
-    if (auto no = note("detach")) return tl::unexpected(*no);
-    return inner_->detach(p);
   }
   result<void> allocate(const penstock::device::transfer_plan& plan, std::uint32_t n) override {
     if (auto no = note("allocate")) return tl::unexpected(*no);
