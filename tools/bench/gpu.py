@@ -8,13 +8,15 @@ DIR is what `cmake --install` made, or a build folder; default: where this scrip
 tests and a second build whose kernels fit no GPU but of compute capability 10.0 (step no_kernel_image):
 
     cmake --preset release -B build/gpu-tests -DPENSTOCK_TESTS=ON && cmake --build build/gpu-tests
+    cmake --build build/gpu-tests --target penstock-bench-embedding            (step embedding)
     cmake --install build/gpu-tests --prefix TREE && cmake --install build/gpu-tests --prefix TREE --component tests
     cmake --preset release -B build/no_kernel_image -DPENSTOCK_CUDA_ARCHITECTURES=100-real -DPENSTOCK_EXAMPLES=OFF
     cmake --build build/no_kernel_image && cmake --install build/no_kernel_image --prefix TREE/variants/no_kernel_image
 
 Each step has its own deadline, and a step that fails does not keep the others from running. Ends with a Markdown table
-on stdout; --out gets gpu.md, gpu.json and gpu.log, what the steps printed. Only Python's standard library is needed; steps that need
-PyTorch or Pillow are skipped without them.
+on stdout; --out gets gpu.md, gpu.json and gpu.log, what the steps printed. Only Python's standard library is needed; the comparison with
+PyTorch is left out where there is none. memcheck runs where there is a compute-sanitizer: in the tree (a copy of the toolkit's folder of
+that name), or installed.
 """
 
 import argparse
@@ -210,8 +212,10 @@ def captures(b):
 
 def memcheck(b):
     """The device tests under compute-sanitizer."""
-    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    if not b.device_tests or not os.path.exists(tool):
+    tools = [os.path.join(b.given.tree, "compute-sanitizer/compute-sanitizer"), shutil.which("compute-sanitizer"),
+             "/usr/local/cuda/bin/compute-sanitizer"]
+    tool = next((t for t in tools if t and os.path.exists(t)), None)
+    if not b.device_tests or not tool:
         raise Skip("no compute-sanitizer, or no tests")
     output = b.run("memcheck", [tool, "--tool", "memcheck", "--error-exitcode", "9", b.device_tests,
                                 "~after an illegal access*", "~uploads beside*", "~device memory that does not suffice*",
@@ -320,14 +324,15 @@ def first_batch(b):
 
 def digests(b):
     """Photographs on the host device and on the GPU: the same bits."""
+    photos = os.path.join(b.folder, "photos")
     try:
         from PIL import Image  # pylint: disable=import-outside-toplevel
     except ImportError:
-        raise Skip("no Pillow") from None
+        Image = None
+        b.run("digests", [b.program("penstock-sample-photos"), photos, "240"], 60, environment=b.test_environment)
     import random  # pylint: disable=import-outside-toplevel
     draw = random.Random(7)
-    photos = os.path.join(b.folder, "photos")
-    for i in range(240):
+    for i in range(240 if Image else 0):
         size = (draw.randint(180, 500), draw.randint(180, 400))
         small = Image.frombytes("RGB", (16, 12), draw.randbytes(16 * 12 * 3))
         os.makedirs(os.path.join(photos, f"class{i % 3}"), exist_ok=True)
@@ -353,10 +358,16 @@ dtype = "{dtype}"
 
 
 FILLER = """
-import sys, torch
-torch.zeros(1, device="cuda")
-free, _ = torch.cuda.mem_get_info()
-keep = torch.empty(free - (1536 << 20), dtype=torch.uint8, device="cuda")
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+device, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+free, total = ctypes.c_size_t(), ctypes.c_size_t()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDeviceGet(ctypes.byref(device), 0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(free.value - (1536 << 20))) == 0
 print("full", flush=True)
 sys.stdin.read()
 """
@@ -364,11 +375,11 @@ sys.stdin.read()
 
 def full_memory(b):
     """Device memory that another process has filled."""
-    if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
-        raise Skip("no PyTorch")
+    b.needs_gpus(1)
     file = b.config("full.toml", synthetic(BATCH_BYTES, 2, "[gpu]\nbuffers = 256\n"))
     with subprocess.Popen([sys.executable, "-c", FILLER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as filler:
-        filler.stdout.readline()
+        if filler.stdout.readline() != "full\n":
+            raise RuntimeError("the device memory could not be filled")
         output = b.run("full_memory", [b.penstock, "run", file, "--batches", "4", "--json", "--device", b.given.device], 60, check=False)
         code = b.last_code
         filler.kill()
@@ -584,6 +595,23 @@ def training(b):
           "20 epochs, falls by 10 %", len(losses) == 20 and losses[-1] < 0.9 * losses[0])
 
 
+def embedding(b):
+    """What a session costs the program around it: penstock-bench-embedding, on the host device."""
+    program = b.program("penstock-bench-embedding")
+    for what, arguments, figures, bar, holds in [
+            ("construction to first lease loaded, 4 workers", ["first-lease", "20"],
+             lambda r: f"p50 {r['lease_ms_p50']} ms, max {r['lease_ms_max']} ms", "30 ms", lambda r: r["lease_ms_max"] <= 30),
+            ("destruction of a running session, 8 workers", ["destruction", "20"],
+             lambda r: f"p50 {r['ms_p50']} ms, max {r['ms_max']} ms", "500 ms", lambda r: r["ms_max"] <= 500),
+            *[(f"one spawn / all 8 workers ready beside {mib} MiB resident", ["ballast", mib, "10"],
+               lambda r: f"p50 {r['spawn_ms_p50']} ms / {r['all_ready_ms_p50']} ms; RssAnon of the largest worker {r['worker_rss_anon_kib_max']} KiB",
+               "no slower than beside 40 MiB", lambda r: None) for mib in ("40", "4096")],
+            *[(f"state after {n} batches of the open epoch", ["state", n], lambda r: f"{r['bytes']} bytes", "bounded", lambda r: r["bytes"] <= r["bound"])
+              for n in ("10", "1000", "10000")]]:
+        r = b.json("embedding", [program, *arguments], 60, environment=b.test_environment)
+        b.row(what, figures(r), bar, holds(r))
+
+
 def two_gpus(b):
     """The session on the second GPU, its caller on the first."""
     b.needs_gpus(2)
@@ -635,7 +663,7 @@ def doctor(b):
 
 # doctor first: it reads the driver's log, in which the tests leave an illegal access that they mean.
 STEPS = [machine, doctor, tests, captures, upload, transform, first_batch, digests, pytorch, full_memory, exclusivity, owner_killed, poison, endless,
-         mean_variance, variable_size, training, two_gpus, no_kernel_image, memcheck]
+         mean_variance, variable_size, training, two_gpus, no_kernel_image, embedding, memcheck]
 
 
 def main():
