@@ -22,16 +22,21 @@ Batch::body::body(gpu_owner::ready_batch from, std::shared_ptr<const device::tra
                   std::shared_ptr<batch_home> back)
     : ready(std::move(from)), plan(std::move(how)), home(std::move(back)) {
   const std::uint64_t rows = ready.samples.size();
-  std::byte* const buffer = home->with_device([&](device::device& d) { return d.address(ready.buffer); });
+  std::byte* buffer = nullptr;
+  bool on_host = false;
+  home->with_device([&](device::device& d) {
+    buffer = d.address(ready.buffer);
+    on_host = d.on_host();
+  });
   for (std::size_t i = 0; i < plan->tensors.size(); ++i) {
     const device::device_tensor& t = plan->tensors[i];
     tensors.push_back(
-        {t.name, t.type, with_rows(rows, plan->row_shape(i, ready.extents)), buffer + t.offset});
+        {t.name, t.type, with_rows(rows, plan->row_shape(i, ready.extents)), buffer + t.offset, on_host});
   }
   std::byte* at = ready.records.data();
   for (const tensor_place& place : plan->slot.tensors) {
     if (place.spec.role != tensor_role::record) continue;
-    records.push_back({place.spec.name, place.spec.type, with_rows(rows, place.spec.shape), at});
+    records.push_back({place.spec.name, place.spec.type, with_rows(rows, place.spec.shape), at, true});
     at += place.row_bytes * rows;
   }
 }
@@ -133,6 +138,7 @@ std::uint64_t Batch::digest() const {
   for (tensor_view& t : on_host) {
     copies.push_back(read_back(t.name));
     t.data = copies.back().data();
+    t.on_host = true;
   }
   return sink::batch_digest(b.ready.samples, on_host);
 }

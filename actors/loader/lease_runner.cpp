@@ -158,7 +158,8 @@ std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uin
     }
     try {
       const stage_range range("load");
-      shop_.dataset.load({sample.index, epoch, sample.attempt, random}, sample_slot(tensors, lengths));
+      shop_.dataset.load({sample.index, epoch, sample.attempt, random},
+                         sample_slot(tensors, lengths, shop_.specs));
       finish_lengths(slot, row, lengths);
       return {};
     } catch (const transient_error& e) {
@@ -204,7 +205,7 @@ std::string lease_runner::collate(std::uint64_t epoch, std::span<std::byte> slot
   const stage_range range("collate");
   random_source random(shop_.seed ^ collate_stream, epoch, samples.front());
   try {
-    shop_.dataset.collate(batch_slot(tensors, lengths, samples), random);
+    shop_.dataset.collate(batch_slot(tensors, lengths, samples, shop_.specs), random);
     return {};
   } catch (...) {
     return thrown_in_words();

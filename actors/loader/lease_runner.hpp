@@ -22,6 +22,7 @@ struct workshop {
   const arena::slots_view& slots;
   arena::flight_writer& flight;
   const batch_layout& layout;
+  std::span<const tensor_spec> specs;  ///< as described: what typed access to the slots is checked against
   std::uint64_t seed = 0;
   worker_ref me;
   const std::atomic<bool>& stopping;  ///< set from another thread: finish the sample at hand and return

@@ -119,9 +119,9 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
     s.dataset->setup({s.me.worker, s.me.incarnation, s.settings.sampler.seed});
   });
   if (!ready) return;
-  s.runner.emplace(
-      workshop{*s.dataset, *s.slots, *s.flight, s.layout, s.settings.sampler.seed, s.me, *s.around.stopping},
-      [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
+  s.runner.emplace(workshop{*s.dataset, *s.slots, *s.flight, s.layout, s.description.tensors,
+                            s.settings.sampler.seed, s.me, *s.around.stopping},
+                   [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
   if (s.runner->cuda_came_in()) {
     return give_up(
         self, exit_codes::configuration,

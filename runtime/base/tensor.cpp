@@ -1,4 +1,7 @@
+#include <penstock/error.hpp>
 #include <penstock/tensor.hpp>
+
+#include <fmt/core.h>
 
 namespace penstock {
 
@@ -38,6 +41,56 @@ std::string_view name_of(dtype type) noexcept {
   return "unknown";
 }
 
+namespace detail {
+namespace {
+
+constexpr bool is_floating(dtype type) {
+  return type == dtype::float16 || type == dtype::bfloat16 || type == dtype::float32 ||
+         type == dtype::float64;
+}
+
+constexpr bool is_signed(dtype type) {
+  return type == dtype::int8 || type == dtype::int16 || type == dtype::int32 || type == dtype::int64;
+}
+
+std::string name_of(element_type wanted) {
+  switch (wanted.kind) {
+    case element_kind::boolean: return "bool";
+    case element_kind::character: return "char";
+    case element_kind::signed_integer: return fmt::format("int{}", 8 * wanted.size);
+    case element_kind::unsigned_integer: return fmt::format("uint{}", 8 * wanted.size);
+    case element_kind::floating: return fmt::format("float{}", 8 * wanted.size);
+    case element_kind::opaque: break;
+  }
+  return fmt::format("a type of {} bytes", wanted.size);
+}
+
+}  // namespace
+
+bool is_element(dtype type, element_type wanted) noexcept {
+  if (wanted.size != size_of(type)) return false;
+  switch (wanted.kind) {
+    case element_kind::boolean: return type == dtype::uint8;
+    case element_kind::character: return true;
+    case element_kind::signed_integer: return is_signed(type);
+    case element_kind::unsigned_integer:
+      return type == dtype::float16 || type == dtype::bfloat16 || (!is_signed(type) && !is_floating(type));
+    case element_kind::floating: return is_floating(type);
+    case element_kind::opaque: return true;
+  }
+  return false;
+}
+
+void require_element(std::string_view tensor, dtype type, element_type wanted) {
+  if (is_element(type, wanted)) return;
+  throw error({errc::usage,
+               fmt::format("tensor '{}' is {}, but the program accesses it as {}", tensor,
+                           penstock::name_of(type), name_of(wanted)),
+               0});
+}
+
+}  // namespace detail
+
 std::uint64_t elements_of(std::span<const std::uint32_t> shape) noexcept {
   std::uint64_t product = 1;
   for (const std::uint32_t extent : shape) product *= extent;
@@ -52,6 +105,13 @@ std::uint64_t tensor_view::bytes() const noexcept {
   std::uint64_t product = size_of(type);
   for (const std::uint64_t extent : shape) product *= extent;
   return product;
+}
+
+void tensor_view::require_host() const {
+  if (on_host) return;
+  throw error({errc::usage,
+               fmt::format("tensor '{}' lies on the device: copy it to the host with Batch::read_back", name),
+               0});
 }
 
 std::vector<std::uint64_t> tensor_view::strides() const {

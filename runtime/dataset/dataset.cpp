@@ -1,9 +1,21 @@
 // The parts of penstock::Dataset that need not be overridden.
 #include <penstock/dataset.hpp>
+#include <penstock/error.hpp>
 
 #include <fmt/core.h>
 
 namespace penstock {
+
+namespace detail {
+
+void require_tensor(std::size_t tensor, std::size_t tensors) {
+  if (tensor < tensors) return;
+  throw error({errc::usage,
+               fmt::format("there is no tensor {}: describe() declares {}, counted from 0", tensor, tensors),
+               0});
+}
+
+}  // namespace detail
 
 Dataset::~Dataset() = default;
 

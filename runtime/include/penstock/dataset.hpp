@@ -48,32 +48,56 @@ struct sample_length {
   std::uint64_t max = 0;  ///< 0: this tensor has no lengths
 };
 
+namespace detail {
+
+/// Throws error (errc::usage) unless tensor < tensors.
+PENSTOCK_API void require_tensor(std::size_t tensor, std::size_t tensors);
+
+inline std::span<std::byte> element_bytes(std::span<const std::span<std::byte>> tensors, std::size_t tensor) {
+  require_tensor(tensor, tensors.size());
+  return tensors[tensor];
+}
+
+template <class T>
+std::span<T> elements_as(std::span<const std::span<std::byte>> tensors, std::span<const tensor_spec> specs,
+                         std::size_t tensor) {
+  const std::span<std::byte> raw = element_bytes(tensors, tensor);
+  if (tensor < specs.size()) require_element(specs[tensor].name, specs[tensor].type, element_type_of<T>());
+  return {reinterpret_cast<T*>(raw.data()), raw.size() / sizeof(T)};
+}
+
+}  // namespace detail
+
 /// Where the bytes of one sample go: one span a tensor, in the order of the description, straight in the
 /// shared memory that the device reads. The bytes are undefined before load() and all of them must be
 /// written, up to the length that is set.
 class PENSTOCK_API sample_slot {
  public:
-  explicit sample_slot(std::span<const std::span<std::byte>> tensors,
-                       std::span<sample_length> lengths = {}) noexcept
-      : tensors_(tensors), lengths_(lengths) {}
+  /// `specs`: the description's tensors, for checking as(); without them it goes unchecked (in tests of yours).
+  explicit sample_slot(std::span<const std::span<std::byte>> tensors, std::span<sample_length> lengths = {},
+                       std::span<const tensor_spec> specs = {}) noexcept
+      : tensors_(tensors), lengths_(lengths), specs_(specs) {}
 
   /// This sample has so many entries along the first axis of the tensor; what lies behind them becomes zero.
   /// Not called: it has as many as the shape says. Throws std::out_of_range for more than that, and for a
   /// tensor whose length_rule is exact: the sample is then a failure that says so.
   void set_length(std::size_t tensor, std::uint64_t entries) const;
 
-  [[nodiscard]] std::span<std::byte> bytes(std::size_t tensor) const { return tensors_[tensor]; }
-  /// The tensor's elements; T must have the element size of its dtype.
+  /// Throws error (errc::usage) for a tensor that there is not.
+  [[nodiscard]] std::span<std::byte> bytes(std::size_t tensor) const {
+    return detail::element_bytes(tensors_, tensor);
+  }
+  /// The tensor's elements. Throws error (errc::usage) naming both types unless is_element_of<T>(its dtype).
   template <class T>
   [[nodiscard]] std::span<T> as(std::size_t tensor) const {
-    const auto raw = tensors_[tensor];
-    return {reinterpret_cast<T*>(raw.data()), raw.size() / sizeof(T)};
+    return detail::elements_as<T>(tensors_, specs_, tensor);
   }
   [[nodiscard]] std::size_t size() const noexcept { return tensors_.size(); }
 
  private:
   std::span<const std::span<std::byte>> tensors_;
   std::span<sample_length> lengths_;
+  std::span<const tensor_spec> specs_;
 };
 
 /// All samples of a batch, loaded, in their slot. The rows of a tensor lie back to back, each as large as the
@@ -81,17 +105,19 @@ class PENSTOCK_API sample_slot {
 class batch_slot {
  public:
   batch_slot(std::span<const std::span<std::byte>> tensors,
-             std::span<const std::span<const std::int64_t>> lengths,
-             std::span<const std::uint64_t> samples) noexcept
-      : tensors_(tensors), lengths_(lengths), samples_(samples) {}
+             std::span<const std::span<const std::int64_t>> lengths, std::span<const std::uint64_t> samples,
+             std::span<const tensor_spec> specs = {}) noexcept
+      : tensors_(tensors), lengths_(lengths), samples_(samples), specs_(specs) {}
 
   [[nodiscard]] std::size_t rows() const noexcept { return samples_.size(); }
   [[nodiscard]] std::span<const std::uint64_t> samples() const noexcept { return samples_; }
-  [[nodiscard]] std::span<std::byte> bytes(std::size_t tensor) const { return tensors_[tensor]; }
+  [[nodiscard]] std::span<std::byte> bytes(std::size_t tensor) const {
+    return detail::element_bytes(tensors_, tensor);
+  }
+  /// As sample_slot::as.
   template <class T>
   [[nodiscard]] std::span<T> as(std::size_t tensor) const {
-    const auto raw = tensors_[tensor];
-    return {reinterpret_cast<T*>(raw.data()), raw.size() / sizeof(T)};
+    return detail::elements_as<T>(tensors_, specs_, tensor);
   }
   /// One number a row for a tensor with a length_rule, else empty.
   [[nodiscard]] std::span<const std::int64_t> lengths(std::size_t tensor) const { return lengths_[tensor]; }
@@ -100,6 +126,7 @@ class batch_slot {
   std::span<const std::span<std::byte>> tensors_;
   std::span<const std::span<const std::int64_t>> lengths_;
   std::span<const std::uint64_t> samples_;
+  std::span<const tensor_spec> specs_;
 };
 
 /// A dataset. One instance lives in each worker process; penstock calls it from one thread. A crash in here

@@ -62,8 +62,8 @@ class DeviceProgram {
   virtual void finish() {}
 };
 
-/// Grows when DeviceProgram or DeviceBatch change; a program that was built for another one is refused.
-inline constexpr std::uint32_t device_program_version = 1;
+/// Grows when DeviceProgram, DeviceBatch or tensor_view change; a program that was built for another one is refused.
+inline constexpr std::uint32_t device_program_version = 2;
 
 struct device_program_entry {
   std::uint32_t version = device_program_version;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace penstock {
@@ -61,23 +62,82 @@ struct tensor_spec {
   bool operator==(const tensor_spec&) const = default;
 };
 
+namespace detail {
+
+enum class element_kind : std::uint8_t {
+  boolean,
+  character,
+  signed_integer,
+  unsigned_integer,
+  floating,
+  opaque
+};
+
+/// What decides whether memory of some dtype may be accessed as a C++ type.
+struct element_type {
+  element_kind kind = element_kind::opaque;
+  std::size_t size = 0;
+};
+
+template <class T>
+constexpr element_type element_type_of() noexcept {
+  static_assert(std::is_trivially_copyable_v<T>, "tensors hold plain bytes");
+  using plain = std::remove_cv_t<T>;
+  if (std::is_same_v<plain, bool>) return {element_kind::boolean, sizeof(T)};
+  if (std::is_same_v<plain, char>) return {element_kind::character, sizeof(T)};
+  if (std::is_floating_point_v<plain>) return {element_kind::floating, sizeof(T)};
+  if (std::is_integral_v<plain>)
+    return {std::is_signed_v<plain> ? element_kind::signed_integer : element_kind::unsigned_integer,
+            sizeof(T)};
+  return {element_kind::opaque, sizeof(T)};
+}
+
+/// Throws error (errc::usage) that names the tensor, its dtype and `wanted` unless is_element_of(wanted, type).
+PENSTOCK_API void require_element(std::string_view tensor, dtype type, element_type wanted);
+PENSTOCK_API bool is_element(dtype type, element_type wanted) noexcept;
+
+}  // namespace detail
+
+/// Whether the elements of a tensor of this dtype may be accessed as T: the same size and the same kind of
+/// number. float16 and bfloat16, which are no types of C++20, as std::uint16_t (their bits) or as a class of
+/// two bytes such as __half. A class or enum of the element's size (std::byte) is always accepted, char for
+/// int8 and uint8, bool for uint8.
+template <class T>
+[[nodiscard]] bool is_element_of(dtype type) noexcept {
+  return detail::is_element(type, detail::element_type_of<T>());
+}
+
 /// Elements of one sample (1 for a scalar).
 PENSTOCK_API std::uint64_t elements_of(std::span<const std::uint32_t> shape) noexcept;
 /// Bytes of one sample of this tensor.
 PENSTOCK_API std::uint64_t bytes_of(const tensor_spec& spec) noexcept;
 
 /// A tensor of a whole batch somewhere in memory: first axis = rows, C order, no padding between rows.
-/// Borrows the memory; `data` is a device pointer in a device batch and a host pointer in a copy that was
-/// read back.
+/// Borrows the memory.
 struct tensor_view {
   std::string_view name;
   dtype type = dtype::uint8;
   std::vector<std::uint64_t> shape;
-  void* data = nullptr;
+  void* data = nullptr;  ///< a host pointer if `on_host`, else a device pointer
+  /// The host can read `data`: tensors of the host device, records, and copies that were read back.
+  bool on_host = false;
 
   [[nodiscard]] PENSTOCK_API std::uint64_t bytes() const noexcept;
   /// Elements between neighbours along each axis.
   [[nodiscard]] PENSTOCK_API std::vector<std::uint64_t> strides() const;
+
+  /// All elements, row after row. Throws error (errc::usage) if they lie on a device (Batch::read_back copies
+  /// them to the host) or may not be accessed as T (is_element_of). Valid as long as the memory is: in a batch
+  /// until its release.
+  template <class T>
+  [[nodiscard]] std::span<const T> host_as() const {
+    require_host();
+    detail::require_element(name, type, detail::element_type_of<T>());
+    return {static_cast<const T*>(data), static_cast<std::size_t>(bytes() / sizeof(T))};
+  }
+
+ private:
+  PENSTOCK_API void require_host() const;
 };
 
 }  // namespace penstock

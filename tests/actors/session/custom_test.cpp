@@ -73,6 +73,23 @@ TEST_CASE("an exception is a failure of its sample, with its name and its words"
   CHECK(r.epochs.at(0).delivered == 58);
 }
 
+TEST_CASE("writing a tensor as another element type is a failure of the sample that names both types") {
+  const run_report r = run(odd({{"wrong_type", "13"}}));
+  REQUIRE(r.failures.size() == 1);
+  CHECK(r.failures[0].path == "page-13");
+  CHECK(r.failures[0].error == "tensor 'number' is int64, but the program accesses it as float64");
+  CHECK(r.epochs.at(0).delivered == 59);
+}
+
+TEST_CASE("a tensor that the host can read is read in place, with its type checked") {
+  Session session(odd(), quietly());
+  const auto batch = session.next();
+  REQUIRE(batch);
+  const auto numbers = batch->tensor("number").host_as<std::int64_t>();
+  CHECK(std::ranges::equal(numbers, batch->samples()));
+  CHECK_THROWS_AS(batch->tensor("number").host_as<float>(), error);
+}
+
 TEST_CASE("a crash and an exit in user code are charged to the sample by name, and it is quarantined") {
   for (const char* const fault : {"segv", "exit"}) {
     const run_report r = run(odd({{fault, "13"}}));

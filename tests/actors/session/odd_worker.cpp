@@ -46,6 +46,7 @@ class odd_dataset final : public Dataset {
     if (is("hang", sample)) ::poll(nullptr, 0, -1);
     if (is("cuda", sample)) bring_cuda();
     if (is("throw_odd", sample)) throw 42;
+    if (is("wrong_type", sample)) slot.as<double>(1)[0] = 1;
     slot.as<std::int64_t>(1)[0] = static_cast<std::int64_t>(sample.index);
     // Dirt first: what stays of it is a fault.
     std::ranges::fill(slot.bytes(0), std::byte{0xee});
