@@ -22,8 +22,12 @@ bool is_socket(int fd) {
 
 }  // namespace
 
+bool has_session() {
+  return is_socket(protocol::child_fd::link);
+}
+
 bool started_by_a_session(const char* what_this_is) {
-  if (!is_socket(protocol::child_fd::link)) {
+  if (!has_session()) {
     std::fprintf(stderr, "This is %s of penstock. A penstock session starts it; see `penstock help run`.\n",
                  what_this_is);
     return false;

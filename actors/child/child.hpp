@@ -13,7 +13,9 @@
 
 namespace penstock::child {
 
-/// False, having said so on stderr, when no session started this program.
+/// Whether a session started this program: its link is there.
+[[nodiscard]] bool has_session();
+/// has_session(), and what a child of a session does first; false, having said so on stderr, without one.
 [[nodiscard]] bool started_by_a_session(const char* what_this_is);
 
 /// Beats in the flight recorder from the lifeline's thread. Which page is ours is known only when the session

@@ -1,4 +1,5 @@
 #include "actors/child/child.hpp"
+#include "actors/loader/by_hand.hpp"
 #include "actors/loader/loader_actor.hpp"
 #include "actors/protocol/actor_settings.hpp"
 #include "runtime/base/exit_codes.hpp"
@@ -15,6 +16,7 @@
 namespace penstock {
 
 int worker_main(const dataset_factory& make) {
+  if (!child::has_session()) return loader::run_by_hand(make);
   if (!child::started_by_a_session("a loader worker")) return exit_codes::configuration;
   process::write_stack_when_dying();
   process::accept_rehearsed_faults();

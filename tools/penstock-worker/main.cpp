@@ -1,14 +1,29 @@
-// penstock-worker: a loader worker with the built-in datasets. Started by a session.
+// penstock-worker: a loader worker with the built-in datasets. Started by a session, or by hand to load single
+// samples (--help).
+#include "actors/child/child.hpp"
 #include "actors/protocol/messages.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/factory.hpp"
 
 #include <penstock/worker.hpp>
 
+#include <cstdio>
+
+namespace {
+
+using namespace penstock;
+
+std::unique_ptr<Dataset> make(const config& settings) {
+  if (settings.dataset.type == dataset_type::synthetic) return value_or_throw(make_dataset(settings, -1));
+  if (child::has_session()) return value_or_throw(make_dataset(settings, protocol::child_fd::index));
+  // By hand nobody has listed the dataset yet.
+  const prepared_dataset listed = value_or_throw(prepare_dataset(settings));
+  for (const std::string& notice : listed.notices) std::printf("%s\n", notice.c_str());
+  return value_or_throw(make_dataset(settings, listed.index.get()));
+}
+
+}  // namespace
+
 int main() {
-  return penstock::worker_main([](const penstock::config& settings) {
-    const bool indexed = settings.dataset.type != penstock::dataset_type::synthetic;
-    return penstock::value_or_throw(
-        penstock::make_dataset(settings, indexed ? penstock::protocol::child_fd::index : -1));
-  });
+  return penstock::worker_main(make);
 }

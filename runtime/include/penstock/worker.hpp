@@ -16,8 +16,9 @@ namespace penstock {
 using dataset_factory = std::function<std::unique_ptr<Dataset>(const config&)>;
 
 /// The whole life of a worker process: talks to the session that started it, loads what it is told to, and
-/// returns the exit code for main. Call it from main, before any other thread exists. Started by hand it
-/// explains itself and returns 78.
+/// returns the exit code for main. Call it from main, before any other thread exists. Started by hand, it loads
+/// samples in this process (`my-worker --config csv.toml --load 7`; `my-worker --help`), or explains itself and
+/// returns 78. Such options are read from the process's command line; what stands before them is yours.
 PENSTOCK_API int worker_main(const dataset_factory& make);
 
 }  // namespace penstock

@@ -1,0 +1,389 @@
+#include "actors/loader/by_hand.hpp"
+
+#include "runtime/base/exit_codes.hpp"
+#include "runtime/base/layout.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/config/load.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace penstock::loader {
+namespace {
+
+constexpr int exit_usage = 2;
+constexpr std::size_t values_shown_max = 8;
+
+// ---- arguments
+
+std::optional<std::uint64_t> number_of(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+result<std::vector<index_range>> ranges_of(std::string_view list) {
+  std::vector<index_range> ranges;
+  std::string_view rest = list;
+  while (true) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view one = rest.substr(0, comma);
+    const std::size_t dash = one.find('-');
+    const auto first = number_of(one.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : number_of(one.substr(dash + 1));
+    if (!first || !last) {
+      return refuse(errc::usage, "--load {}: '{}' is no sample index; write --load 7 or --load 3,7,10-20",
+                    printable(list), printable(one));
+    }
+    if (*last < *first) {
+      return refuse(errc::usage, "--load {}: the range {} ends before it begins", printable(list), one);
+    }
+    ranges.push_back({*first, *last});
+    if (comma == std::string_view::npos) return ranges;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+/// Splits "--load=7", and knows which options have a value.
+class argument_list {
+ public:
+  explicit argument_list(const std::vector<std::string>& all) : all_(all) {}
+
+  [[nodiscard]] bool done() const { return at_ == all_.size(); }
+  [[nodiscard]] std::string name() const { return all_[at_].substr(0, all_[at_].find('=')); }
+  [[nodiscard]] const std::string& whole() const { return all_[at_]; }
+  void skip() { ++at_; }
+  result<std::string> value() {
+    const std::string option = name();
+    const std::string& text = all_[at_++];
+    if (option.size() < text.size()) return text.substr(option.size() + 1);
+    if (done()) return refuse(errc::usage, "{} needs a value", option);
+    return all_[at_++];
+  }
+
+ private:
+  const std::vector<std::string>& all_;
+  std::size_t at_ = 0;
+};
+
+bool is_ours(std::string_view option) {
+  return option == "--config" || option == "--load" || option == "--setup-only" || option == "--set" ||
+         option == "--epoch" || option == "--help";
+}
+
+result<void> take_value(by_hand_request& into, const std::string& option, const std::string& value) {
+  if (option == "--config") {
+    into.config = value;
+  } else if (option == "--set") {
+    into.sets.push_back(value);
+  } else if (option == "--epoch") {
+    const auto epoch = number_of(value);
+    if (!epoch) return refuse(errc::usage, "--epoch {}: a whole number, counted from 0", printable(value));
+    into.epoch = *epoch;
+  } else {
+    auto ranges = ranges_of(value);
+    if (!ranges) return tl::unexpected(std::move(ranges.error()));
+    into.samples.insert(into.samples.end(), ranges->begin(), ranges->end());
+  }
+  return {};
+}
+
+std::vector<std::string> own_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> all;
+  for (std::string one; std::getline(file, one, '\0');) all.push_back(one);
+  return all;
+}
+
+// ---- loading
+
+std::string shape_text(const tensor_spec& spec) {
+  return fmt::format("{} [{}]", name_of(spec.type), fmt::join(spec.shape, ", "));
+}
+
+template <class T>
+std::string values_as(std::span<const std::byte> bytes) {
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
+    T value;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", value);
+  }
+  return text;
+}
+
+/// The values themselves, where they are few and of a type that has digits.
+std::string values_text(dtype type, std::span<const std::byte> bytes) {
+  if (bytes.size() > values_shown_max * size_of(type)) return {};
+  switch (type) {
+    case dtype::uint8: return values_as<std::uint8_t>(bytes);
+    case dtype::int8: return values_as<std::int8_t>(bytes);
+    case dtype::uint16: return values_as<std::uint16_t>(bytes);
+    case dtype::int16: return values_as<std::int16_t>(bytes);
+    case dtype::uint32: return values_as<std::uint32_t>(bytes);
+    case dtype::int32: return values_as<std::int32_t>(bytes);
+    case dtype::uint64: return values_as<std::uint64_t>(bytes);
+    case dtype::int64: return values_as<std::int64_t>(bytes);
+    case dtype::float32: return values_as<float>(bytes);
+    case dtype::float64: return values_as<double>(bytes);
+    case dtype::float16:
+    case dtype::bfloat16: return {};
+  }
+  return {};
+}
+
+/// What user code threw, in words; to be called in a handler.
+std::string thrown() {
+  try {
+    throw;
+  } catch (const transient_error& e) {
+    return fmt::format("{} (a transient_error: a session would try three times more)", e.what());
+  } catch (const std::exception& e) {
+    return *e.what() != '\0' ? e.what() : "an exception without a message";
+  } catch (...) {
+    return "an exception that is not a std::exception";
+  }
+}
+
+/// The dataset on the main thread. Each tensor of a sample is an allocation of its own and exactly as large as
+/// described, so that a sanitizer sees the first byte too many.
+class sample_loader {
+ public:
+  sample_loader(Dataset& dataset, dataset_description described, const config& settings)
+      : dataset_(dataset), described_(std::move(described)), settings_(settings) {
+    for (const tensor_spec& spec : described_.tensors) name_width_ = std::max(name_width_, spec.name.size());
+  }
+
+  void tell_description() const {
+    fmt::print("dataset '{}': {} sample{}, fingerprint '{}'\n", printable(described_.type),
+               described_.samples, described_.samples == 1 ? "" : "s", printable(described_.fingerprint));
+    for (const tensor_spec& spec : described_.tensors) {
+      const std::string_view role = spec.role == tensor_role::image    ? ", an image"
+                                    : spec.role == tensor_role::record ? ", a record"
+                                                                       : "";
+      fmt::print("  {:<{}}  {}{}{}\n", printable(spec.name), name_width_, shape_text(spec), role,
+                 spec.length == length_rule::exact ? "" : ", of variable length");
+    }
+  }
+
+  /// True if it could be loaded.
+  bool load(std::uint64_t index, std::uint64_t epoch) {
+    std::string name;
+    try {
+      name = dataset_.name_of(index);
+    } catch (...) {
+      fmt::print("sample {}: name_of failed: {}\n", index, printable(thrown()));
+      return false;
+    }
+    // Before it is loaded: a crash must not take the name with it.
+    fmt::print("sample {} '{}', epoch {}\n", index, printable(name), epoch);
+    std::fflush(stdout);
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<std::span<std::byte>> tensors;
+    std::vector<sample_length> lengths;
+    for (const tensor_spec& spec : described_.tensors) {
+      // A moved vector keeps its memory: the spans stay good.
+      tensors.emplace_back(memory.emplace_back(bytes_of(spec)));
+      const std::uint64_t max = spec.length == length_rule::exact ? 0 : spec.shape.front();
+      lengths.push_back({max, max});
+    }
+    random_source random(settings_.sampler.seed, epoch, index);
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      dataset_.load({index, epoch, 1, random}, sample_slot(tensors, lengths, described_.tensors));
+    } catch (...) {
+      fmt::print("  failed: {}\n", printable(thrown()));
+      return false;
+    }
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    for (std::size_t t = 0; t < tensors.size(); ++t)
+      tell_tensor(described_.tensors[t], tensors[t], lengths[t]);
+    fmt::print("  loaded in {:.3f} ms\n", took.count());
+    return true;
+  }
+
+ private:
+  void tell_tensor(const tensor_spec& spec, std::span<std::byte> bytes, const sample_length& length) const {
+    std::string used;
+    if (length.max > 0) {
+      const std::size_t end = length.entries * (bytes.size() / length.max);
+      std::ranges::fill(bytes.subspan(end), std::byte{0});
+      used = fmt::format(", {} used", length.entries);
+    }
+    const std::string values = values_text(spec.type, bytes);
+    fmt::print("  {:<{}}  {}{}  digest {:016x}{}{}\n", printable(spec.name), name_width_, shape_text(spec),
+               used, XXH3_64bits(bytes.data(), bytes.size()), values.empty() ? "" : "  = ", values);
+  }
+
+  Dataset& dataset_;
+  const dataset_description described_;
+  const config& settings_;
+  std::size_t name_width_ = 0;
+};
+
+void complain(std::string_view program, const std::string& what) {
+  std::fflush(stdout);
+  fmt::print(stderr, "{}: {}\n", printable(program), printable(what));
+}
+
+result<config> config_of(const by_hand_request& request) {
+  config_file::source_request from;
+  from.file = request.config;
+  for (const std::string& one : request.sets) from.overrides.push_back({one});
+  from.environment = config_file::process_environment();
+  std::error_code failed;
+  from.working_folder = std::filesystem::current_path(failed);
+  if (failed) return refuse_os(errc::io, failed.value(), "the current folder is gone");
+  auto loaded = config_file::load(from);
+  if (!loaded) return tl::unexpected(config_file::as_failure(loaded.error()));
+  return std::move(loaded->values);
+}
+
+int load_samples(Dataset& dataset, const config& settings, const by_hand_request& request,
+                 std::string_view program) {
+  std::string step = "describing the dataset";
+  dataset_description described;
+  try {
+    described = dataset.describe();
+    if (auto layout = lay_out(described.tensors, 1); !layout) throw error(layout.error());
+    sample_loader here(dataset, described, settings);
+    here.tell_description();
+    for (const index_range& range : request.samples) {
+      if (range.last < described.samples) continue;
+      complain(program,
+               fmt::format("--load {}: there are {} samples, counted from 0", range.last, described.samples));
+      return exit_usage;
+    }
+    step = "setting up the dataset";
+    dataset.setup({0, 1, settings.sampler.seed});
+    if (request.setup_only) {
+      fmt::print("set up; no sample was loaded\n");
+      return exit_codes::finished;
+    }
+    std::uint64_t failed = 0;
+    for (const index_range& range : request.samples) {
+      for (std::uint64_t index = range.first;; ++index) {
+        failed += here.load(index, request.epoch) ? 0 : 1;
+        if (index == range.last) break;
+      }
+    }
+    if (failed == 0) return exit_codes::finished;
+    complain(program, fmt::format("{} sample{} failed", failed, failed == 1 ? "" : "s"));
+    return exit_codes::failed;
+  } catch (...) {
+    complain(program, fmt::format("{}: {}", step, thrown()));
+    return exit_codes::configuration;
+  }
+}
+
+}  // namespace
+
+result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments) {
+  by_hand_request made;
+  argument_list left(arguments);
+  while (!left.done() && !is_ours(left.name())) left.skip();
+  while (!left.done()) {
+    made.asked = true;
+    const std::string option = left.name();
+    if (!is_ours(option))
+      return refuse(errc::usage, "'{}' is not known here; --help lists the options", printable(left.whole()));
+    if (option == "--help" || option == "--setup-only") {
+      if (left.whole() != option) return refuse(errc::usage, "{} takes no value", option);
+      (option == "--help" ? made.help : made.setup_only) = true;
+      left.skip();
+      continue;
+    }
+    auto value = left.value();
+    if (!value) return tl::unexpected(std::move(value.error()));
+    if (auto taken = take_value(made, option, *value); !taken)
+      return tl::unexpected(std::move(taken.error()));
+  }
+  if (!made.asked || made.help) return made;
+  if (made.config.empty()) return refuse(errc::usage, "which config? --config FILE");
+  if (made.samples.empty() && !made.setup_only)
+    return refuse(errc::usage, "which samples? --load 7, --load 3,7,10-20, or --setup-only for none");
+  if (!made.samples.empty() && made.setup_only)
+    return refuse(errc::usage, "--setup-only loads no sample: leave out one of --load and --setup-only");
+  return made;
+}
+
+std::string by_hand_help(std::string_view program) {
+  return fmt::format(
+      R"(This is a loader worker of penstock. A penstock session starts it; see `penstock help run`.
+
+By hand it loads samples in this very process, for a debugger, a sanitizer or a profiler:
+
+  {0} --config FILE --load 7           one sample
+  {0} --config FILE --load 3,7,10-20   several, in this order
+  {0} --config FILE --setup-only       describe() and setup() alone
+
+For each sample: its name, each tensor's dtype, shape and digest, and values where they are few.
+A sample has the same bytes as in a session, before collate(), which is not called.
+
+  --config FILE      the actor config file
+  --load LIST        sample indices and ranges, counted from 0
+  --setup-only       load nothing
+  --epoch N          as in epoch N, counted from 0 (default: 0)
+  --set KEY=VALUE    override one key: image.augment=none (may be repeated)
+  --help             this text
+
+Arguments before the first of these are the program's own.
+Exit codes: 0 all samples were loaded, 1 one failed, 2 wrong usage, 78 config or dataset unusable.
+)",
+      program);
+}
+
+int run_by_hand(const dataset_factory& make) {
+  std::vector<std::string> arguments = own_arguments();
+  const std::string program = arguments.empty() ? "worker" : arguments.front();
+  if (!arguments.empty()) arguments.erase(arguments.begin());
+  const auto request = parse_by_hand(arguments);
+  if (!request) {
+    complain(program, request.error().message);
+    return exit_usage;
+  }
+  if (request->help) {
+    fmt::print("{}", by_hand_help(program));
+    return exit_codes::finished;
+  }
+  if (!request->asked) {
+    fmt::print(stderr,
+               "This is a loader worker of penstock. A penstock session starts it; see `penstock help run`.\n"
+               "To load samples without a session, in a debugger for example: {} --config FILE --load 7\n",
+               printable(program));
+    return exit_codes::configuration;
+  }
+  const auto settings = config_of(*request);
+  if (!settings) {
+    fmt::print(stderr, "{}\n", settings.error().message);  // several lines, rendered for people
+    return exit_codes::configuration;
+  }
+  // As a session would start it.
+  for (const auto& [name, value] : settings->loader.env) ::setenv(name.c_str(), value.c_str(), 1);
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  std::unique_ptr<Dataset> dataset;
+  try {
+    dataset = make(*settings);
+    if (!dataset) throw error({errc::dataset, "the worker program made no dataset", 0});
+  } catch (...) {
+    complain(program, fmt::format("opening the dataset: {}", thrown()));
+    return exit_codes::configuration;
+  }
+  return load_samples(*dataset, *settings, *request, program);
+}
+
+}  // namespace penstock::loader

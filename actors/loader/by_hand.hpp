@@ -1,0 +1,47 @@
+// A worker program that no session started: says what it is, or loads samples in this very process, so that a
+// dataset can be debugged (gdb, ASan, perf). Used by worker_main.
+//
+//   my-worker --config csv.toml --load 3,7,10-20
+//   my-worker --config csv.toml --setup-only
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <penstock/worker.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::loader {
+
+/// Sample indices first .. last.
+struct index_range {
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  bool operator==(const index_range&) const = default;
+};
+
+struct by_hand_request {
+  bool asked = false;  ///< one of our options is there
+  bool help = false;
+  bool setup_only = false;
+  std::string config;
+  std::vector<std::string> sets;  ///< KEY=VALUE
+  std::vector<index_range> samples;
+  std::uint64_t epoch = 0;
+};
+
+/// The arguments of the program, without its name. What stands before the first of our options belongs to the
+/// program (`./my-worker --shard 3 --config ...`); from there on all must be ours. Refuses with errc::usage.
+result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments);
+
+/// What `--help` prints.
+std::string by_hand_help(std::string_view program);
+
+/// Does what is asked, with results on stdout and mistakes on stderr; returns the exit code for main: 0; 1: a
+/// sample failed; 2: wrong usage; 78: config or dataset unusable, or nothing was asked.
+int run_by_hand(const dataset_factory& make);
+
+}  // namespace penstock::loader
