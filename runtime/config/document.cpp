@@ -104,10 +104,10 @@ std::string shown_path(const std::vector<std::string>& path, std::size_t length)
   return shown;
 }
 
-std::string_view kind_of(key_use use) {
-  switch (use) {
-    case key_use::table: return "table";
-    case key_use::table_array: return "list of tables";
+std::string_view kind_of(key_kind kind) {
+  switch (kind) {
+    case key_kind::table: return "table";
+    case key_kind::table_array: return "list of tables";
     default: return "value";
   }
 }
@@ -119,8 +119,8 @@ complaint complaint_about(const clash& twice, const source& text) {
   const bool passed = twice.first.path.size() > twice.again.path.size();
   const std::vector<std::string>& path = passed ? twice.again.path : twice.first.path;
   const std::string whole = shown_path(path, path.size());
-  const std::string_view first = passed ? "table" : kind_of(twice.first.use);
-  const std::string_view again = twice.again.path.size() > path.size() ? "table" : kind_of(twice.again.use);
+  const std::string_view first = passed ? "table" : kind_of(twice.first.kind);
+  const std::string_view again = twice.again.path.size() > path.size() ? "table" : kind_of(twice.again.kind);
   std::string label = fmt::format("a {} here", first);
   if (first != again) {
     made.message = fmt::format("'{}' cannot be both a {} and a {}", whole, first, again);
@@ -151,7 +151,7 @@ std::vector<key_place>::const_iterator next_header(const std::vector<key_place>&
   const auto behind = std::upper_bound(keys.begin(), keys.end(), header.begin,
                                        [](std::size_t at, const key_place& key) { return at < key.begin; });
   return std::find_if(behind, keys.end(), [](const key_place& key) {
-    return key.use == key_use::table || key.use == key_use::table_array;
+    return key.kind == key_kind::table || key.kind == key_kind::table_array;
   });
 }
 
@@ -164,10 +164,10 @@ std::vector<std::string> take_out_clashes(std::string& text, const source& from,
     if (!found.full()) found.add(complaint_about(twice, from));
     const key_place& again = twice.again;
     std::size_t end = again.statement_end;
-    if (again.use == key_use::table || again.use == key_use::table_array) {
+    if (again.kind == key_kind::table || again.kind == key_kind::table_array) {
       const auto next = next_header(keys.keys, again);
       end = next == keys.keys.end() ? text.size() : next->statement_begin;
-      if (twice.same_kind && again.use == key_use::table && sections.size() < sections_max) {
+      if (twice.same_kind && again.kind == key_kind::table && sections.size() < sections_max) {
         std::string section = text;
         blank(section, 0, again.statement_begin);
         blank(section, end, section.size());

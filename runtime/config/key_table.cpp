@@ -57,7 +57,7 @@ class key_table_builder {
 
   template <class T, class Root, auto... Route>
   void key(std::string_view table, std::string_view name, const value_limits& limits, used_with use,
-           felt_by felt, std::string_view help) {
+           effect_time effect, std::string_view help) {
     key_info made;
     made.path = join(table, name);
     made.name = name;
@@ -65,7 +65,7 @@ class key_table_builder {
     made.form = functions_of<T>().form();
     made.limits = limits;
     made.use = use;
-    made.felt = felt;
+    made.effect = effect;
     made.help = help;
     made.value = &functions_of<T>();
     made.locate = &locate<Root, Route...>;
@@ -91,7 +91,7 @@ using enum used_with;
     static void list(key_table_builder& out) {            \
       out.table(about);
 #define PENSTOCK_KEY(type, name, fallback, limits, use, effect, help) \
-  out.key<type, Root, Route..., &table::name>(about.path, #name, limits, use, felt_by::effect, help);
+  out.key<type, Root, Route..., &table::name>(about.path, #name, limits, use, effect_time::effect, help);
 #define PENSTOCK_SUBTABLE(type, name) rows<type>::template list<Root, Route..., &table::name>(out);
 #define PENSTOCK_TABLE_END(type) \
   }                              \

@@ -17,9 +17,9 @@
 
 namespace penstock::config_file {
 
-/// When a changed value is felt: at the next start of a session; `worker`: also by every worker that starts
-/// later.
-enum class felt_by : std::uint8_t { session, worker };
+/// When a changed value takes effect: at the next start of a session; `worker`: also in every worker that
+/// starts later.
+enum class effect_time : std::uint8_t { session, worker };
 
 /// With which other values a key has an effect.
 enum class used_with : std::uint8_t {
@@ -47,7 +47,7 @@ struct key_info {
   value_form form;
   value_limits limits;
   used_with use = used_with::always;
-  felt_by felt = felt_by::session;
+  effect_time effect = effect_time::session;
   std::string_view help;
   const value_functions* value = nullptr;
   std::string default_text;  ///< as TOML

@@ -45,8 +45,10 @@ bool is_device(std::string_view name) {
 
 void check_device(std::string_view name, std::vector<breach>& found) {
   if (is_device(name)) return;
-  const std::string_view near = meant_name(name, {"auto", "host", "cuda"});
-  std::string label = near.empty() ? "no device is called so" : fmt::format("did you mean \"{}\"?", near);
+  std::string_view near = meant_name(name, {"auto", "host", "cuda"});
+  if (name == "gpu") near = "cuda";
+  if (name == "cpu") near = "host";
+  std::string label = near.empty() ? "there is no such device" : fmt::format("did you mean \"{}\"?", near);
   if (name.starts_with("cuda:")) label = "after \"cuda:\" comes the number of a GPU";
   if (name.starts_with("GPU-") && is_device(fmt::format("uuid:{}", name))) {
     label = fmt::format("did you mean \"uuid:{}\"?", name);

@@ -36,8 +36,8 @@ JSON Schema.
   string (`--set gpu.device=host`), and where a string is wanted everything is one (`--set name=7`).
 - **References** in any string: `${env:NAME}`, `${env:NAME:-default}` (the default also stands in for an empty value),
   `${cfg:dir}` (the folder of the file that contains it), `${var:NAME}` (from [vars]); `$$` is a dollar sign. [vars] and
-  `include` may refer to the environment and `${cfg:dir}`, not to variables. Keys that take a number or `"auto"` take a
-  reference to either: `workers = "${env:WORKERS:-auto}"`.
+  `include` may refer to the environment and `${cfg:dir}`, not to variables. A number or a boolean may come out of
+  a reference too: `workers = "${env:WORKERS:-auto}"`, `shuffle = "${env:SHUFFLE:-true}"`.
 - **Relative paths** in a file are relative to that file; those from the environment and `--set` to the current folder.
 
 ## Tables
@@ -58,8 +58,8 @@ std::string header_of(const table_info& table) {
   return fmt::format("[{}]", table.path);
 }
 
-std::string felt_text(felt_by felt) {
-  return felt == felt_by::worker ? "next session, and workers that start later" : "next session";
+std::string effect_text(effect_time effect) {
+  return effect == effect_time::worker ? "next session, and workers that start later" : "next session";
 }
 
 /// The tables of the file, those of arrays right behind the table that has the array.
@@ -88,11 +88,11 @@ std::string reference_markdown() {
                         table->help);
     const std::vector<const key_info*> keys = all.keys_of(table->path);
     if (keys.empty()) continue;
-    text += "\n| key | type | default | meaning | felt by |\n| --- | --- | --- | --- | --- |\n";
+    text += "\n| key | type | default | meaning | takes effect |\n| --- | --- | --- | --- | --- |\n";
     for (const key_info* key : keys) {
       text += fmt::format("| `{}` | {} | `{}` | {} | {} |\n", key->name, markdown_cell(type_text(*key)),
                           markdown_cell(key->default_text), markdown_cell(description_of(*key)),
-                          felt_text(key->felt));
+                          effect_text(key->effect));
     }
   }
   return text;

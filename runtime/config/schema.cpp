@@ -17,6 +17,11 @@ json reference() {
   return {{"type", "string"}, {"pattern", "\\$"}};
 }
 
+/// What is no string may come out of a reference, and out of nothing else between quotes.
+json or_reference(json value) {
+  return {{"anyOf", json::array({std::move(value), json{{"type", "string"}, {"pattern", "\\$\\{"}}})}};
+}
+
 json with_pattern(const char* pattern) {
   return {{"anyOf", json::array({json{{"type", "string"}, {"pattern", pattern}}, reference()})}};
 }
@@ -54,9 +59,9 @@ json object_schema(std::string_view table);
 
 json element_schema(const key_info& key) {
   switch (key.form.element) {
-    case scalar::boolean: return {{"type", "boolean"}};
-    case scalar::integer: return number_schema("integer", key.form, key.limits);
-    case scalar::number: return number_schema("number", key.form, key.limits);
+    case scalar::boolean: return or_reference({{"type", "boolean"}});
+    case scalar::integer: return or_reference(number_schema("integer", key.form, key.limits));
+    case scalar::number: return or_reference(number_schema("number", key.form, key.limits));
     case scalar::text: return text_schema(key.limits);
     case scalar::size: {
       json text = with_pattern("^([0-9]+\\.?[0-9]*|\\.[0-9]+) *(B|KiB|MiB|GiB|TiB|KB|MB|GB|TB)$");
@@ -80,7 +85,7 @@ json value_schema(const key_info& key) {
   switch (key.form.count) {
     case arity::one: return element;
     case arity::optional: {
-      json options = element.contains("anyOf") ? element["anyOf"] : json::array({element, reference()});
+      json options = element["anyOf"];  // of all types that may be "auto"
       options.push_back({{"const", "auto"}});
       return {{"anyOf", std::move(options)}};
     }

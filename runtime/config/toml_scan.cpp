@@ -49,7 +49,7 @@ class scanner {
 
   toml_keys run() {
     while (skip_blank(), at_ < text_.size()) {
-      const bool understood = text_[at_] == '[' ? header() : entry(table_, key_use::value, at_);
+      const bool understood = text_[at_] == '[' ? header() : entry(table_, key_kind::value, at_);
       if (!understood || !end_of_line()) {
         found_.complete = false;
         break;
@@ -137,12 +137,12 @@ class scanner {
     } else {
       table_ = full;
     }
-    found_.keys.push_back({std::move(full), array ? key_use::table_array : key_use::table, parts,
+    found_.keys.push_back({std::move(full), array ? key_kind::table_array : key_kind::table, parts,
                            name.last_begin, name.last_end, begin, at_});
     return true;
   }
 
-  bool entry(const path& table, key_use use, std::size_t statement_begin) {
+  bool entry(const path& table, key_kind use, std::size_t statement_begin) {
     dotted_key name;
     if (!key(name) || here() != '=') return false;
     ++at_;
@@ -202,7 +202,7 @@ class scanner {
     while (true) {
       skip_spaces();
       if (here() == '}') break;
-      if (!entry(of, key_use::inline_value, before)) return false;
+      if (!entry(of, key_kind::inline_value, before)) return false;
       skip_spaces();
       before = at_;
       if (here() == ',') {
@@ -243,7 +243,7 @@ std::vector<clash> clashes_of(const toml_keys& found) {
   bool in_dropped_table = false;
   std::size_t dropped_until = 0;
   for (const key_place& key : found.keys) {
-    const bool header = key.use == key_use::table || key.use == key_use::table_array;
+    const bool header = key.kind == key_kind::table || key.kind == key_kind::table_array;
     if (header) in_dropped_table = false;
     if (in_dropped_table || key.begin < dropped_until) continue;
     const key_place* earlier = nullptr;
@@ -254,8 +254,8 @@ std::vector<clash> clashes_of(const toml_keys& found) {
       const auto [at, is_new] = made.try_emplace(way, maker{&key, true});
       if (is_new || at->second.passed_through) continue;
       const bool own_table = length + key.dotted <= key.path.size();
-      const key_use other = at->second.place->use;
-      const bool is_value = other == key_use::value || other == key_use::inline_value;
+      const key_kind other = at->second.place->kind;
+      const bool is_value = other == key_kind::value || other == key_kind::inline_value;
       if (header ? is_value : !own_table) earlier = at->second.place;
     }
     if (earlier == nullptr) {
@@ -263,17 +263,17 @@ std::vector<clash> clashes_of(const toml_keys& found) {
       const auto [at, is_new] = made.try_emplace(way, maker{&key, false});
       maker& existing = at->second;
       const bool next_element =
-          key.use == key_use::table_array && existing.place->use == key_use::table_array;
-      if (!is_new && existing.passed_through && key.use == key_use::table &&
-          existing.place->use != key_use::value) {
+          key.kind == key_kind::table_array && existing.place->kind == key_kind::table_array;
+      if (!is_new && existing.passed_through && key.kind == key_kind::table &&
+          existing.place->kind != key_kind::value) {
         existing = {&key, false};
       } else if (!is_new && !next_element) {
         earlier = existing.place;
       }
     }
     if (earlier == nullptr) continue;
-    const auto kind = [](key_use use) { return use == key_use::inline_value ? key_use::value : use; };
-    all.push_back({*earlier, key, earlier->path == key.path && kind(earlier->use) == kind(key.use)});
+    const auto kind = [](key_kind use) { return use == key_kind::inline_value ? key_kind::value : use; };
+    all.push_back({*earlier, key, earlier->path == key.path && kind(earlier->kind) == kind(key.kind)});
     in_dropped_table = header;
     if (!header) dropped_until = key.statement_end;
   }

@@ -11,7 +11,7 @@
 
 namespace penstock::config_file {
 
-enum class key_use : std::uint8_t { value, inline_value, table, table_array };
+enum class key_kind : std::uint8_t { value, inline_value, table, table_array };
 
 /// No key that is written without escapes contains it.
 inline constexpr char element_mark = '\x01';
@@ -20,7 +20,7 @@ inline constexpr char element_mark = '\x01';
 struct key_place {
   /// From the root. Elements of arrays have element_mark and their index behind the name of the array.
   std::vector<std::string> path;
-  key_use use = key_use::value;
+  key_kind kind = key_kind::value;
   std::uint32_t dotted = 1;  ///< how many parts the key was written with
   std::size_t begin = 0;     ///< the last part of the key, quotes included
   std::size_t end = 0;

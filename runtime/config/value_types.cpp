@@ -4,13 +4,39 @@
 #include "runtime/config/key_table.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
 namespace penstock::config_file {
 namespace {
 
+/// "${env:BATCH:-32}": a number or a boolean may come out of a reference; "32" in quotes is a mistake.
+bool refers(const node& from) {
+  return from.kind == node_kind::text && from.text.find("${") != std::string::npos;
+}
+
+/// What a reference stands for is not in the line that is shown.
+bool refuse_found(value_reader& reader, const node& from, const std::string& text) {
+  return reader.refuse(from.at, reader.expected(),
+                       fmt::format("found \"{}\"", printable(shortened(text, 60))));
+}
+
+bool integer_from(value_reader& reader, const node& from, const std::string& text, std::uint64_t& into) {
+  std::uint64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = end == text.data() + text.size() && !text.empty();
+  if (!whole || status == std::errc::invalid_argument) return refuse_found(reader, from, text);
+  if (status != std::errc() || value > reader.key().form.highest) return reader.out_of_range(from);
+  into = value;
+  return true;
+}
+
 bool read_integer(value_reader& reader, const node& from, std::uint64_t& into) {
+  if (refers(from)) {
+    const std::optional<std::string> text = reader.text(from);
+    return text && integer_from(reader, from, *text, into);
+  }
   if (from.kind != node_kind::integer) return reader.wrong_type(from);
   if (from.integer < 0 || static_cast<std::uint64_t>(from.integer) > reader.key().form.highest) {
     return reader.out_of_range(from);
@@ -29,6 +55,13 @@ bool read_duration(value_reader& reader, const node& from, const std::string& te
 }  // namespace
 
 bool read(value_reader& reader, const node& from, bool& into) {
+  if (refers(from)) {
+    const std::optional<std::string> text = reader.text(from);
+    if (!text) return false;
+    if (*text != "true" && *text != "false") return refuse_found(reader, from, *text);
+    into = *text == "true";
+    return true;
+  }
   if (from.kind != node_kind::boolean) return reader.wrong_type(from);
   into = from.boolean;
   return true;
@@ -46,6 +79,16 @@ bool read(value_reader& reader, const node& from, std::uint64_t& into) {
 }
 
 bool read(value_reader& reader, const node& from, double& into) {
+  if (refers(from)) {
+    const std::optional<std::string> text = reader.text(from);
+    if (!text) return false;
+    double value = 0;
+    const auto [end, status] = std::from_chars(text->data(), text->data() + text->size(), value);
+    if (status != std::errc() || end != text->data() + text->size() || !std::isfinite(value))
+      return refuse_found(reader, from, *text);
+    into = value;
+    return true;
+  }
   if (from.kind == node_kind::integer) {
     into = static_cast<double>(from.integer);
     return true;
@@ -123,22 +166,15 @@ bool read_choice(value_reader& reader, const node& from, const std::vector<std::
 }
 
 bool read_text(value_reader& reader, const node& from, const std::string& text, std::uint32_t& into) {
-  if (edit_distance(text, "auto") <= 2) {
+  const bool digits = !text.empty() && std::isdigit(static_cast<unsigned char>(text.front())) != 0;
+  if (!digits && edit_distance(text, "auto") <= 2) {
     return reader.refuse(from.at, reader.expected(), "did you mean \"auto\"?");
   }
-  if (text != from.text) {
-    std::uint64_t value = 0;
-    const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (status == std::errc{} && rest == text.data() + text.size()) {
-      if (value > reader.key().form.highest) return reader.out_of_range(from);
-      into = static_cast<std::uint32_t>(value);
-      return true;
-    }
-    // What a reference stands for is not in the line that is shown.
-    return reader.refuse(from.at, reader.expected(),
-                         fmt::format("found \"{}\"", printable(shortened(text, 60))));
-  }
-  return reader.wrong_type(from);
+  if (!refers(from)) return reader.wrong_type(from);
+  std::uint64_t wide = 0;
+  if (!integer_from(reader, from, text, wide)) return false;
+  into = static_cast<std::uint32_t>(wide);
+  return true;
 }
 
 bool read_text(value_reader& reader, const node& from, const std::string& text, byte_size& into) {

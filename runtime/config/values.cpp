@@ -1,6 +1,7 @@
 #include "runtime/config/values.hpp"
 
 #include "runtime/base/text.hpp"
+#include "runtime/config/foreign_names.hpp"
 #include "runtime/config/key_table.hpp"
 #include "runtime/config/wording.hpp"
 
@@ -197,7 +198,9 @@ bool value_reader::out_of_range(const node& from) {
 bool value_reader::wrong_choice(const node& from, const std::string& text) {
   // What this key takes, which may be less than its type has.
   const std::vector<std::string_view> choices = choices_of(key_);
-  const std::string_view near = meant_name(text, choices);
+  std::string_view near = meant_name(text, choices);
+  const std::string_view foreign = foreign_dtype(text);
+  if (std::ranges::find(choices, foreign) != choices.end()) near = foreign;
   return refuse(
       from.at, fmt::format("cannot be \"{}\"", printable(shortened(text, 80))),
       near.empty() ? "no such value" : fmt::format("did you mean \"{}\"?", near),

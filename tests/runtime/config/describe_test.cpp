@@ -83,14 +83,16 @@ TEST_CASE("the schema knows draft-07 keywords only and refuses unknown keys in e
   CHECK(schema_mismatch(schema, nlohmann::json::object()).empty());
 }
 
-TEST_CASE("the schema accepts references where strings are") {
+TEST_CASE("the schema accepts references in every type of value, and no other string for a number") {
   const nlohmann::json schema = nlohmann::json::parse(json_schema());
   CHECK(schema_mismatch(schema, nlohmann::json::parse(
                                     R"({"log":{"level":"${env:LEVEL}"},"supervisor":{"shutdown":"${env:S}s"},
     "gpu":{"device":"${var:d}"},"loader":{"workers":"${env:W:-auto}"}})"))
             .empty());
-  CHECK_FALSE(
-      schema_mismatch(schema, nlohmann::json::parse(R"({"sampler":{"seed":"${env:SEED}"}})")).empty());
+  CHECK(schema_mismatch(schema, nlohmann::json::parse(
+                                    R"({"sampler":{"seed":"${env:SEED}","shuffle":"${env:SHUFFLE}"}})"))
+            .empty());
+  CHECK_FALSE(schema_mismatch(schema, nlohmann::json::parse(R"({"sampler":{"seed":"12"}})")).empty());
 }
 
 TEST_CASE("the explanation says which table is which actor") {

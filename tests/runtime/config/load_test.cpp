@@ -1,6 +1,8 @@
 // Merging: precedence, includes, paths, names, and where each value came from.
 #include "runtime/config/load.hpp"
 
+#include "runtime/config/foreign_names.hpp"
+#include "runtime/config/key_table.hpp"
 #include "support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -23,7 +25,47 @@ TEST_CASE("a size whose key says bytes may be a plain number, every other size n
   CHECK(good->values.dataset.bytes_per_sample == byte_size{65536});
   CHECK_FALSE(load_text("[dataset]\ntype = \"synthetic\"\nsamples = 8\nbytes_per_sample = 0\n"));
   CHECK_FALSE(load_text("[dataset]\ntype = \"synthetic\"\nsamples = 8\nbytes_per_sample = -1\n"));
-  CHECK_FALSE(load_text("[dataset]\ntype = \"synthetic\"\nsamples = 8\nbytes_per_sample = 9\n[loader]\nslot_bytes = 65536\n"));
+  CHECK_FALSE(load_text(
+      "[dataset]\ntype = \"synthetic\"\nsamples = 8\nbytes_per_sample = 9\n[loader]\nslot_bytes = 65536\n"));
+}
+
+TEST_CASE("numbers and booleans may come out of references") {
+  const auto good = load_text(
+      "[dataset]\ntype = \"synthetic\"\nshape = [\"${env:SIDE}\", 4]\n[image]\nflip = \"${env:FLIP:-0.25}\"\n"
+      "[sampler]\nbatch_size = \"1${env:SIDE}\"\nshuffle = \"${env:NO}\"\n[loader]\nworkers = "
+      "\"${env:SIDE}\"\n",
+      {{"SIDE", "6"}, {"NO", "false"}});
+  INFO(complaints_of(good));
+  REQUIRE(good);
+  CHECK(good->values.dataset.shape == std::vector<std::uint32_t>{6, 4});
+  CHECK(good->values.image.flip == 0.25);
+  CHECK(good->values.sampler.batch_size == 16);
+  CHECK_FALSE(good->values.sampler.shuffle);
+  CHECK(good->values.loader.workers == 6);
+}
+
+TEST_CASE("names that other loaders use are met with what they are here, and why some are not") {
+  const std::string complaints = complaints_of(load_text(
+      synthetic +
+      "[loader]\nprefetch_factor = 2\npin_memory = true\ncollate_fn = \"f\"\n[gpu]\ndtype = \"fp16\"\n"));
+  INFO(complaints);
+  CHECK(complaints.find("each worker prepares so many batches ahead") != std::string::npos);
+  CHECK(complaints.find("page-locked for the device already") != std::string::npos);
+  CHECK(complaints.find("Dataset::setup, load or collate") != std::string::npos);
+  CHECK(complaints.find("did you mean \"float16\"?") != std::string::npos);
+  CHECK(complaints.find("dtype is one of \"uint8\", \"float16\", \"bfloat16\" or \"float32\"\n") !=
+        std::string::npos);
+  CHECK(complaints_of(load_text(synthetic, {{"PENSTOCK__LOADER__NUM_WORKERS", "4"}}))
+            .find("did you mean PENSTOCK__LOADER__WORKERS?") != std::string::npos);
+}
+
+TEST_CASE("every name of other loaders leads to a key that exists and is no key itself") {
+  for (const foreign_name& one : foreign_names()) {
+    INFO(one.name);
+    CHECK((one.key.empty() ? !one.note.empty() : key_table::get().find(one.key) != nullptr));
+    CHECK(foreign_key(one.name) == &one);
+    for (const key_info& key : key_table::get().keys()) CHECK(key.name != one.name);
+  }
 }
 
 TEST_CASE("an absent key has its default and says so") {

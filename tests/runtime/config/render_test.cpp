@@ -70,6 +70,47 @@ error: 'name' is given twice
 )");
 }
 
+// What the scanner of keys (toml_scan.hpp) is kept for: toml++ stops at the first key that is given twice and does
+// not say where it was given before.
+TEST_CASE(
+    "every key that is given twice is shown with both places, and the mistakes behind it are shown too") {
+  CHECK(shown("[dataset]\ntype = \"synthetic\"\ntype = \"raw\"\n[log]\nlevel = \"info\"\n[dataset]\nsamples "
+              "= \"many\"\n") ==
+        R"(
+error: 'type' is given twice in [dataset]
+ --> test.toml:3:1
+  |
+2 | type = "synthetic"
+  | ---- first given here
+3 | type = "raw"
+  | ^^^^ given again here
+
+error: the table [dataset] is written twice
+ --> test.toml:6:2
+  |
+1 | [dataset]
+  |  ------- first written here
+...
+6 | [dataset]
+  |  ^^^^^^^ written again here
+  |
+  = help: put all keys of a table under one header
+
+error: 'samples' in [dataset] must be a whole number
+ --> test.toml:7:11
+  |
+7 | samples = "many"
+  |           ^^^^^^ found a string
+)");
+}
+
+TEST_CASE(
+    "an array that is not closed is shown where it was opened, not only where the text stops making sense") {
+  const std::string text = shown("[dataset]\nshape = [3,\n4\n[loader]\nworkers = 2\n");
+  INFO(text);
+  CHECK(text.find("2 | shape = [3,\n  | ----- the value of this is not closed before") != std::string::npos);
+}
+
 TEST_CASE("an option and a variable are shown without a line number") {
   CHECK(shown("[dataset]\ntype = \"synthetic\"\n", {{"PENSTOCK__LOADER__WOKERS", "4"}},
               {"loader.workers=four"}) == R"(
