@@ -35,6 +35,15 @@ class InspectTest(PenstockTest):
         self.assertIn("class 'empty' has no samples", report["notices"])
         self.assertEqual(report["samples"], 12)
 
+    def test_pictures_that_are_passed_over_are_counted_by_run_and_inspect(self):
+        folder, config = self.photos()
+        for name in "a.webp", "b.webp", "c.tiff", "notes.txt":
+            self.write(os.path.join(folder, "class0", name), "x")
+        self.assertIn("3 files passed over: .webp 2, .tiff 1 (JPEG and PNG are read)", self.inspect(config)["notices"])
+        code, _, err = self.penstock("run", config, "--workers", 1)
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("3 files passed over: .webp 2, .tiff 1", err)
+
     def test_suspicious_files_are_named_with_their_sample_and_reason(self):
         from PIL import Image
         folder, config = self.photos()

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <memory>
 
 namespace penstock {
@@ -30,8 +31,13 @@ result<unique_fd> open_folder(int at, const std::string& path, std::string_view 
 }
 
 result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
-                                    bool (*wanted)(std::string_view name)) {
+                                    bool (*wanted)(std::string_view name),
+                                    std::string_view (*passed_over)(std::string_view name)) {
   folder_contents contents;
+  const auto pass_over = [&](std::string_view name) {
+    const std::string_view ending = passed_over != nullptr ? passed_over(name) : std::string_view();
+    if (!ending.empty()) ++contents.passed_over[std::string(ending)];
+  };
   struct ::stat facts {};
   if (::fstat(folder.get(), &facts) != 0) return refused(shown, errno);
   contents.identity = {facts.st_dev, facts.st_ino};
@@ -52,13 +58,18 @@ result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
       continue;
     }
     const bool may_be_folder = entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN;
-    if (!may_be_folder && !wanted(name)) continue;
+    if (!may_be_folder && !wanted(name)) {
+      pass_over(name);
+      continue;
+    }
     if (::fstatat(fd, entry->d_name, &facts, 0) == 0) {
       if (S_ISDIR(facts.st_mode)) {
         contents.entries.push_back({std::string(name), entry_kind::folder, 0});
       } else if (wanted(name)) {
         contents.entries.push_back(
             {std::string(name), entry_kind::other, static_cast<std::uint64_t>(facts.st_size)});
+      } else {
+        pass_over(name);
       }
     } else if (errno == ENOENT || errno == ELOOP) {
       // A link that leads nowhere: a sample by its name, which will fail by name when its turn comes.
@@ -71,6 +82,19 @@ result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
   }
   std::ranges::sort(contents.entries, {}, &folder_entry::name);
   return contents;
+}
+
+std::string passed_over_text(const passed_over_files& files) {
+  std::vector<std::pair<std::string, std::uint64_t>> kinds(files.begin(), files.end());
+  std::ranges::stable_sort(kinds, std::greater(), [](const auto& kind) { return kind.second; });
+  std::uint64_t all = 0;
+  std::string list;
+  for (const auto& [ending, count] : kinds) {
+    all += count;
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", ending, count);
+  }
+  if (all == 0) return {};
+  return fmt::format("{} file{} passed over: {}", all, all == 1 ? "" : "s", list);
 }
 
 }  // namespace penstock

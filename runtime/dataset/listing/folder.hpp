@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,8 +30,12 @@ struct folder_identity {
   bool operator==(const folder_identity&) const = default;
 };
 
+/// How many files were passed over, by the ending that they have.
+using passed_over_files = std::map<std::string, std::uint64_t, std::less<>>;
+
 struct folder_contents {
   folder_identity identity;
+  passed_over_files passed_over;
   std::vector<folder_entry> entries;  ///< in byte order of their names, without those that begin with a dot
 };
 
@@ -39,9 +44,13 @@ struct folder_contents {
 result<unique_fd> open_folder(int at, const std::string& path, std::string_view shown);
 
 /// Reads an open folder. Files are examined (for their size) only where `wanted` says yes; the others are
-/// left out. A link to a folder is a folder. Refuses (errc::io) when the system does, rather than losing
+/// left out, and counted where `passed_over` gives an ending. A link to a folder is a folder. Refuses (errc::io) when the system does, rather than losing
 /// entries silently.
 result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
-                                    bool (*wanted)(std::string_view name));
+                                    bool (*wanted)(std::string_view name),
+                                    std::string_view (*passed_over)(std::string_view name) = nullptr);
+
+/// "3 files passed over: .webp 2, .tiff 1", the most frequent first; empty if there are none.
+std::string passed_over_text(const passed_over_files& files);
 
 }  // namespace penstock

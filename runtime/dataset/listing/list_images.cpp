@@ -48,6 +48,11 @@ class picture_walk {
     if (progress_ && list_.files.size() % progress_step == 0) progress_(list_.files.size());
   }
 
+  void pass_over(const passed_over_files& more) {
+    for (const auto& [ending, count] : more) passed_over_[ending] += count;
+  }
+
+  [[nodiscard]] const passed_over_files& passed_over() const noexcept { return passed_over_; }
   [[nodiscard]] std::uint64_t loops() const noexcept { return loops_; }
   [[nodiscard]] const std::string& first_loop() const noexcept { return first_loop_; }
 
@@ -65,13 +70,14 @@ class picture_walk {
     const std::string shown = std::string(root_name_) + "/" + path;
     auto opened = open_folder(root_, path, shown);
     if (!opened) return tl::unexpected(std::move(opened.error()));
-    auto contents = read_folder(std::move(*opened), shown, is_picture_name);
+    auto contents = read_folder(std::move(*opened), shown, is_picture_name, unread_picture_ending);
     if (!contents) return tl::unexpected(std::move(contents.error()));
     for (std::size_t up = parent; up != no_parent; up = visited_[up].parent) {
       if (visited_[up].identity != contents->identity) continue;
       if (loops_++ == 0) first_loop_ = path;
       return {};
     }
+    pass_over(contents->passed_over);
     visited_.push_back({contents->identity, parent});
     const std::size_t self = visited_.size() - 1;
     for (const folder_entry& entry : contents->entries) {
@@ -90,6 +96,7 @@ class picture_walk {
   const listing_progress& progress_;
   std::vector<visited> visited_;
   std::vector<pending> pending_;
+  passed_over_files passed_over_;
   std::uint64_t loops_ = 0;
   std::string first_loop_;
 };
@@ -115,7 +122,7 @@ result<listing> list_image_folder(const std::string& path, const listing_progres
   if (!root) return tl::unexpected(std::move(root.error()));
   unique_fd again(::fcntl(root->get(), F_DUPFD_CLOEXEC, 0));
   if (!again) return refuse_os(errc::io, errno, "duplicating a descriptor");
-  auto top = read_folder(std::move(again), path, is_picture_name);
+  auto top = read_folder(std::move(again), path, is_picture_name, unread_picture_ending);
   if (!top) return tl::unexpected(std::move(top.error()));
 
   listing list;
@@ -123,6 +130,7 @@ result<listing> list_image_folder(const std::string& path, const listing_progres
   const auto is_class = [](const folder_entry& entry) { return entry.kind == entry_kind::folder; };
   const auto classes = static_cast<std::uint64_t>(std::ranges::count_if(top->entries, is_class));
   picture_walk walk(root->get(), path, list, progress);
+  walk.pass_over(top->passed_over);
   for (const folder_entry& entry : top->entries) {
     if (!is_class(entry)) {
       if (classes == 0) walk.take_file("", entry, 0);
@@ -145,12 +153,16 @@ result<listing> list_image_folder(const std::string& path, const listing_progres
                                        walk.loops(), walk.loops() == 1 ? " leads" : "s lead",
                                        printable(walk.first_loop())));
   }
+  const std::string passed_over = passed_over_text(walk.passed_over());
+  if (!passed_over.empty()) list.notices.push_back(passed_over + " (JPEG and PNG are read)");
   list.samples = list.files.size();
   if (list.samples == 0) {
-    return refuse(
-        errc::dataset,
-        "no pictures in '{}': {}looked for names that end in .jpg, .jpeg or .png and do not begin with a dot",
-        printable(path), classes > 0 ? fmt::format("went through {} class folders and ", classes) : "");
+    return refuse(errc::dataset,
+                  "no pictures in '{}': {}looked for names that end in .jpg, .jpeg or .png and do not begin "
+                  "with a dot{}{}",
+                  printable(path),
+                  classes > 0 ? fmt::format("went through {} class folders and ", classes) : "",
+                  passed_over.empty() ? "" : "; ", passed_over);
   }
   list.fingerprint = fingerprint_of(list);
   if (progress) progress(list.samples);

@@ -1,6 +1,7 @@
-// Which file names count. Used by the listings and the probe.
+// Which file names count, and which are worth a word because they do not. Used by the listings and the probe.
 #pragma once
 
+#include <array>
 #include <string_view>
 
 namespace penstock {
@@ -19,6 +20,17 @@ constexpr bool ends_with_any_case(std::string_view name, std::string_view ending
 constexpr bool is_picture_name(std::string_view name) noexcept {
   return ends_with_any_case(name, ".jpg") || ends_with_any_case(name, ".jpeg") ||
          ends_with_any_case(name, ".png");
+}
+
+/// The ending of a picture that no decoder here reads, in lower case (".webp"); empty for every other name.
+constexpr std::string_view unread_picture_ending(std::string_view name) noexcept {
+  constexpr std::array<std::string_view, 20> endings{
+      ".webp", ".tif", ".tiff", ".bmp", ".gif", ".heic", ".heif", ".avif", ".jxl", ".jp2",
+      ".j2k",  ".jpe", ".jfif", ".ppm", ".pgm", ".pnm",  ".tga",  ".svg",  ".dng", ".exr"};
+  for (const std::string_view ending : endings) {
+    if (ends_with_any_case(name, ending)) return ending;
+  }
+  return {};
 }
 
 }  // namespace penstock

@@ -76,6 +76,27 @@ TEST_CASE("pictures beside class folders are ignored with one notice") {
         fmt::format("2 pictures directly in '{}' are ignored: its folders are the classes", folder.path()));
 }
 
+TEST_CASE("pictures that no decoder here reads are counted by their endings, the most frequent first") {
+  const temporary_folder folder;
+  folder.write("a/1.jpg", "x");
+  folder.write("a/2.tiff", "x");
+  folder.write("a/deep/3.WEBP", "x");
+  folder.write("b/4.webp", "x");
+  folder.write("b/.hidden.webp", "x");
+  folder.write("b/notes.txt", "x");
+  folder.write("5.gif", "x");
+  const auto list = list_image_folder(folder.path());
+  REQUIRE(list);
+  CHECK(names(*list) == strings{"a/1.jpg"});
+  CHECK(list->notices == strings{"4 files passed over: .webp 2, .gif 1, .tiff 1 (JPEG and PNG are read)"});
+}
+
+TEST_CASE("a folder with nothing but pictures that are not read says which they are") {
+  const temporary_folder folder;
+  folder.write("a/1.webp", "x");
+  CHECK(refusal(folder.path()).find("; 1 file passed over: .webp 1") != std::string::npos);
+}
+
 TEST_CASE("names that begin with a dot do not count, neither files nor folders") {
   const temporary_folder folder;
   folder.write("a/1.jpg", "x");
