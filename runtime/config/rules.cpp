@@ -1,5 +1,6 @@
 #include "runtime/config/rules.hpp"
 
+#include "runtime/base/dataset_type.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/config/spelling.hpp"
 
@@ -10,23 +11,15 @@ namespace {
 
 using found_list = std::vector<contradiction>;
 
-bool in_this_build(dataset_type type) {
-  return type != dataset_type::tar && type != dataset_type::tokens;
-}
-
-bool needs_path(dataset_type type) {
-  return type != dataset_type::synthetic && type != dataset_type::custom;
-}
-
 void check_dataset(const dataset_config& dataset, found_list& found) {
   const std::string_view type = spelling(dataset.type);
-  if (!in_this_build(dataset.type)) {
+  if (!facts_of(dataset.type).available) {
     found.push_back({.key = "dataset.type",
                      .message = fmt::format("datasets of type \"{}\" are not in this build", type),
                      .label = "not in this build",
-                     .help = "there are image-folder, npy, raw, synthetic and custom"});
+                     .help = fmt::format("there are {}", available_dataset_types())});
   }
-  if (needs_path(dataset.type) && dataset.path.empty()) {
+  if (facts_of(dataset.type).path == path_need::required && dataset.path.empty()) {
     found.push_back({.key = "dataset.path",
                      .other = "dataset.type",
                      .message = fmt::format("'path' in [dataset] is missing: type \"{}\" reads files", type),

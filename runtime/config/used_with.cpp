@@ -1,4 +1,5 @@
 // With which other values a key has an effect at all.
+#include "runtime/base/dataset_type.hpp"
 #include "runtime/config/key_table.hpp"
 
 #include <fmt/core.h>
@@ -33,18 +34,27 @@ struct condition {
   }
 };
 
+condition<dataset_type> types_that(bool (*wanted)(const dataset_type_facts&)) {
+  condition<dataset_type> made{type_key, {}};
+  for (const dataset_type type : all_dataset_types())
+    if (wanted(facts_of(type))) made.wanted.push_back(type);
+  return made;
+}
+
 condition<dataset_type> wanted_types(used_with use) {
   using enum dataset_type;
   switch (use) {
     case used_with::always: break;
-    case used_with::for_stored: return {type_key, {image_folder, tar, npy, raw, tokens, custom}};
+    case used_with::for_stored:
+      return types_that([](const dataset_type_facts& facts) { return facts.path != path_need::none; });
     case used_with::for_synthetic: return {type_key, {synthetic}};
     case used_with::for_raw_or_synthetic: return {type_key, {raw, synthetic}};
     case used_with::for_custom: return {type_key, {custom}};
     case used_with::for_images:
     case used_with::for_random_resized_crop:
     case used_with::for_centre_crop:
-    case used_with::for_float_images: return {type_key, {image_folder, tar, custom}};
+    case used_with::for_float_images:
+      return types_that([](const dataset_type_facts& facts) { return facts.images; });
   }
   return {type_key, {}};
 }

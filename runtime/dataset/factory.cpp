@@ -5,30 +5,68 @@
 #include "runtime/dataset/records/records.hpp"
 #include "runtime/dataset/synthetic/synthetic.hpp"
 
+#include <algorithm>
+#include <array>
+
 namespace penstock {
 namespace {
 
-tl::unexpected<failure> not_built_in(dataset_type type) {
-  if (type == dataset_type::custom) {
-    return refuse(errc::config,
-                  "[dataset] type = \"custom\" is known to the worker program of [loader] command alone");
-  }
-  return refuse(errc::config,
-                "[dataset] type = \"{}\" is not available yet: image-folder, npy, raw and synthetic are",
-                name_of(type));
+/// A dataset that the session lists and workers read from the sealed list.
+struct listed_dataset {
+  dataset_type type;
+  result<listing> (*list)(const config&, const listing_progress&);
+  dataset_description (*describe)(const index_view&, const config&);
+  std::unique_ptr<Dataset> (*open)(index_view, const config&);
+};
+
+dataset_description describe_records(const index_view& index, const config&) {
+  return record_dataset::describe(index);
 }
 
-result<listing> list(const config& settings, const listing_progress& progress) {
-  const dataset_config& dataset = settings.dataset;
-  switch (dataset.type) {
-    case dataset_type::image_folder: return list_image_folder(dataset.path, progress);
-    case dataset_type::npy: return list_npy(dataset.path, progress);
-    case dataset_type::raw: return list_raw(dataset.path, dataset.shape, dataset.dtype, progress);
-    default: return not_built_in(dataset.type);
+std::unique_ptr<Dataset> open_records(index_view index, const config& settings) {
+  return std::make_unique<record_dataset>(std::move(index), settings.dataset.path);
+}
+
+/// A new type of this kind is a line here, its facts in runtime/base/dataset_type.hpp, and a room.
+constexpr std::array listed_datasets{
+    listed_dataset{
+        dataset_type::image_folder,
+        [](const config& c, const listing_progress& told) { return list_image_folder(c.dataset.path, told); },
+        [](const index_view& index, const config& c) {
+          return image_folder_dataset::describe(index, c.image);
+        },
+        [](index_view index, const config& c) -> std::unique_ptr<Dataset> {
+          return std::make_unique<image_folder_dataset>(std::move(index), c.image, c.dataset.path);
+        }},
+    listed_dataset{
+        dataset_type::npy,
+        [](const config& c, const listing_progress& told) { return list_npy(c.dataset.path, told); },
+        describe_records, open_records},
+    listed_dataset{dataset_type::raw,
+                   [](const config& c, const listing_progress& told) {
+                     return list_raw(c.dataset.path, c.dataset.shape, c.dataset.dtype, told);
+                   },
+                   describe_records, open_records},
+};
+
+result<const listed_dataset*> find(dataset_type type) {
+  const auto found = std::ranges::find(listed_datasets, type, &listed_dataset::type);
+  if (found != listed_datasets.end()) return &*found;
+  if (type == dataset_type::custom) {
+    return refuse(errc::config,
+                  "[dataset] type = \"custom\": only its worker program knows this dataset ([loader] command)");
   }
+  return refuse(errc::config, "[dataset] type = \"{}\" is not available yet: {} are", name_of(type),
+                available_dataset_types());
 }
 
 }  // namespace
+
+result<listing> list_dataset(const config& settings, const listing_progress& progress) {
+  const auto dataset = find(settings.dataset.type);
+  if (!dataset) return tl::unexpected(dataset.error());
+  return (*dataset)->list(settings, progress);
+}
 
 result<prepared_dataset> prepare_dataset(const config& settings, const listing_progress& progress) {
   prepared_dataset prepared;
@@ -38,7 +76,9 @@ result<prepared_dataset> prepare_dataset(const config& settings, const listing_p
     prepared.description = std::move(*description);
     return prepared;
   }
-  auto listed = list(settings, progress);
+  const auto dataset = find(settings.dataset.type);
+  if (!dataset) return tl::unexpected(dataset.error());
+  auto listed = (*dataset)->list(settings, progress);
   if (!listed) return tl::unexpected(std::move(listed.error()));
   auto sealed = seal_index(*listed);
   if (!sealed) return tl::unexpected(std::move(sealed.error()));
@@ -47,9 +87,7 @@ result<prepared_dataset> prepare_dataset(const config& settings, const listing_p
   // Described from the sealed form, as every worker will: the two cannot disagree.
   auto index = index_view::map(prepared.index.get());
   if (!index) return tl::unexpected(std::move(index.error()));
-  prepared.description = settings.dataset.type == dataset_type::image_folder
-                             ? image_folder_dataset::describe(*index, settings.image)
-                             : record_dataset::describe(*index);
+  prepared.description = (*dataset)->describe(*index, settings);
   return prepared;
 }
 
@@ -60,19 +98,15 @@ result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_
     if (!description) return tl::unexpected(std::move(description.error()));
     return std::make_unique<synthetic_dataset>(settings.dataset);
   }
-  if (type != dataset_type::image_folder && type != dataset_type::npy && type != dataset_type::raw) {
-    return not_built_in(type);
-  }
+  const auto dataset = find(type);
+  if (!dataset) return tl::unexpected(dataset.error());
   auto index = index_view::map(index_fd);
   if (!index) return tl::unexpected(std::move(index.error()));
   if (index->type() != type) {
     return refuse(errc::protocol, "the index is that of a dataset of type {}, not {}", name_of(index->type()),
                   name_of(type));
   }
-  if (type == dataset_type::image_folder) {
-    return std::make_unique<image_folder_dataset>(std::move(*index), settings.image, settings.dataset.path);
-  }
-  return std::make_unique<record_dataset>(std::move(*index), settings.dataset.path);
+  return (*dataset)->open(std::move(*index), settings);
 }
 
 }  // namespace penstock

@@ -49,10 +49,10 @@ TEST_CASE("types that are not built in are refused by name") {
     return prepare_dataset(all).error().message;
   };
   CHECK(refusal(dataset_type::tar) ==
-        "[dataset] type = \"tar\" is not available yet: image-folder, npy, raw and synthetic are");
+        "[dataset] type = \"tar\" is not available yet: image-folder, npy, raw, synthetic and custom are");
   CHECK(refusal(dataset_type::tokens).starts_with("[dataset] type = \"tokens\" is not available yet"));
   CHECK(refusal(dataset_type::custom) ==
-        "[dataset] type = \"custom\" is known to the worker program of [loader] command alone");
+        "[dataset] type = \"custom\": only its worker program knows this dataset ([loader] command)");
 }
 
 TEST_CASE("a worker refuses the index of another dataset type, or none at all") {

@@ -295,18 +295,6 @@ void add_record_files(inspection& to, const listing& list) {
   }
 }
 
-result<listing> list_of(const config& settings) {
-  const dataset_config& d = settings.dataset;
-  switch (d.type) {
-    case dataset_type::image_folder: return list_image_folder(d.path);
-    case dataset_type::npy: return list_npy(d.path);
-    case dataset_type::raw: return list_raw(d.path, d.shape, d.dtype);
-    default: break;
-  }
-  return refuse(errc::usage, "[dataset] type = \"{}\": only its worker program knows this dataset",
-                name_of(d.type));
-}
-
 }  // namespace
 
 result<inspection> look_at(const config& settings, unsigned threads, const progress& told) {
@@ -317,7 +305,7 @@ result<inspection> look_at(const config& settings, unsigned threads, const progr
     if (auto ok = add_values(all, settings, told); !ok) return tl::unexpected(std::move(ok.error()));
     return all;
   }
-  auto list = list_of(settings);
+  auto list = list_dataset(settings);
   if (!list) return tl::unexpected(std::move(list.error()));
   all.samples = list->samples;
   all.fingerprint = list->fingerprint;
