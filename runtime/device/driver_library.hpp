@@ -1,5 +1,5 @@
-// A library of the GPU's driver, opened at run time: nothing of ours links libcuda or libnvidia-ml. Used for
-// NVML (nvml.hpp) and by penstock-probe.
+// A library of the GPU's driver, opened at run time: nothing of ours links libcuda or libnvidia-ml. Used for NVML
+// (nvml.hpp), for what CUDA's runtime lacks (cuda/cuda_context.cpp) and by penstock-probe.
 #pragma once
 
 #include <string>

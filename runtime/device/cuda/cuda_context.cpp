@@ -3,6 +3,7 @@
 #include "runtime/base/layout.hpp"
 #include "runtime/base/patient_deadline.hpp"
 #include "runtime/device/cuda/cuda_error.hpp"
+#include "runtime/device/driver_library.hpp"
 
 #include <thread>
 
@@ -26,12 +27,12 @@ cudaError_t find_in_driver(const char* name, Function& function) {
   return status == cudaSuccess && function == nullptr ? cudaErrorSymbolNotFound : status;
 }
 
-/// The driver's own function: the runtime's might make a context on a device that nobody chose.
+/// The driver's own function, found without the runtime: that might make a context on a device that nobody chose.
 void exchange_capture_mode(CUstreamCaptureMode& mode) {
   using function = CUresult(CUstreamCaptureMode*);
   static function* const exchange = [] {
     function* found = nullptr;
-    if (find_in_driver("cuThreadExchangeStreamCaptureMode", found) != cudaSuccess) found = nullptr;
+    driver_library("libcuda.so.1").find("cuThreadExchangeStreamCaptureMode", found);
     return found;
   }();
   if (exchange != nullptr) exchange(&mode);

@@ -53,6 +53,10 @@ class captured_step {
     good(cudaStreamCreateWithFlags(&stream, stream_flags));
     good(cudaMalloc(&input_, bytes_max));
     good(cudaMalloc(reinterpret_cast<void**>(&sums_), sizeof(unsigned long long)));
+    // Kernels are loaded with their first launch: not inside a capture.
+    good(device_test::launch_sum(static_cast<const std::uint8_t*>(input_), 0, sums_, stream));
+    good(device_test::launch_busy(1, stream));
+    good(cudaStreamSynchronize(stream));
     good(cudaMemset(sums_, 0, sizeof(unsigned long long)));
     good(cudaDeviceSynchronize());
   }
@@ -189,6 +193,8 @@ TEST_CASE("a consumer on one thread and captures on another leave each other alo
   next_of(session).release();
   captured_step captured(cudaStreamNonBlocking);
   captured.give(next_of(session));
+  cudaStream_t mine = nullptr;
+  good(cudaStreamCreateWithFlags(&mine, cudaStreamNonBlocking));
   std::atomic<bool> over{false};
   std::atomic<int> captures{0};
   std::atomic<int> broken{0};
@@ -203,8 +209,6 @@ TEST_CASE("a consumer on one thread and captures on another leave each other alo
       ++captures;
     }
   });
-  cudaStream_t mine = nullptr;
-  good(cudaStreamCreateWithFlags(&mine, cudaStreamNonBlocking));
   for (int i = 0; i < steps; ++i) {
     Batch batch = next_of(session);
     CHECK(batch.read_back("data").size() == batch.tensor("data").bytes());
