@@ -58,6 +58,7 @@ Batch::~Batch() {
 
 Batch::body& Batch::held() const {
   if (!body_) throw error({errc::usage, "this batch was released or moved from", 0});
+  body_->home->refuse_if_gone();
   return *body_;
 }
 
@@ -115,6 +116,10 @@ void Batch::release(stream_handle stream) {
 }
 
 void Batch::release() {
+  release_unused();
+}
+
+void Batch::release_unused() {
   const stage_range range("release");
   const std::unique_ptr<body> b = (static_cast<void>(held()), std::move(body_));
   b->home->give_back(b->ready.buffer);

@@ -42,9 +42,13 @@ class batch_home {
   auto with_device(Use use) {
     refuse_copies();
     const std::lock_guard hold(mutex_);
-    if (!device_)
-      throw error({errc::usage, "the session of this batch is gone: release batches before it", 0});
+    if (!device_) refuse();
     return use(*device_);
+  }
+  /// Throws what with_device would throw.
+  void refuse_if_gone() const {
+    refuse_copies();
+    if (gone_.load(std::memory_order_acquire)) refuse();
   }
   void refuse_copies() const {
     if (process_.left())
@@ -67,15 +71,20 @@ class batch_home {
                                         nanoseconds patience = std::chrono::seconds(10));
   void close() {
     const std::lock_guard hold(mutex_);
+    gone_.store(true, std::memory_order_release);
     device_.reset();
     give_back_ = {};
   }
 
  private:
+  [[noreturn]] static void refuse() {
+    throw error({errc::usage, "the session of this batch is closed: release batches before that", 0});
+  }
   /// With mutex_ held. True if some are still parked.
   bool give_back_parked();
 
   const home_process process_;
+  std::atomic<bool> gone_ = false;
   std::mutex mutex_;  // of what follows
   std::shared_ptr<device::device> device_;
   std::function<void(std::uint32_t)> give_back_;

@@ -302,7 +302,7 @@ result<void> owner_program::deliver(ready_batch ready) {
   try {
     const std::uint64_t digest = order_.digests ? batch.digest() : 0;
     if (auto ok = put_in_sink(batch); !ok) return ok;
-    batch.release();
+    batch.release_unused();
     const batch_passage p = times_->find(position).value_or(batch_passage());
     const nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
     taken_.push_back({upload, digest, p.time_of(batch_stage::submitted), p.time_of(batch_stage::copied),

@@ -114,7 +114,7 @@ bool Session::body::run_embedded(steady_time until) {
       const stage_range range("sink");
       value_or_throw(sink_->take(*batch));
     }
-    batch->release();
+    batch->release_unused();
   }
   return false;
 }

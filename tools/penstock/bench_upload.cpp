@@ -110,7 +110,7 @@ std::uint64_t consume(Session& session, nanoseconds time) {
   while (std::chrono::steady_clock::now() < end) {
     auto batch = session.next();
     if (!batch) throw error({errc::stopped, "the stream ended before the time was over", 0});
-    batch->release();
+    batch->release_unused();
     ++batches;
   }
   return batches;
@@ -132,7 +132,7 @@ session_figures measure_session(const upload_bench& what) {
   options.control_socket = false;
   const auto constructed = std::chrono::steady_clock::now();
   Session session(settings_of(what), options);
-  session.next().value().release();
+  session.next().value().release_unused();
   f.first_batch_seconds = seconds_since(constructed);
   consume(session, std::max<nanoseconds>(what.time / 5, 300ms));  // all workers are there by now
 

@@ -15,9 +15,10 @@
 
 namespace penstock {
 
-/// Move-only. Use from one thread at a time. May outlive the session's iteration, but not the Session:
-/// destroying a Session while a batch is held is an error in the program and is said so (the batch becomes
-/// empty first).
+/// Move-only. Use from one thread at a time. May outlive the session's iteration and stop(), but its memory
+/// ends with Session::close() or the Session's destructor: from then on every member throws error
+/// (errc::usage), except that a batch can still be asked whether it is held, moved and destroyed. What
+/// samples() and records() gave before stays readable while the Batch is held; what tensors() gave does not.
 class PENSTOCK_API Batch {
  public:
   Batch() noexcept;
@@ -27,7 +28,7 @@ class PENSTOCK_API Batch {
   /// capture of yours, the buffer goes back after the capture, with the next call to the session or to any batch.
   ~Batch();
 
-  /// False after release() or a move.
+  /// False after a release or a move.
   [[nodiscard]] explicit operator bool() const noexcept { return body_ != nullptr; }
 
   [[nodiscard]] std::uint64_t epoch() const;
@@ -41,15 +42,19 @@ class PENSTOCK_API Batch {
   /// Throws error (errc::usage) with the names there are.
   [[nodiscard]] const tensor_view& tensor(std::string_view name) const;
 
-  /// Work put on `stream` after this call sees the batch. Touches only that stream; leaves the current device
-  /// alone.
+  /// Work put on `stream` after this call sees the batch. A batch is handed out when it is complete on the
+  /// device, so today there is nothing to wait for: this only checks that the batch is held. Programs that
+  /// call it stay right if batches are ever handed out while they are still being copied.
   void wait(stream_handle stream) const;
   /// Gives the buffer back when what is on `stream` now is done. Throws error: errc::usage the second time, and on
   /// a stream that is being captured into a graph; what the device says if it cannot record the release. Only in the
   /// last two cases the batch is still held.
   void release(stream_handle stream);
-  /// Gives the buffer back at once: nothing on any stream uses it any more.
-  void release();
+  /// Gives the buffer back at once. Only right when no stream uses the batch any more, or ever did: work that
+  /// is still queued would read the next batch's bytes. Throws error (errc::usage) the second time.
+  void release_unused();
+  [[deprecated("release(stream) waits for the stream's work; release_unused() says that there is none")]] void
+  release();
 
   /// Copies a tensor to host memory and waits for it.
   [[nodiscard]] std::vector<std::byte> read_back(std::string_view name) const;

@@ -144,13 +144,13 @@ void use_batches_inside(Session& session, Batch& held, const captured_step& step
       REQUIRE(held);
       break;
     }
-    case 1: next_of(session).release(); break;
+    case 1: next_of(session).release_unused(); break;
     case 2: next_of(session); break;  // destroyed
     case 3: {
       Batch other = next_of(session);
       CHECK(other.read_back("data").size() == other.tensor("data").bytes());
       other.wait({step.stream});
-      other.release();
+      other.release_unused();
       break;
     }
     default: break;
@@ -190,7 +190,7 @@ TEST_CASE("a consumer on one thread and captures on another leave each other alo
       GENERATE(cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed);
   CAPTURE(mode);
   Session session(uploading(), quietly());
-  next_of(session).release();
+  next_of(session).release_unused();
   captured_step captured(cudaStreamNonBlocking);
   captured.give(next_of(session));
   cudaStream_t mine = nullptr;
@@ -226,7 +226,7 @@ TEST_CASE("a session that starts during a capture on another thread opens its de
   good(cudaStreamBeginCapture(step.stream, cudaStreamCaptureModeGlobal));
   std::thread([&] {
     Session session(uploading(), quietly());
-    for (int i = 0; i < 20; ++i) next_of(session).release();
+    for (int i = 0; i < 20; ++i) next_of(session).release_unused();
   }).join();
   CHECK(step.is_capturing());
   good(device_test::launch_busy(1000, step.stream));

@@ -123,7 +123,7 @@ int forks_a_child_that_uses_the_copy() {
     expect_refusal([] { static_cast<void>(the_session->next()); });
     expect_refusal([] { static_cast<void>(the_session->status()); });
     expect_refusal([] { static_cast<void>(the_session->state()); });
-    expect_refusal([&] { held->release(); });
+    expect_refusal([&] { held->release_unused(); });
     the_session->stop();
     the_session->close();
     held.reset();

@@ -123,7 +123,7 @@ TEST_CASE("of two threads in next() one is refused") {
   std::jthread one(take);
   std::jthread two(take);
   CHECK(eventually([&] { return refused_ones == 1; }));
-  held->release();
+  held->release_unused();
 }
 
 TEST_CASE("after close() nothing can be taken, and closing again is nothing") {
@@ -149,7 +149,7 @@ TEST_CASE("a batch that is kept beyond stop() can still be read and given back")
   session.stop();
   CHECK_FALSE(session.next());
   CHECK(held->read_back("data").size() == 8 * 4096);
-  held->release();
+  held->release_unused();
 }
 
 TEST_CASE("the state of another dataset is refused with the difference named") {

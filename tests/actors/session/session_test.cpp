@@ -306,9 +306,9 @@ TEST_CASE("a batch that is used the wrong way says so") {
   REQUIRE(batch);
   CHECK_THROWS_AS(batch->tensor("image"), error);
   CHECK(batch->tensor("data").shape == std::vector<std::uint64_t>{8, 4096});
-  batch->release();
+  batch->release_unused();
   CHECK_FALSE(*batch);
-  CHECK_THROWS_AS(batch->release(), error);
+  CHECK_THROWS_AS(batch->release_unused(), error);
   CHECK_THROWS_AS(batch->rows(), error);
 }
 
@@ -332,7 +332,7 @@ TEST_CASE("holding all buffers stops the stream until one is given back") {
   REQUIRE(second);
   std::optional<Batch> third;
   std::jthread taker([&] { third = session.next(); });
-  first->release();
+  first->release_unused();
   taker.join();
   REQUIRE(third);
   CHECK(third->sequence() == 2);
