@@ -60,6 +60,10 @@ void board::owner_died(const owner_death_report& death) {
   const std::lock_guard hold(mutex_);
   if (report_.owner_deaths.size() >= deaths_kept) report_.owner_deaths.erase(report_.owner_deaths.begin());
   report_.owner_deaths.push_back(death);
+  ++owner_deaths_.at(static_cast<std::size_t>(death.cause));
+  if (is_unexpected(death.cause)) ++status_.owners_ended_unexpectedly;
+  report_.owners_ended_unexpectedly = status_.owners_ended_unexpectedly;
+  status_.last_owner_death = death;
 }
 
 void board::owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) {
@@ -67,6 +71,8 @@ void board::owner_recovered(std::uint32_t incarnation, double seconds_since_its_
   for (owner_death_report& d : report_.owner_deaths) {
     if (d.incarnation == incarnation) d.recovered_seconds = seconds_since_its_end;
   }
+  if (status_.last_owner_death && status_.last_owner_death->incarnation == incarnation)
+    status_.last_owner_death->recovered_seconds = seconds_since_its_end;
 }
 
 void board::workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
@@ -83,6 +89,8 @@ void board::worker_died(const death_report& death) {
   if (report_.deaths.size() >= deaths_kept) report_.deaths.erase(report_.deaths.begin());
   report_.deaths.push_back(death);
   ++deaths_.at(static_cast<std::size_t>(death.cause));
+  if (is_unexpected(death.cause)) ++status_.workers_ended_unexpectedly;
+  report_.workers_ended_unexpectedly = status_.workers_ended_unexpectedly;
 }
 
 void board::sample_failed(const scheduler::lost_sample& lost) {
@@ -213,6 +221,7 @@ control::metrics_facts board::metrics(steady_time now) const {
   facts.totals = report({}, now);
   const std::lock_guard hold(mutex_);
   facts.deaths = deaths_;
+  facts.owner_deaths = owner_deaths_;
   return facts;
 }
 

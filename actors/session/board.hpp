@@ -72,7 +72,8 @@ class board {
   session_status status_;
   run_report report_;
   std::map<std::uint64_t, epoch_times> times_;
-  std::array<std::uint64_t, control::death_causes> deaths_{};  // by cause, all of them
+  std::array<std::uint64_t, control::death_causes> deaths_{};        // of workers by cause, all of them
+  std::array<std::uint64_t, control::death_causes> owner_deaths_{};  // of the GPU owner's processes
   std::optional<steady_time> begun_;
   std::optional<steady_time> first_batch_;
   std::optional<steady_time> ended_;

@@ -63,7 +63,9 @@ target worker_of(const json& request, const session_status& s) {
 json deaths_of(const session_controls& controls) {
   json all = json::array();
   for (const death_report& d : controls.deaths()) all.push_back(control::as_json(d));
-  return control::good_answer({{"deaths", std::move(all)}});
+  json owners = json::array();
+  for (const owner_death_report& d : controls.owner_deaths()) owners.push_back(control::as_json(d));
+  return control::good_answer({{"deaths", std::move(all)}, {"gpu_deaths", std::move(owners)}});
 }
 
 /// {"after": N, "follow": bool}: the events after number N; with follow, when there is one or the session

@@ -16,6 +16,7 @@ namespace penstock::session {
 struct session_controls {
   std::function<session_status()> status;
   std::function<std::vector<death_report>()> deaths;
+  std::function<std::vector<owner_death_report>()> owner_deaths;
   std::function<double()> waited_seconds;  ///< how long the consumer has waited for batches
   std::shared_ptr<const batch_times> times;
   std::function<control::event_reading(std::uint64_t after, std::size_t limit)> events;

@@ -29,10 +29,23 @@ event event_of_worker(event_kind kind, const worker_status& w, std::string text)
   return e;
 }
 
-std::string cause_in_words(const death_report& d) {
-  if (d.cause == death_cause::signal && d.signal) return *d.signal;
-  if (d.cause == death_cause::exit && d.code) return fmt::format("exit {}", *d.code);
-  return name_of(d.cause);
+std::string cause_in_words(death_cause cause, const std::optional<std::string>& signal,
+                           const std::optional<std::int32_t>& code) {
+  if (cause == death_cause::signal && signal) return *signal;
+  if (cause == death_cause::exit && code) return fmt::format("exit {}", *code);
+  return name_of(cause);
+}
+
+/// "worker 3 (pid 17)"; without the pid if it never had one.
+std::string with_pid(std::string who, std::int32_t pid) {
+  return pid > 0 ? fmt::format("{} (pid {})", who, pid) : who;
+}
+
+/// "ended: SIGSEGV", or what was ordered.
+std::string end_in_words(death_cause cause, const std::optional<std::string>& signal,
+                         const std::optional<std::int32_t>& code) {
+  if (cause == death_cause::stopped) return "was stopped, as ordered";
+  return "ended: " + cause_in_words(cause, signal, code);
 }
 
 }  // namespace
@@ -46,13 +59,14 @@ event event_of(event_kind kind, std::string text) {
 }
 
 event event_of(const death_report& d) {
-  std::string text = fmt::format("worker {} (pid {}) ended: {}", d.worker, d.pid, cause_in_words(d));
+  std::string text =
+      with_pid(fmt::format("worker {}", d.worker), d.pid) + " " + end_in_words(d.cause, d.signal, d.code);
   if (d.sample) text += ", while loading " + sample_in_words(*d.sample, d.path.value_or(""));
   event e = event_of(event_kind::worker_died, std::move(text));
   e.time = d.time;
   e.worker = d.worker;
   e.incarnation = d.incarnation;
-  e.pid = d.pid;
+  if (d.pid > 0) e.pid = d.pid;
   e.sample = d.sample;
   e.path = d.path;
   e.epoch = d.epoch;
@@ -62,14 +76,13 @@ event event_of(const death_report& d) {
 }
 
 event event_of(const owner_death_report& d) {
-  std::string text = fmt::format("the GPU owner (pid {}) ended: {}", d.pid,
-                                 d.signal ? *d.signal : fmt::format("exit {}", d.code.value_or(-1)));
+  std::string text = with_pid("the GPU owner", d.pid) + " " + end_in_words(d.cause, d.signal, d.code);
   if (d.sequence)
     text += fmt::format(", with batch {} of epoch {} in its hands", *d.sequence, d.epoch.value_or(0));
   if (!d.last_words.empty()) text += ": " + d.last_words;
   event e = event_of(event_kind::device_lost, std::move(text));
   e.time = d.time;
-  e.pid = d.pid;
+  if (d.pid > 0) e.pid = d.pid;
   e.epoch = d.epoch;
   e.sequence = d.sequence;
   return e;

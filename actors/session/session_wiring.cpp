@@ -334,6 +334,7 @@ void Session::body::open_control_socket(engine& e) {
     return journal->events_after(after, limit);
   };
   controls.deaths = [this] { return board_.report({}, now()).deaths; };
+  controls.owner_deaths = [this] { return board_.report({}, now()).owner_deaths; };
   controls.stop = [this](bool at_once) {
     if (at_once) return stop(std::chrono::milliseconds(0));
     stop(std::nullopt);

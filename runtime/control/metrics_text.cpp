@@ -74,13 +74,23 @@ void add_workers(page& p, const metrics_facts& f) {
           f.totals.workers_configured);
   p.counter("penstock_worker_starts_total", "Worker processes that were started.", f.totals.workers_started);
   p.counter("penstock_worker_restarts_total", "Worker processes that replaced another.", f.totals.restarts);
-  p.begin("penstock_worker_deaths_total", "counter", "Workers that ended unexpectedly, by cause.");
+  p.begin("penstock_worker_deaths_total", "counter",
+          "Workers that ended before the session did, by cause; stopped: as ordered.");
   for (std::size_t i = 0; i < death_causes; ++i)
     p.value("cause", penstock::name_of(static_cast<death_cause>(i)), f.deaths[i]);
   p.begin("penstock_worker_resident_memory_bytes", "gauge", "Resident memory of each worker.");
   for (const worker_status& w : f.status.workers) p.value("worker", std::to_string(w.id), w.rss_bytes);
   p.counter("penstock_stale_messages_total", "Messages of workers that came too late or were false.",
             f.totals.stale_dropped);
+}
+
+void add_owner(page& p, const metrics_facts& f) {
+  p.counter("penstock_gpu_owner_restarts_total", "Processes that replaced another as the GPU owner.",
+            f.totals.owner_restarts);
+  p.begin("penstock_gpu_owner_deaths_total", "counter",
+          "Processes of the GPU owner that ended before the session did, by cause; stopped: as ordered.");
+  for (std::size_t i = 0; i < death_causes; ++i)
+    p.value("cause", penstock::name_of(static_cast<death_cause>(i)), f.owner_deaths[i]);
 }
 
 void add_stream(page& p, const metrics_facts& f) {
@@ -145,6 +155,7 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
           f.status.gpu_state == "ready" ? 1 : 0);
   add_stream(p, f);
   add_workers(p, f);
+  add_owner(p, f);
   add_pipeline(p, f);
   return std::move(p).text();
 }

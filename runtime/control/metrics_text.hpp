@@ -27,7 +27,8 @@ inline constexpr std::size_t death_causes = 9;
 struct metrics_facts {
   session_status status;
   run_report totals;                                 ///< its epochs, deaths and losses are not looked at
-  std::array<std::uint64_t, death_causes> deaths{};  ///< by death_cause
+  std::array<std::uint64_t, death_causes> deaths{};  ///< of workers, by death_cause
+  std::array<std::uint64_t, death_causes> owner_deaths{};  ///< of the GPU owner's processes
   std::vector<batch_passage> under_way;
   std::vector<stage_histogram> stages;  ///< one a span of stage_spans()
 };

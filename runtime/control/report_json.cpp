@@ -147,6 +147,7 @@ json as_json(const run_report& r) {
   j["workers"] = {{"configured", r.workers_configured},
                   {"started", r.workers_started},
                   {"restarts", r.restarts},
+                  {"ended_unexpectedly", r.workers_ended_unexpectedly},
                   {"stale_dropped", r.stale_dropped},
                   {"deaths", std::move(deaths)}};
   j["quarantine"] = json::array();
@@ -159,7 +160,10 @@ json as_json(const run_report& r) {
   }
   json owners = json::array();
   for (const owner_death_report& d : r.owner_deaths) owners.push_back(as_json(d));
-  j["gpu"] = {{"placement", r.placement}, {"restarts", r.owner_restarts}, {"deaths", std::move(owners)}};
+  j["gpu"] = {{"placement", r.placement},
+              {"restarts", r.owner_restarts},
+              {"ended_unexpectedly", r.owners_ended_unexpectedly},
+              {"deaths", std::move(owners)}};
   j["uploads"] = {{"count", r.uploads}, {"bytes", r.bytes}, {"pinned", r.pinned}};
   return j;
 }
@@ -178,6 +182,8 @@ json as_json(const session_status& s) {
   j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name}, {"uuid", or_null(s.gpu.uuid)},
               {"state", s.gpu_state},      {"pid", s.gpu_pid},   {"placement", s.gpu_placement},
               {"restarts", s.gpu_restarts}};
+  j["gpu"]["ended_unexpectedly"] = s.owners_ended_unexpectedly;
+  j["gpu"]["last_death"] = s.last_owner_death ? control::as_json(*s.last_owner_death) : json(nullptr);
   j["gpu"]["processes"] = nullptr;
   if (s.gpu_processes) {
     j["gpu"]["processes"] = json::array();
@@ -186,6 +192,7 @@ json as_json(const session_status& s) {
   }
   j["workers"] = json::array();
   for (const worker_status& w : s.workers) j["workers"].push_back(as_json(w));
+  j["workers_ended_unexpectedly"] = s.workers_ended_unexpectedly;
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;
   return j;

@@ -11,6 +11,7 @@ namespace penstock::control {
 nlohmann::ordered_json as_json(const run_report& report);
 nlohmann::ordered_json as_json(const session_status& status);
 nlohmann::ordered_json as_json(const death_report& death);
+nlohmann::ordered_json as_json(const owner_death_report& death);
 nlohmann::ordered_json as_json(const quarantine_report& quarantined);
 /// One line of `penstock events --json`. "time" is UTC with microseconds: "2026-11-20T14:04:18.123456Z".
 nlohmann::ordered_json as_json(const event& what);

@@ -63,6 +63,10 @@ class LifeTest(PenstockTest):
         self.assertEqual(report["outcome"], "finished")
         self.assertEqual(report["epochs"][0]["digest"], undisturbed["epochs"][0]["digest"])
         self.assertEqual([q["sample"] for q in report["quarantine"]], [77])
+        # The victim and those that sample 77 killed; drained, scaled and restarted ones were ordered to go.
+        self.assertEqual(report["workers"]["ended_unexpectedly"],
+                         len([d for d in report["workers"]["deaths"] if d["cause"] != "stopped"]))
+        self.assertLess(report["workers"]["ended_unexpectedly"], len(report["workers"]["deaths"]))
         self.assertEqual(self.penstock("status")[0], EXIT_NO_SESSION)
 
     def test_a_life_that_is_ended_by_stop_delivered_the_beginning_of_the_same_stream(self):

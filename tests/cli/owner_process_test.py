@@ -53,8 +53,36 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual([e["digest"] for e in report["epochs"]], expected)
         self.assertEqual(report["gpu"]["restarts"], 8)
         self.assertEqual([d["signal"] for d in report["gpu"]["deaths"]], 8 * ["SIGKILL"])
+        self.assertEqual(report["gpu"]["ended_unexpectedly"], 8)
         self.assertEqual(report["workers"]["deaths"], [])
         self.check_sums(report)
+
+    def test_the_death_of_an_owner_is_told_by_status_and_deaths_and_one_that_was_ordered_is_no_surprise(self):
+        process = self.start("run", self.slow("told"), "--workers", 2, "--json", "--quiet")
+        self.wait_until(lambda: self.penstock("wait", "--for=ready", "--session", "told", "--timeout", "5s")[0] == EXIT_OK,
+                        "a ready session")
+        self.assertEqual(self.status_of("told")["gpu"]["ended_unexpectedly"], 0)
+        self.assertIsNone(self.status_of("told")["gpu"]["last_death"])
+        victim = self.owner_of(process)
+        self.kill_owners(process, "told", 1)
+        gpu = self.status_of("told")["gpu"]
+        self.assertEqual((gpu["ended_unexpectedly"], gpu["last_death"]["pid"], gpu["last_death"]["signal"]), (1, victim, "SIGKILL"))
+        self.wait_until(lambda: self.status_of("told")["gpu"]["state"] == "ready", "the next owner")
+        self.assertEqual(self.penstock("restart", "gpu", "--session", "told")[0], EXIT_OK)
+        self.wait_until(lambda: self.status_of("told")["gpu"]["restarts"] == 2, "an ordered restart")
+        self.assertEqual(self.penstock("restart", "worker/1", "--session", "told")[0], EXIT_OK)
+        self.wait_until(lambda: self.status_of("told")["workers"][1]["restarts"] == 1, "an ordered restart of a worker")
+        status = self.status_of("told")
+        self.assertEqual(status["gpu"]["ended_unexpectedly"], 1)
+        self.assertEqual(status["gpu"]["last_death"]["cause"], "stopped")
+        self.assertEqual(status["workers_ended_unexpectedly"], 0)
+        self.assertEqual(self.penstock("stop", "--session", "told")[0], EXIT_OK)
+        out, err = process.communicate(timeout=60)
+        report = json.loads(out)
+        self.assertEqual(report["gpu"]["ended_unexpectedly"], 1)
+        self.assertEqual([d["cause"] for d in report["gpu"]["deaths"]], ["signal", "stopped"])
+        self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
+        self.assertEqual([d["cause"] for d in report["workers"]["deaths"]], ["stopped"])
 
     def test_a_batch_that_kills_two_owners_fails_the_run_and_is_named(self):
         config = self.write("p.toml", synthetic(samples=100, epochs=1))

@@ -38,6 +38,7 @@ session::session_controls controls() {
     return s;
   };
   c.deaths = [] { return std::vector<death_report>(1); };
+  c.owner_deaths = [] { return std::vector<owner_death_report>(1); };
   c.quarantine = [] { return std::vector<quarantine_report>(1); };
   c.lift_quarantine = [](std::uint64_t sample, bool) { return sample == 1; };
   c.events = [](std::uint64_t, std::size_t) { return control::event_reading(); };

@@ -52,6 +52,11 @@ enum class death_cause : std::uint8_t {
   unknown,    ///< somebody else reaped it
 };
 PENSTOCK_API const char* name_of(death_cause cause) noexcept;
+/// Whether nobody ordered that end: an operator's restart or drain (stopped) and a worker that is replaced
+/// because it outgrew its limit (memory) are no surprises.
+[[nodiscard]] constexpr bool is_unexpected(death_cause cause) noexcept {
+  return cause != death_cause::stopped && cause != death_cause::memory;
+}
 
 struct death_report {
   std::uint32_t worker = 0;
@@ -133,6 +138,10 @@ struct run_report {
   std::string placement;  ///< of the GPU owner: embedded, process
   std::uint32_t owner_restarts = 0;
   std::vector<owner_death_report> owner_deaths;  ///< the last 1000
+
+  // Of all deaths, those that nobody had ordered: neither an operator nor a limit of the config.
+  std::uint64_t workers_ended_unexpectedly = 0;
+  std::uint64_t owners_ended_unexpectedly = 0;
 };
 
 struct worker_status {
@@ -177,6 +186,9 @@ struct session_status {
   std::vector<worker_status> workers;
   std::uint64_t quarantined = 0;
   std::uint64_t failed = 0;
+  std::uint64_t workers_ended_unexpectedly = 0;  ///< in all: neither an operator nor a limit had ordered it
+  std::uint64_t owners_ended_unexpectedly = 0;   ///< the same of the GPU owner's processes
+  std::optional<owner_death_report> last_owner_death{};
 };
 
 }  // namespace penstock
