@@ -65,8 +65,8 @@ struct scheduler_state {
   std::unique_ptr<planned_source> source;
   std::unique_ptr<schedule::ledger> ledger;
   std::unique_ptr<schedule::epoch_book> book;
+  std::optional<schedule::failure_limit> failures;
   std::map<std::uint32_t, joined_worker> workers;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> failed;  // epoch, sample; of open epochs
   std::map<std::pair<std::uint32_t, std::uint32_t>, stream_position>
       leased;  // by worker and slot: for stamps
   std::uint64_t seek_number = 0;
@@ -127,8 +127,8 @@ struct obey {
                               upload.worker, upload.slot, std::move(upload.samples)});
   }
   void operator()(schedule::sample_failed& failed) {
-    s.failed.insert({s.source->epoch_of(failed.position), failed.sample});
     lost_sample lost = named(s, failed.position, failed.sample);
+    s.failures->note(lost.name, failed.reason);
     lost.reason = std::move(failed.reason);
     s.news.sample_failed(lost);
   }
@@ -181,8 +181,9 @@ void open(scheduler_state& s, const open_stream& order) {
   s.source = std::make_unique<planned_source>(order.order, s.names);
   s.ledger = std::make_unique<schedule::ledger>(order.rules, *s.source, order.range);
   s.book = std::make_unique<schedule::epoch_book>(order.identity, order.order->batches_per_epoch(),
-                                                  order.order->expected_samples());
+                                                  order.order->expected_samples(), order.demanded);
   s.book->begin_at(order.range.first);
+  s.failures.emplace(order.max_failed_fraction);
   for (const quarantine_report& known : order.quarantined) {
     s.ledger->quarantine_known(known.sample);
     if (known.path) s.names[known.sample] = *known.path;
@@ -190,10 +191,6 @@ void open(scheduler_state& s, const open_stream& order) {
   if (order.resumed) {
     s.book->resume(*order.resumed);
     for (const std::uint64_t sample : order.resumed->quarantined_samples) s.ledger->quarantine_known(sample);
-    for (const std::uint64_t sample : order.resumed->failed_samples) {
-      s.ledger->failure_known(order.resumed->epoch, sample);
-      s.failed.insert({order.resumed->epoch, sample});
-    }
   }
 }
 
@@ -279,11 +276,12 @@ void deliver(scheduler_state& s, const batch_delivered& batch) {
   if (!s.ledger) return;
   const auto done = s.ledger->acknowledged(batch.upload);
   if (!done) return;
-  s.book->delivered(done->position, done->delivered, done->failed, done->quarantined, batch.digest);
-  const std::uint64_t epoch = s.source->epoch_of(done->position);
-  std::erase_if(s.failed, [&](const auto& one) { return one.first < epoch; });
-  s.news.delivered(*done, epoch);
-  if (const schedule::epoch_account& open = s.book->epochs().back(); open.complete) s.news.epoch_done(open);
+  const schedule::epoch_account& account =
+      s.book->delivered({done->position, done->delivered, done->failed, done->quarantined, batch.digest,
+                         batch.demanded, batch.taken.value_or(std::chrono::steady_clock::now())});
+  s.news.delivered(*done, account.epoch);
+  if (account.complete) s.news.epoch_done(account);
+  if (const auto too_many = s.failures->check(account)) s.news.gave_up(*too_many);
 }
 
 void lose_owner(scheduler_state& s, const owner_lost& news) {
@@ -293,14 +291,12 @@ void lose_owner(scheduler_state& s, const owner_lost& news) {
   if (news.poison) s.ledger->leave_out(news.poison->position, news.poison->reason);
 }
 
-stream_accounts accounts_of(const scheduler_state& s) {
+stream_accounts accounts_of(const scheduler_state& s, bool epochs) {
   if (!s.book) return {};
-  stream_accounts all{s.book->epochs(), s.book->state()};
-  all.state.quarantined_samples.assign(s.ledger->quarantined_samples().begin(),
-                                       s.ledger->quarantined_samples().end());
-  for (const auto& [epoch, sample] : s.failed) {
-    if (epoch == all.state.epoch) all.state.failed_samples.push_back(sample);
-  }
+  stream_accounts all{{}, s.book->state()};
+  if (epochs) all.epochs = s.book->epochs();
+  all.state->quarantined_samples.assign(s.ledger->quarantined_samples().begin(),
+                                        s.ledger->quarantined_samples().end());
   return all;
 }
 
@@ -374,7 +370,7 @@ scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_ac
         if (self->state.ledger) self->state.ledger->release_from_quarantine(order.sample);
         decide_soon(self);
       },
-      [self](const tell_accounts& order) { order.to->set_value(accounts_of(self->state)); },
+      [self](const tell_accounts& order) { order.to->set_value(accounts_of(self->state, order.epochs)); },
       [self](const decide&) { act(self); },
       [self](const stop_scheduling&) { self->quit(); },
   };

@@ -21,6 +21,7 @@
 #include "runtime/base/batch_times.hpp"
 #include "runtime/dataset/order/plan.hpp"
 #include "runtime/schedule/epoch_book.hpp"
+#include "runtime/schedule/failure_limit.hpp"
 #include "runtime/schedule/ledger.hpp"
 
 #include <penstock/report.hpp>
@@ -50,6 +51,8 @@ struct open_stream {
   schedule::stream_range range;
   std::optional<schedule::stream_state> resumed;
   std::vector<quarantine_report> quarantined;  ///< known from earlier runs
+  double max_failed_fraction = 1;              ///< of an epoch's samples; more failures end the run
+  steady_time demanded{};                      ///< when the first batch was asked for
 };
 
 struct worker_joined {
@@ -98,6 +101,9 @@ struct slots_released {
 struct batch_delivered {
   std::uint64_t upload = 0;
   std::optional<std::uint64_t> digest;
+  std::optional<steady_time>
+      demanded{};                      ///< by the consumer; none from the owner's process, which always asks
+  std::optional<steady_time> taken{};  ///< none: when the scheduler hears of it
 };
 using delivery_pile = protocol::pile<batch_delivered>;
 struct batches_delivered {
@@ -126,7 +132,7 @@ struct seek_stream {
 /// The accounts of the stream, whole.
 struct stream_accounts {
   std::vector<schedule::epoch_account> epochs;
-  schedule::stream_state state;
+  std::optional<schedule::stream_state> state;  ///< none until the stream is open
 };
 
 /// A quarantined sample is tried again, as if it had never killed anybody.
@@ -141,6 +147,7 @@ struct pause_stream {
 /// Everything that is in the mailbox before this is entered; then the accounts are told.
 struct tell_accounts {
   std::shared_ptr<std::promise<stream_accounts>> to;
+  bool epochs = true;  ///< false: the state alone, which costs the same however long the run is
 };
 
 /// Look at the ledger when the mailbox is empty.

@@ -1,7 +1,5 @@
 #include "actors/session/board.hpp"
 
-#include "runtime/sink/digest.hpp"
-
 #include <unistd.h>
 
 namespace penstock::session {
@@ -160,11 +158,9 @@ void board::begun(steady_time now) {
   if (!begun_) begun_ = now;
 }
 
-void board::batch_taken(std::uint64_t epoch, steady_time demanded, steady_time taken) {
+void board::batch_taken(steady_time taken) {
   const std::lock_guard hold(mutex_);
   if (!first_batch_) first_batch_ = taken;
-  epoch_times& times = times_.try_emplace(epoch, epoch_times{demanded, taken}).first->second;
-  times.last_taken = taken;
 }
 
 void board::waited(nanoseconds in_all) {
@@ -242,9 +238,8 @@ run_report board::report(const std::vector<schedule::epoch_account>& accounts, s
     e.failed = a.failed;
     e.quarantined = a.quarantined;
     e.batches = a.batches;
-    if (a.batches > 0 && a.batch_digests.size() == a.batches) e.digest = sink::epoch_digest(a.batch_digests);
-    const auto times = times_.find(a.epoch);
-    if (times != times_.end()) e.seconds = seconds(times->second.last_taken - times->second.demanded);
+    e.digest = a.digest;
+    e.seconds = seconds(a.took);
     r.epochs.push_back(std::move(e));
   }
   return r;

@@ -9,7 +9,6 @@
 
 #include <penstock/report.hpp>
 
-#include <map>
 #include <mutex>
 
 namespace penstock::session {
@@ -47,7 +46,7 @@ class board {
   void configured(std::uint32_t workers);
   void planned(std::uint64_t samples_expected);
   void begun(steady_time now);
-  void batch_taken(std::uint64_t epoch, steady_time demanded, steady_time taken);
+  void batch_taken(steady_time taken);
   void waited(nanoseconds in_all);
   // True if that was news.
   bool ended(run_outcome how, const std::optional<failure>& why, steady_time now);
@@ -63,15 +62,9 @@ class board {
                                   steady_time now) const;
 
  private:
-  struct epoch_times {
-    steady_time demanded{};
-    steady_time last_taken{};
-  };
-
   mutable std::mutex mutex_;
   session_status status_;
   run_report report_;
-  std::map<std::uint64_t, epoch_times> times_;
   std::array<std::uint64_t, control::death_causes> deaths_{};        // of workers by cause, all of them
   std::array<std::uint64_t, control::death_causes> owner_deaths_{};  // of the GPU owner's processes
   std::optional<steady_time> begun_;

@@ -4,7 +4,6 @@
 #include "actors/session/quarantine_keeper.hpp"
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/base/units.hpp"
 
 #include <caf/actor_system.hpp>
 #include <caf/stateful_actor.hpp>
@@ -34,19 +33,20 @@ struct session_state {
 
 using self_pointer = session_actor::stateful_pointer<session_state>;
 
-result<dataset_description> checked(const protocol::dataset_described& from) {
+result<dataset_description> checked(const config& settings, const protocol::dataset_described& from) {
   auto tensors = protocol::from_wire(from.tensors);
   if (!tensors) return tl::unexpected(std::move(tensors.error()));
   if (from.samples == 0) return refuse(errc::dataset, "the dataset has no samples");
-  return dataset_description{from.type, from.samples, std::move(*tensors), from.fingerprint};
+  dataset_description described{from.type, from.samples, std::move(*tensors), from.fingerprint};
+  if (settings.dataset.type == dataset_type::custom) described.fingerprint = fingerprint_of_custom(described);
+  return described;
 }
 
 std::string difference(const dataset_description& a, const dataset_description& b) {
   if (a.type != b.type) return fmt::format("type {} and {}", a.type, b.type);
   if (a.samples != b.samples) return fmt::format("{} and {} samples", a.samples, b.samples);
-  if (a.fingerprint != b.fingerprint)
-    return fmt::format("fingerprints {} and {}", a.fingerprint, b.fingerprint);
-  return "other tensors";
+  if (a.tensors != b.tensors) return "other tensors";
+  return fmt::format("fingerprints {} and {}", a.fingerprint, b.fingerprint);
 }
 
 std::uint64_t quarantine_max(const config& c, std::uint64_t samples) {
@@ -56,6 +56,10 @@ std::uint64_t quarantine_max(const config& c, std::uint64_t samples) {
   return std::min(c.quarantine.max_samples, std::max<std::uint64_t>(8, share));
 }
 
+result<void> check_memory_for(const config& c, const arena::geometry& shape, std::uint32_t workers) {
+  return arena::check_memory(memory_need_of(c, shape, workers), arena::memory_limits());
+}
+
 /// Everything that depends on what the dataset is.
 result<void> build(session_state& s, self_pointer self) {
   const config& c = s.around.settings;
@@ -63,14 +67,14 @@ result<void> build(session_state& s, self_pointer self) {
   if (!layout) return tl::unexpected(std::move(layout.error()));
   auto order = plan_of(c, *s.dataset);
   if (!order) return tl::unexpected(std::move(order.error()));
-  auto range = range_of(c, s.around.request, *order, s.dataset->fingerprint);
+  auto range = range_of(c, s.around.request, *order, *s.dataset);
   if (!range) return tl::unexpected(std::move(range.error()));
   auto shape = geometry_of(c, *layout, s.around.partitions);
   if (!shape) return tl::unexpected(std::move(shape.error()));
   auto transfer = device::plan_transfer(*layout, {c.gpu.layout, c.gpu.dtype, c.gpu.mean, c.gpu.std});
   if (!transfer) return tl::unexpected(std::move(transfer.error()));
-  if (auto ok = arena::check_memory(memory_need_of(c, *shape, s.around.workers), arena::memory_limits()); !ok)
-    return ok;
+  const std::uint32_t workers = s.around.workers_wanted();
+  if (auto ok = check_memory_for(c, *shape, workers); !ok) return ok;
   if (auto ok = s.around.memory->size_and_seal(*shape); !ok) return ok;
   s.shape = *shape;
   auto known = s.quarantine->open(s.dataset->fingerprint);
@@ -80,15 +84,21 @@ result<void> build(session_state& s, self_pointer self) {
   const auto shared_order = std::make_shared<const plan>(std::move(*order));
   const auto shared_transfer = std::make_shared<const device::transfer_plan>(std::move(*transfer));
   s.around.planned(shared_order, shared_transfer, *range);
+  // From here on scale() checks what it asks for; what it asked for until now is checked here.
+  if (const std::uint32_t more = s.around.workers_wanted(); more > workers) {
+    if (auto ok = check_memory_for(c, *shape, more); !ok) return ok;
+  }
   self->send(s.others.owner, gpu_owner::prepare_device{shared_transfer, s.shape, c.gpu.buffers});
   self->send(s.others.scheduler,
              scheduler::open_stream{
                  shared_order,
                  {c.quarantine.max_attempts, quarantine_max(c, s.dataset->samples), c.loader.on_bad_sample},
-                 identity_of(c, s.dataset->fingerprint),
+                 identity_of(c, &*s.dataset),
                  *range,
                  s.around.request.resumed,
-                 std::move(*known)});
+                 std::move(*known),
+                 c.loader.max_failed_fraction,
+                 s.around.demanded});
   s.built = true;
   return {};
 }
@@ -116,7 +126,7 @@ protocol::assign_slots slots_of(const session_state& s, std::uint32_t partition)
 
 result<protocol::assign_slots> welcome(self_pointer self, const worker_described& news) {
   session_state& s = self->state;
-  auto described = checked(news.dataset);
+  auto described = checked(s.around.settings, news.dataset);
   if (!described) return tl::unexpected(std::move(described.error()));
   const dataset_description* const known = s.dataset           ? &*s.dataset
                                            : s.around.expected ? &*s.around.expected
@@ -168,59 +178,6 @@ session_actor::behavior_type behave(self_pointer self, session_surroundings arou
 
 session_actor spawn_session(caf::actor_system& system, session_surroundings around) {
   return system.spawn<caf::detached>(behave, std::move(around));
-}
-
-result<plan> plan_of(const config& settings, const dataset_description& dataset) {
-  const sampler_config& s = settings.sampler;
-  return plan::create(
-      {dataset.samples, s.seed, s.shuffle, s.batch_size, s.drop_last, s.rank.value_or(0), s.world_size});
-}
-
-result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,
-                                    std::uint32_t partitions) {
-  const std::uint64_t given = settings.loader.slot_bytes ? settings.loader.slot_bytes->bytes : layout.bytes;
-  if (given < layout.bytes) {
-    return refuse(
-        errc::config,
-        "a batch of {} samples needs a slot of {}, but [loader] slot_bytes is {}: raise it (or leave it at "
-        "\"auto\"), or lower [sampler] batch_size",
-        layout.rows_max, bytes_for_people(layout.bytes), bytes_for_people(given));
-  }
-  return arena::geometry{given, settings.loader.slots_per_worker, partitions};
-}
-
-arena::memory_need memory_need_of(const config& settings, const arena::geometry& shape,
-                                  std::uint32_t workers) {
-  arena::memory_need need;
-  need.reserved_bytes = shape.partition_bytes() * workers;
-  need.file_bytes = shape.bytes();
-  need.mapped_bytes = need.reserved_bytes;
-  need.explanation =
-      fmt::format("{} workers x {} slots x {}", workers, shape.slots, bytes_for_people(shape.slot_bytes));
-  need.remedy = fmt::format("lower [loader] workers ({}), slots_per_worker ({}) or [sampler] batch_size ({})",
-                            workers, settings.loader.slots_per_worker, settings.sampler.batch_size);
-  return need;
-}
-
-schedule::stream_identity identity_of(const config& settings, const std::string& fingerprint) {
-  const sampler_config& s = settings.sampler;
-  return {s.seed, s.batch_size, s.rank.value_or(0), s.world_size, s.shuffle, s.drop_last, fingerprint};
-}
-
-result<schedule::stream_range> range_of(const config& settings, const stream_request& request,
-                                        const plan& order, const std::string& fingerprint) {
-  const std::uint64_t per_epoch = order.batches_per_epoch();
-  schedule::stream_range range{0, settings.sampler.epochs * per_epoch};
-  if (request.resumed) {
-    if (auto ok = schedule::check_same_stream(request.resumed->identity, identity_of(settings, fingerprint));
-        !ok) {
-      return tl::unexpected(std::move(ok.error()));
-    }
-    range.first = request.resumed->epoch * per_epoch + request.resumed->next_batch;
-  }
-  range.end = std::max(range.end, range.first);
-  if (request.batches) range.end = std::min(range.end, range.first + *request.batches);
-  return range;
 }
 
 }  // namespace penstock::session

@@ -13,8 +13,8 @@
 
 #include "actors/gpu_owner/gpu_owner.hpp"
 #include "actors/scheduler/scheduler.hpp"
+#include "actors/session/sizing.hpp"
 #include "actors/supervisor/supervisor.hpp"
-#include "runtime/arena/memory_budget.hpp"
 
 #include <penstock/dataset.hpp>
 
@@ -62,19 +62,15 @@ using session_actor = caf::typed_actor<caf::reacts_to<meet>, caf::reacts_to<devi
                                        caf::reacts_to<worker_described>, caf::reacts_to<sample_quarantined>,
                                        caf::reacts_to<quarantine_released>, caf::reacts_to<leave>>;
 
-/// The part of the stream that a session delivers, and how to find it once the plan is known.
-struct stream_request {
-  std::optional<std::uint64_t> batches;  ///< at most so many
-  std::optional<schedule::stream_state> resumed;
-};
-
 struct session_surroundings {
   config settings;
-  std::uint32_t workers = 1;
+  /// How many workers are wanted now: scale() may change it until the dataset is known. Thread-safe.
+  std::function<std::uint32_t()> workers_wanted;
   std::uint32_t partitions = 2;  ///< places for workers, and one for the sacrificial worker
   std::optional<dataset_description>
       expected;  ///< what the session itself has found; none for custom datasets
   stream_request request;
+  steady_time demanded{};  ///< when the first batch was asked for
   std::shared_ptr<arena::arena> memory;
   /// The plan is known: how the stream is cut into batches.
   std::function<void(std::shared_ptr<const plan>, std::shared_ptr<const device::transfer_plan>,
@@ -85,20 +81,5 @@ struct session_surroundings {
 };
 
 session_actor spawn_session(caf::actor_system& system, session_surroundings around);
-
-// ---- pure parts, also for the dry run ---------------------------------------------------------------------
-
-/// [sampler] as the plan takes it.
-result<plan> plan_of(const config& settings, const dataset_description& dataset);
-/// Slots for batches of this dataset. Refuses when [loader] slot_bytes is too small for a batch.
-result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,
-                                    std::uint32_t partitions);
-/// What `workers` of these partitions cost.
-arena::memory_need memory_need_of(const config& settings, const arena::geometry& shape,
-                                  std::uint32_t workers);
-schedule::stream_identity identity_of(const config& settings, const std::string& fingerprint);
-/// Positions to deliver. Refuses a state of another stream.
-result<schedule::stream_range> range_of(const config& settings, const stream_request& request,
-                                        const plan& order, const std::string& fingerprint);
 
 }  // namespace penstock::session

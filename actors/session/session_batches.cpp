@@ -3,10 +3,14 @@
 
 #include <caf/send.hpp>
 
+#include <algorithm>
 #include <limits>
 
 namespace penstock {
 namespace {
+
+// "For ever", to who asks for more: a deadline further away overflows the clock.
+constexpr std::chrono::milliseconds longest_run = std::chrono::hours(24 * 365 * 10);
 
 /// Two threads in next() would each get half a stream.
 class only_taker {
@@ -89,7 +93,7 @@ std::optional<Batch> Session::body::take_of(std::uint64_t epoch, bool from_its_f
 
 bool Session::body::run_for(std::chrono::milliseconds at_most) {
   value_or_throw(gpu_owner::check_sink(options_.sink, options_.sink_out));
-  const steady_time until = now() + at_most;
+  const steady_time until = now() + std::clamp(at_most, std::chrono::milliseconds(0), longest_run);
   return elsewhere() ? run_elsewhere(until) : run_embedded(until);
 }
 
@@ -163,7 +167,6 @@ void Session::body::seek(schedule::stream_range range) {
 
 std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, steady_time demanded) {
   const std::uint64_t upload = ready.upload;
-  const std::uint64_t epoch = ready.epoch;
   next_position_ = ready.position + 1;
   std::shared_ptr<const device::transfer_plan> transfer;
   {
@@ -172,10 +175,11 @@ std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, stead
   }
   Batch batch = batch_access::make(std::move(ready), std::move(transfer), home_);
   const auto digest = options_.digests ? std::optional(batch.digest()) : std::nullopt;
-  board_.batch_taken(epoch, demanded, now());
-  times_->note(next_position_ - 1, batch_stage::taken, now());
+  const steady_time taken = now();
+  board_.batch_taken(taken);
+  times_->note(next_position_ - 1, batch_stage::taken, taken);
   const std::lock_guard hold(mutex_);
-  if (engine_ && engine_->deliveries->add({upload, digest}))
+  if (engine_ && engine_->deliveries->add({upload, digest, demanded, taken}))
     caf::anon_send(engine_->scheduler, scheduler::batches_delivered{engine_->deliveries});
   return batch;
 }
@@ -187,6 +191,8 @@ std::optional<Batch> Session::body::end_of_stream() {
     const std::lock_guard hold(mutex_);
     whole = !stopped_ && plan_ && next_position_ >= settings_.sampler.epochs * plan_->batches_per_epoch();
   }
+  // What was delivered is told before the end is: the scheduler may still have the last batch to enter.
+  static_cast<void>(accounts(false));
   const run_outcome how = whole ? run_outcome::finished : run_outcome::stopped;
   if (board_.ended(how, std::nullopt, now())) tell_ended(how);
   return std::nullopt;

@@ -33,6 +33,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <future>
 
 namespace penstock {
 
@@ -114,6 +115,7 @@ class Session::body {
   void fail(const failure& why);
   void tell(event what) { journal_->note(std::move(what)); }
   void tell_ended(run_outcome how);
+  void end_within(std::optional<std::chrono::milliseconds> at_most) noexcept;
   std::optional<Batch> take();
   std::optional<Batch> take_of(std::uint64_t epoch, bool from_its_first);
   void check_worker(std::uint32_t worker) const;
@@ -122,7 +124,10 @@ class Session::body {
   std::optional<Batch> end_of_stream();
   void seek(schedule::stream_range range);
   std::optional<schedule::stream_range> wait_for_range_of(std::uint64_t epoch);
-  scheduler::stream_accounts accounts();
+  [[nodiscard]] static std::shared_future<scheduler::stream_accounts> ask_for_accounts(const engine& e,
+                                                                                       bool epochs);
+  result<scheduler::stream_accounts> accounts(bool epochs);
+  [[nodiscard]] schedule::stream_state state_before_the_stream() const;
   void wait_for_part(std::unique_lock<std::mutex>& hold, const bool& gone,
                      nanoseconds supervision::shutdown_shares::*part);
   void wait_for_pool();
@@ -135,7 +140,8 @@ class Session::body {
   const config settings_;
   const session_options options_;
   std::optional<schedule::stream_state> resumed_;
-  std::uint32_t workers_;  // scale() may change it until started_
+  std::atomic<std::uint32_t> workers_;  // how many are wanted
+  steady_time begun_{};                 // the first demand; set before anything is started
   session::board board_;
   const std::shared_ptr<control::event_journal> journal_ = std::make_shared<control::event_journal>();
   const std::shared_ptr<batch_times> times_ = std::make_shared<batch_times>();
@@ -149,7 +155,8 @@ class Session::body {
   std::shared_ptr<const plan> plan_;
   std::shared_ptr<const device::transfer_plan> transfer_;
   schedule::stream_range range_;
-  scheduler::stream_accounts final_accounts_;  // when the engine is gone
+  std::shared_future<scheduler::stream_accounts> final_accounts_;  // once close() has asked for them
+  std::vector<schedule::epoch_account> epochs_told_;  // the last time that the scheduler was asked
   std::condition_variable plan_or_end_;
   std::unique_ptr<control::event_caller> listener_;
   bool started_ = false;

@@ -3,6 +3,7 @@
 #include "actors/session/session_body.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/signals.hpp"
+#include "runtime/base/units.hpp"
 #include "runtime/config/validate.hpp"
 #include "runtime/process/process_facts.hpp"
 
@@ -83,7 +84,7 @@ Session::body::~body() {
     const std::lock_guard hold(mutex_);
     told = stopped_;
   }
-  if (!told) stop(end_of_dropped);
+  if (!told) end_within(end_of_dropped);
   close();
 }
 
@@ -93,8 +94,10 @@ void Session::body::start() {
     if (started_ || stopped_) return;
     started_ = true;
   }
-  board_.begun(now());
-  tell(session::event_of(event_kind::run_started, fmt::format("the run begins with {} workers", workers_)));
+  begun_ = now();
+  board_.begun(begun_);
+  tell(session::event_of(event_kind::run_started,
+                         fmt::format("the run begins with {} workers", workers_.load())));
   if (options_.on_event) {
     const all_signals_blocked quiet;
     listener_ = std::make_unique<control::event_caller>(journal_, options_.on_event);
@@ -164,6 +167,11 @@ void Session::body::fail(const failure& why) {
 
 void Session::body::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
   if (board_.stopping()) tell(session::event_of(event_kind::stopping, "the session was told to stop"));
+  end_within(at_most);
+}
+
+/// Ends what runs, whoever wants that.
+void Session::body::end_within(std::optional<std::chrono::milliseconds> at_most) noexcept {
   const std::lock_guard hold(mutex_);
   if (at_most) end_in_all_ = std::min<nanoseconds>(end_in_all_, *at_most);
   stopped_ = true;  // before the consumer wakes and asks why
@@ -202,7 +210,7 @@ void Session::body::scale(std::uint32_t workers) {
       value_or_throw(arena::check_memory(session::memory_need_of(settings_, shape, workers - there),
                                          arena::memory_limits()));
     }
-    if (!started_) workers_ = workers;
+    workers_ = workers;
     if (engine_) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers});
     if (started_ && !engine_) scaled_while_starting_ = workers;
   }
@@ -280,17 +288,19 @@ void Session::body::close() noexcept {
     const std::lock_guard hold(mutex_);
     closed_ = true;
   }
-  if (board_.ended_if_running(run_outcome::stopped, now())) tell_ended(run_outcome::stopped);
+  const bool cut_short = board_.ended_if_running(run_outcome::stopped, now());
   wait_for_pool();
   sink_.reset();
   home_->close();
-  scheduler::stream_accounts last = accounts();
   engine* e = nullptr;
   {
     const std::lock_guard hold(mutex_);
     e = engine_.get();
-    if (e != nullptr) final_accounts_ = std::move(last);
+    // Whoever asks from here on gets this answer: the scheduler is about to go.
+    if (e != nullptr) final_accounts_ = ask_for_accounts(*e, true);
   }
+  static_cast<void>(accounts(true));  // the events of what was delivered come before that of the end
+  if (cut_short) tell_ended(run_outcome::stopped);
   if (e == nullptr) {  // it never ran, or is closed already
     if (listener_) listener_->stop(patience_with_callbacks);
     return;
@@ -323,16 +333,49 @@ void Session::body::tell_ended(run_outcome how) {
            : session::event_of(event_kind::run_stopped, "the run was stopped"));
 }
 
-scheduler::stream_accounts Session::body::accounts() {
+/// mutex_ is held: nobody can end the scheduler before it has heard the question.
+std::shared_future<scheduler::stream_accounts> Session::body::ask_for_accounts(const engine& e, bool epochs) {
   auto promise = std::make_shared<std::promise<scheduler::stream_accounts>>();
-  auto answer = promise->get_future();
+  auto answer = promise->get_future().share();
+  caf::anon_send(e.scheduler, scheduler::tell_accounts{std::move(promise), epochs});
+  return answer;
+}
+
+/// Empty before the scheduler exists. Refuses (errc::timed_out) when the scheduler does not answer.
+result<scheduler::stream_accounts> Session::body::accounts(bool epochs) {
+  std::shared_future<scheduler::stream_accounts> answer;
   {
     const std::lock_guard hold(mutex_);
-    if (!engine_) return final_accounts_;
-    caf::anon_send(engine_->scheduler, scheduler::tell_accounts{std::move(promise)});
+    if (final_accounts_.valid()) {
+      answer = final_accounts_;
+    } else if (engine_) {
+      answer = ask_for_accounts(*engine_, epochs);
+    } else {
+      return scheduler::stream_accounts{};
+    }
   }
-  if (answer.wait_for(accounts_deadline) != std::future_status::ready) return {};
-  return answer.get();
+  if (answer.wait_for(accounts_deadline) != std::future_status::ready) {
+    return refuse(errc::timed_out,
+                  "asking where the stream stands: the scheduler did not answer within {} (is the machine "
+                  "overloaded, or a log sink blocked?); ask again",
+                  duration_for_people(accounts_deadline));
+  }
+  try {
+    return answer.get();
+  } catch (const std::future_error&) {
+    return refuse(errc::stopped, "asking where the stream stands: the scheduler has ended without an answer");
+  }
+}
+
+/// Nothing is delivered yet: what was resumed, or the beginning. Of a dataset that nobody has described yet
+/// the fingerprint is left open.
+schedule::stream_state Session::body::state_before_the_stream() const {
+  if (resumed_) return *resumed_;
+  schedule::stream_state beginning;
+  const std::lock_guard hold(mutex_);
+  const bool described = engine_ && engine_->dataset;
+  beginning.identity = session::identity_of(settings_, described ? &engine_->dataset->description : nullptr);
+  return beginning;
 }
 
 session_status Session::body::status() const {
@@ -342,11 +385,17 @@ session_status Session::body::status() const {
 }
 
 run_report Session::body::report() {
-  return board_.report(accounts().epochs, now());
+  auto told = accounts(true);
+  std::unique_lock hold(mutex_);
+  if (told) epochs_told_ = std::move(told->epochs);
+  const auto epochs = epochs_told_;  // as they stood the last time, if the scheduler does not answer
+  hold.unlock();
+  return board_.report(epochs, now());
 }
 
 std::vector<std::byte> Session::body::state() {
-  return schedule::serialise(accounts().state);
+  const scheduler::stream_accounts told = value_or_throw(accounts(false));
+  return schedule::serialise(told.state ? *told.state : state_before_the_stream());
 }
 
 }  // namespace penstock

@@ -186,7 +186,7 @@ void Session::body::spawn_scheduler(engine& e) {
   };
   news.delivered = [this](const schedule::delivery& batch, std::uint64_t epoch) {
     board_.delivered(batch, epoch);
-    if (elsewhere()) board_.batch_taken(epoch, now(), now());
+    if (elsewhere()) board_.batch_taken(now());
   };
   news.batch_recovered = [this](std::uint64_t epoch, std::uint64_t sequence) {
     tell(session::event_of_recovered(epoch, sequence));
@@ -276,7 +276,8 @@ void Session::body::spawn_supervisor(engine& e) {
 void Session::body::spawn_session_actor(engine& e) {
   session::session_surroundings around;
   around.settings = settings_;
-  around.workers = workers_;
+  around.workers_wanted = [this] { return workers_.load(); };
+  around.demanded = begun_;
   around.partitions = settings_.loader.limits.max + 1;
   if (e.dataset) around.expected = e.dataset->description;
   around.request = {options_.batches, resumed_};

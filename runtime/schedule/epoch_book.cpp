@@ -2,22 +2,44 @@
 
 #include "runtime/base/check.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace penstock::schedule {
 namespace {
 
-constexpr std::uint64_t magic = 0x31'45'54'41'54'53'53'50;  // "PSSTATE1"
+constexpr std::uint64_t magic_1 = 0x31'45'54'41'54'53'53'50;  // "PSSTATE1"
+constexpr std::uint64_t magic_2 = 0x32'45'54'41'54'53'53'50;  // "PSSTATE2"
+
+// A state of the second version: numbers of 8 bytes, texts behind a number with their length.
+//
+//   magic, seed, batch size, rank, world size, flags
+//   fingerprint, settings
+//   epoch, next batch, delivered, failed, quarantined
+//   digests: their count, the accumulators, the words that are kept
+//   quarantined samples: bytes, and ranges as pairs of variable-length numbers (gap before it, length - 1)
+//   checksum
+constexpr std::size_t number_bytes = sizeof(std::uint64_t);
+constexpr std::size_t numbers_before = 6;
+constexpr std::size_t numbers_of_the_epoch = 5;
+constexpr std::size_t accumulators = 8;
+constexpr std::size_t bytes_beside_quarantine =
+    number_bytes * (numbers_before + 1 + 1 + numbers_of_the_epoch + 1 + accumulators +
+                    digest_chain::words_kept_max + 1 + 1) +
+    fingerprint_bytes_max + identity_settings_bytes_max;
+static_assert(bytes_beside_quarantine + 64 <= state_bytes_max, "at least a dozen ranges have room");
+
+// Far beyond any stream, far below what would overflow a sum or a product of counts.
+constexpr std::uint64_t count_max = std::uint64_t{1} << 62U;
+
+/// Lists of a state of the first version.
 constexpr std::uint64_t list_max = std::uint64_t{1} << 32;
 
 class writer {
  public:
   void number(std::uint64_t value) { append(&value, sizeof value); }
-  void list(const std::vector<std::uint64_t>& values) {
-    number(values.size());
-    append(values.data(), values.size() * sizeof(std::uint64_t));
-  }
-  void text(const std::string& value) {
+  void text(std::string_view value) {
     number(value.size());
     append(value.data(), value.size());
   }
@@ -37,6 +59,11 @@ class reader {
     std::uint64_t value = 0;
     take(&value, sizeof value);
     return value;
+  }
+  std::uint32_t number_of_32_bits() {
+    const std::uint64_t value = number();
+    if (value > std::numeric_limits<std::uint32_t>::max()) good_ = false;
+    return static_cast<std::uint32_t>(value);
   }
   std::vector<std::uint64_t> list() {
     const std::uint64_t count = number();
@@ -81,64 +108,192 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
   return sum;
 }
 
+void append_short(std::string& to, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7U) to.push_back(static_cast<char>((value & 0x7FU) | 0x80U));
+  to.push_back(static_cast<char>(value));
+}
+
+std::optional<std::uint64_t> take_short(std::string_view& from) {
+  std::uint64_t value = 0;
+  for (unsigned shift = 0; shift < 64 && !from.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(from.front());
+    from.remove_prefix(1);
+    value |= static_cast<std::uint64_t>(byte & 0x7FU) << shift;
+    if (byte < 0x80) return value;
+  }
+  return std::nullopt;
+}
+
+/// As many ranges of ascending samples as have room.
+std::string as_ranges(const std::vector<std::uint64_t>& samples, std::size_t bytes_max) {
+  std::string ranges;
+  std::uint64_t behind = 0;  // the last range
+  for (std::size_t first = 0; first < samples.size();) {
+    std::size_t last = first;
+    while (last + 1 < samples.size() && samples[last + 1] == samples[last] + 1) ++last;
+    std::string one;
+    append_short(one, samples[first] - behind);
+    append_short(one, last - first);
+    if (ranges.size() + one.size() > bytes_max) break;
+    ranges += one;
+    behind = samples[last] + 1;
+    first = last + 1;
+  }
+  return ranges;
+}
+
+std::optional<std::vector<std::uint64_t>> from_ranges(std::string_view ranges) {
+  std::vector<std::uint64_t> samples;
+  std::uint64_t behind = 0;
+  while (!ranges.empty()) {
+    const auto gap = take_short(ranges);
+    const auto more = take_short(ranges);
+    // More than can be quarantined ([quarantine] max_samples has no bound, but memory has).
+    constexpr std::uint64_t samples_max = std::uint64_t{1} << 24U;
+    if (!gap || !more || *gap > count_max || behind > count_max || *more >= samples_max - samples.size())
+      return std::nullopt;
+    for (std::uint64_t i = 0; i <= *more; ++i) samples.push_back(behind + *gap + i);
+    behind += *gap + *more + 1;
+  }
+  return samples;
+}
+
+tl::unexpected<failure> not_a_state(std::string_view why) {
+  return refuse(errc::state_mismatch, "this is not a saved state: {}", why);
+}
+
+/// The digests of a state of the first version were a list.
+void read_lists(reader& in, stream_state& s) {
+  for (const std::uint64_t digest : in.list()) s.digests.add(digest);
+  s.quarantined_samples = in.list();
+  in.list();  // failed samples, which are found again
+}
+
+result<void> read_chain(reader& in, stream_state& s) {
+  const std::uint64_t count = in.number();
+  std::array<std::uint64_t, accumulators> lanes{};
+  for (std::uint64_t& lane : lanes) lane = in.number();
+  std::vector<std::uint64_t> words(digest_chain::words_kept_after(count));
+  for (std::uint64_t& word : words) word = in.number();
+  auto chain = digest_chain::restore(count, lanes, words);
+  if (!chain) return not_a_state("its digest does not fit its count");
+  s.digests = *chain;
+  auto samples = from_ranges(in.text());
+  if (!samples) return not_a_state("its quarantined samples make no sense");
+  s.quarantined_samples = std::move(*samples);
+  return {};
+}
+
+/// A checksum protects against accidents, not against somebody who can compute one.
+result<void> check_counts(const stream_state& s) {
+  const stream_identity& id = s.identity;
+  if (id.batch_size == 0)
+    return not_a_state(
+        "its batch size is 0 (was it saved before its stream was open?); begin anew without it");
+  if (id.fingerprint.size() > fingerprint_bytes_max || id.settings.size() > identity_settings_bytes_max)
+    return not_a_state("its fingerprint or its settings are longer than any");
+  if (id.world_size == 0 || id.rank >= id.world_size)
+    return not_a_state(fmt::format("its rank is {} of {}", id.rank, id.world_size));
+  if (s.epoch > count_max || s.next_batch > count_max / id.batch_size)
+    return not_a_state(fmt::format("it stands at batch {} of epoch {}", s.next_batch, s.epoch));
+  const std::uint64_t most = s.next_batch * id.batch_size;
+  if (s.delivered > most || s.failed > most - s.delivered || s.quarantined > most - s.delivered - s.failed) {
+    return not_a_state(
+        fmt::format("it counts {} delivered, {} failed and {} quarantined samples in {} batches of {}",
+                    s.delivered, s.failed, s.quarantined, s.next_batch, id.batch_size));
+  }
+  if (s.digests.count() > s.next_batch)
+    return not_a_state(fmt::format("it has {} digests of {} batches", s.digests.count(), s.next_batch));
+  return {};
+}
+
+/// "key=value" lines as pairs.
+std::vector<std::pair<std::string_view, std::string_view>> settings_of(std::string_view text) {
+  std::vector<std::pair<std::string_view, std::string_view>> all;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const std::size_t mark = std::min(line.find('='), line.size());
+    all.emplace_back(line.substr(0, mark), line.substr(std::min(line.size(), mark + 1)));
+  }
+  return all;
+}
+
+std::string_view value_of(const std::vector<std::pair<std::string_view, std::string_view>>& settings,
+                          std::string_view key) {
+  for (const auto& [name, value] : settings) {
+    if (name == key) return value;
+  }
+  return "unset";
+}
+
 }  // namespace
 
 std::vector<std::byte> serialise(const stream_state& s) {
+  PENSTOCK_CHECK(s.identity.fingerprint.size() <= fingerprint_bytes_max &&
+                     s.identity.settings.size() <= identity_settings_bytes_max,
+                 "fingerprint '{}', settings '{}'", s.identity.fingerprint, s.identity.settings);
   writer out;
-  out.number(magic);
+  out.number(magic_2);
   out.number(s.identity.seed);
   out.number(s.identity.batch_size);
   out.number(s.identity.rank);
   out.number(s.identity.world_size);
   out.number((s.identity.shuffle ? 1U : 0U) | (s.identity.drop_last ? 2U : 0U));
   out.text(s.identity.fingerprint);
+  out.text(s.identity.settings);
   out.number(s.epoch);
   out.number(s.next_batch);
   out.number(s.delivered);
   out.number(s.failed);
   out.number(s.quarantined);
-  out.list(s.batch_digests);
-  out.list(s.quarantined_samples);
-  out.list(s.failed_samples);
+  out.number(s.digests.count());
+  for (const std::uint64_t lane : s.digests.accumulators()) out.number(lane);
+  for (const std::uint64_t word : s.digests.words_kept()) out.number(word);
+  const std::size_t around = out.bytes.size() + number_bytes /* of the text */ + number_bytes /* checksum */;
+  out.text(as_ranges(s.quarantined_samples, state_bytes_max - around));
   out.number(checksum(out.bytes));
   return std::move(out.bytes);
 }
 
 result<stream_state> parse_state(std::span<const std::byte> bytes) {
-  const auto no = [](const char* why) {
-    return refuse(errc::state_mismatch, "this is not a saved state: {}", why);
-  };
-  if (bytes.size() < 2 * sizeof(std::uint64_t)) return no("it is too short");
+  if (bytes.size() < 2 * sizeof(std::uint64_t)) return not_a_state("it is too short");
   reader in(bytes.first(bytes.size() - sizeof(std::uint64_t)));
-  if (in.number() != magic) return no("it does not begin like one of this version");
+  const std::uint64_t version = in.number();
+  if (version != magic_1 && version != magic_2)
+    return not_a_state("it does not begin like one that this version knows");
   std::uint64_t sum = 0;
   std::memcpy(&sum, bytes.data() + bytes.size() - sizeof sum, sizeof sum);
   if (sum != checksum(bytes.first(bytes.size() - sizeof sum)))
-    return no("its checksum is wrong, it was cut or changed");
+    return not_a_state("its checksum is wrong, it was cut or changed");
   stream_state s;
   s.identity.seed = in.number();
-  s.identity.batch_size = static_cast<std::uint32_t>(in.number());
-  s.identity.rank = static_cast<std::uint32_t>(in.number());
-  s.identity.world_size = static_cast<std::uint32_t>(in.number());
+  s.identity.batch_size = in.number_of_32_bits();
+  s.identity.rank = in.number_of_32_bits();
+  s.identity.world_size = in.number_of_32_bits();
   const std::uint64_t flags = in.number();
   s.identity.shuffle = (flags & 1U) != 0;
   s.identity.drop_last = (flags & 2U) != 0;
   s.identity.fingerprint = in.text();
+  if (version == magic_2) s.identity.settings = in.text();
   s.epoch = in.number();
   s.next_batch = in.number();
   s.delivered = in.number();
   s.failed = in.number();
   s.quarantined = in.number();
-  s.batch_digests = in.list();
-  s.quarantined_samples = in.list();
-  s.failed_samples = in.list();
-  if (!in.good() || !in.at_end()) return no("its parts do not fit its length");
+  if (version == magic_1) {
+    read_lists(in, s);
+  } else if (auto ok = read_chain(in, s); !ok) {
+    return tl::unexpected(std::move(ok.error()));
+  }
+  if (!in.good() || !in.at_end()) return not_a_state("its parts do not fit its length");
+  if (auto ok = check_counts(s); !ok) return tl::unexpected(std::move(ok.error()));
   return s;
 }
 
 result<void> check_same_stream(const stream_identity& saved, const stream_identity& now) {
   std::string differences;
-  const auto compare = [&](const char* what, const auto& a, const auto& b) {
+  const auto compare = [&](std::string_view what, const auto& a, const auto& b) {
     if (a != b)
       differences += fmt::format("{}{} was {} and is {}", differences.empty() ? "" : ", ", what, a, b);
   };
@@ -148,55 +303,103 @@ result<void> check_same_stream(const stream_identity& saved, const stream_identi
   compare("world_size", saved.world_size, now.world_size);
   compare("shuffle", saved.shuffle, now.shuffle);
   compare("drop_last", saved.drop_last, now.drop_last);
-  compare("the dataset's fingerprint", saved.fingerprint, now.fingerprint);
+  // Left open in a state that was taken before any worker had described the dataset.
+  if (!saved.fingerprint.empty()) compare("the dataset's fingerprint", saved.fingerprint, now.fingerprint);
+  // A state of the first version does not say; its fingerprint is all there is to compare.
+  if (saved.settings != now.settings && !saved.settings.empty()) {
+    const auto before = settings_of(saved.settings);
+    const auto after = settings_of(now.settings);
+    for (const auto& [key, value] : before) compare(key, value, value_of(after, key));
+    for (const auto& [key, value] : after) {
+      if (value_of(before, key) == "unset") compare(key, "unset", value);
+    }
+  }
   if (differences.empty()) return {};
   return refuse(errc::state_mismatch, "the saved state belongs to another stream: {}", differences);
 }
 
+result<void> check_position(const stream_state& saved, std::uint64_t batches_per_epoch) {
+  if (batches_per_epoch == 0 && saved.epoch == 0 && saved.next_batch == 0) return {};
+  if (batches_per_epoch == 0 || saved.next_batch >= batches_per_epoch ||
+      saved.epoch >= count_max / batches_per_epoch) {
+    return refuse(errc::state_mismatch,
+                  "the saved state stands at batch {} of epoch {}, but an epoch has {} batches",
+                  saved.next_batch, saved.epoch, batches_per_epoch);
+  }
+  return {};
+}
+
 epoch_book::epoch_book(stream_identity identity, std::uint64_t batches_per_epoch,
-                       std::uint64_t samples_per_epoch)
+                       std::uint64_t samples_per_epoch, steady_time demanded)
     : identity_(std::move(identity)),
       batches_per_epoch_(batches_per_epoch),
-      samples_per_epoch_(samples_per_epoch) {}
+      samples_per_epoch_(samples_per_epoch),
+      last_taken_(demanded) {}
 
 void epoch_book::resume(const stream_state& state) {
   next_ = state.epoch * batches_per_epoch_ + state.next_batch;
   accounts_.clear();
+  open_ = false;
   if (state.next_batch == 0) return;
-  epoch_account& open = open_account(state.epoch, state.next_batch);
+  open_account(state.epoch, state.next_batch);
+  epoch_account& open = accounts_.back();
   open.delivered = state.delivered;
   open.failed = state.failed;
   open.quarantined = state.quarantined;
   open.batches = state.next_batch;
-  open.batch_digests = state.batch_digests;
+  digests_ = state.digests;
 }
 
 void epoch_book::begin_at(stream_position position) {
+  leave_account();
   next_ = position;
 }
 
-epoch_account& epoch_book::open_account(std::uint64_t epoch, std::uint64_t from_batch) {
-  if (!accounts_.empty() && accounts_.back().epoch == epoch && !accounts_.back().complete)
-    return accounts_.back();
+void epoch_book::open_account(std::uint64_t epoch, std::uint64_t from_batch) {
+  leave_account();
   accounts_.push_back({});
   accounts_.back().epoch = epoch;
   accounts_.back().from_batch = from_batch;
   accounts_.back().expected = samples_per_epoch_;
-  return accounts_.back();
+  open_ = true;
+  digests_ = {};
+  begun_.reset();
 }
 
-void epoch_book::delivered(stream_position position, std::uint64_t rows, std::uint64_t failed,
-                           std::uint64_t quarantined, std::optional<std::uint64_t> digest) {
-  PENSTOCK_CHECK(position == next_, "position {} follows {}", position, next_);
-  epoch_account& open = open_account(position / batches_per_epoch_, position % batches_per_epoch_);
-  open.delivered += rows;
-  open.failed += failed;
-  open.quarantined += quarantined;
+void epoch_book::leave_account() {
+  if (!std::exchange(open_, false)) return;
+  accounts_.back().digest = digest_of_open();
+}
+
+std::optional<std::string> epoch_book::digest_of_open() const {
+  const epoch_account& open = accounts_.back();
+  if (open.batches == 0 || digests_.count() != open.batches) return std::nullopt;
+  return digests_.hex();
+}
+
+const epoch_account& epoch_book::delivered(const delivered_batch& batch) {
+  PENSTOCK_CHECK(batch.position == next_, "position {} follows {}", batch.position, next_);
+  if (!open_) open_account(batch.position / batches_per_epoch_, batch.position % batches_per_epoch_);
+  epoch_account& open = accounts_.back();
+  open.delivered += batch.rows;
+  open.failed += batch.failed;
+  open.quarantined += batch.quarantined;
   ++open.batches;
-  if (digest) open.batch_digests.push_back(*digest);
+  if (batch.digest) digests_.add(*batch.digest);
+  if (!begun_) begun_ = batch.demanded.value_or(last_taken_);
+  last_taken_ = batch.taken;
+  open.took = std::max(batch.taken - *begun_, nanoseconds(0));
+  ++next_;
   // An epoch that was entered in the middle without a state is never complete.
   open.complete = open.batches == batches_per_epoch_;
-  ++next_;
+  if (next_ % batches_per_epoch_ == 0) leave_account();
+  return open;
+}
+
+std::vector<epoch_account> epoch_book::epochs() const {
+  std::vector<epoch_account> all = accounts_;
+  if (open_) all.back().digest = digest_of_open();
+  return all;
 }
 
 stream_state epoch_book::state() const {
@@ -204,12 +407,12 @@ stream_state epoch_book::state() const {
   s.identity = identity_;
   s.epoch = batches_per_epoch_ == 0 ? 0 : next_ / batches_per_epoch_;
   s.next_batch = batches_per_epoch_ == 0 ? 0 : next_ % batches_per_epoch_;
-  if (s.next_batch == 0 || accounts_.empty() || accounts_.back().epoch != s.epoch) return s;
+  if (s.next_batch == 0 || !open_) return s;
   const epoch_account& open = accounts_.back();
   s.delivered = open.delivered;
   s.failed = open.failed;
   s.quarantined = open.quarantined;
-  s.batch_digests = open.batch_digests;
+  s.digests = digests_;
   return s;
 }
 

@@ -1,9 +1,11 @@
 // The accounts of a stream: what each epoch delivered, failed and quarantined, its digest, and the state from
-// which a later run goes on (semantics 5-7). Pure.
+// which a later run goes on (semantics 5-7). Pure: time is an argument.
 #pragma once
 
+#include "runtime/base/clock.hpp"
 #include "runtime/base/ids.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/schedule/digest_chain.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +24,10 @@ struct stream_identity {
   std::uint32_t world_size = 1;
   bool shuffle = true;
   bool drop_last = false;
-  std::string fingerprint;
+  std::string fingerprint;  ///< of the dataset; empty: not known yet when the state was taken
+  /// Settings beyond these that fix the bytes of a batch, one "key=value" a line in a fixed order. Empty in
+  /// states of the first version, which did not hold them.
+  std::string settings{};
   bool operator==(const stream_identity&) const = default;
 };
 
@@ -35,7 +40,8 @@ struct epoch_account {
   std::uint64_t quarantined = 0;
   std::uint64_t batches = 0;
   bool complete = false;
-  std::vector<std::uint64_t> batch_digests;  ///< in order; empty if none were made
+  std::optional<std::string> digest;  ///< over all its batches so far; none if not all of them had one
+  nanoseconds took{0};  ///< from the demand for the first batch of this process to the delivery of its last
 };
 
 /// Where a stream stands: everything before `next` is delivered.
@@ -46,45 +52,77 @@ struct stream_state {
   std::uint64_t delivered = 0;  // of the open epoch
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
-  std::vector<std::uint64_t> batch_digests;
-  std::vector<std::uint64_t> quarantined_samples;
-  std::vector<std::uint64_t> failed_samples;
+  digest_chain digests;
+  std::vector<std::uint64_t> quarantined_samples;  ///< ascending
 
   bool operator==(const stream_state&) const = default;
 };
 
-/// Binary: about 100 bytes, the fingerprint, 8 bytes a batch of the open epoch and 8 a bad sample, and a
-/// checksum.
+/// A state is never larger, whatever the stream: a few numbers, the identity, the digest's intermediate state,
+/// and as many quarantined samples (as ranges) as fit beside them. Those that do not fit are found again.
+inline constexpr std::size_t state_bytes_max = 1024;
+/// What an identity may hold of text, so that a state has room for it.
+inline constexpr std::size_t fingerprint_bytes_max = 64;
+inline constexpr std::size_t identity_settings_bytes_max = 352;
+
+/// Binary, with a checksum; at most state_bytes_max.
 [[nodiscard]] std::vector<std::byte> serialise(const stream_state& state);
-/// Refuses (errc::state_mismatch) what is not a whole state of this version.
+/// Refuses (errc::state_mismatch) what is not a whole state of this version or the first one, and counts that
+/// no stream can have.
 result<stream_state> parse_state(std::span<const std::byte> bytes);
 /// Refuses a state of another stream, naming each difference.
 result<void> check_same_stream(const stream_identity& saved, const stream_identity& now);
+/// Refuses a state that points behind an epoch's end, or counts more samples than there were.
+result<void> check_position(const stream_state& saved, std::uint64_t batches_per_epoch);
+
+/// A batch that was acknowledged.
+struct delivered_batch {
+  stream_position position = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t quarantined = 0;
+  std::optional<std::uint64_t> digest;
+  /// When the consumer asked for it. None if nobody saw that (the owner's process asks all the time): then it
+  /// counts from the delivery before it.
+  std::optional<steady_time> demanded;
+  steady_time taken{};
+};
 
 class epoch_book {
  public:
-  epoch_book(stream_identity identity, std::uint64_t batches_per_epoch, std::uint64_t samples_per_epoch);
+  /// `demanded`: when the stream's first batch was asked for.
+  epoch_book(stream_identity identity, std::uint64_t batches_per_epoch, std::uint64_t samples_per_epoch,
+             steady_time demanded);
 
   /// Goes on where a state ends.
   void resume(const stream_state& state);
-  /// Begins somewhere else: a new account from this batch on.
+  /// Begins somewhere else, or there once more: a new account from this batch on. What the open epoch had
+  /// until now stays on the books as an incomplete one.
   void begin_at(stream_position position);
 
-  /// A batch was acknowledged; in order.
-  void delivered(stream_position position, std::uint64_t rows, std::uint64_t failed,
-                 std::uint64_t quarantined, std::optional<std::uint64_t> digest);
+  /// In order. Gives the account of the batch's epoch as it is now.
+  const epoch_account& delivered(const delivered_batch& batch);
 
-  [[nodiscard]] const std::vector<epoch_account>& epochs() const noexcept { return accounts_; }
+  /// All of this process, in the order in which they were begun: an epoch that was begun twice stands there
+  /// twice.
+  [[nodiscard]] std::vector<epoch_account> epochs() const;
   [[nodiscard]] stream_position next() const noexcept { return next_; }
+  /// O(1) in epochs and batches. Its quarantined samples are somebody else's knowledge.
   [[nodiscard]] stream_state state() const;
 
  private:
-  epoch_account& open_account(std::uint64_t epoch, std::uint64_t from_batch);
+  void open_account(std::uint64_t epoch, std::uint64_t from_batch);
+  void leave_account();
+  [[nodiscard]] std::optional<std::string> digest_of_open() const;
 
   stream_identity identity_;
   std::uint64_t batches_per_epoch_;
   std::uint64_t samples_per_epoch_;
   std::vector<epoch_account> accounts_;
+  bool open_ = false;                 // the last account goes on with the next batch
+  digest_chain digests_;              // of the open account
+  std::optional<steady_time> begun_;  // when its first batch of this process was demanded
+  steady_time last_taken_;            // the delivery before; at first, the demand for the stream
   stream_position next_ = 0;
 };
 

@@ -200,8 +200,6 @@ class ledger {
   void extend(stream_position end);
   /// Samples that are known to kill workers, from an earlier run.
   void quarantine_known(std::uint64_t sample) { quarantined_.insert(sample); }
-  /// A sample that is known to fail in this epoch, from a saved state.
-  void failure_known(std::uint64_t epoch, std::uint64_t sample) { failed_.insert({epoch, sample}); }
   /// Forgets that a sample kills workers (an operator says so).
   void release_from_quarantine(std::uint64_t sample);
 

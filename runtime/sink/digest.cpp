@@ -1,7 +1,5 @@
 #include "runtime/sink/digest.hpp"
 
-#include <fmt/core.h>
-
 #include <bit>
 
 #define XXH_INLINE_ALL
@@ -39,11 +37,6 @@ std::uint64_t batch_digest(std::span<const std::uint64_t> samples, std::span<con
     hash.add(t.data, t.bytes());
   }
   return hash.result();
-}
-
-std::string epoch_digest(std::span<const std::uint64_t> batch_digests) {
-  const XXH128_hash_t hash = XXH3_128bits(batch_digests.data(), batch_digests.size_bytes());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
 }  // namespace penstock::sink

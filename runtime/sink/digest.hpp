@@ -14,7 +14,4 @@ namespace penstock::sink {
 [[nodiscard]] std::uint64_t batch_digest(std::span<const std::uint64_t> samples,
                                          std::span<const tensor_view> tensors);
 
-/// XXH3-128 over the batch digests in order (little endian), as 32 hexadecimal digits.
-[[nodiscard]] std::string epoch_digest(std::span<const std::uint64_t> batch_digests);
-
 }  // namespace penstock::sink

@@ -106,7 +106,7 @@ class BadSurroundingsTest(PenstockTest):
         config = self.write("m.toml", synthetic(bytes="1GiB", batch=64))
         code, _, err = self.penstock("run", config, "--workers", 8)
         self.assertEqual(code, EXIT_FAILED)
-        self.assertIn("the arena needs 1.50 TiB (8 workers x 3 slots x 64.0 GiB)", err)
+        self.assertIn("the arena needs 1.69 TiB (8 workers + 1 sacrificial, each 3 slots x 64.0 GiB)", err)
         self.assertNotIn("cuda", err.lower())
 
     def test_a_limit_on_file_sizes_is_an_error_and_not_a_signal(self):
@@ -170,7 +170,7 @@ class BadSurroundingsTest(PenstockTest):
         code, _, err = self.penstock("check-config", config)
         self.assertEqual(code, EXIT_CONFIG)
         self.assertIn("huge.toml:%d:14" % line, err)
-        self.assertIn("4 workers x 3 slots x 500 GiB", err)
+        self.assertIn("4 workers + 1 sacrificial, each 3 slots x 500 GiB", err)
         code, out, _ = self.penstock("check-config", config, "--json")
         found = json.loads(out)["diagnostics"]
         self.assertEqual([(d["key"], d["line"], d["column"], d["length"]) for d in found], [("loader.slot_bytes", line, 14, 8)])

@@ -1,6 +1,6 @@
 #include "tools/penstock/machine_rules.hpp"
 
-#include "actors/session/session_actor.hpp"
+#include "actors/session/sizing.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/process/process_facts.hpp"
 

@@ -1,6 +1,6 @@
 #include "tools/penstock/preview_command.hpp"
 
-#include "actors/session/session_actor.hpp"
+#include "actors/session/sizing.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/dataset/listing/index.hpp"
@@ -186,7 +186,7 @@ result<schedule::stream_state> state_before(const config& settings, const datase
                   batch, epochs_max, per_epoch);
   }
   schedule::stream_state state;
-  state.identity = session::identity_of(settings, dataset.fingerprint);
+  state.identity = session::identity_of(settings, &dataset);
   state.epoch = batch / per_epoch;
   state.next_batch = batch % per_epoch;
   return state;

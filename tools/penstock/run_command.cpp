@@ -1,10 +1,9 @@
 #include "tools/penstock/run_command.hpp"
 
 #include "actors/gpu_owner/batch_sink.hpp"
-#include "runtime/base/fd.hpp"
+#include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/base/write_all.hpp"
 #include "runtime/control/report_json.hpp"
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/counted.hpp"
@@ -16,9 +15,7 @@
 
 #include <penstock/session.hpp>
 
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -47,40 +44,6 @@ struct run_options {
 
 // ---- files ------------------------------------------------------------------------------------------------
 
-/// A file that appears whole or not at all. The place is tried at the beginning, not after hours.
-class file_at_the_end {
- public:
-  static result<file_at_the_end> create(const std::string& path) {
-    const std::string temporary = path + ".tmp";
-    unique_fd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (!file) return refuse_os(errc::io, errno, fmt::format("writing '{}'", printable(path)));
-    return file_at_the_end(path, temporary);
-  }
-  file_at_the_end(file_at_the_end&& other) noexcept
-      : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})) {}
-  file_at_the_end& operator=(file_at_the_end&&) = delete;
-  ~file_at_the_end() {
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
-  }
-
-  result<void> write(std::string_view text) const {
-    unique_fd file(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    const auto no = [&](int code) {
-      return refuse_os(errc::io, code, fmt::format("writing '{}'", printable(path_)));
-    };
-    if (!file) return no(errno);
-    if (const int code = write_all(file.get(), text); code != 0) return no(code);
-    if (::fsync(file.get()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) return no(errno);
-    return {};
-  }
-
- private:
-  file_at_the_end(std::string path, std::string temporary)
-      : path_(std::move(path)), temporary_(std::move(temporary)) {}
-  std::string path_;
-  std::string temporary_;
-};
-
 result<std::vector<std::byte>> read_state(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) return std::vector<std::byte>();
   std::ifstream in(path, std::ios::binary);
@@ -98,33 +61,58 @@ std::string_view as_text(const std::vector<std::byte>& bytes) {
 
 // ---- the run ----------------------------------------------------------------------------------------------
 
-struct run_places {
-  std::optional<file_at_the_end> report;
-  std::optional<file_at_the_end> state;
+/// The state file of a run. Only a state that differs from what the file holds is written, and only one that
+/// the session certainly knows: a good file is never replaced by a worse one.
+class state_file {
+ public:
+  explicit state_file(std::string path) : path_(std::move(path)) {}
+
+  /// What is in the file; nothing if there is none.
+  result<std::vector<std::byte>> read() {
+    if (path_.empty()) return std::vector<std::byte>();
+    auto found = read_state(path_);
+    if (found) there_ = *found;
+    return found;
+  }
+
+  result<void> write_state_of(const Session& session) {
+    if (path_.empty()) return {};
+    std::vector<std::byte> state;
+    try {
+      state = session.state();
+    } catch (const error& e) {
+      if (e.code() != errc::timed_out) throw;
+      say(fmt::format("{} the state '{}' stays as it was: {}", styled(style::yellow, "warning:"),
+                      printable(path_), e.what()));
+      return {};
+    }
+    if (state == there_) return {};
+    if (auto ok = replace_file(path_, as_text(state)); !ok) return ok;
+    there_ = std::move(state);
+    return {};
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::byte> there_;
 };
 
-result<run_places> open_places(const run_options& o) {
-  run_places places;
-  if (auto ok = gpu_owner::check_sink(o.sink, o.out); !ok) return tl::unexpected(std::move(ok.error()));
-  const auto open = [](const std::string& path, std::optional<file_at_the_end>& into) -> result<void> {
-    if (path.empty()) return {};
-    auto made = file_at_the_end::create(path);
-    if (!made) return tl::unexpected(std::move(made.error()));
-    into.emplace(std::move(*made));
-    return {};
-  };
-  if (auto ok = open(o.report, places.report); !ok) return tl::unexpected(ok.error());
-  if (auto ok = open(o.state, places.state); !ok) return tl::unexpected(ok.error());
-  return places;
+/// The places of all that is written are tried at the beginning, not after hours.
+result<void> check_places(const run_options& o) {
+  if (auto ok = gpu_owner::check_sink(o.sink, o.out); !ok) return ok;
+  for (const std::string& path : {o.report, o.state}) {
+    if (path.empty()) continue;
+    if (auto ok = check_replaceable(path); !ok) return ok;
+  }
+  return {};
 }
 
 /// To the end of the stream. What ended it, if it was not the stream.
-std::optional<failure> deliver_all(Session& session, const run_places& places, nanoseconds state_every) {
+std::optional<failure> deliver_all(Session& session, state_file& state, nanoseconds state_every) {
   const auto pace = std::chrono::ceil<std::chrono::milliseconds>(state_every);
   try {
     while (!session.run_for(pace)) {
-      if (!places.state) continue;
-      if (auto ok = places.state->write(as_text(session.state())); !ok) return ok.error();
+      if (auto ok = state.write_state_of(session); !ok) return ok.error();
     }
   } catch (const error& e) {
     return e.as_failure();
@@ -182,16 +170,16 @@ void tell_report(const run_report& r) {
 int exit_code_of(const run_report& r, int signal) {
   if (r.outcome == run_outcome::failed) return exit_failed;
   if (signal == SIGINT) return exit_interrupted;
-  if (signal == SIGTERM) return exit_terminated;
+  if (signal == SIGTERM || signal == SIGHUP) return exit_terminated;
   return exit_ok;
 }
 
-int tell_end(const run_options& o, const run_places& places, const run_report& report, int signal) {
+int tell_end(const run_options& o, const run_report& report, int signal) {
   const auto json = control::as_json(report);
-  if (places.report) {
+  if (!o.report.empty()) {
     const std::string text =
         json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-    if (auto ok = places.report->write(text); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+    if (auto ok = replace_file(o.report, text); !ok) return refuse_with(exit_failed, ok.error(), o.json);
   }
   if (o.json) print_json(json);
   if (!o.quiet) {
@@ -260,21 +248,16 @@ int run(const run_options& o) {
   if (o.dry_run) return dry_run(settings, o);
 
   stop_signals signals;
-  auto places = open_places(o);
-  if (!places) {
-    return refuse_with(places.error().code == errc::usage ? exit_usage : exit_failed, places.error(), o.json);
-  }
-  std::vector<std::byte> state;
-  if (!o.state.empty()) {
-    auto read = read_state(o.state);
-    if (!read) return refuse_with(exit_failed, read.error(), o.json);
-    state = std::move(*read);
-  }
+  if (auto ok = check_places(o); !ok)
+    return refuse_with(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error(), o.json);
+  state_file state(o.state);
+  const auto resumed = state.read();
+  if (!resumed) return refuse_with(exit_failed, resumed.error(), o.json);
   try {
     session_options options;
     options.digests = o.digest;
     options.batches = o.batches;
-    options.state = state;
+    options.state = *resumed;
     options.sink = o.sink;
     options.sink_out = o.out;
     Session session(settings, options);
@@ -286,7 +269,7 @@ int run(const run_options& o) {
     {
       std::optional<progress_display> display;
       if (!o.quiet) display.emplace([&session] { return session.status(); });
-      trouble = deliver_all(session, *places, *state_every);
+      trouble = deliver_all(session, state, *state_every);
       if (trouble) session.stop();
       session.close();
     }
@@ -296,11 +279,10 @@ int run(const run_options& o) {
       report.outcome = run_outcome::failed;
       report.error = trouble;
     }
-    if (places->state && !trouble) {
-      if (auto ok = places->state->write(as_text(session.state())); !ok)
-        return refuse_with(exit_failed, ok.error(), o.json);
+    if (!trouble) {
+      if (auto ok = state.write_state_of(session); !ok) return refuse_with(exit_failed, ok.error(), o.json);
     }
-    return tell_end(o, *places, report, signals.received());
+    return tell_end(o, report, signals.received());
   } catch (const error& e) {
     return refuse_with(exit_failed, e.as_failure(), o.json);
   }

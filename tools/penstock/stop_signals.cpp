@@ -13,11 +13,18 @@ namespace {
 // Wakes the listening thread when the program ends by itself.
 constexpr int wake_signal = SIGUSR2;
 
+/// nohup and setsid ignore SIGHUP for who wants to outlive a terminal: it stays ignored.
+bool hang_up_is_ignored() {
+  struct sigaction now {};
+  return ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 sigset_t watched() {
   sigset_t set;
   ::sigemptyset(&set);
   ::sigaddset(&set, SIGINT);
   ::sigaddset(&set, SIGTERM);
+  if (!hang_up_is_ignored()) ::sigaddset(&set, SIGHUP);
   ::sigaddset(&set, wake_signal);
   return set;
 }
@@ -54,7 +61,7 @@ void stop_signals::run(const std::function<void(int)>& stop) {
     if (signal == wake_signal) continue;
     if (++times == 1) received_ = signal;
     // Workers notice that we are gone and go too.
-    if (times >= 3) ::_exit(signal == SIGTERM ? exit_terminated : exit_interrupted);
+    if (times >= 3) ::_exit(signal == SIGINT ? exit_interrupted : exit_terminated);
     say(times == 1 ? "stopping: workers finish their sample (again: at once)" : "stopping at once");
     stop(times);
   }

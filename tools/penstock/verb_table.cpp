@@ -86,7 +86,7 @@ const std::vector<exit_code_facts>& exit_codes() {
       {exit_refused, "the session refused"},
       {exit_config, "the config file has mistakes: penstock check-config tells them"},
       {exit_interrupted, "ended by SIGINT (Ctrl-C), cleanly"},
-      {exit_terminated, "ended by SIGTERM, cleanly"},
+      {exit_terminated, "ended by SIGTERM or SIGHUP, cleanly"},
   };
   return all;
 }

@@ -53,7 +53,7 @@ class PENSTOCK_API Session {
   /// state that cannot be read.
   explicit Session(config settings, session_options options = {});
   /// Ends whatever runs, within half a second (but waits for an on_event call that is under way); nothing
-  /// survives it. Batches that are still held become unusable: they throw errc::usage.
+  /// survives it. Batches that are still held become unusable: their members throw errc::usage.
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -64,8 +64,8 @@ class PENSTOCK_API Session {
   bool run_for(std::chrono::milliseconds at_most);
   /// The next batch of the stream, over all [sampler] epochs; nothing at its end or after stop(), as often as
   /// it is asked. The first call starts the workers. Throws error: what went wrong, and from then on the same
-  /// error - errc::state_mismatch, naming the difference, for the state of another dataset, seed, batch size
-  /// or rank. errc::usage after close(), and while another thread is in here.
+  /// error - errc::state_mismatch, naming the difference, for the state of another stream (dataset, seed, batch
+  /// size, rank, size or dtype of images, ...). errc::usage after close(), and while another thread is in here.
   std::optional<Batch> next();
 
   /// The batches of one epoch, from its first; epochs beyond [sampler] epochs, too. Taking another epoch than
@@ -80,8 +80,9 @@ class PENSTOCK_API Session {
   /// or `at_most`, whichever is less. From any thread; calling it again with less shortens an end that is
   /// under way. Does not wait.
   void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
-  /// Waits until everything has ended that stop() sent home, and gives back all memory. From the thread that
-  /// takes batches; the destructor does it too.
+  /// Waits until everything has ended that stop() told to end, and gives back all memory, that of batches
+  /// which are still held too: their members throw errc::usage from then on. From the thread that takes
+  /// batches; the destructor does it too.
   void close() noexcept;
   /// No new work is handed out until resume().
   void pause();
@@ -101,9 +102,12 @@ class PENSTOCK_API Session {
   bool release_quarantined(std::uint64_t sample);
 
   [[nodiscard]] session_status status() const;
+  /// When the session does not answer within 2 s, the epochs are as they stood at the last report.
   [[nodiscard]] run_report report() const;
-  /// Where the stream stands after the last batch that was handed out: at most 1 KiB and 8 bytes a batch of
-  /// the open epoch (with digests), to be given to session_options::state.
+  /// Where the stream stands after the last batch that was handed out, to be given to session_options::state:
+  /// at most 1 KiB. Before the first batch: the state that was resumed, or the beginning. After close(): where
+  /// it stood then. Throws error: errc::timed_out when the session does not answer within 2 s (a machine that
+  /// thrashes, a log sink that blocks); nothing is lost by asking again.
   [[nodiscard]] std::vector<std::byte> state() const;
 
   /// What this config would do: facts about dataset and plan, without starting a process.

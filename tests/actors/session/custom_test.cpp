@@ -250,3 +250,50 @@ TEST_CASE("a collate that crashes is charged to the last sample of its batch, an
   CHECK(r.deaths[0].sample == 7);
   CHECK(r.epochs.at(0).complete);
 }
+
+TEST_CASE("datasets whose author gives no fingerprint are told apart by their samples and tensors") {
+  std::vector<std::byte> state;
+  {
+    Session session(odd({{"nameless", "1"}}), quietly());
+    REQUIRE(session.next());
+    state = session.state();
+  }
+  const auto resume = [&](const config& c) -> std::optional<failure> {
+    session_options options = quietly();
+    options.state = state;
+    Session session(c, options);
+    try {
+      static_cast<void>(session.next());
+    } catch (const error& e) {
+      return e.as_failure();
+    }
+    return std::nullopt;
+  };
+  CHECK_FALSE(resume(odd({{"nameless", "1"}})));
+  for (const auto& other : {string_map{{"nameless", "1"}, {"samples", "61"}},
+                            string_map{{"nameless", "1"}, {"length", "batch"}}, string_map{}}) {
+    const auto no = resume(odd(other));
+    REQUIRE(no);
+    CHECK(no->code == errc::state_mismatch);
+    CHECK(no->message.find("fingerprint") != std::string::npos);
+  }
+}
+
+TEST_CASE(
+    "a run of which more than half the samples fail fails, and says which reason is the most frequent") {
+  const auto why = failure_of(odd({{"throw_all", "1"}}));
+  REQUIRE(why);
+  CHECK(why->code == errc::dataset);
+  // 33 of 60 in the plan's order, and those of the same batch.
+  CHECK(
+      why->message.find("of the 60 samples of epoch 0 have failed, more than [loader] max_failed_fraction = "
+                        "0.5 allows; the most frequent reason (") != std::string::npos);
+  CHECK(why->message.find("... is not a page") != std::string::npos);
+  config all_may = odd({{"throw_all", "1"}});
+  all_may.loader.max_failed_fraction = 1;
+  const run_report r = run(all_may);
+  CHECK(r.outcome == run_outcome::finished);
+  CHECK(r.epochs.at(0).failed == 60);
+  // A few are always allowed.
+  CHECK(run(odd({{"throw_all", "1"}, {"samples", "32"}})).epochs.at(0).failed == 32);
+}

@@ -52,7 +52,8 @@ TEST_CASE("an undisturbed run tells its beginning, its workers, each epoch and i
   CHECK(e.heard.front().kind == event_kind::run_started);
   // A worker may become ready when the others have done everything: only the stream's own events have an order.
   CHECK(e.of(event_kind::run_finished).size() == 1);
-  CHECK(e.place_of(event_kind::epoch_done) < e.place_of(event_kind::run_finished));
+  CHECK(e.heard.back().kind == event_kind::run_finished);
+  CHECK(e.of(event_kind::stopping).empty());
   CHECK(e.of(event_kind::worker_started).size() == 2);
   CHECK_FALSE(e.of(event_kind::worker_ready).empty());
   CHECK(e.of(event_kind::worker_died).empty());
@@ -152,4 +153,20 @@ TEST_CASE("pausing, resuming and stopping are told, and only when they change so
   CHECK(e.of(event_kind::resumed).size() == 1);
   CHECK(e.of(event_kind::stopping).size() == 1);
   CHECK(e.of(event_kind::run_stopped).size() == 1);
+}
+
+TEST_CASE("a session that is left alone at its end, or in the middle, was not told to stop") {
+  for (const int batches : {3, 13, 26}) {
+    ear e;
+    session_options options = quietly();
+    options.on_event = e.listen();
+    {
+      Session session(small(), options);
+      for (int i = 0; i < batches; ++i) REQUIRE(session.next());
+    }
+    CHECK(e.of(event_kind::stopping).empty());
+    CHECK(e.of(event_kind::run_stopped).size() == 1);
+    CHECK(e.heard.back().kind == event_kind::run_stopped);
+    CHECK(e.of(event_kind::epoch_done).size() == static_cast<std::size_t>(batches / 13));
+  }
 }

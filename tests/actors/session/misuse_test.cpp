@@ -1,10 +1,15 @@
 // The public API used wrongly: each mistake is told by a typed error, none is undefined behaviour.
+#include "runtime/arena/memory_budget.hpp"
 #include "tests/actors/session/support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 using namespace penstock;
@@ -136,6 +141,20 @@ TEST_CASE("after close() nothing can be taken, and closing again is nothing") {
   CHECK(thrown_by([&] { session.epoch(0).next(); }).code == errc::usage);
   CHECK(thrown_by([&] { static_cast<void>(held->read_back("data")); }).code == errc::usage);
   CHECK(thrown_by([&] { held->wait({}); }).code == errc::usage);
+  CHECK(*held);
+  CHECK(thrown_by([&] { static_cast<void>(held->tensor("data")); }).code == errc::usage);
+  CHECK(thrown_by([&] { static_cast<void>(held->tensors()); }).code == errc::usage);
+  CHECK(thrown_by([&] { static_cast<void>(held->rows()); }).code == errc::usage);
+  CHECK(thrown_by([&] { static_cast<void>(held->samples()); }).code == errc::usage);
+  CHECK(thrown_by([&] { static_cast<void>(held->epoch()); }).code == errc::usage);
+  CHECK(thrown_by([&] { static_cast<void>(held->records()); }).code == errc::usage);
+  CHECK(thrown_by([&] { static_cast<void>(held->digest()); }).code == errc::usage);
+  CHECK(thrown_by([&] { held->release({}); }).code == errc::usage);
+  CHECK(thrown_by([&] { held->release_unused(); }).code == errc::usage);
+  {
+    const Batch moved = std::move(*held);
+    CHECK(moved);
+  }  // and destroyed
   CHECK(session.report().batches == 1);
   Session never(small(), quietly());
   never.close();
@@ -203,4 +222,57 @@ TEST_CASE("the pool is scaled, and a worker replaced, while the stream goes on")
   while (session.next()) ++batches;
   CHECK(batches == 499);
   CHECK(session.report().samples == 4000);
+}
+
+TEST_CASE("a run for ever lasts until the stream is over, and one for less than no time returns at once") {
+  Session session(small(), quietly());
+  CHECK_FALSE(session.run_for(std::chrono::milliseconds::min()));
+  CHECK(session.run_for(std::chrono::milliseconds::max()));
+  CHECK(session.report().outcome == run_outcome::finished);
+}
+
+namespace {
+
+/// A session of one worker with slots of this share of the memory that there is.
+config hungry(double share) {
+  std::uint64_t available = ~std::uint64_t{0};
+  for (const arena::memory_limit& limit : arena::memory_limits())
+    available = std::min(available, limit.available);
+  config c = small(1);
+  c.loader.slots_per_worker = 1;
+  c.loader.slot_bytes = byte_size{static_cast<std::uint64_t>(static_cast<double>(available) * share)};
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("the memory of the sacrificial worker is counted before the first worker has its own") {
+  Session session(hungry(0.6), quietly());
+  const failure why = thrown_by([&] { session.next(); });
+  CHECK(why.code == errc::out_of_memory);
+  CHECK(why.message.find("1 workers + 1 sacrificial, each 1 slots x ") != std::string::npos);
+}
+
+TEST_CASE("workers that are asked for while the session starts are counted too") {
+  // The worker describes its dataset when the order was given, not before.
+  namespace fs = std::filesystem;
+  const fs::path ordered = fs::temp_directory_path() / ("penstock-scaled-" + std::to_string(::getpid()));
+  const fs::path worker = fs::read_symlink("/proc/self/exe").parent_path() / "penstock-worker";
+  config c = hungry(0.05);
+  c.loader.command = {
+      "/bin/sh", "-c",
+      "while [ ! -e '" + ordered.string() + "' ]; do sleep 0.01; done; exec '" + worker.string() + "'"};
+  Session* starting = nullptr;
+  session_options options = quietly();
+  options.on_event = [&](const event& e) {
+    if (e.kind != event_kind::run_started) return;
+    starting->scale(40);
+    std::ofstream(ordered) << "now";
+  };
+  Session session(c, options);
+  starting = &session;
+  const failure why = thrown_by([&] { session.next(); });
+  CHECK(why.code == errc::out_of_memory);
+  CHECK(why.message.find("40 workers + 1 sacrificial") != std::string::npos);
+  fs::remove(ordered);
 }

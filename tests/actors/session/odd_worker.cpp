@@ -23,8 +23,8 @@ class odd_dataset final : public Dataset {
     if (option("throw_in") == "describe") throw std::runtime_error("the archive has no index");
     dataset_description d;
     d.type = "odd";
-    d.samples = 60;
-    d.fingerprint = "odd/1";
+    d.samples = option("samples").empty() ? 60 : std::stoul(option("samples"));
+    if (option("nameless").empty()) d.fingerprint = "odd/1";
     const auto rule = option("length") == "fixed"   ? length_rule::fixed_maximum
                       : option("length") == "batch" ? length_rule::batch_maximum
                                                     : length_rule::exact;
@@ -43,6 +43,8 @@ class odd_dataset final : public Dataset {
     if (is("segv", sample) || (is("segv_once", sample) && sample.attempt == 1)) raise_segv();
     if (is("exit", sample)) std::exit(3);
     if (is("throw", sample)) throw std::runtime_error("page is torn");
+    if (!option("throw_all").empty())
+      throw std::runtime_error(sample.index < 40 ? name_of(sample.index) + " is not a page" : "no such page");
     if (is("hang", sample)) ::poll(nullptr, 0, -1);
     if (is("cuda", sample)) bring_cuda();
     if (is("throw_odd", sample)) throw 42;

@@ -11,11 +11,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -370,4 +372,168 @@ TEST_CASE("nonsense given as a state is refused at construction") {
   } catch (const error& e) {
     CHECK(e.code() == errc::state_mismatch);
   }
+}
+
+namespace {
+
+/// All samples from a state to the end of the stream.
+std::vector<std::uint64_t> samples_after(const std::vector<std::byte>& state) {
+  session_options options = quietly();
+  options.state = state;
+  Session session(small(), options);
+  std::vector<std::uint64_t> all;
+  while (auto batch = session.next()) all.insert(all.end(), batch->samples().begin(), batch->samples().end());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "before the stream is open the state is its beginning, and resuming from it gives the whole stream") {
+  std::vector<std::vector<std::byte>> states;
+  std::mutex mutex;
+  {
+    Session* asked = nullptr;
+    session_options options = quietly();
+    options.on_event = [&](const event& e) {
+      // After the dataset was listed, and before any worker described it.
+      if (e.kind != event_kind::device_opened) return;
+      const std::lock_guard hold(mutex);
+      states.push_back(asked->state());
+    };
+    Session session(small(), options);
+    asked = &session;
+    states.push_back(session.state());  // nothing was started
+    REQUIRE(session.next());
+  }
+  REQUIRE(states.size() == 2);
+  const auto whole = samples_after({});
+  CHECK(whole.size() == 200);
+  for (const auto& state : states) CHECK(samples_after(state) == whole);
+}
+
+TEST_CASE("a resumed session that never opens its stream gives back the state that it was given") {
+  std::vector<std::byte> saved;
+  {
+    Session session(small(), with_digests());
+    for (int i = 0; i < 5; ++i) REQUIRE(session.next());
+    saved = session.state();
+  }
+  session_options options = with_digests();
+  options.state = saved;
+  Session session(small(), options);
+  CHECK(session.state() == saved);
+  session.close();
+  CHECK(session.state() == saved);
+}
+
+TEST_CASE("a scheduler that does not answer makes state() an error, and what follows is right again") {
+  config c = small(1);
+  c.log.level = log_level::warn;
+  c.dataset.faults = {{3, fault_kind::raise, 0, 1.0}};
+  c.sampler.shuffle = false;
+  std::promise<void> stuck;
+  std::promise<void> go_on;
+  std::atomic<bool> once = false;
+  log::set_sink([&](log::level, std::string_view part, std::string_view) {
+    if (part != "scheduler" || once.exchange(true)) return;
+    stuck.set_value();
+    go_on.get_future().wait();
+  });
+  {
+    Session session(c, quietly());
+    std::jthread taker([&] { static_cast<void>(session.next()); });
+    stuck.get_future().wait();
+    std::optional<errc> code;
+    try {
+      static_cast<void>(session.state());
+    } catch (const error& e) {
+      code = e.code();
+    }
+    CHECK(code == errc::timed_out);
+    go_on.set_value();
+    taker.join();
+    CHECK_FALSE(session.state().empty());
+    CHECK(session.report().epochs.size() == 1);
+  }
+  log::set_sink({});
+}
+
+TEST_CASE(
+    "a thread that asks for state and report while the session closes gets answers, the last one for ever") {
+  for (int round = 0; round < 20; ++round) {
+    Session session(small(), quietly());
+    for (int i = 0; i < 3; ++i) REQUIRE(session.next());
+    std::vector<std::byte> seen;
+    std::string thrown;
+    std::atomic<bool> closed = false;
+    std::promise<void> asking;
+    std::jthread asker([&] {
+      try {
+        for (bool first = true; !closed || first; first = false) {
+          seen = session.state();
+          static_cast<void>(session.report());
+          if (first) asking.set_value();
+        }
+      } catch (const std::exception& e) {
+        thrown = e.what();
+      }
+    });
+    asking.get_future().wait();
+    session.close();
+    closed = true;
+    asker.join();
+    CHECK(thrown.empty());
+    CHECK(session.state() == seen);
+    CHECK(session.report().epochs.at(0).batches == 3);
+  }
+}
+
+TEST_CASE(
+    "an epoch that was left and is iterated again is reported whole, and resumes from its second pass") {
+  const auto whole = digests_of(small());
+  std::vector<std::byte> state;
+  {
+    Session session(small(), with_digests());
+    int batches = 0;
+    for (const Batch& batch : session.epoch(0)) {
+      static_cast<void>(batch);
+      if (++batches == 5) break;
+    }
+    batches = 0;
+    for (const Batch& batch : session.epoch(0)) {
+      static_cast<void>(batch);
+      if (++batches == 8) state = session.state();
+    }
+    const auto epochs = session.report().epochs;
+    REQUIRE(epochs.size() == 2);
+    CHECK_FALSE(epochs[0].complete);
+    CHECK(epochs[0].batches == 5);
+    CHECK(epochs[1].complete);
+    CHECK(epochs[1].batches == 13);
+    CHECK(epochs[1].delivered == 100);
+    CHECK(epochs[1].digest == whole[0]);
+    CHECK(epochs[1].seconds > 0);
+  }
+  session_options options = with_digests();
+  options.state = state;
+  Session session(small(), options);
+  while (session.next()) {
+  }
+  const auto epochs = session.report().epochs;
+  REQUIRE(epochs.size() == 2);
+  CHECK(epochs[0].from_batch == 8);
+  CHECK(epochs[0].complete);
+  CHECK(epochs[0].digest == whole[0]);
+  CHECK(epochs[1].digest == whole[1]);
+}
+
+TEST_CASE("a state is at most 1 KiB in the middle of an epoch of a thousand batches") {
+  config c = small();
+  c.dataset.samples = 1000;
+  c.sampler.batch_size = 1;
+  c.sampler.epochs = 1;
+  Session session(c, with_digests());
+  for (int i = 0; i < 700; ++i) REQUIRE(session.next());
+  CHECK(session.state().size() <= 1024);
 }

@@ -1,64 +1,244 @@
 #include "runtime/schedule/epoch_book.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
 
 using namespace penstock;
 using namespace penstock::schedule;
+using namespace std::chrono_literals;
 
 namespace {
 
-const stream_identity ours{1234, 4, 0, 1, true, false, "abcdef0123456789"};
+const stream_identity ours{
+    1234, 4, 0, 1, true, false, "abcdef0123456789", "image.size=8x8\ngpu.dtype=float16"};
+const steady_time start{1h};
+
+epoch_book fresh(std::uint64_t batches = 3, std::uint64_t samples = 10) {
+  return {ours, batches, samples, start};
+}
+
+/// A batch of four rows but for the last of each three; every batch has lost one sample to a failure.
+delivered_batch lossy(stream_position p) {
+  return {p, p % 3 == 2 ? 0U : 3U, 1, 0, 100 + p, std::nullopt, start};
+}
+
+delivered_batch full(stream_position p) {
+  return {p, 4, 0, 0, p, std::nullopt, start};
+}
 
 stream_state half_way() {
-  epoch_book book(ours, 3, 10);
-  for (stream_position p = 0; p < 5; ++p) book.delivered(p, p % 3 == 2 ? 1 : 4, 1, 0, 100 + p);
+  epoch_book book = fresh();
+  for (stream_position p = 0; p < 5; ++p) book.delivered(lossy(p));
   return book.state();
+}
+
+std::string digest_of(std::initializer_list<std::uint64_t> batches) {
+  digest_chain chain;
+  for (const std::uint64_t digest : batches) chain.add(digest);
+  return chain.hex();
+}
+
+/// The bytes of a state of the first version: its digests are a list, and it has no settings.
+std::vector<std::byte> of_the_first_version(const stream_state& s,
+                                            const std::vector<std::uint64_t>& digests) {
+  std::vector<std::byte> bytes;
+  const auto number = [&](std::uint64_t value) {
+    std::byte raw[sizeof value];
+    std::memcpy(raw, &value, sizeof value);
+    bytes.insert(bytes.end(), raw, raw + sizeof value);
+  };
+  const auto list = [&](const std::vector<std::uint64_t>& values) {
+    number(values.size());
+    for (const std::uint64_t value : values) number(value);
+  };
+  number(0x31'45'54'41'54'53'53'50);
+  for (const std::uint64_t value : {s.identity.seed, std::uint64_t{s.identity.batch_size},
+                                    std::uint64_t{s.identity.rank}, std::uint64_t{s.identity.world_size}})
+    number(value);
+  number((s.identity.shuffle ? 1U : 0U) | (s.identity.drop_last ? 2U : 0U));
+  number(s.identity.fingerprint.size());
+  for (const char c : s.identity.fingerprint) bytes.push_back(static_cast<std::byte>(c));
+  for (const std::uint64_t value : {s.epoch, s.next_batch, s.delivered, s.failed, s.quarantined})
+    number(value);
+  list(digests);
+  list(s.quarantined_samples);
+  list({1, 2, 3});  // samples that had failed
+  std::uint64_t sum = 0xcbf29ce484222325;
+  for (const std::byte b : bytes) sum = (sum ^ static_cast<std::uint64_t>(b)) * 0x100000001b3;
+  number(sum);
+  return bytes;
 }
 
 }  // namespace
 
 TEST_CASE("an epoch is complete when its last batch is delivered, and the next one begins") {
-  epoch_book book(ours, 3, 10);
-  for (stream_position p = 0; p < 4; ++p) book.delivered(p, p % 3 == 2 ? 2 : 4, 0, 0, std::nullopt);
+  epoch_book book = fresh();
+  for (stream_position p = 0; p < 4; ++p) {
+    delivered_batch one = full(p);
+    one.rows = p % 3 == 2 ? 2 : 4;
+    book.delivered(one);
+  }
   REQUIRE(book.epochs().size() == 2);
   CHECK(book.epochs()[0].complete);
   CHECK(book.epochs()[0].delivered == 10);
   CHECK(book.epochs()[0].expected == 10);
+  CHECK(book.epochs()[0].digest == digest_of({0, 1, 2}));
   CHECK_FALSE(book.epochs()[1].complete);
   CHECK(book.epochs()[1].batches == 1);
+  CHECK(book.epochs()[1].digest == digest_of({3}));
+}
+
+TEST_CASE("an epoch in which a batch has no digest has none") {
+  epoch_book book = fresh();
+  book.delivered(full(0));
+  delivered_batch one = full(1);
+  one.digest.reset();
+  book.delivered(one);
+  CHECK_FALSE(book.epochs()[0].digest);
+  book.delivered(full(2));
+  CHECK_FALSE(book.epochs()[0].digest);
 }
 
 TEST_CASE("a resumed epoch reports the whole epoch") {
   const stream_state saved = half_way();
   CHECK(saved.epoch == 1);
   CHECK(saved.next_batch == 2);
-  epoch_book book(ours, 3, 10);
+  epoch_book book = fresh();
   book.resume(saved);
   CHECK(book.next() == 5);
-  book.delivered(5, 2, 0, 0, 105);
+  book.delivered(lossy(5));
   REQUIRE(book.epochs().size() == 1);
-  const epoch_account& e = book.epochs()[0];
+  const epoch_account e = book.epochs()[0];
   CHECK(e.complete);
   CHECK(e.from_batch == 2);
   CHECK(e.batches == 3);
-  CHECK(e.delivered == 4 + 4 + 2);
-  CHECK(e.failed == 2);
-  CHECK(e.batch_digests == std::vector<std::uint64_t>{103, 104, 105});
+  CHECK(e.delivered == 3 + 3 + 0);
+  CHECK(e.failed == 3);
+  CHECK(e.digest == digest_of({103, 104, 105}));
+}
+
+TEST_CASE("an epoch that is left and begun again is counted anew, and so is a state of its second pass") {
+  epoch_book book = fresh(10, 40);
+  for (stream_position p = 0; p < 5; ++p) book.delivered(full(p));
+  book.begin_at(0);
+  CHECK(book.state().next_batch == 0);
+  CHECK(book.state().delivered == 0);
+  for (stream_position p = 0; p < 6; ++p) book.delivered(full(p));
+  const stream_state second = book.state();
+  CHECK(second.next_batch == 6);
+  CHECK(second.delivered == 24);
+  CHECK(second.digests.count() == 6);
+  CHECK(second.digests.hex() == digest_of({0, 1, 2, 3, 4, 5}));
+  CHECK_FALSE(book.epochs().back().complete);
+  for (stream_position p = 6; p < 10; ++p) book.delivered(full(p));
+  REQUIRE(book.epochs().size() == 2);
+  CHECK_FALSE(book.epochs()[0].complete);
+  CHECK(book.epochs()[0].batches == 5);
+  CHECK(book.epochs()[0].digest == digest_of({0, 1, 2, 3, 4}));
+  CHECK(book.epochs()[1].complete);
+  CHECK(book.epochs()[1].batches == 10);
+  CHECK(book.epochs()[1].delivered == 40);
+  CHECK(book.epochs()[1].digest == digest_of({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  book.begin_at(0);  // a whole one once more
+  book.delivered(full(0));
+  CHECK(book.epochs().size() == 3);
+  CHECK(book.state().delivered == 4);
+}
+
+TEST_CASE("an epoch's time goes from the demand for its first batch to the delivery of its last") {
+  epoch_book book = fresh(2, 8);
+  const auto at = [](stream_position p, std::optional<steady_time> demanded, steady_time taken) {
+    return delivered_batch{p, 4, 0, 0, std::nullopt, demanded, taken};
+  };
+  SECTION("when the consumer says what it demanded") {
+    book.delivered(at(0, start + 1s, start + 3s));
+    book.delivered(at(1, start + 4s, start + 5s));
+    book.delivered(at(2, start + 60s, start + 61s));  // after a pause that is nobody's epoch
+    book.delivered(at(3, start + 62s, start + 63s));
+    CHECK(book.epochs()[0].took == 4s);
+    CHECK(book.epochs()[1].took == 3s);
+  }
+  SECTION("when nobody sees the demand, it counts from the delivery before") {
+    book.delivered(at(0, std::nullopt, start + 2s));
+    book.delivered(at(1, std::nullopt, start + 5s));
+    book.delivered(at(2, std::nullopt, start + 9s));
+    CHECK(book.epochs()[0].took == 5s);
+    CHECK(book.epochs()[1].took == 4s);
+  }
+  SECTION("it is never negative") {
+    book.delivered(at(0, start + 3s, start + 2s));
+    CHECK(book.epochs()[0].took == 0s);
+  }
 }
 
 TEST_CASE("a state survives being written and read") {
   stream_state saved = half_way();
-  saved.quarantined_samples = {7};
-  saved.failed_samples = {1, 2, 3};
+  saved.quarantined_samples = {0, 7, 8, 9, 1'000'000'000'000, (std::uint64_t{1} << 62U) - 1};
   const auto back = parse_state(serialise(saved));
   REQUIRE(back);
   CHECK(*back == saved);
+  saved.quarantined_samples.clear();
+  saved.identity.fingerprint.clear();
+  saved.identity.settings.clear();
+  CHECK(*parse_state(serialise(saved)) == saved);
 }
 
-TEST_CASE("a state is at most 1 KiB and 8 bytes a batch of the open epoch") {
-  epoch_book book(ours, 100'000, 400'000);
-  for (stream_position p = 0; p < 50'000; ++p) book.delivered(p, 4, 0, 0, p);
-  CHECK(serialise(book.state()).size() <= 1024 + 8 * 50'000);
+TEST_CASE("a state is at most 1 KiB, however long the epoch and whatever is quarantined") {
+  epoch_book book({1, 4, 0, 1, true, false, std::string(fingerprint_bytes_max, 'f'),
+                   std::string(identity_settings_bytes_max, 's')},
+                  100'000, 400'000, start);
+  std::size_t largest = 0;
+  for (stream_position p = 0; p < 50'000; ++p) {
+    book.delivered(full(p));
+    if (p > 100 && p < 49'900) continue;
+    stream_state state = book.state();
+    for (std::uint64_t sample = 0; sample < 2000; ++sample)
+      state.quarantined_samples.push_back(sample * 12'345);
+    const auto bytes = serialise(state);
+    largest = std::max(largest, bytes.size());
+    const auto back = parse_state(bytes);
+    REQUIRE(back);
+    CHECK(back->digests == state.digests);
+    // The first of them; the others are found again.
+    CHECK(back->quarantined_samples.size() >= 12);
+    CHECK(std::ranges::equal(back->quarantined_samples,
+                             std::span(state.quarantined_samples).first(back->quarantined_samples.size())));
+  }
+  CHECK(largest <= state_bytes_max);
+}
+
+TEST_CASE("a hundred scattered quarantined samples of a million fit into a state of pictures") {
+  stream_state state = half_way();
+  state.identity.fingerprint = std::string(32, 'f');
+  state.identity.settings = std::string(230, 's');
+  state.quarantined_samples.clear();
+  for (std::uint64_t sample = 0; sample < 100; ++sample) state.quarantined_samples.push_back(sample * 9'999);
+  const auto back = parse_state(serialise(state));
+  REQUIRE(back);
+  CHECK(back->quarantined_samples == state.quarantined_samples);
+}
+
+TEST_CASE("a state of the first version is gone on with, digests and all") {
+  stream_state saved = half_way();
+  saved.quarantined_samples = {7};
+  const auto back = parse_state(of_the_first_version(saved, {103, 104}));
+  REQUIRE(back);
+  CHECK(back->digests == saved.digests);
+  CHECK(back->quarantined_samples == saved.quarantined_samples);
+  CHECK(back->delivered == saved.delivered);
+  CHECK(back->identity.settings.empty());
+  CHECK(check_same_stream(back->identity, ours));
+}
+
+TEST_CASE(
+    "the empty state that the first version saved before its stream was open is refused with a sentence") {
+  const auto no = parse_state(of_the_first_version({}, {}));
+  REQUIRE_FALSE(no);
+  CHECK(no.error().code == errc::state_mismatch);
+  CHECK(no.error().message.find("before its stream was open") != std::string::npos);
 }
 
 TEST_CASE("a state that was cut, changed or never was one is refused") {
@@ -74,14 +254,61 @@ TEST_CASE("a state that was cut, changed or never was one is refused") {
   CHECK_FALSE(parse_state(std::vector<std::byte>(64)));
 }
 
+TEST_CASE("a state whose checksum is right and whose counts cannot be is refused with what it says") {
+  const auto refusal = [](auto change) {
+    stream_state s = half_way();
+    change(s);
+    const auto no = parse_state(serialise(s));
+    if (no) return std::string("accepted");
+    CHECK(no.error().code == errc::state_mismatch);
+    return no.error().message;
+  };
+  constexpr std::uint64_t absurd = ~std::uint64_t{0};
+  CHECK(refusal([](stream_state& s) { s.identity.world_size = 0; }).find("rank is 0 of 0") !=
+        std::string::npos);
+  CHECK(refusal([](stream_state& s) { s.identity.rank = 5; }).find("rank is 5 of 1") != std::string::npos);
+  CHECK(refusal([](stream_state& s) { s.epoch = absurd; }).find("batch 2 of epoch 184467") !=
+        std::string::npos);
+  CHECK(refusal([](stream_state& s) { s.next_batch = absurd; }).find("it stands at batch") !=
+        std::string::npos);
+  CHECK(refusal([](stream_state& s) { s.delivered = absurd; }).find("delivered") != std::string::npos);
+  CHECK(refusal([](stream_state& s) { s.failed = absurd; }).find("failed") != std::string::npos);
+  CHECK(refusal([](stream_state& s) { s.quarantined = 9; }).find("quarantined") != std::string::npos);
+  CHECK(refusal([](stream_state& s) {
+          s.next_batch = 1;
+          s.delivered = 1;
+          s.failed = 0;
+        }).find("2 digests of 1 batches") != std::string::npos);
+}
+
+TEST_CASE("a state that stands behind the end of an epoch is refused") {
+  stream_state s = half_way();
+  CHECK(check_position(s, 3));
+  CHECK_FALSE(check_position(s, 2));
+  CHECK_FALSE(check_position(s, 0));
+  s.epoch = std::uint64_t{1} << 61U;
+  CHECK_FALSE(check_position(s, 1000));
+  CHECK(check_position({}, 0));
+}
+
 TEST_CASE("a state of another stream is refused with each difference named") {
   stream_identity other = ours;
   CHECK(check_same_stream(ours, other));
   other.seed = 5;
   other.batch_size = 8;
+  other.settings = "image.size=9x9\nimage.augment=none\ngpu.dtype=float16";
   const auto no = check_same_stream(ours, other);
   REQUIRE_FALSE(no);
   CHECK(no.error().code == errc::state_mismatch);
   CHECK(no.error().message ==
-        "the saved state belongs to another stream: seed was 1234 and is 5, batch_size was 4 and is 8");
+        "the saved state belongs to another stream: seed was 1234 and is 5, batch_size was 4 and is 8, "
+        "image.size was 8x8 and is 9x9, image.augment was unset and is none");
+}
+
+TEST_CASE(
+    "a state that was taken before the dataset was described goes on with any dataset of the same plan") {
+  stream_identity early = ours;
+  early.fingerprint.clear();
+  early.settings.clear();
+  CHECK(check_same_stream(early, ours));
 }

@@ -407,7 +407,7 @@ int chaos(const chaos_options& o) {
       if (!o.quiet) say(fmt::format("run {}: {} faults so far", sums.rounds, enemy.faults().size()));
     }
     signals.ignore();
-    if (interrupted) return signals.received() == SIGTERM ? exit_terminated : exit_interrupted;
+    if (interrupted) return signals.received() == SIGINT ? exit_interrupted : exit_terminated;
     const verdict v = judge(o, wanted->kinds, undisturbed, check, sums, enemy.faults());
     if (o.json) {
       print_json(v.as_json);

@@ -1,5 +1,6 @@
-#include "actors/session/session_actor.hpp"
+#include "actors/session/sizing.hpp"
 #include "runtime/dataset/factory.hpp"
+#include "runtime/device/transfer_plan.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/doctor/gather.hpp"
 

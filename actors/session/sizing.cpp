@@ -1,0 +1,119 @@
+#include "actors/session/sizing.hpp"
+
+#include "runtime/base/units.hpp"
+#include "runtime/config/spelling.hpp"
+#include "runtime/dataset/fingerprint.hpp"
+
+#include <algorithm>
+
+namespace penstock::session {
+namespace {
+
+/// The settings that fix what becomes of a picture on its way to the device, as schedule::stream_identity has
+/// them. Only those that have an effect: changing another one is no other stream.
+std::string settings_of_pictures(const config& c) {
+  std::string lines;
+  const auto add = [&lines]<class... Args>(fmt::format_string<Args...> format, Args&&... args) {
+    if (!lines.empty()) lines += '\n';
+    lines += fmt::format(format, std::forward<Args>(args)...);
+  };
+  using config_file::spelling;
+  add("image.size={}x{}", c.image.size[0], c.image.size[1]);
+  add("image.augment={}", spelling(c.image.augment));
+  if (c.image.augment == augment_kind::random_resized_crop) {
+    add("image.scale={:.9g}..{:.9g}", c.image.scale[0], c.image.scale[1]);
+    add("image.ratio={:.9g}..{:.9g}", c.image.ratio[0], c.image.ratio[1]);
+    add("image.flip={:.9g}", c.image.flip);
+  }
+  if (c.image.augment == augment_kind::centre_crop) add("image.crop_fraction={:.9g}", c.image.crop_fraction);
+  add("image.orientation={}", spelling(c.image.orientation));
+  add("gpu.layout={}", spelling(c.gpu.layout));
+  add("gpu.dtype={}", name_of(c.gpu.dtype));
+  if (c.gpu.dtype != dtype::uint8) {
+    add("gpu.mean={:.9g},{:.9g},{:.9g}", c.gpu.mean[0], c.gpu.mean[1], c.gpu.mean[2]);
+    add("gpu.std={:.9g},{:.9g},{:.9g}", c.gpu.std[0], c.gpu.std[1], c.gpu.std[2]);
+  }
+  return lines;
+}
+
+}  // namespace
+
+result<plan> plan_of(const config& settings, const dataset_description& dataset) {
+  const sampler_config& s = settings.sampler;
+  return plan::create(
+      {dataset.samples, s.seed, s.shuffle, s.batch_size, s.drop_last, s.rank.value_or(0), s.world_size});
+}
+
+result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,
+                                    std::uint32_t partitions) {
+  const std::uint64_t given = settings.loader.slot_bytes ? settings.loader.slot_bytes->bytes : layout.bytes;
+  if (given < layout.bytes) {
+    return refuse(
+        errc::config,
+        "a batch of {} samples needs a slot of {}, but [loader] slot_bytes is {}: raise it (or leave it at "
+        "\"auto\"), or lower [sampler] batch_size",
+        layout.rows_max, bytes_for_people(layout.bytes), bytes_for_people(given));
+  }
+  return arena::geometry{given, settings.loader.slots_per_worker, partitions};
+}
+
+arena::memory_need memory_need_of(const config& settings, const arena::geometry& shape,
+                                  std::uint32_t workers) {
+  arena::memory_need need;
+  const std::uint32_t sacrificial = 1;
+  need.reserved_bytes = shape.partition_bytes() * (workers + sacrificial);
+  need.file_bytes = shape.bytes();
+  need.mapped_bytes = need.reserved_bytes;
+  need.explanation = fmt::format("{} workers + {} sacrificial, each {} slots x {}", workers, sacrificial,
+                                 shape.slots, bytes_for_people(shape.slot_bytes));
+  need.remedy = fmt::format("lower [loader] workers ({}), slots_per_worker ({}) or [sampler] batch_size ({})",
+                            workers, settings.loader.slots_per_worker, settings.sampler.batch_size);
+  return need;
+}
+
+std::string fingerprint_of_custom(const dataset_description& described) {
+  fingerprint_hash hash("custom");
+  hash.add_text(described.type);
+  hash.add_number(described.samples);
+  hash.add_number(described.tensors.size());
+  for (const tensor_spec& t : described.tensors) {
+    hash.add_text(t.name);
+    hash.add_text(name_of(t.type));
+    hash.add_number(t.shape.size());
+    for (const std::uint32_t side : t.shape) hash.add_number(side);
+    hash.add_number(static_cast<std::uint64_t>(t.role));
+    hash.add_number(static_cast<std::uint64_t>(t.length));
+  }
+  hash.add_text(described.fingerprint);
+  return hash.hex();
+}
+
+schedule::stream_identity identity_of(const config& settings, const dataset_description* dataset) {
+  const sampler_config& s = settings.sampler;
+  schedule::stream_identity identity{
+      s.seed, s.batch_size, s.rank.value_or(0), s.world_size, s.shuffle, s.drop_last, {}, {}};
+  if (dataset == nullptr) return identity;
+  identity.fingerprint = dataset->fingerprint;
+  if (std::ranges::find(dataset->tensors, tensor_role::image, &tensor_spec::role) != dataset->tensors.end())
+    identity.settings = settings_of_pictures(settings);
+  return identity;
+}
+
+result<schedule::stream_range> range_of(const config& settings, const stream_request& request,
+                                        const plan& order, const dataset_description& dataset) {
+  const std::uint64_t per_epoch = order.batches_per_epoch();
+  schedule::stream_range range{0, settings.sampler.epochs * per_epoch};
+  if (request.resumed) {
+    const schedule::stream_state& saved = *request.resumed;
+    if (auto ok = schedule::check_same_stream(saved.identity, identity_of(settings, &dataset)); !ok)
+      return tl::unexpected(std::move(ok.error()));
+    if (auto ok = schedule::check_position(saved, per_epoch); !ok)
+      return tl::unexpected(std::move(ok.error()));
+    range.first = saved.epoch * per_epoch + saved.next_batch;
+  }
+  range.end = std::max(range.end, range.first);
+  if (request.batches) range.end = range.first + std::min(range.end - range.first, *request.batches);
+  return range;
+}
+
+}  // namespace penstock::session

@@ -1,0 +1,53 @@
+#include "runtime/schedule/failure_limit.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::schedule;
+
+namespace {
+
+epoch_account with_failures(std::uint64_t failed, std::uint64_t expected) {
+  epoch_account a;
+  a.epoch = 3;
+  a.failed = failed;
+  a.expected = expected;
+  return a;
+}
+
+}  // namespace
+
+TEST_CASE("32 failures of an epoch are always allowed, and beyond them the fraction of its samples") {
+  const failure_limit half(0.5);
+  CHECK_FALSE(half.check(with_failures(32, 32)));
+  CHECK(half.check(with_failures(33, 33)));
+  CHECK_FALSE(half.check(with_failures(500, 1000)));
+  CHECK(half.check(with_failures(501, 1000)));
+  CHECK_FALSE(failure_limit(0).check(with_failures(32, 1000)));
+  CHECK(failure_limit(0).check(with_failures(33, 1000)));
+  CHECK_FALSE(failure_limit(1).check(with_failures(1000, 1000)));
+}
+
+TEST_CASE("the failure of a run names the most frequent reason, whatever the samples are called") {
+  failure_limit limit(0.5);
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "a/" + std::to_string(i) + ".jpg";
+    limit.note(name, "opening '" + name + "': Permission denied");
+  }
+  for (int i = 0; i < 13; ++i) limit.note("", "not a JPEG");
+  const auto no = limit.check(with_failures(33, 40));
+  REQUIRE(no);
+  CHECK(no->code == errc::dataset);
+  CHECK(
+      no->message ==
+      "33 of the 40 samples of epoch 3 have failed, more than [loader] max_failed_fraction = 0.5 allows; the "
+      "most frequent reason (20 times): opening '...': Permission denied");
+}
+
+TEST_CASE("a thousand different reasons are told apart no further than memory allows") {
+  failure_limit limit(0);
+  for (int i = 0; i < 1000; ++i) limit.note("", "reason " + std::to_string(i));
+  const auto no = limit.check(with_failures(1000, 1000));
+  REQUIRE(no);
+  CHECK(no->message.find("(936 times): other reasons") != std::string::npos);
+}
