@@ -15,9 +15,11 @@
 #include "actors/gpu_owner/batch_sink.hpp"
 #include "actors/protocol/actor_settings.hpp"
 #include "actors/session/board.hpp"
+#include "actors/session/ending.hpp"
 #include "actors/session/process_logs.hpp"
 #include "actors/session/session_actor.hpp"
 #include "actors/session/session_events.hpp"
+#include "actors/session/stream_cursor.hpp"
 #include "actors/supervisor/owner_keeper.hpp"
 #include "runtime/base/home_process.hpp"
 #include "runtime/control/control_server.hpp"
@@ -27,12 +29,10 @@
 #include "runtime/device/exclusive_use.hpp"
 #include "runtime/device/gpu_process_watch.hpp"
 #include "runtime/process/lifeline.hpp"
-#include "runtime/supervision/shutdown.hpp"
 
 #include <penstock/session.hpp>
 
 #include <atomic>
-#include <condition_variable>
 #include <future>
 
 namespace penstock {
@@ -123,13 +123,10 @@ class Session::body {
   std::optional<Batch> hand_out(gpu_owner::ready_batch ready, steady_time demanded);
   std::optional<Batch> end_of_stream();
   void seek(schedule::stream_range range);
-  std::optional<schedule::stream_range> wait_for_range_of(std::uint64_t epoch);
   [[nodiscard]] static std::shared_future<scheduler::stream_accounts> ask_for_accounts(const engine& e,
                                                                                        bool epochs);
   result<scheduler::stream_accounts> accounts(bool epochs);
   [[nodiscard]] schedule::stream_state state_before_the_stream() const;
-  void wait_for_part(std::unique_lock<std::mutex>& hold, const bool& gone,
-                     nanoseconds supervision::shutdown_shares::*part);
   void wait_for_pool();
   void wait_for_owner(bool whole);
   bool run_embedded(steady_time until);
@@ -148,37 +145,18 @@ class Session::body {
   session::process_logs logs_;
   session::worker_watch watch_;  // only the supervisor's news
   std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
+  session::stream_cursor cursor_;  // where the consumer stands
+  session::ending ending_;         // how far the end has come
   const std::shared_ptr<batch_home> home_ = std::make_shared<batch_home>();
 
   mutable std::mutex mutex_;  // of what follows
   std::unique_ptr<engine> engine_;
-  std::shared_ptr<const plan> plan_;
-  std::shared_ptr<const device::transfer_plan> transfer_;
-  schedule::stream_range range_;
   std::shared_future<scheduler::stream_accounts> final_accounts_;  // once close() has asked for them
   std::vector<schedule::epoch_account> epochs_told_;  // the last time that the scheduler was asked
-  std::condition_variable plan_or_end_;
   std::unique_ptr<control::event_caller> listener_;
-  bool started_ = false;
-  bool stopped_ = false;
-  bool failed_ = false;
-  bool closed_ = false;
-  std::optional<std::uint32_t> scaled_while_starting_;
-  std::optional<bool> owner_leaves_;  // its process was told to: whether the stream was whole
-  bool pool_closed_ = false;
-  bool owner_closed_ = false;
-  std::condition_variable parts_closed_;
   std::unique_ptr<gpu_owner::batch_sink> sink_;  // of run_for() with an embedded owner; the consumer's thread
-  nanoseconds end_in_all_;                       // how long the end may take
-
-  std::atomic<bool> taking_ = false;                  // a thread is in next()
+  std::atomic<bool> taking_ = false;             // a thread is in next()
   std::atomic<bool> owner_is_irreplaceable_ = false;  // its end would be the run's
-
-  // Only the consumer's thread; next_position_ is set once by the session actor, before the first batch.
-  std::uint64_t seek_number_ = 0;
-  stream_position next_position_ = 0;
-  std::uint64_t iteration_ = 0;  // grows with every range over an epoch, and with next()
-  bool ended_ = false;
 };
 
 }  // namespace penstock

@@ -70,7 +70,8 @@ Session::body::body(config settings, session_options options)
       options_(without_state(options)),
       workers_(workers_of(settings_)),
       board_(settings_.name, std::string(name_of(settings_.gpu.placement))),
-      end_in_all_(settings_.supervisor.shutdown) {
+      cursor_(settings_.sampler.epochs),
+      ending_(settings_.supervisor.shutdown) {
   if (!options.state.empty()) resumed_ = value_or_throw(schedule::parse_state(options.state));
   board_.configured(workers_);
   log::set_level(as_log_level(settings_.log.level));
@@ -79,21 +80,12 @@ Session::body::body(config settings, session_options options)
 
 Session::body::~body() {
   // A session that was told to stop ends in its own time; one that is just dropped ends now.
-  bool told = false;
-  {
-    const std::lock_guard hold(mutex_);
-    told = stopped_;
-  }
-  if (!told) end_within(end_of_dropped);
+  if (!ending_.stopped()) end_within(end_of_dropped);
   close();
 }
 
 void Session::body::start() {
-  {
-    const std::lock_guard hold(mutex_);
-    if (started_ || stopped_) return;
-    started_ = true;
-  }
+  if (!ending_.begin()) return;
   begun_ = now();
   board_.begun(begun_);
   tell(session::event_of(event_kind::run_started,
@@ -129,6 +121,7 @@ result<void> Session::body::try_start() {
     e->device = std::move(*device);
   }
 
+  const std::uint32_t begun_with = workers_;
   on_a_fresh_thread([&] {
     e->settings = std::make_unique<protocol::actor_settings>(actor_threads);
     e->system = std::make_unique<caf::actor_system>(*e->settings);
@@ -148,8 +141,8 @@ result<void> Session::body::try_start() {
   caf::anon_send(e->owner, gpu_owner::open_device{});
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
-  if (scaled_while_starting_)
-    caf::anon_send(engine_->supervisor, supervisor::scale_pool{*scaled_while_starting_});
+  // scale() could not tell the supervisor until now.
+  if (workers_ != begun_with) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers_});
   return {};
 }
 
@@ -158,9 +151,8 @@ void Session::body::fail(const failure& why) {
   if (board_.ended(run_outcome::failed, why, now()))
     tell(session::event_of(event_kind::run_failed, why.message));
   consumer_->fail(why);
+  cursor_.give_up();
   const std::lock_guard hold(mutex_);
-  failed_ = true;
-  plan_or_end_.notify_all();
   if (engine_ && engine_->supervisor)
     caf::anon_send(engine_->supervisor, supervisor::close_pool{supervision::shares_of(end_of_dropped).items});
 }
@@ -172,18 +164,16 @@ void Session::body::stop(std::optional<std::chrono::milliseconds> at_most) noexc
 
 /// Ends what runs, whoever wants that.
 void Session::body::end_within(std::optional<std::chrono::milliseconds> at_most) noexcept {
-  const std::lock_guard hold(mutex_);
-  if (at_most) end_in_all_ = std::min<nanoseconds>(end_in_all_, *at_most);
-  stopped_ = true;  // before the consumer wakes and asks why
+  ending_.stop(at_most);  // before the consumer wakes and asks why
   consumer_->stop();
-  plan_or_end_.notify_all();
+  cursor_.give_up();
+  const std::lock_guard hold(mutex_);
   if (!engine_) return;
-  const supervision::shutdown_shares shares = supervision::shares_of(end_in_all_);
+  const supervision::shutdown_shares shares = ending_.shares();
   caf::anon_send(engine_->supervisor, supervisor::close_pool{shares.items});
   // One that is saying goodbye already has less time now.
-  if (owner_leaves_)
-    caf::anon_send(engine_->owner, gpu_owner::close_device{*owner_leaves_, false, shares.owner});
-  parts_closed_.notify_all();
+  if (const auto whole = ending_.owner_was_told())
+    caf::anon_send(engine_->owner, gpu_owner::close_device{*whole, false, shares.owner});
 }
 
 void Session::body::pause(bool paused) {
@@ -205,14 +195,13 @@ void Session::body::scale(std::uint32_t workers) {
   {
     const std::lock_guard hold(mutex_);
     // Places that were used before keep their memory.
-    if (transfer_ && workers > there) {
-      const auto shape = value_or_throw(session::geometry_of(settings_, transfer_->slot, most + 1));
+    if (const auto transfer = cursor_.transfer(); transfer && workers > there) {
+      const auto shape = value_or_throw(session::geometry_of(settings_, transfer->slot, most + 1));
       value_or_throw(arena::check_memory(session::memory_need_of(settings_, shape, workers - there),
                                          arena::memory_limits()));
     }
     workers_ = workers;
     if (engine_) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers});
-    if (started_ && !engine_) scaled_while_starting_ = workers;
   }
   board_.configured(workers);
   tell(session::event_of(event_kind::scaled, fmt::format("{} workers are wanted", workers)));
@@ -252,42 +241,29 @@ bool Session::body::lift_quarantine(std::uint64_t sample, bool for_good) {
   return true;
 }
 
-/// Waits until `gone`, or until the time of this part is over; stop() may shorten it meanwhile. mutex_ is
-/// held.
-void Session::body::wait_for_part(std::unique_lock<std::mutex>& hold, const bool& gone,
-                                  nanoseconds supervision::shutdown_shares::*part) {
-  const steady_time begin = now();
-  const auto time_left = [&] {
-    const supervision::shutdown_shares shares = supervision::shares_of(end_in_all_);
-    return begin + shares.*part + shares.killing;
-  };
-  while (!gone && now() < time_left()) parts_closed_.wait_until(hold, time_left());
-}
-
 /// The workers are gone, or their time is over.
 void Session::body::wait_for_pool() {
-  std::unique_lock hold(mutex_);
-  if (!engine_) return;
-  const auto share = supervision::shares_of(end_in_all_).items;
-  caf::anon_send(engine_->supervisor, supervisor::close_pool{share});
-  wait_for_part(hold, pool_closed_, &supervision::shutdown_shares::items);
+  {
+    const std::lock_guard hold(mutex_);
+    if (!engine_) return;
+    caf::anon_send(engine_->supervisor, supervisor::close_pool{ending_.shares().items});
+  }
+  ending_.wait_for_pool();
 }
 
 /// The owner's process has let its sink finish and is gone, or its time is over.
 void Session::body::wait_for_owner(bool whole) {
-  std::unique_lock hold(mutex_);
-  if (!engine_ || !engine_->keeper) return;
-  owner_leaves_ = whole;
-  const auto share = supervision::shares_of(end_in_all_).owner;
-  caf::anon_send(engine_->owner, gpu_owner::close_device{whole, false, share});
-  wait_for_part(hold, owner_closed_, &supervision::shutdown_shares::owner);
+  {
+    const std::lock_guard hold(mutex_);
+    if (!engine_ || !engine_->keeper) return;
+    ending_.owner_told(whole);
+    caf::anon_send(engine_->owner, gpu_owner::close_device{whole, false, ending_.shares().owner});
+  }
+  ending_.wait_for_owner();
 }
 
 void Session::body::close() noexcept {
-  {
-    const std::lock_guard hold(mutex_);
-    closed_ = true;
-  }
+  ending_.close();
   const bool cut_short = board_.ended_if_running(run_outcome::stopped, now());
   wait_for_pool();
   sink_.reset();

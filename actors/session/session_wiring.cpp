@@ -146,11 +146,7 @@ void Session::body::spawn_keeper(engine& e) {
   };
   around.news.waited = [this](nanoseconds in_all) { board_.waited(in_all); };
   around.news.gave_up = [this](const failure& why) { fail(why); };
-  around.news.closed = [this] {
-    const std::lock_guard hold(mutex_);
-    owner_closed_ = true;
-    parts_closed_.notify_all();
-  };
+  around.news.closed = [this] { ending_.owner_gone(); };
   e.keeper = supervisor::spawn_owner_keeper(*e.system, std::move(around));
   e.owner = e.keeper;
 }
@@ -264,11 +260,7 @@ void Session::body::spawn_supervisor(engine& e) {
     tell(session::event_of(death));
   };
   supervision.gave_up = [this](const failure& why) { fail(why); };
-  supervision.pool_closed = [this] {
-    const std::lock_guard hold(mutex_);
-    pool_closed_ = true;
-    parts_closed_.notify_all();
-  };
+  supervision.pool_closed = [this] { ending_.pool_gone(); };
   e.supervisor = supervisor::spawn_supervisor(*e.system, {supervisor_settings_now(), e.scheduler, e.processes,
                                                           e.flights, e.leases, std::move(supervision)});
 }
@@ -289,12 +281,7 @@ void Session::body::spawn_session_actor(engine& e) {
     tell(session::event_of(event_kind::stream_opened,
                            fmt::format("{} batches an epoch of {} samples", order->batches_per_epoch(),
                                        order->expected_samples())));
-    const std::lock_guard hold(mutex_);
-    plan_ = std::move(order);
-    transfer_ = std::move(transfer);
-    range_ = range;
-    next_position_ = range.first;
-    plan_or_end_.notify_all();
+    cursor_.open(std::move(order), std::move(transfer), range);
   };
   around.quarantine_known = [this](const std::vector<quarantine_report>& known) {
     board_.quarantine_known(known);

@@ -1,0 +1,80 @@
+#include "actors/session/ending.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::session {
+
+bool ending::begin() {
+  const std::lock_guard hold(mutex_);
+  return !stopped_ && !std::exchange(started_, true);
+}
+
+void ending::stop(std::optional<nanoseconds> at_most) {
+  const std::lock_guard hold(mutex_);
+  stopped_ = true;
+  if (at_most) in_all_ = std::min(in_all_, *at_most);
+  changed_.notify_all();
+}
+
+void ending::close() {
+  const std::lock_guard hold(mutex_);
+  closed_ = true;
+}
+
+bool ending::stopped() const {
+  const std::lock_guard hold(mutex_);
+  return stopped_;
+}
+
+bool ending::closed() const {
+  const std::lock_guard hold(mutex_);
+  return closed_;
+}
+
+supervision::shutdown_shares ending::shares() const {
+  const std::lock_guard hold(mutex_);
+  return supervision::shares_of(in_all_);
+}
+
+void ending::owner_told(bool whole) {
+  const std::lock_guard hold(mutex_);
+  owner_told_ = whole;
+}
+
+std::optional<bool> ending::owner_was_told() const {
+  const std::lock_guard hold(mutex_);
+  return owner_told_;
+}
+
+void ending::pool_gone() {
+  const std::lock_guard hold(mutex_);
+  pool_gone_ = true;
+  changed_.notify_all();
+}
+
+void ending::owner_gone() {
+  const std::lock_guard hold(mutex_);
+  owner_gone_ = true;
+  changed_.notify_all();
+}
+
+void ending::wait_for_pool() {
+  wait_for(pool_gone_, &supervision::shutdown_shares::items);
+}
+
+void ending::wait_for_owner() {
+  wait_for(owner_gone_, &supervision::shutdown_shares::owner);
+}
+
+void ending::wait_for(const bool& gone, nanoseconds supervision::shutdown_shares::*part) {
+  std::unique_lock hold(mutex_);
+  const steady_time begin = std::chrono::steady_clock::now();
+  const auto until = [&] {
+    const supervision::shutdown_shares shares = supervision::shares_of(in_all_);
+    return begin + shares.*part + shares.killing;
+  };
+  while (!gone && std::chrono::steady_clock::now() < until()) changed_.wait_until(hold, until());
+}
+
+}  // namespace penstock::session

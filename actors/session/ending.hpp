@@ -1,0 +1,54 @@
+// The end of a session: what was asked for, who is gone, and how long each part of it may still take
+// (semantics 29). Remembers and waits; the session tells the parts. Used by the session alone; thread-safe.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/supervision/shutdown.hpp"
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+namespace penstock::session {
+
+class ending {
+ public:
+  /// [supervisor] shutdown.
+  explicit ending(nanoseconds in_all) : in_all_(in_all) {}
+
+  /// Starting: false if that was done before, or if the session was stopped first.
+  bool begin();
+  /// Nothing new is begun. The end takes at most so long from now on, if that is less than before.
+  void stop(std::optional<nanoseconds> at_most);
+  void close();
+
+  [[nodiscard]] bool stopped() const;
+  [[nodiscard]] bool closed() const;
+  [[nodiscard]] supervision::shutdown_shares shares() const;
+
+  /// The owner's process is told to leave; whether the stream was whole.
+  void owner_told(bool whole);
+  [[nodiscard]] std::optional<bool> owner_was_told() const;
+
+  // Told by the actors, once each.
+  void pool_gone();
+  void owner_gone();
+  /// Wait until that part is gone, or until its share of the time is over; stop() may shorten it meanwhile.
+  void wait_for_pool();
+  void wait_for_owner();
+
+ private:
+  void wait_for(const bool& gone, nanoseconds supervision::shutdown_shares::*part);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  nanoseconds in_all_;
+  bool started_ = false;
+  bool stopped_ = false;
+  bool closed_ = false;
+  bool pool_gone_ = false;
+  bool owner_gone_ = false;
+  std::optional<bool> owner_told_;
+};
+
+}  // namespace penstock::session

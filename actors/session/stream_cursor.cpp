@@ -1,0 +1,86 @@
+#include "actors/session/stream_cursor.hpp"
+
+#include "runtime/base/result.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace penstock::session {
+
+void stream_cursor::open(std::shared_ptr<const plan> order,
+                         std::shared_ptr<const device::transfer_plan> transfer,
+                         schedule::stream_range range) {
+  const std::lock_guard hold(mutex_);
+  plan_ = std::move(order);
+  transfer_ = std::move(transfer);
+  range_ = range;
+  next_ = range.first;
+  changed_.notify_all();
+}
+
+void stream_cursor::give_up() {
+  const std::lock_guard hold(mutex_);
+  given_up_ = true;
+  changed_.notify_all();
+}
+
+std::shared_ptr<const device::transfer_plan> stream_cursor::transfer() const {
+  const std::lock_guard hold(mutex_);
+  return transfer_;
+}
+
+bool stream_cursor::enter(std::uint64_t epoch, std::uint64_t& iteration) {
+  const bool first = iteration == 0;
+  if (first) iteration = ++iteration_;
+  if (iteration != iteration_) {
+    throw error({errc::usage,
+                 fmt::format("this range over epoch {} is out of date: the session goes on elsewhere", epoch),
+                 0});
+  }
+  return first;
+}
+
+std::optional<schedule::stream_range> stream_cursor::wait_for_epoch(std::uint64_t epoch) {
+  std::unique_lock hold(mutex_);
+  changed_.wait(hold, [&] { return plan_ || given_up_; });
+  if (!plan_) return std::nullopt;
+  const std::uint64_t batches = plan_->batches_per_epoch();
+  if (batches > 0 && epoch >= std::numeric_limits<stream_position>::max() / batches)
+    throw error({errc::usage, fmt::format("there is no epoch {}", epoch), 0});
+  return schedule::stream_range{epoch * batches, (epoch + 1) * batches};
+}
+
+next_step stream_cursor::step_in(schedule::stream_range epoch, bool from_its_first) const {
+  // Where a range was left, it goes on; a new one begins at its first batch, wherever the stream stands.
+  const bool here = from_its_first ? next_ == epoch.first : next_ >= epoch.first && next_ <= epoch.end;
+  if (!here) return next_step::seek;
+  if (next_ < epoch.end) return next_step::take;
+  const std::lock_guard hold(mutex_);
+  return next_ >= range_.end ? next_step::stream_over : next_step::epoch_over;
+}
+
+stream_cursor::seek_order stream_cursor::begin_seek(schedule::stream_range range) {
+  next_ = range.first;
+  ended_ = false;
+  const std::lock_guard hold(mutex_);
+  // Beyond the epoch the stream is prepared as far as the config's epochs go.
+  range_ = {range.first, std::max(range.end, epochs_ * plan_->batches_per_epoch())};
+  return {++seek_number_, range_};
+}
+
+void stream_cursor::reach_end() {
+  const std::lock_guard hold(mutex_);
+  next_ = range_.end;
+}
+
+bool stream_cursor::end() noexcept {
+  return !std::exchange(ended_, true);
+}
+
+bool stream_cursor::everything_taken() const {
+  const std::lock_guard hold(mutex_);
+  return plan_ && next_ >= epochs_ * plan_->batches_per_epoch();
+}
+
+}  // namespace penstock::session

@@ -1,0 +1,52 @@
+// The end of a session: whoever waits for a part waits as long as its share allows, and no longer.
+#include "actors/session/ending.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <thread>
+
+using namespace penstock::session;
+using namespace std::chrono_literals;
+
+TEST_CASE("a session begins once, and not after it was stopped") {
+  ending e(25s);
+  CHECK(e.begin());
+  CHECK_FALSE(e.begin());
+  ending stopped(25s);
+  stopped.stop(std::nullopt);
+  CHECK_FALSE(stopped.begin());
+  CHECK(stopped.stopped());
+}
+
+TEST_CASE("a stop with less time shortens the end, one with more does not lengthen it") {
+  ending e(25s);
+  CHECK(e.shares().items == 10s);
+  e.stop(5s);
+  CHECK(e.shares().items == 2s);
+  e.stop(10s);
+  CHECK(e.shares().items == 2s);
+  e.stop(std::nullopt);
+  CHECK(e.shares().items == 2s);
+}
+
+TEST_CASE("who waits for the pool or the owner is woken when it is gone") {
+  ending e(1h);
+  std::jthread pool([&] { e.wait_for_pool(); });
+  std::jthread owner([&] { e.wait_for_owner(); });
+  e.pool_gone();
+  e.owner_gone();
+  pool.join();
+  owner.join();
+  e.wait_for_pool();  // it stays gone
+  SUCCEED("all came back");
+}
+
+TEST_CASE("a stop shortens the time of those who wait already") {
+  ending e(1h);
+  const auto begin = std::chrono::steady_clock::now();
+  std::jthread pool([&] { e.wait_for_pool(); });
+  e.stop(0ms);
+  pool.join();
+  // The kernel's share stays: 1 s.
+  CHECK(std::chrono::steady_clock::now() - begin < 30s);
+}

@@ -1,0 +1,109 @@
+// What the consumer's place in the stream makes of what it asks for, without a process.
+#include "actors/session/stream_cursor.hpp"
+
+#include "runtime/base/result.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <thread>
+
+using namespace penstock;
+using namespace penstock::session;
+
+namespace {
+
+/// Epochs of 5 batches, of which the config asks for two.
+struct open_cursor {
+  explicit open_cursor(schedule::stream_range range = {0, 10}) {
+    cursor.open(std::make_shared<const plan>(value_or_throw(plan::create({20, 1, true, 4, false, 0, 1}))),
+                nullptr, range);
+  }
+  stream_cursor cursor{2};
+
+  void take(std::uint64_t batches) {
+    for (std::uint64_t i = 0; i < batches; ++i) cursor.taken(place++);
+  }
+  stream_position place = 0;
+};
+
+constexpr schedule::stream_range epoch_0{0, 5};
+constexpr schedule::stream_range epoch_1{5, 10};
+
+}  // namespace
+
+TEST_CASE("an epoch that follows is gone on with, another one is sought, and each ends at its end") {
+  open_cursor c;
+  CHECK(c.cursor.step_in(epoch_0, true) == next_step::take);
+  CHECK(c.cursor.step_in(epoch_1, true) == next_step::seek);
+  c.take(4);
+  CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);
+  c.take(1);
+  CHECK(c.cursor.step_in(epoch_0, false) == next_step::epoch_over);
+  CHECK(c.cursor.step_in(epoch_1, true) == next_step::take);
+  c.take(5);
+  CHECK(c.cursor.step_in(epoch_1, false) == next_step::stream_over);
+  CHECK(c.cursor.everything_taken());
+}
+
+TEST_CASE("an epoch that was left in the middle begins at its first batch when it is begun again") {
+  open_cursor c;
+  c.take(3);
+  CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);
+  CHECK(c.cursor.step_in(epoch_0, true) == next_step::seek);
+  CHECK(c.cursor.end());
+  const auto order = c.cursor.begin_seek(epoch_0);
+  CHECK(order.number == 1);
+  CHECK(order.range.first == 0);
+  CHECK(order.range.end == 10);
+  CHECK_FALSE(c.cursor.wants(0));
+  CHECK(c.cursor.wants(1));
+  CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);
+  CHECK(c.cursor.end());  // and ends once more
+  CHECK_FALSE(c.cursor.end());
+}
+
+TEST_CASE("an epoch behind those of the config is prepared to its own end") {
+  open_cursor c;
+  const auto order = c.cursor.begin_seek({20, 25});
+  CHECK(order.range.first == 20);
+  CHECK(order.range.end == 25);
+  c.place = 20;
+  c.take(5);
+  CHECK(c.cursor.step_in({20, 25}, false) == next_step::stream_over);
+}
+
+TEST_CASE("only the range that was begun last may go on") {
+  open_cursor c;
+  std::uint64_t one = 0;
+  std::uint64_t other = 0;
+  CHECK(c.cursor.enter(0, one));
+  CHECK_FALSE(c.cursor.enter(0, one));
+  CHECK(c.cursor.enter(1, other));
+  CHECK_THROWS_AS(c.cursor.enter(0, one), error);
+  c.cursor.begin_iteration();
+  CHECK_THROWS_AS(c.cursor.enter(1, other), error);
+}
+
+TEST_CASE(
+    "who waits for a stream that never opens is let go, and who waits for one that does gets its epoch") {
+  stream_cursor never(2);
+  std::optional<schedule::stream_range> range = epoch_0;
+  std::jthread waiting([&] { range = never.wait_for_epoch(0); });
+  never.give_up();
+  waiting.join();
+  CHECK_FALSE(range);
+  open_cursor c;
+  c.cursor.give_up();  // a stop does not take back what is known
+  CHECK(c.cursor.wait_for_epoch(1)->first == 5);
+  CHECK_THROWS_AS(c.cursor.wait_for_epoch(~std::uint64_t{0}), error);
+}
+
+TEST_CASE("everything is taken only at the end of the last epoch of the config, wherever the range ends") {
+  open_cursor c({0, 3});
+  c.take(3);
+  CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);  // and will hear that there is no more
+  CHECK_FALSE(c.cursor.everything_taken());
+  open_cursor whole;
+  whole.cursor.reach_end();
+  CHECK(whole.cursor.everything_taken());
+}
