@@ -16,9 +16,9 @@ class ending {
   /// [supervisor] shutdown.
   explicit ending(nanoseconds in_all) : in_all_(in_all) {}
 
-  /// Starting: false if that was done before, or if the session was stopped first.
+  /// The session starts. False: it has started before, or was stopped first.
   bool begin();
-  /// Nothing new is begun. The end takes at most so long from now on, if that is less than before.
+  /// Nothing new may start. The whole end takes at most this long, unless less was asked for before.
   void stop(std::optional<nanoseconds> at_most);
   void close();
 

@@ -84,7 +84,7 @@ result<void> build(session_state& s, self_pointer self) {
   const auto shared_order = std::make_shared<const plan>(std::move(*order));
   const auto shared_transfer = std::make_shared<const device::transfer_plan>(std::move(*transfer));
   s.around.planned(shared_order, shared_transfer, *range);
-  // From here on scale() checks what it asks for; what it asked for until now is checked here.
+  // From here on scale() checks the memory itself; what it asked for before is checked here.
   if (const std::uint32_t more = s.around.workers_wanted(); more > workers) {
     if (auto ok = check_memory_for(c, *shape, more); !ok) return ok;
   }
@@ -103,8 +103,8 @@ result<void> build(session_state& s, self_pointer self) {
   return {};
 }
 
-/// Memory for the first worker in a place. Its replacements find it there, and the owner may be reading from
-/// it.
+/// Reserves memory for the first worker of a place. Its replacements use the same, and the owner may still
+/// be reading from it.
 result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_t partition) {
   if (!s.prepared.insert(partition).second) return {};
   if (auto ok = s.around.memory->reserve(partition); !ok) return ok;
@@ -114,7 +114,7 @@ result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_
     if (!memory) return tl::unexpected(std::move(memory.error()));
     order.memory = std::make_shared<mapping>(std::move(*memory));
   }
-  // Before the worker hears of it: an upload can never reach the owner before its memory.
+  // Sent before the worker is told: no upload can reach the owner before the memory that it names.
   self->send(s.others.owner, std::move(order));
   return {};
 }

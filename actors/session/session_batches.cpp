@@ -8,10 +8,10 @@
 namespace penstock {
 namespace {
 
-// "For ever", to who asks for more: a deadline further away overflows the clock.
+// Longer times count as this one: a deadline further away would overflow the clock.
 constexpr std::chrono::milliseconds longest_run = std::chrono::hours(24 * 365 * 10);
 
-/// Two threads in next() would each get half a stream.
+/// Refuses a second thread in next(): each would get half of the stream.
 class only_taker {
  public:
   explicit only_taker(std::atomic<bool>& taken) : taken_(taken) {
@@ -58,7 +58,7 @@ std::optional<Batch> Session::body::take() {
     if (std::holds_alternative<gpu_owner::hand_over::stream_ended>(taken)) return end_of_stream();
     auto& ready = std::get<gpu_owner::ready_batch>(taken);
     if (cursor_.wants(ready.seek_number)) return hand_out(std::move(ready), demanded);
-    home_->give_back(ready.buffer);  // of before the last seek
+    home_->give_back(ready.buffer);  // it was prepared before the last seek
   }
 }
 
@@ -66,7 +66,7 @@ std::optional<Batch> Session::body::take_of(std::uint64_t epoch, bool from_its_f
   if (ending_.closed()) throw error({errc::usage, "this session is closed", 0});
   start();
   const auto range = cursor_.wait_for_epoch(epoch);
-  if (!range) return take();  // failed or stopped before there was a plan: says so
+  if (!range) return take();  // failed or stopped before there was a plan: take() says which
   switch (cursor_.step_in(*range, from_its_first)) {
     case session::next_step::seek: seek(*range); break;
     case session::next_step::take: break;
@@ -86,7 +86,7 @@ bool Session::body::run_embedded(steady_time until) {
   while (now() < until) {
     auto batch = next();
     if (!batch) {
-      // A stream that was stopped is not over for the sink: somebody may go on with it.
+      // A stopped stream is not over for the sink: a later run may resume it.
       const bool whole = board_.status().outcome == run_outcome::finished || options_.batches;
       if (sink_ && whole) value_or_throw(std::exchange(sink_, {})->finish());
       return true;
@@ -113,7 +113,7 @@ bool Session::body::run_elsewhere(steady_time until) {
   const auto told = consumer_->take_until(until);
   if (!told) return false;
   if (const auto* why = std::get_if<failure>(&*told)) throw error(*why);
-  // All is acknowledged, or somebody wants the end: then what the sink has counts, and it does not finish.
+  // Either all is acknowledged, or the session was stopped: then the sink keeps what it has, unfinished.
   const bool whole = !ending_.stopped();
   cursor_.reach_end();
   wait_for_owner(whole);
@@ -150,7 +150,7 @@ std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, stead
 std::optional<Batch> Session::body::end_of_stream() {
   if (!cursor_.end()) return std::nullopt;
   const bool whole = !ending_.stopped() && cursor_.everything_taken();
-  // What was delivered is told before the end is: the scheduler may still have the last batch to enter.
+  // The scheduler may not have entered the last batch yet: wait, so that its events come before the end's.
   static_cast<void>(accounts(false));
   const run_outcome how = whole ? run_outcome::finished : run_outcome::stopped;
   if (board_.ended(how, std::nullopt, now())) tell_ended(how);

@@ -1,14 +1,15 @@
-// What a Session consists of: its settings, what it tells (board, journal), the machinery that exists only
-// while it runs (engine), and what its consumer has. Private to the files that give it its functions:
+// What a Session consists of: its settings, what it publishes (board, journal), where its consumer stands
+// (cursor), how far its end has come (ending), and everything that exists only while it runs (engine).
+// Private to the files that define its functions:
 //
 //   session.cpp          the public face
 //   session_life.cpp     start, commands, failure, end
-//   session_wiring.cpp   makes the actors and ties them together
+//   session_wiring.cpp   makes the actors and connects them
 //   session_batches.cpp  batches on their way to the consumer, or into a sink
 //
-// Threads: anybody may call; one thread at a time takes batches (only_taker refuses a second one). Actors
-// call back on their own threads and touch only the board, the journal, the logs, the piles and what mutex_
-// guards.
+// Threads: any thread may call; one at a time takes batches (only_taker refuses a second one). Actors call
+// back on their own threads and touch only what is thread-safe: the board, the journal, the logs, the piles,
+// the cursor's open(), the ending, and what mutex_ guards.
 #pragma once
 
 #include "actors/gpu_owner/batch_body.hpp"
@@ -143,7 +144,7 @@ class Session::body {
   const std::shared_ptr<control::event_journal> journal_ = std::make_shared<control::event_journal>();
   const std::shared_ptr<batch_times> times_ = std::make_shared<batch_times>();
   session::process_logs logs_;
-  session::worker_watch watch_;  // only the supervisor's news
+  session::worker_watch watch_;  // used only by callbacks of the supervisor
   std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
   session::stream_cursor cursor_;  // where the consumer stands
   session::ending ending_;         // how far the end has come
@@ -156,7 +157,7 @@ class Session::body {
   std::unique_ptr<control::event_caller> listener_;
   std::unique_ptr<gpu_owner::batch_sink> sink_;  // of run_for() with an embedded owner; the consumer's thread
   std::atomic<bool> taking_ = false;             // a thread is in next()
-  std::atomic<bool> owner_is_irreplaceable_ = false;  // its end would be the run's
+  std::atomic<bool> owner_is_irreplaceable_ = false;  // losing it would end the run
 };
 
 }  // namespace penstock

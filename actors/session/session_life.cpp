@@ -18,12 +18,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The stream's own actors, of which only the owner and the session actor may block, have threads of their
-// own.
+// For the supervisor and the scheduler. The owner and the session actor may block: they have threads of
+// their own.
 constexpr std::size_t actor_threads = 2;
 constexpr auto accounts_deadline = 2s;
-constexpr std::chrono::milliseconds end_of_dropped = 500ms;  // nobody waits for what is dropped
-constexpr auto patience_with_callbacks = 200ms;              // for events that are not told yet
+constexpr std::chrono::milliseconds end_of_dropped = 500ms;  // for a session that is destroyed without stop()
+constexpr auto patience_with_callbacks = 200ms;              // to deliver the events still queued
 
 std::string_view name_of(placement_rule placement) {
   return placement == placement_rule::process ? "process" : "embedded";
@@ -79,7 +79,7 @@ Session::body::body(config settings, session_options options)
 }
 
 Session::body::~body() {
-  // A session that was told to stop ends in its own time; one that is just dropped ends now.
+  // After stop() the end takes the time that was asked for; without it, the shortest.
   if (!ending_.stopped()) end_within(end_of_dropped);
   close();
 }
@@ -146,7 +146,7 @@ result<void> Session::body::try_start() {
   return {};
 }
 
-/// From any thread. The run is over; workers are sent home, the consumer gets the reason.
+/// From any thread. The run is over: workers are told to stop, the consumer gets the reason.
 void Session::body::fail(const failure& why) {
   if (board_.ended(run_outcome::failed, why, now()))
     tell(session::event_of(event_kind::run_failed, why.message));
@@ -162,7 +162,7 @@ void Session::body::stop(std::optional<std::chrono::milliseconds> at_most) noexc
   end_within(at_most);
 }
 
-/// Ends what runs, whoever wants that.
+/// What stop(), a dropped session and a failure of the program have in common. Tells no event.
 void Session::body::end_within(std::optional<std::chrono::milliseconds> at_most) noexcept {
   ending_.stop(at_most);  // before the consumer wakes and asks why
   consumer_->stop();
@@ -171,7 +171,7 @@ void Session::body::end_within(std::optional<std::chrono::milliseconds> at_most)
   if (!engine_) return;
   const supervision::shutdown_shares shares = ending_.shares();
   caf::anon_send(engine_->supervisor, supervisor::close_pool{shares.items});
-  // One that is saying goodbye already has less time now.
+  // An owner that was told before has less time now.
   if (const auto whole = ending_.owner_was_told())
     caf::anon_send(engine_->owner, gpu_owner::close_device{*whole, false, shares.owner});
 }
@@ -281,7 +281,7 @@ void Session::body::close() noexcept {
     if (listener_) listener_->stop(patience_with_callbacks);
     return;
   }
-  // From the outside in: nobody asks any more, no process speaks, the device rests, the actors go.
+  // From the outside in: the sockets, the workers, the owner, the actors.
   std::promise<void> deaf;
   boost::asio::post(e->io->context(), [&] {
     e->server.reset();
@@ -296,7 +296,7 @@ void Session::body::close() noexcept {
   caf::anon_send(e->scheduler, scheduler::stop_scheduling{});
   caf::anon_send(e->session, session::leave{});
   caf::anon_send_exit(e->supervisor, caf::exit_reason::user_shutdown);
-  // All have been told to go; only then may the handles be dropped that they know each other by.
+  // Actors hold each other's handles: they are dropped only when all have ended.
   e->system->await_all_actors_done();
   if (listener_) listener_->stop(patience_with_callbacks);
   const std::lock_guard hold(mutex_);

@@ -1,5 +1,5 @@
-// Where the consumer stands in the stream, and what has to happen for what it asks next. Decides and
-// remembers; the session carries it out. Used by the session alone.
+// Where the consumer stands in the stream, and what its next demand needs. Decides and remembers; the session
+// acts on it. Used by the session alone.
 //
 // Threads: open(), give_up() and transfer() from any; everything else from the thread that takes batches.
 #pragma once
@@ -33,7 +33,7 @@ class stream_cursor {
   /// The dataset is known: how the stream is cut into batches, and which of them this session delivers.
   void open(std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
             schedule::stream_range range);
-  /// It never opens: whoever waits for it goes on without.
+  /// It will never open: wakes whoever waits for it.
   void give_up();
   /// None until it is open.
   [[nodiscard]] std::shared_ptr<const device::transfer_plan> transfer() const;
@@ -57,7 +57,7 @@ class stream_cursor {
   [[nodiscard]] bool wants(std::uint64_t seek_number) const noexcept { return seek_number == seek_number_; }
   /// A batch goes to the consumer.
   void taken(stream_position position) noexcept { next_ = position + 1; }
-  /// Everything was delivered by somebody else.
+  /// The owner's process has delivered everything; nothing passed through here.
   void reach_end();
 
   /// Nothing more comes. False: that was said before, for this seek.

@@ -59,8 +59,9 @@ class PENSTOCK_API Session {
   Session& operator=(Session&&) noexcept;
 
   /// Delivers the stream to session_options::sink, instead of next(): until its end (true), or until the time
-  /// is over (false: call again). With [gpu] placement = "process" this is the only way: batches stay in the
-  /// owner's process, and its death costs nothing but time. Throws error like next(), and errc::sink.
+  /// is over (false: call again; milliseconds::max() means "until its end"). With [gpu] placement = "process"
+  /// this is the only way: batches stay in the owner's process, and its death costs nothing but time. Throws
+  /// error like next(), and errc::sink.
   bool run_for(std::chrono::milliseconds at_most);
   /// The next batch of the stream, over all [sampler] epochs; nothing at its end or after stop(), as often as
   /// it is asked. The first call starts the workers. Throws error: what went wrong, and from then on the same
@@ -76,9 +77,9 @@ class PENSTOCK_API Session {
   Epoch epoch(std::uint64_t number);
 
   /// Ends the stream: next() returns nothing, workers finish their sample and go, uploads and sinks drain.
-  /// Who is not gone when its share of the time is over is killed: the whole end takes [supervisor] shutdown,
-  /// or `at_most`, whichever is less. From any thread; calling it again with less shortens an end that is
-  /// under way. Does not wait.
+  /// Whatever is still running when its share of the time is over is killed: the whole end takes at most
+  /// [supervisor] shutdown, or `at_most` if that is less. From any thread; a second call with less time
+  /// shortens an end that is under way. Does not wait.
   void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
   /// Waits until everything has ended that stop() told to end, and gives back all memory, that of batches
   /// which are still held too: their members throw errc::usage from then on. From the thread that takes
@@ -88,16 +89,16 @@ class PENSTOCK_API Session {
   void pause();
   void resume();
 
-  /// From now on so many workers; those that are too many finish what they hold. Before the first demand: so
+  /// Changes the number of workers; surplus ones finish what they hold. Before the first demand it sets how
   /// many are started. Does not wait. Throws error: errc::usage outside 1 .. [loader.limits] max,
-  /// errc::out_of_memory when their slots do not fit.
+  /// errc::out_of_memory when their slots do not fit (during the start next() throws that instead).
   void scale(std::uint32_t workers);
-  /// A worker finishes what it holds and is replaced; drain: and its place stays empty until scale() or
-  /// restart(). Do not wait. Throw error (errc::usage) when there is no such worker.
+  /// restart: the worker finishes what it holds and is replaced. drain: its place then stays empty until
+  /// scale() or restart(). Neither waits. Throws error (errc::usage) when there is no such worker.
   void restart(std::uint32_t worker);
   void drain(std::uint32_t worker);
-  /// A quarantined sample is tried again from where the stream stands; with release the [quarantine] file
-  /// forgets it too. False: it is not quarantined.
+  /// Lets a quarantined sample be tried again from where the stream stands; release also removes it from the
+  /// [quarantine] file. False: it is not quarantined.
   bool retry_quarantined(std::uint64_t sample);
   bool release_quarantined(std::uint64_t sample);
 
