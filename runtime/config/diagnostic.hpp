@@ -14,8 +14,8 @@ enum class severity : std::uint8_t { warning, error };
 struct excerpt {
   std::string origin;  ///< "photos.toml", "--set", "environment"; for a config built in code the key's path
   std::uint32_t line = 0;  ///< from 1; 0: the origin has no lines
-  std::uint32_t column =
-      0;  ///< from 1, in characters (code points, a tab is one); 0: the whole origin is meant
+  /// From 1, in characters (code points, a tab is one); 0: the whole origin is meant.
+  std::uint32_t column = 0;
   std::uint32_t length = 0;         ///< in characters, within this line
   std::uint32_t source_column = 1;  ///< of the first character of source_line: more than 1 in very long lines
   std::string source_line;

@@ -18,8 +18,8 @@ struct reference_values {
   std::map<std::string, std::string> variables;  ///< [vars], themselves resolved
   /// Variables whose own value is wrong: a reference to one of them is a follow-up and not worth a complaint.
   std::set<std::string> broken_variables;
-  bool all_variables_known =
-      true;  ///< false: a file could not be parsed, so a missing variable proves nothing
+  /// False: a file could not be parsed, so a missing variable proves nothing.
+  bool all_variables_known = true;
 };
 
 /// Where a string stands decides what it may refer to.

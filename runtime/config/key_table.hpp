@@ -51,8 +51,8 @@ struct key_info {
   std::string_view help;
   const value_functions* value = nullptr;
   std::string default_text;  ///< as TOML
-  void* (*locate)(void* root) =
-      nullptr;  ///< root: a penstock::config; a fault_config for keys of "dataset.faults[]"
+  /// root: a penstock::config; a fault_config for keys of "dataset.faults[]".
+  void* (*locate)(void* root) = nullptr;
 
   [[nodiscard]] const void* locate_in(const void* root) const { return locate(const_cast<void*>(root)); }
   /// "'type' in [loader.restart]": how messages call it.

@@ -42,8 +42,8 @@ enum class limit_kind : std::uint8_t {
 
 struct value_limits {
   limit_kind kind = limit_kind::any;
-  double low =
-      -std::numeric_limits<double>::infinity();  ///< in bytes, nanoseconds or as it is; exact below 2^53
+  /// In bytes, nanoseconds or as it is; exact below 2^53.
+  double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
 };
 

@@ -58,8 +58,8 @@ class source {
 
 /// Bytes [begin, end) of a source. Borrows it.
 struct span {
-  static constexpr std::size_t everything =
-      static_cast<std::size_t>(-1);  ///< as begin: no place, the source as such
+  /// As begin: no place, the source as such.
+  static constexpr std::size_t everything = static_cast<std::size_t>(-1);
   const source* in = nullptr;
   std::size_t begin = 0;
   std::size_t end = 0;

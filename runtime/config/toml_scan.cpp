@@ -226,8 +226,8 @@ class scanner {
 /// What a path was made by so far.
 struct maker {
   const key_place* place = nullptr;
-  bool passed_through =
-      false;  ///< only by being on the way to another table: a later [header] may still name it
+  /// Only by being on the way to another table: a later [header] may still name it.
+  bool passed_through = false;
 };
 
 }  // namespace

@@ -24,8 +24,8 @@ struct key_place {
   std::uint32_t dotted = 1;  ///< how many parts the key was written with
   std::size_t begin = 0;     ///< the last part of the key, quotes included
   std::size_t end = 0;
-  std::size_t statement_begin =
-      0;  ///< the whole `a.b = value` or `[a.b]`; for inline values with the comma before
+  /// The whole `a.b = value` or `[a.b]`; for inline values with the comma before.
+  std::size_t statement_begin = 0;
   std::size_t statement_end = 0;
 };
 

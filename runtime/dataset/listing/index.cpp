@@ -1,6 +1,7 @@
 #include "runtime/dataset/listing/index.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/dataset_type.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/base/write_all.hpp"
 
@@ -168,7 +169,7 @@ result<void> index_view::check() const {
                   format_version);
   }
   if (head.total_bytes != size()) return nonsense("its size");
-  if (head.type > static_cast<std::uint32_t>(dataset_type::custom)) return nonsense("its type");
+  if (head.type > 0xffU || name_of(static_cast<dataset_type>(head.type)).empty()) return nonsense("its type");
   if (head.has_labels > 1 || head.has_places > 1 || head.has_labels == head.has_places)
     return nonsense("its sections");
   if (head.element > static_cast<std::uint8_t>(dtype::float64) || head.axes > head.shape.size())

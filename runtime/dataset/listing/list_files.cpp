@@ -148,7 +148,7 @@ result<listing> list_raw(const std::string& path, const std::vector<std::uint32_
   if (!record) return tl::unexpected(std::move(record.error()));
   const auto take = [&record](listing& list, int, listed_file& file) -> result<void> {
     if (file.size % *record != 0) {
-      return refuse(errc::dataset, "holds {} bytes: no multiple of a sample's {}", file.size, *record);
+      return refuse(errc::dataset, "holds {} bytes, which is not a multiple of a sample's {}", file.size, *record);
     }
     list.samples += file.size / *record;
     return {};

@@ -39,11 +39,11 @@ result<dtype> type_of(std::string_view descr) {
   const std::string_view kind = descr.empty() ? descr : descr.substr(1);
   const auto known = std::ranges::find(types, kind, &named_type::descr);
   if (order == '>' && (known == types.end() || size_of(known->type) > 1)) {
-    return refuse(errc::dataset, "its elements are big-endian ('{}'): convert it with array.astype('<{}')",
+    return refuse(errc::dataset, "has big-endian elements ('{}'): convert it with array.astype('<{}')",
                   printable(descr), printable(kind));
   }
   if (known == types.end() || (order != '<' && order != '|' && order != '>')) {
-    return refuse(errc::dataset, "its element type '{}' is not a plain number",
+    return refuse(errc::dataset, "has elements of type '{}', which is not a plain number",
                   printable(shortened(descr, 40)));
   }
   return known->type;
@@ -114,7 +114,7 @@ struct raw_header {
 };
 
 tl::unexpected<failure> unreadable() {
-  return refuse(errc::dataset, "its .npy header is not of the form that numpy writes");
+  return refuse(errc::dataset, "has a .npy header that is not of the form that numpy writes");
 }
 
 result<raw_header> parse_dictionary(std::string_view text) {
@@ -127,7 +127,7 @@ result<raw_header> parse_dictionary(std::string_view text) {
     if (*key == "descr" && !header.descr) {
       if (reader.sees('[')) {
         return refuse(errc::dataset,
-                      "its elements are records of several fields: save each field as its own array");
+                      "has records of several fields as elements: save each field as an array of its own");
       }
       const auto descr = reader.take_string();
       if (!descr) return unreadable();
@@ -140,7 +140,7 @@ result<raw_header> parse_dictionary(std::string_view text) {
       header.shape = reader.take_shape();
       if (!header.shape) return unreadable();
     } else {
-      return refuse(errc::dataset, "its .npy header has an unknown or repeated key '{}'",
+      return refuse(errc::dataset, "has a .npy header with an unknown or repeated key '{}'",
                     printable(shortened(*key, 40)));
     }
     if (!reader.take(",") && !reader.sees('}')) return unreadable();

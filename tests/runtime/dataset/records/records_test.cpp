@@ -76,13 +76,15 @@ TEST_CASE("arrays that are no row of plain samples are refused with the reason")
   CHECK(refusal(npy(dictionary("<f4", "(1, 1)", "True"), "1234")) ==
         "is in Fortran order: its samples are not contiguous; save np.ascontiguousarray(array)");
   CHECK(refusal(npy(dictionary(">f4", "(1,)"), "1234")) ==
-        "its elements are big-endian ('>f4'): convert it with array.astype('<f4')");
-  CHECK(refusal(npy(dictionary("|O", "(1,)"), "1234")) == "its element type '|O' is not a plain number");
+        "has big-endian elements ('>f4'): convert it with array.astype('<f4')");
+  CHECK(refusal(npy(dictionary("|O", "(1,)"), "1234")) ==
+        "has elements of type '|O', which is not a plain number");
   CHECK(refusal(npy(dictionary("<c8", "(1,)"), "12345678")) ==
-        "its element type '<c8' is not a plain number");
-  CHECK(refusal(npy(dictionary("<U4", "(1,)"), "1234")) == "its element type '<U4' is not a plain number");
+        "has elements of type '<c8', which is not a plain number");
+  CHECK(refusal(npy(dictionary("<U4", "(1,)"), "1234")) ==
+        "has elements of type '<U4', which is not a plain number");
   CHECK(refusal(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "1234")) ==
-        "its elements are records of several fields: save each field as its own array");
+        "has records of several fields as elements: save each field as an array of its own");
   CHECK(refusal(npy(dictionary("<f4", "()"), "1234")) ==
         "holds a single number: there is no first axis to count samples");
   CHECK(refusal(npy(dictionary("<f4", "(2, 0)"), "")) == "holds samples with a dimension of 0");
@@ -101,7 +103,7 @@ TEST_CASE("npy headers that lie about their size are refused with the numbers") 
 }
 
 TEST_CASE("npy headers of any other form are refused") {
-  const std::string strange = "its .npy header is not of the form that numpy writes";
+  const std::string strange = "has a .npy header that is not of the form that numpy writes";
   for (const char* const text :
        {"", "{", "{}", "{'descr': '<f4'}", "{'descr': '<f4' 'fortran_order': False, 'shape': (1,)}",
         "{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}",
@@ -115,9 +117,9 @@ TEST_CASE("npy headers of any other form are refused") {
     CHECK(refusal(npy(text, "1234")) == strange);
   }
   CHECK(refusal(npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "1234")) ==
-        "its .npy header has an unknown or repeated key 'descr'");
+        "has a .npy header with an unknown or repeated key 'descr'");
   CHECK(refusal(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1}", "1234")) ==
-        "its .npy header has an unknown or repeated key 'x'");
+        "has a .npy header with an unknown or repeated key 'x'");
   std::string huge = npy(dictionary("<f4", "(1,)"), "1234", 2);
   huge[10] = '\x7f';
   CHECK(refusal(huge) == "has a .npy header of 7.94 MiB: not believed");
@@ -201,7 +203,8 @@ TEST_CASE("raw datasets that cannot be divided into samples are refused") {
     const auto list = list_raw(folder.path("0"), shape, dtype::uint8);
     return list ? std::string() : list.error().message;
   };
-  CHECK(message({2}) == fmt::format("'{}' holds 5 bytes: no multiple of a sample's 2", folder.path("0")));
+  CHECK(message({2}) ==
+        fmt::format("'{}' holds 5 bytes, which is not a multiple of a sample's 2", folder.path("0")));
   CHECK(message({}) == "a raw dataset needs [dataset] shape and dtype of one sample");
   CHECK(message({2, 0}) == "a sample with a dimension of 0 holds nothing");
   CHECK(message({5}).empty());
