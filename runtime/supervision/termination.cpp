@@ -101,7 +101,10 @@ bool termination::only_left_its_link(const process::exit_report& end) const {
 }
 
 death_cause termination::cause_of(const process::exit_report& end) const {
-  if (cause_ && !only_left_its_link(end)) return *cause_;
+  return cause_ && !only_left_its_link(end) ? *cause_ : own_cause_of(end);
+}
+
+death_cause termination::own_cause_of(const process::exit_report& end) noexcept {
   switch (end.ending) {
     case process::exit_report::how::signalled: return death_cause::signal;
     case process::exit_report::how::exited: return death_cause::exit;
@@ -122,7 +125,7 @@ std::string termination::cause_in_words(const process::exit_report& end) const {
 }
 
 bool termination::killed_from_outside(const process::exit_report& end) const {
-  return end.ended_by(SIGKILL) && !killed_;
+  return end.ended_by(SIGKILL) && !killed_here(end);
 }
 
 bool termination::left_as_told(const process::exit_report& end) const {

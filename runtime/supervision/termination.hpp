@@ -23,6 +23,7 @@
 
 #include <penstock/report.hpp>
 
+#include <csignal>
 #include <optional>
 #include <string>
 #include <variant>
@@ -87,6 +88,9 @@ class termination {
   [[nodiscard]] death_cause cause_of(const process::exit_report& end) const;
   /// The same in words: "SIGSEGV", "exit 3", "hang".
   [[nodiscard]] std::string cause_in_words(const process::exit_report& end) const;
+  /// Signal, exit or unknown, as if we had had no part in it.
+  [[nodiscard]] static death_cause own_cause_of(const process::exit_report& end) noexcept;
+  [[nodiscard]] bool killed_here(const process::exit_report& end) const { return killed_ && end.ended_by(SIGKILL); }
   /// A SIGKILL that nobody here has sent.
   [[nodiscard]] bool killed_from_outside(const process::exit_report& end) const;
   /// It went because it was told to, or was killed because it did not: no death of what it was working on.

@@ -1,0 +1,378 @@
+#include "runtime/supervision/owner_supervision.hpp"
+
+#include "runtime/base/exit_codes.hpp"
+#include "runtime/base/units.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+namespace penstock::supervision {
+namespace {
+
+/// The only child that its hang detector watches.
+constexpr std::uint32_t the_owner = 0;
+
+bool is_fault(int signal) {
+  return signal == SIGSEGV || signal == SIGBUS || signal == SIGABRT || signal == SIGILL || signal == SIGFPE ||
+         signal == SIGSYS || signal == SIGTRAP;
+}
+
+std::string how_it_ended(const process::exit_report& end) {
+  switch (end.ending) {
+    case process::exit_report::how::signalled: return "was ended by " + process::signal_name(end.code);
+    case process::exit_report::how::exited: return fmt::format("ended with exit code {}", end.code);
+    case process::exit_report::how::unknown: break;
+  }
+  return "ended in a way that somebody else was told (is SIGCHLD ignored?)";
+}
+
+}  // namespace
+
+std::string_view name_of(owner_stage stage) noexcept {
+  switch (stage) {
+    case owner_stage::idle: return "idle";
+    case owner_stage::starting:
+    case owner_stage::introduced: return "starting";
+    case owner_stage::ready: return "ready";
+    case owner_stage::backoff: return "backoff";
+    case owner_stage::stopping: return "stopping";
+    case owner_stage::stopped: return "stopped";
+    case owner_stage::failed: break;
+  }
+  return "failed";
+}
+
+owner_supervision::owner_supervision(const owner_settings& settings, steady_time now)
+    : settings_(settings),
+      policy_(settings.restart, settings.seed),
+      hangs_(settings.clocks),
+      ending_(settings.ending, now) {}
+
+// ---- starting -------------------------------------------------------------------------------------------------
+
+void owner_supervision::open(steady_time now) {
+  if (stage_ == owner_stage::idle) start(now);
+}
+
+void owner_supervision::start(steady_time now) {
+  ++incarnation_;
+  stage_ = owner_stage::starting;
+  start_due_ = never;
+  started_at_ = now;
+  fruitful_ = false;
+  operated_ = false;
+  gave_up_.reset();
+  ending_ = termination(settings_.ending, now);
+  if (close_by_ != never) ending_.stop(now, std::max<nanoseconds>(close_by_ - now, nanoseconds(0)));
+  hangs_.watch(the_owner, now);
+  outbox_.emplace_back(start_owner_process{incarnation_});
+}
+
+void owner_supervision::started(std::uint32_t incarnation, pid_t pid) {
+  if (incarnation == incarnation_) pid_ = pid;
+}
+
+void owner_supervision::start_failed(std::uint32_t incarnation, steady_time now, const failure& why) {
+  if (incarnation != incarnation_ || is_over()) return;
+  hangs_.forget(the_owner);
+  // A program that is missing or cannot be executed is no better the next time; a full table of processes is.
+  if (why.code == errc::worker_program) return fail(why);
+  const restart_decision next = policy_.start_failed(now);
+  if (next.act == restart_decision::what::restart) outbox_.emplace_back(owner_not_started{why, next.at - now});
+  restart_or_fail(now, next,
+                  {why.code, fmt::format("{}; it was tried more often than [gpu.restart] allows", why.message),
+                   why.os_code});
+}
+
+bool owner_supervision::heeded(std::uint32_t incarnation) const {
+  return incarnation == incarnation_ && pid_ && !is_over() && !ending_.fenced();
+}
+
+void owner_supervision::greeted(std::uint32_t incarnation, steady_time now, const std::string& refusal) {
+  if (!heeded(incarnation)) return;
+  if (!refusal.empty()) {
+    const pid_t pid = *pid_;
+    violate(now, refusal);
+    return fail({errc::protocol,
+                 fmt::format("the GPU owner's program (pid {}) was refused: {}; install penstock-gpu and session of "
+                             "the same version",
+                             pid, refusal),
+                 0});
+  }
+  if (stage_ != owner_stage::starting) return violate(now, "it says hello twice");
+  stage_ = owner_stage::introduced;
+  outbox_.emplace_back(introduce_owner{incarnation_});
+}
+
+void owner_supervision::opened(std::uint32_t incarnation, steady_time now) {
+  if (!heeded(incarnation) || stage_ == owner_stage::stopping) return;
+  if (stage_ != owner_stage::introduced)
+    return violate(now, "it says at the wrong time that it has opened its device");
+  stage_ = owner_stage::ready;
+  policy_.child_ready(now);
+  outbox_.emplace_back(owner_is_ready{!std::exchange(known_, true)});
+  if (finishing_) say_stop(now);
+}
+
+// ---- what it says ---------------------------------------------------------------------------------------------
+
+void owner_supervision::violate(steady_time now, const std::string& reason) {
+  gave_up_.reset();
+  ending_.violate(now, reason);
+}
+
+void owner_supervision::gave_up(std::uint32_t incarnation, steady_time now, failure why) {
+  if (!heeded(incarnation)) return;
+  if (gave_up_) return violate(now, "it says twice why it gives up");
+  gave_up_ = std::move(why);
+}
+
+void owner_supervision::cannot_be_replaced(std::uint32_t incarnation) {
+  if (heeded(incarnation)) irreplaceable_ = true;
+}
+
+bool owner_supervision::copied(std::uint32_t incarnation, steady_time now, std::uint64_t upload) {
+  if (!heeded(incarnation)) return false;
+  if (const auto lie = orders_.copied(upload)) {
+    violate(now, *lie);
+    return false;
+  }
+  if (const auto died = std::exchange(not_recovered_, std::nullopt))
+    outbox_.emplace_back(owner_recovered{died->first, now - died->second});
+  return true;
+}
+
+bool owner_supervision::delivered(std::uint32_t incarnation, steady_time now, std::uint64_t upload) {
+  if (!heeded(incarnation)) return false;
+  if (const auto lie = orders_.delivered(upload)) {
+    violate(now, *lie);
+    return false;
+  }
+  fruitful_ = true;
+  return true;
+}
+
+void owner_supervision::link_closed(std::uint32_t incarnation, steady_time now, const std::string& reason) {
+  if (!heeded(incarnation)) return;
+  if (reason.empty()) return ending_.link_closed(now);
+  violate(now, reason);
+}
+
+void owner_supervision::look(steady_time now, const owner_sign& sign) {
+  wait_channel_ = sign.wait_channel;
+  if (!pid_ || is_over() || stage_ == owner_stage::stopping) return;  // one that stops has its own deadline
+  const child_sign seen{the_owner,           stage_ == owner_stage::ready, sign.heartbeats, sign.work_mark,
+                        sign.in_hand.has_value(), sign.traced};
+  for (const hang_verdict& v : hangs_.look(now, {seen})) {
+    const std::string time = duration_for_people(v.since);
+    const upload_order* batch = sign.in_hand ? orders_.find_by_mark(*sign.in_hand) : nullptr;
+    const std::string where = sign.wait_channel.empty() ? "" : "; it waits in " + sign.wait_channel;
+    switch (v.kind) {
+      case hang::start:
+        ending_.hang(now, death_cause::hang, fmt::format("it was not ready {} after its start{}", time, where));
+        break;
+      case hang::heartbeat:
+        ending_.hang(now, death_cause::heartbeat, fmt::format("no heartbeat for {}{}", time, where));
+        break;
+      case hang::item:
+        ending_.hang(now, death_cause::hang,
+                     fmt::format("its sink has been working on {} for {}{}",
+                                 batch != nullptr ? describe(*batch) : "a batch", time, where));
+        break;
+    }
+  }
+}
+
+// ---- its end --------------------------------------------------------------------------------------------------
+
+void owner_supervision::say_stop(steady_time now) {
+  stage_ = owner_stage::stopping;
+  outbox_.emplace_back(stop_owner_process{whole_});
+  ending_.stop(now, std::max<nanoseconds>(close_by_ - now, nanoseconds(0)));
+}
+
+void owner_supervision::close(steady_time now, bool whole, nanoseconds patience) {
+  if (stage_ == owner_stage::stopped) return;
+  close_by_ = std::min(close_by_, now + patience);
+  if (stage_ == owner_stage::stopping) return ending_.stop(now, patience);  // somebody has lost patience
+  whole_ = whole;
+  if (pid_ && hears()) return say_stop(now);
+  // Nobody hears. When the stream is whole, the process that is on its way lets its sink finish; else there is
+  // nothing to wait for, and it ends with the session.
+  finishing_ = whole && stage_ != owner_stage::failed;
+  if (finishing_) return;
+  stage_ = owner_stage::stopped;
+  outbox_.emplace_back(owner_closed{});
+}
+
+void owner_supervision::restart(steady_time now) {
+  if (stage_ == owner_stage::backoff) {
+    policy_.forgive();
+    return start(now);
+  }
+  if (!pid_ || !hears()) return;
+  operated_ = true;
+  policy_.forgive();
+  ending_.kill(now);
+}
+
+void owner_supervision::fail(failure why) {
+  if (is_over()) return;
+  stage_ = owner_stage::failed;
+  outbox_.emplace_back(owner_failed{std::move(why)});
+  if (finishing_) outbox_.emplace_back(owner_closed{});
+}
+
+suspicion_rule owner_supervision::suspicion_after(const process::exit_report& end) const {
+  if (operated_) return suspicion_rule::none;
+  if (end.exited_with(exit_codes::poisoned)) return suspicion_rule::in_hand_or_oldest;
+  const bool fault = end.ending == process::exit_report::how::signalled && is_fault(end.code);
+  return fault || ending_.cause() == death_cause::hang ? suspicion_rule::in_hand : suspicion_rule::none;
+}
+
+owner_death_report owner_supervision::report_of(const owner_end& end, const std::optional<upload_order>& suspect,
+                                                steady_time now) const {
+  owner_death_report d;
+  d.pid = pid_.value_or(0);
+  d.incarnation = incarnation_;
+  // One that was told to finish and went before it had died of its own end.
+  const bool own_end = ending_.cause() == death_cause::stopped && !ending_.killed_here(end.report);
+  d.cause = own_end ? termination::own_cause_of(end.report) : ending_.cause_of(end.report);
+  if (end.oom_killed) d.cause = death_cause::oom;
+  if (end.report.ending == process::exit_report::how::signalled) d.signal = process::signal_name(end.report.code);
+  if (end.report.ending == process::exit_report::how::exited) d.code = end.report.code;
+  if (suspect) {
+    d.epoch = suspect->epoch;
+    d.sequence = suspect->sequence;
+  }
+  if (gave_up_) d.last_words = gave_up_->message;
+  d.time = end.report.noticed;
+  d.lived_seconds = std::chrono::duration<double>(now - started_at_).count();
+  return d;
+}
+
+std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& end) const {
+  if (end.report.exited_with(exit_codes::hardware)) {
+    return failure{errc::device_hardware,
+                   fmt::format("the GPU reports broken hardware: {}", gave_up_ ? gave_up_->message : end.last_lines),
+                   0};
+  }
+  if (gave_up_ && gave_up_->code != errc::device_poisoned) return gave_up_;
+  if (irreplaceable_) {
+    return failure{errc::sink,
+                   fmt::format("the GPU owner's process (pid {}) died, and with it what the device program knew: it "
+                               "keeps state and gives no snapshots (implement snapshot() and restore())",
+                               pid_.value_or(0)),
+                   0};
+  }
+  if (finishing_ && ending_.killed_here(end.report)) {
+    return failure{
+        errc::sink,
+        fmt::format("the sink of the GPU owner (pid {}) did not finish in time", pid_.value_or(0)), 0};
+  }
+  return std::nullopt;
+}
+
+/// What becomes of a batch that has killed two owners: it fails the run, or is left out.
+std::optional<uploads_lost::poison> owner_supervision::judge(const owner_orders::loss& loss) {
+  const std::string what =
+      fmt::format("{} has killed {} GPU owners{}", describe(*loss.suspect), owner_orders::deaths_that_prove,
+                  gave_up_ ? fmt::format("; the last one said: {}", gave_up_->message) : "");
+  if (settings_.on_poison == poison_rule::fail) {
+    fail({errc::device_poisoned, what + "; [gpu] on_poison_batch = \"skip\" would leave it out", 0});
+    return std::nullopt;
+  }
+  outbox_.emplace_back(owner_left_out{what + "; it is left out"});
+  return uploads_lost::poison{loss.suspect->position,
+                              fmt::format("its batch ({} of epoch {}) has killed {} GPU owners", loss.suspect->sequence,
+                                          loss.suspect->epoch, owner_orders::deaths_that_prove)};
+}
+
+void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const owner_end& end) {
+  if (incarnation != incarnation_ || !pid_) return;
+  hangs_.forget(the_owner);
+  if (is_over()) return pid_.reset();
+  not_recovered_.reset();  // what died before has not recovered, and now never will
+  if (stage_ == owner_stage::stopping && (end.report.exited_with(0) || !whole_)) {
+    pid_.reset();
+    stage_ = owner_stage::stopped;
+    outbox_.emplace_back(owner_closed{});
+    return;
+  }
+  finishing_ = finishing_ || stage_ == owner_stage::stopping;
+  const owner_orders::loss loss = orders_.lose_owner(suspicion_after(end.report), end.in_hand);
+  outbox_.emplace_back(owner_died{report_of(end, loss.suspect, now),
+                                  loss.suspect ? std::optional(describe(*loss.suspect)) : std::nullopt});
+  const auto hopeless = why_no_other_helps(end);
+  const pid_t pid = *std::exchange(pid_, std::nullopt);
+  if (hopeless) return fail(*hopeless);
+  settle_death(now, end, loss, pid);
+}
+
+void owner_supervision::settle_death(steady_time now, const owner_end& end, const owner_orders::loss& loss,
+                                     pid_t pid) {
+  std::optional<uploads_lost::poison> left_out;
+  if (loss.proven) left_out = judge(loss);
+  if (is_over()) return;
+  not_recovered_ = std::pair(incarnation_, now);
+  outbox_.emplace_back(uploads_lost{loss.era, std::move(left_out)});
+
+  death d;
+  const bool permanent = end.report.ending == process::exit_report::how::exited &&
+                         exit_codes::is_permanent(end.report.code);
+  if (permanent) d.ending = death::how::no_restart;
+  if (operated_) d.ending = death::how::operated;
+  d.fruitful = fruitful_;
+  d.outside_kill = ending_.killed_from_outside(end.report) && !end.oom_killed;
+  const std::string words = gave_up_ ? gave_up_->message : end.last_lines;
+  const std::string why =
+      permanent ? std::string(" and would do so again")
+                : fmt::format(", after {} restarts: more often without a batch between than [gpu.restart] allows",
+                              restarts_);
+  restart_or_fail(now, policy_.child_died(now, d),
+                  {errc::device_unavailable,
+                   fmt::format("the GPU owner (pid {}) {}{}{}{}", pid, how_it_ended(end.report), why,
+                               words.empty() ? "" : ": ", words),
+                   0});
+}
+
+void owner_supervision::restart_or_fail(steady_time now, const restart_decision& next, failure if_not) {
+  if (next.act != restart_decision::what::restart) {
+    not_recovered_.reset();
+    return fail(std::move(if_not));
+  }
+  ++restarts_;
+  if (next.at <= now) return start(now);
+  stage_ = owner_stage::backoff;
+  start_due_ = next.at;
+}
+
+// ---- commands -------------------------------------------------------------------------------------------------
+
+std::vector<owner_command> owner_supervision::advance(steady_time now) {
+  if (stage_ == owner_stage::backoff && start_due_ <= now) start(now);
+  if (hears() && orders_.has_unsent()) outbox_.emplace_back(send_uploads{orders_.take_unsent()});
+  if (pid_) {
+    for (const termination_command& c : ending_.advance(now)) {
+      if (const auto* killing = std::get_if<killing_begins>(&c)) outbox_.emplace_back(*killing);
+      if (const auto* signal = std::get_if<send_signal>(&c)) outbox_.emplace_back(*signal);
+      if (!std::holds_alternative<survives_kill>(c)) continue;
+      fail({errc::device_unavailable,
+            fmt::format("the GPU owner (pid {}) survives SIGKILL: it waits in the kernel ({}), and what it holds of "
+                        "the device is not free",
+                        *pid_, wait_channel_),
+            0});
+    }
+  }
+  return std::exchange(outbox_, {});
+}
+
+steady_time owner_supervision::next_deadline() const {
+  if (is_over()) return never;
+  return std::min(start_due_, pid_ ? ending_.next_deadline() : never);
+}
+
+}  // namespace penstock::supervision

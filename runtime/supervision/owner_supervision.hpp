@@ -1,0 +1,196 @@
+// The GPU owner's process under supervision (placement = "process"): when it is started, what it is told, when it is
+// ended, and what its death means for the run. Pure: events and the time come in, commands come out of advance().
+// Driven by actors/supervisor/owner_keeper, which translates messages, reads /proc and the flight recorder.
+//
+//            open            hello               opened            close
+//   idle ----------> starting -----> introduced --------> ready -----------> stopping --exited--> stopped
+//                     ^   |              |                  |                    |
+//                     |   +--------------+------------------+---exited-----------+ (its sink has not finished)
+//                     |                             v
+//                     +------------------------- backoff            any: no restart helps ----> failed
+//
+// It combines four pure parts: the end of the process at hand (termination), its clocks (hang_detector), the rules for
+// restarts (restart_policy) and what it owes (owner_orders).
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/supervision/hang_detector.hpp"
+#include "runtime/supervision/owner_orders.hpp"
+#include "runtime/supervision/restart_policy.hpp"
+#include "runtime/supervision/termination.hpp"
+
+#include <penstock/config.hpp>
+#include <penstock/report.hpp>
+
+#include <string_view>
+
+namespace penstock::supervision {
+
+struct owner_settings {
+  restart_settings restart;
+  std::uint64_t seed = 0;  ///< of the backoff's jitter
+  hang_settings clocks;
+  termination_settings ending;
+  poison_rule on_poison = poison_rule::fail;
+};
+
+enum class owner_stage : std::uint8_t { idle, starting, introduced, ready, backoff, stopping, stopped, failed };
+[[nodiscard]] std::string_view name_of(owner_stage stage) noexcept;
+
+// ---- commands -------------------------------------------------------------------------------------------------
+
+struct start_owner_process {
+  std::uint32_t incarnation = 0;
+};
+/// Tell it which device to open, where slots lie, and the last snapshot. Uploads follow in a command of their own.
+struct introduce_owner {
+  std::uint32_t incarnation = 0;
+};
+struct send_uploads {
+  std::vector<upload_order> uploads;
+};
+struct stop_owner_process {
+  bool whole = false;  ///< the stream is over: its sink may finish
+};
+/// To the scheduler: what was not acknowledged has to be ordered again, under this era.
+struct uploads_lost {
+  struct poison {
+    stream_position position = 0;
+    std::string reason;
+  };
+  std::uint64_t era = 0;
+  std::optional<poison> left_out;  ///< this batch has killed two owners and is left out
+};
+struct owner_is_ready {
+  bool first = false;  ///< of the session: the device becomes known
+};
+/// Uploads go on after the death of an incarnation.
+struct owner_recovered {
+  std::uint32_t incarnation = 0;  ///< that died
+  nanoseconds since_its_end{};
+};
+struct owner_died {
+  owner_death_report report;
+  std::optional<std::string> in_hand;  ///< the suspected batch, in words
+};
+struct owner_left_out {
+  std::string text;  ///< a warning: which batch is left out, and why
+};
+struct owner_failed {
+  failure reason;
+};
+struct owner_closed {};
+/// A start failed; it is tried again.
+struct owner_not_started {
+  failure reason;
+  nanoseconds again_in{};
+};
+
+using owner_command =
+    std::variant<start_owner_process, introduce_owner, send_uploads, stop_owner_process, send_signal, killing_begins,
+                 uploads_lost, owner_is_ready, owner_recovered, owner_died, owner_left_out, owner_not_started,
+                 owner_failed, owner_closed>;
+
+/// What the keeper reads of the process when it looks.
+struct owner_sign {
+  std::uint64_t heartbeats = 0;
+  std::uint64_t work_mark = 0;
+  std::optional<std::uint32_t> in_hand;  ///< mark of the upload that the sink works on
+  bool traced = false;
+  std::string wait_channel;  ///< where it waits, for messages
+};
+
+/// What is known when it is reaped.
+struct owner_end {
+  process::exit_report report;
+  std::optional<std::uint32_t> in_hand;
+  std::string last_lines;
+  bool oom_killed = false;  ///< the kernel counted an OOM kill that explains it
+};
+
+class owner_supervision {
+ public:
+  owner_supervision(const owner_settings& settings, steady_time now);
+
+  // From the session and the scheduler.
+  void open(steady_time now);
+  void order(upload_order upload) { orders_.order(std::move(upload)); }
+  /// Its process finishes, and its sink too if the stream is whole; it is killed after `patience`. Again: sooner.
+  void close(steady_time now, bool whole, nanoseconds patience);
+  /// An operator's order: never counts, and does not wait.
+  void restart(steady_time now);
+
+  // From the process. All but the first are dropped when they are about another incarnation, or come from one that
+  // broke the protocol.
+  void started(std::uint32_t incarnation, pid_t pid);
+  void start_failed(std::uint32_t incarnation, steady_time now, const failure& why);
+  /// `refusal`: why this is no program that the session can work with; empty: it is.
+  void greeted(std::uint32_t incarnation, steady_time now, const std::string& refusal);
+  void opened(std::uint32_t incarnation, steady_time now);
+  void gave_up(std::uint32_t incarnation, steady_time now, failure why);
+  void cannot_be_replaced(std::uint32_t incarnation);
+  /// False: not to be heeded.
+  [[nodiscard]] bool copied(std::uint32_t incarnation, steady_time now, std::uint64_t upload);
+  [[nodiscard]] bool delivered(std::uint32_t incarnation, steady_time now, std::uint64_t upload);
+  void keep_snapshot(std::string state) { orders_.keep_snapshot(std::move(state)); }
+  void link_closed(std::uint32_t incarnation, steady_time now, const std::string& reason);
+  void exited(std::uint32_t incarnation, steady_time now, const owner_end& end);
+
+  /// What the process looks like now. Call about every clocks.tick(), at most 250 ms apart.
+  void look(steady_time now, const owner_sign& sign);
+
+  [[nodiscard]] std::vector<owner_command> advance(steady_time now);
+  [[nodiscard]] steady_time next_deadline() const;
+
+  [[nodiscard]] owner_stage stage() const noexcept { return stage_; }
+  [[nodiscard]] bool has_process() const noexcept { return pid_.has_value(); }
+  [[nodiscard]] std::optional<pid_t> pid() const noexcept { return pid_; }
+  [[nodiscard]] std::uint32_t incarnation() const noexcept { return incarnation_; }
+  [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_; }
+  [[nodiscard]] bool irreplaceable() const noexcept { return irreplaceable_; }
+  [[nodiscard]] const owner_orders& orders() const noexcept { return orders_; }
+  /// It hears what it is told: prepare_owner, map_partition.
+  [[nodiscard]] bool hears() const noexcept {
+    return stage_ == owner_stage::introduced || stage_ == owner_stage::ready;
+  }
+
+ private:
+  void start(steady_time now);
+  void say_stop(steady_time now);
+  void fail(failure why);
+  void violate(steady_time now, const std::string& reason);
+  [[nodiscard]] bool heeded(std::uint32_t incarnation) const;
+  [[nodiscard]] bool is_over() const { return stage_ == owner_stage::stopped || stage_ == owner_stage::failed; }
+  [[nodiscard]] suspicion_rule suspicion_after(const process::exit_report& end) const;
+  [[nodiscard]] owner_death_report report_of(const owner_end& end, const std::optional<upload_order>& suspect,
+                                             steady_time now) const;
+  [[nodiscard]] std::optional<failure> why_no_other_helps(const owner_end& end) const;
+  [[nodiscard]] std::optional<uploads_lost::poison> judge(const owner_orders::loss& loss);
+  void settle_death(steady_time now, const owner_end& end, const owner_orders::loss& loss, pid_t pid);
+  void restart_or_fail(steady_time now, const restart_decision& next, failure if_not);
+
+  owner_settings settings_;
+  restart_policy policy_;
+  hang_detector hangs_;
+  termination ending_;
+  owner_orders orders_;
+  std::vector<owner_command> outbox_;
+  owner_stage stage_ = owner_stage::idle;
+  std::uint32_t incarnation_ = 0;
+  std::uint32_t restarts_ = 0;
+  std::optional<pid_t> pid_;
+  std::optional<failure> gave_up_;  // the process's own last word
+  steady_time started_at_{};
+  steady_time start_due_ = never;  // in backoff
+  steady_time close_by_ = never;
+  std::optional<std::pair<std::uint32_t, steady_time>> not_recovered_;  // the incarnation that died last, and when
+  std::string wait_channel_;    // where the process was seen last
+  bool known_ = false;          // the session knows the device
+  bool fruitful_ = false;       // this incarnation has acknowledged a batch
+  bool operated_ = false;       // an operator ended it
+  bool irreplaceable_ = false;  // its sink keeps state and gives no snapshots
+  bool whole_ = false;          // the stream is over
+  bool finishing_ = false;      // whole, but the process that was to let its sink finish is gone: the next one does
+};
+
+}  // namespace penstock::supervision

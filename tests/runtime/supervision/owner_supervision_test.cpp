@@ -1,0 +1,313 @@
+// The GPU owner's process under supervision, without a process: what it is told, when it is ended, what its deaths mean.
+#include "runtime/supervision/owner_supervision.hpp"
+
+#include "runtime/base/exit_codes.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <csignal>
+
+using namespace penstock;
+using namespace penstock::supervision;
+using namespace std::chrono_literals;
+using process::exit_report;
+
+namespace {
+
+constexpr steady_time begin = steady_time(1h);
+
+owner_settings usual() {
+  owner_settings s;
+  s.restart.intensity_max = 3;
+  s.restart.intensity_within = 10min;
+  s.clocks = {120s, 10s, 300s};
+  s.ending.after_closed_link = 1s;
+  return s;
+}
+
+owner_end signalled(int number) {
+  return {{7, exit_report::how::signalled, number, {}}, std::nullopt, "", false};
+}
+owner_end exited(int code, std::string last_lines = "") {
+  return {{7, exit_report::how::exited, code, {}}, std::nullopt, std::move(last_lines), false};
+}
+
+upload_order upload(std::uint64_t number, stream_position position, std::uint64_t era = 0) {
+  return {number, era, 0, position, 0, position, 0, 0, {position}};
+}
+
+/// Says what happens, keeps what is commanded.
+struct stage {
+  explicit stage(const owner_settings& settings = usual()) : owner(settings, now) {
+    owner.open(now);
+    look();
+  }
+
+  void look() {
+    for (owner_command& c : owner.advance(now)) commands.push_back(std::move(c));
+  }
+  void pass(nanoseconds time) {
+    for (const steady_time until = now + time; now < until;) {
+      now = std::min(now + nanoseconds(100ms), until);
+      owner_sign sign;
+      sign.heartbeats = ++beats;
+      sign.in_hand = in_hand;
+      owner.look(now, sign);
+      look();
+    }
+  }
+  void be_ready() {
+    const std::uint32_t i = owner.incarnation();
+    owner.started(i, 7);
+    owner.greeted(i, now, "");
+    owner.opened(i, now);
+    look();
+  }
+  void die(const owner_end& end) {
+    owner.exited(owner.incarnation(), now, end);
+    look();
+  }
+  template <class Command>
+  [[nodiscard]] std::vector<Command> all() const {
+    std::vector<Command> found;
+    for (const owner_command& c : commands) {
+      if (const auto* one = std::get_if<Command>(&c)) found.push_back(*one);
+    }
+    return found;
+  }
+  [[nodiscard]] std::vector<int> signals() const {
+    std::vector<int> numbers;
+    for (const send_signal& s : all<send_signal>()) numbers.push_back(s.number);
+    return numbers;
+  }
+
+  steady_time now = begin;
+  owner_supervision owner;
+  std::vector<owner_command> commands;
+  std::uint64_t beats = 0;
+  std::optional<std::uint32_t> in_hand;
+};
+
+}  // namespace
+
+TEST_CASE("uploads that are ordered before the owner can hear are sent when it is introduced, in order, once") {
+  stage s;
+  s.owner.order(upload(1, 0));
+  s.owner.order(upload(2, 1));
+  s.look();
+  CHECK(s.all<send_uploads>().empty());
+  s.be_ready();
+  REQUIRE(s.all<send_uploads>().size() == 1);
+  CHECK(s.all<send_uploads>()[0].uploads.size() == 2);
+  CHECK(s.all<owner_is_ready>().size() == 1);
+  s.look();
+  CHECK(s.all<send_uploads>().size() == 1);
+}
+
+TEST_CASE("an owner that is killed from outside is started again at once or after its backoff, however often") {
+  stage s;
+  for (int i = 0; i < 50; ++i) {
+    s.be_ready();
+    s.die(signalled(SIGKILL));
+    s.pass(30s);
+  }
+  CHECK(s.owner.restarts() == 50);
+  CHECK(s.all<owner_failed>().empty());
+}
+
+TEST_CASE("an owner that the kernel's OOM killer takes again and again is given up") {
+  stage s;
+  owner_end end = signalled(SIGKILL);
+  end.oom_killed = true;
+  for (int i = 0; i < 4 && s.all<owner_failed>().empty(); ++i) {
+    s.be_ready();
+    s.die(end);
+    s.pass(1s);
+  }
+  REQUIRE(s.all<owner_failed>().size() == 1);
+  CHECK(s.all<owner_died>()[0].report.cause == death_cause::oom);
+}
+
+TEST_CASE("an owner that crashes without a batch more often than allowed ends the run with its last words") {
+  stage s;
+  for (int i = 0; i < 4; ++i) {
+    s.be_ready();
+    s.die(exited(3, "no more room"));
+    s.pass(1s);
+  }
+  REQUIRE(s.all<owner_failed>().size() == 1);
+  CHECK(s.all<owner_failed>()[0].reason.message ==
+        "the GPU owner (pid 7) ended with exit code 3, after 3 restarts: more often without a batch between than "
+        "[gpu.restart] allows: no more room");
+  CHECK(s.owner.stage() == owner_stage::failed);
+}
+
+TEST_CASE("a start that fails for want of descriptors is tried again after a backoff; a missing program is not") {
+  stage s;
+  s.owner.start_failed(1, s.now, {errc::system, "creating the pipe: too many open files", 24});
+  s.look();
+  CHECK(s.all<owner_not_started>().size() == 1);
+  s.pass(300ms);
+  CHECK(s.all<start_owner_process>().size() == 2);
+  s.be_ready();
+  CHECK(s.owner.stage() == owner_stage::ready);
+  s.die(signalled(SIGSEGV));
+  s.pass(1s);
+  s.owner.start_failed(s.owner.incarnation(), s.now, {errc::worker_program, "penstock-gpu is missing", 0});
+  s.look();
+  CHECK(s.all<owner_failed>().at(0).reason.message == "penstock-gpu is missing");
+}
+
+TEST_CASE("a batch that two owners crashed on fails the run, or is left out, by name") {
+  for (const poison_rule rule : {poison_rule::fail, poison_rule::skip}) {
+    owner_settings settings = usual();
+    settings.on_poison = rule;
+    stage s(settings);
+    for (std::uint64_t era = 0; era < 2; ++era) {
+      s.be_ready();
+      s.owner.order(upload(era + 1, 17, era));
+      s.look();
+      owner_end end = signalled(SIGSEGV);
+      end.in_hand = static_cast<std::uint32_t>(era + 1);
+      s.die(end);
+      s.pass(1s);
+    }
+    CHECK(s.all<owner_died>()[0].in_hand == "batch 17 of epoch 0 (samples 17)");
+    if (rule == poison_rule::fail) {
+      CHECK(s.all<owner_failed>().at(0).reason.message.starts_with("batch 17 of epoch 0 (samples 17) has killed 2"));
+    } else {
+      CHECK(s.all<uploads_lost>().at(1).left_out->position == 17);
+      CHECK(s.all<owner_failed>().empty());
+    }
+  }
+}
+
+TEST_CASE("an owner of another version is killed and ends the run, as a worker of another version does") {
+  stage s;
+  s.owner.started(1, 7);
+  s.owner.greeted(1, s.now, "it speaks protocol 999, this session 1");
+  s.look();
+  CHECK(s.all<owner_failed>().at(0).reason.message.find("protocol 999") != std::string::npos);
+  CHECK(s.signals() == std::vector{SIGKILL});
+}
+
+TEST_CASE("acknowledgements out of order fence the owner; the batches go to the next one") {
+  stage s;
+  s.be_ready();
+  s.owner.order(upload(1, 0));
+  s.owner.order(upload(2, 1));
+  s.look();
+  CHECK(s.owner.copied(1, s.now, 1));
+  CHECK(s.owner.copied(1, s.now, 2));
+  CHECK_FALSE(s.owner.delivered(1, s.now, 2));
+  CHECK_FALSE(s.owner.delivered(1, s.now, 1));  // nothing that it says counts any more
+  s.look();
+  CHECK(s.signals() == std::vector{SIGKILL});
+  s.die(signalled(SIGKILL));
+  CHECK(s.all<owner_died>().at(0).report.cause == death_cause::protocol);
+  CHECK(s.all<uploads_lost>().at(0).era == 1);
+}
+
+TEST_CASE("a sink that never comes back from a batch is ended with SIGABRT, then SIGKILL, and the batch is suspected") {
+  stage s;
+  s.be_ready();
+  s.owner.order(upload(1, 4));
+  s.look();
+  s.in_hand = 1;
+  s.pass(301s);
+  CHECK(s.signals() == std::vector{SIGABRT, SIGCONT});
+  CHECK(s.all<killing_begins>().at(0).reason == "its sink has been working on batch 4 of epoch 0 (samples 4) for 5 m 0 s");
+  s.pass(2s);
+  CHECK(s.signals().back() == SIGKILL);
+  owner_end end = signalled(SIGKILL);
+  end.in_hand = 1;
+  s.die(end);
+  CHECK(s.all<owner_died>().at(0).report.cause == death_cause::hang);
+  CHECK(s.all<owner_died>().at(0).report.sequence == 4);
+}
+
+TEST_CASE("closing a whole stream lets the sink finish; an owner that dies before it has is replaced for that") {
+  stage s;
+  s.be_ready();
+  s.owner.close(s.now, true, 8s);
+  s.look();
+  CHECK(s.all<stop_owner_process>().at(0).whole);
+  SECTION("it goes") {
+    s.die(exited(0));
+    CHECK(s.all<owner_closed>().size() == 1);
+    CHECK(s.all<owner_died>().empty());
+  }
+  SECTION("it dies, another one finishes") {
+    s.die(exited(1));
+    s.pass(1s);
+    CHECK(s.all<owner_died>().at(0).report.cause == death_cause::exit);
+    s.be_ready();
+    CHECK(s.all<stop_owner_process>().size() == 2);
+    s.die(exited(0));
+    CHECK(s.all<owner_closed>().size() == 1);
+  }
+  SECTION("it does not go: it is killed, and the run fails by name") {
+    s.pass(8s);
+    CHECK(s.signals() == std::vector{SIGKILL});
+    s.die(signalled(SIGKILL));
+    CHECK(s.all<owner_failed>().at(0).reason.message == "the sink of the GPU owner (pid 7) did not finish in time");
+    CHECK(s.all<owner_closed>().size() == 1);
+  }
+  SECTION("somebody loses patience") {
+    s.owner.close(s.now, false, 0s);
+    s.look();
+    CHECK(s.signals() == std::vector{SIGKILL});
+  }
+}
+
+TEST_CASE("an operator's restart never counts and does not wait for a backoff") {
+  stage s;
+  for (int i = 0; i < 20; ++i) {
+    s.be_ready();
+    s.owner.restart(s.now);
+    s.look();
+    s.die(signalled(SIGKILL));
+    CHECK(s.all<owner_died>().back().report.cause == death_cause::stopped);
+  }
+  CHECK(s.all<start_owner_process>().size() == 21);
+  s.be_ready();
+  s.die(exited(3));
+  s.die(exited(3));
+  s.be_ready();
+  s.die(exited(3));
+  CHECK(s.owner.stage() == owner_stage::backoff);
+  s.owner.restart(s.now);
+  CHECK(s.owner.stage() == owner_stage::starting);
+}
+
+TEST_CASE("an owner that survives SIGKILL ends the run: its device memory does not come back") {
+  stage s;
+  s.be_ready();
+  s.owner.link_closed(1, s.now, "garbage");
+  s.pass(6s);
+  CHECK(s.all<owner_failed>().at(0).reason.message.find("survives SIGKILL") != std::string::npos);
+}
+
+TEST_CASE("a session that was stopped for an hour takes nobody for hanging, unkillable or late when it goes on") {
+  stage s;
+  s.be_ready();
+  s.pass(1s);
+  s.owner.restart(s.now);
+  s.look();
+  s.now += 1h;
+  s.owner.look(s.now, {});
+  s.look();
+  CHECK(s.all<owner_failed>().empty());
+  s.die(signalled(SIGKILL));
+  CHECK(s.all<owner_died>().at(0).report.cause == death_cause::stopped);
+}
+
+TEST_CASE("exit codes that another process would end with as well are not tried again") {
+  for (const int code : {exit_codes::permission, exit_codes::configuration, exit_codes::protocol, exit_codes::hardware}) {
+    stage s;
+    s.be_ready();
+    s.die(exited(code, "its reason"));
+    CHECK(s.owner.restarts() == 0);
+    CHECK(s.all<owner_failed>().at(0).reason.message.ends_with(": its reason"));
+  }
+}
