@@ -56,7 +56,7 @@ struct owner_state {
 };
 
 /// With what it and its device say to itself.
-using working_actor = gpu_owner_actor::extend<caf::reacts_to<device_moved>, caf::reacts_to<look_at_device>>;
+using working_actor = working::actor;
 using self_pointer = working_actor::stateful_pointer<owner_state>;
 
 void stamp(const owner_state& s, stream_position position, batch_stage stage, steady_time now) {

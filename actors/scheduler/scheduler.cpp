@@ -4,6 +4,7 @@
 #include "runtime/base/text.hpp"
 
 #include <caf/actor_system.hpp>
+#include <caf/send.hpp>
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
@@ -50,7 +51,7 @@ struct joined_worker {
   std::shared_ptr<protocol::worker_link> link;
   bool draining = false;
   bool hurries = false;  // goes with the batch at hand
-  bool sent_home = false;
+  bool told_to_stop = false;
 };
 
 struct scheduler_state {
@@ -59,7 +60,7 @@ struct scheduler_state {
   scheduler_state(const scheduler_state&) = delete;
   scheduler_state& operator=(const scheduler_state&) = delete;
 
-  gpu_owner::gpu_owner_actor owner;
+  protocol::peers others;
   scheduler_news news;
   std::map<std::uint64_t, std::string> names;  // of bad samples, for messages
   std::unique_ptr<planned_source> source;
@@ -95,7 +96,7 @@ lost_sample named(const scheduler_state& s, stream_position position, std::uint6
           {}};
 }
 
-struct obey {
+struct carry_out {
   scheduler_state& s;
   steady_time now;
   gpu_owner::upload_batches uploads;
@@ -148,30 +149,31 @@ struct obey {
   void operator()(schedule::give_up& end) { s.news.gave_up(end.reason); }
 };
 
-void send_home(scheduler_state& s, joined_worker& worker) {
-  if (std::exchange(worker.sent_home, true)) return;
+void tell_to_stop(scheduler_state& s, joined_worker& worker) {
+  if (std::exchange(worker.told_to_stop, true)) return;
   worker.link->send(protocol::stop_work{});
-  s.news.sent_home(worker.who);
+  caf::anon_send(s.others.supervisor, supervisor::worker_told_to_stop{worker.who});
 }
 
-void send_home_who_is_done(scheduler_state& s) {
+/// Draining workers that have nothing left.
+void tell_drained_to_stop(scheduler_state& s) {
   for (auto& [index, worker] : s.workers) {
-    if (worker.draining && (!s.ledger || s.ledger->leases_of(index) == 0)) send_home(s, worker);
+    if (worker.draining && (!s.ledger || s.ledger->leases_of(index) == 0)) tell_to_stop(s, worker);
   }
 }
 
 void act(self_pointer self) {
   scheduler_state& s = self->state;
   s.decision_due = false;
-  if (!s.ledger) return send_home_who_is_done(s);
-  obey orders{s, std::chrono::steady_clock::now(), {}};
+  if (!s.ledger) return tell_drained_to_stop(s);
+  carry_out orders{s, self->clock().now(), {}};
   for (schedule::command& c : s.ledger->advance()) std::visit(orders, c);
-  if (!orders.uploads.orders.empty()) self->send(s.owner, std::move(orders.uploads));
-  send_home_who_is_done(s);
+  if (!orders.uploads.orders.empty()) self->send(s.others.owner, std::move(orders.uploads));
+  tell_drained_to_stop(s);
   for (const auto& [index, worker] : s.workers) s.news.leases->set(index, s.ledger->leases_of(index));
   if (s.ledger->wants_sacrificial() != s.sacrificial) {
     s.sacrificial = s.ledger->wants_sacrificial();
-    s.news.sacrificial_wanted(s.sacrificial);
+    self->send(s.others.supervisor, supervisor::want_sacrificial{s.sacrificial});
   }
   s.news.counted(s.ledger->stale_dropped(), s.ledger->quarantined());
   if (s.ledger->finished() && !std::exchange(s.finished_told, true)) s.news.stream_finished(s.seek_number);
@@ -221,7 +223,7 @@ void write_off(scheduler_state& s, const worker_written_off& lost) {
   forget(s, lost.who);
 }
 
-void bury(scheduler_state& s, const worker_ended& ended) {
+void settle_death(scheduler_state& s, const worker_ended& ended) {
   judgement verdict{ended.who, std::nullopt, 0, 0};
   if (s.ledger) {
     note_name(s, ended.who, ended.mark, ended.sample_name);
@@ -232,7 +234,7 @@ void bury(scheduler_state& s, const worker_ended& ended) {
     }
   }
   forget(s, ended.who);
-  s.news.death_judged(verdict);
+  caf::anon_send(s.others.supervisor, supervisor::death_judged{std::move(verdict)});
 }
 
 /// Which sample a row of a report means is the ledger's knowledge; the name comes along with the report.
@@ -244,14 +246,14 @@ void note_names(scheduler_state& s, const lease_reported& news) {
   }
 }
 
-void stamp_loaded(scheduler_state& s, const lease_reported& news) {
+void stamp_loaded(scheduler_state& s, const lease_reported& news, steady_time now) {
   const auto lease = s.leased.find({news.who.worker, news.report.slot});
   if (!s.news.times || lease == s.leased.end()) return;
   s.news.times->note_loaded(lease->second, nanoseconds(static_cast<std::int64_t>(news.report.busy_ns)),
-                            std::chrono::steady_clock::now());
+                            now);
 }
 
-void take_report(scheduler_state& s, lease_reported& news) {
+void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
   if (!s.ledger) return;
   note_names(s, news);
   schedule::load_report report{{news.who, news.report.slot, news.report.generation}, news.report.rows, {}};
@@ -259,16 +261,17 @@ void take_report(scheduler_state& s, lease_reported& news) {
     report.failures.push_back({f.row, std::move(f.reason)});
   const schedule::arrival how = s.ledger->loaded(report);
   if (how == schedule::arrival::accepted) {
-    stamp_loaded(s, news);
+    stamp_loaded(s, news, now);
     const auto worker = s.workers.find(news.who.worker);
-    if (worker != s.workers.end() && worker->second.hurries) send_home(s, worker->second);
+    if (worker != s.workers.end() && worker->second.hurries) tell_to_stop(s, worker->second);
   }
   if (how == schedule::arrival::impossible) {
-    s.news.worker_lied(
-        news.who,
-        fmt::format("it reported slot {} generation {} with {} rows and {} failures, which is "
-                    "no lease of its own",
-                    report.lease.slot, report.lease.generation, report.rows, report.failures.size()));
+    caf::anon_send(s.others.supervisor,
+                   supervisor::fence_worker{
+                       news.who, fmt::format("it reported slot {} generation {} with {} rows and {} failures, which is "
+                                             "no lease of its own",
+                                             report.lease.slot, report.lease.generation, report.rows,
+                                             report.failures.size())});
   }
 }
 
@@ -309,12 +312,10 @@ void seek(scheduler_state& s, const seek_stream& where) {
   s.book->begin_at(where.range.first);
 }
 
-scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_actor owner,
-                                      scheduler_news news) {
-  scheduler_state& s = self->state;
-  s.owner = std::move(owner);
-  s.news = std::move(news);
+scheduler_actor::behavior_type behave(self_pointer self, scheduler_news news) {
+  self->state.news = std::move(news);
   return {
+      [self](const protocol::meet& all) { self->state.others = all.others; },
       [self](const open_stream& order) {
         open(self->state, order);
         decide_soon(self);
@@ -324,7 +325,7 @@ scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_ac
         decide_soon(self);
       },
       [self](const worker_ended& ended) {
-        bury(self->state, ended);
+        settle_death(self->state, ended);
         decide_soon(self);
       },
       [self](const worker_written_off& lost) {
@@ -342,7 +343,7 @@ scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_ac
         decide_soon(self);
       },
       [self](const leases_reported& some) {
-        for (lease_reported& one : some.pile->take()) take_report(self->state, one);
+        for (lease_reported& one : some.pile->take()) take_report(self->state, one, self->clock().now());
         decide_soon(self);
       },
       [self](const slots_released& released) {
@@ -372,15 +373,17 @@ scheduler_actor::behavior_type behave(self_pointer self, gpu_owner::gpu_owner_ac
       },
       [self](const tell_accounts& order) { order.to->set_value(accounts_of(self->state, order.epochs)); },
       [self](const decide&) { act(self); },
-      [self](const stop_scheduling&) { self->quit(); },
+      [self](const stop_scheduling&) {
+        self->state.others = {};
+        self->quit();
+      },
   };
 }
 
 }  // namespace
 
-scheduler_actor spawn_scheduler(caf::actor_system& system, gpu_owner::gpu_owner_actor owner,
-                                scheduler_news news) {
-  return system.spawn(behave, std::move(owner), std::move(news));
+scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_news news) {
+  return system.spawn(behave, std::move(news));
 }
 
 }  // namespace penstock::scheduler

@@ -2,7 +2,7 @@
 // Actors note facts down as they happen; readers take copies and never wait for an actor. Thread-safe.
 #pragma once
 
-#include "actors/scheduler/scheduler.hpp"
+#include "actors/protocol/local/scheduler_messages.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/control/metrics_text.hpp"
 #include "runtime/device/device.hpp"

@@ -2,7 +2,7 @@
 // wait for the disk; without a file it does nothing.
 #pragma once
 
-#include "actors/scheduler/scheduler.hpp"
+#include "actors/protocol/local/scheduler_messages.hpp"
 #include "runtime/base/result.hpp"
 
 #include <penstock/report.hpp>

@@ -23,7 +23,7 @@ struct session_state {
 
   session_surroundings around;
   std::unique_ptr<quarantine_keeper> quarantine;
-  meet others;
+  protocol::peers others;
   std::optional<dataset_description> dataset;  // as the first worker described it
   arena::geometry shape;
   std::set<std::uint32_t> prepared;  // partitions that are reserved and attached
@@ -149,7 +149,7 @@ session_actor::behavior_type behave(self_pointer self, session_surroundings arou
   self->state.quarantine = std::make_unique<quarantine_keeper>(self->state.around.settings.quarantine.file,
                                                                self->state.around.settings.name);
   return {
-      [self](const meet& others) { self->state.others = others; },
+      [self](const protocol::meet& all) { self->state.others = all.others; },
       [self](const device_ready&) { self->send(self->state.others.supervisor, supervisor::open_pool{}); },
       [self](const worker_described& news) {
         session_state& s = self->state;

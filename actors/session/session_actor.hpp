@@ -11,15 +11,10 @@
 // same.
 #pragma once
 
-#include "actors/gpu_owner/gpu_owner.hpp"
-#include "actors/scheduler/scheduler.hpp"
+#include "actors/protocol/local/actors.hpp"
 #include "actors/session/sizing.hpp"
-#include "actors/supervisor/supervisor.hpp"
 
 #include <penstock/dataset.hpp>
-
-#include <caf/allowed_unsafe_message_type.hpp>
-#include <caf/typed_actor.hpp>
 
 #include <functional>
 #include <memory>
@@ -27,40 +22,6 @@
 
 namespace penstock::session {
 
-struct device_ready {};
-struct worker_described {
-  worker_ref who;
-  protocol::dataset_described dataset;
-};
-/// The actors it works with, once all of them exist.
-struct meet {
-  gpu_owner::gpu_owner_actor owner;
-  scheduler::scheduler_actor scheduler;
-  supervisor::supervisor_actor supervisor;
-};
-/// To be remembered by the next run, and to be forgotten.
-struct sample_quarantined {
-  scheduler::lost_sample lost;
-};
-struct quarantine_released {
-  std::uint64_t sample = 0;
-};
-struct leave {};
-
-}  // namespace penstock::session
-
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::session::device_ready)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::session::worker_described)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::session::meet)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::session::sample_quarantined)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::session::quarantine_released)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(penstock::session::leave)
-
-namespace penstock::session {
-
-using session_actor = caf::typed_actor<caf::reacts_to<meet>, caf::reacts_to<device_ready>,
-                                       caf::reacts_to<worker_described>, caf::reacts_to<sample_quarantined>,
-                                       caf::reacts_to<quarantine_released>, caf::reacts_to<leave>>;
 
 struct session_surroundings {
   config settings;

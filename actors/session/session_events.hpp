@@ -2,7 +2,7 @@
 // Pure; used by the session, which notes the events in its journal.
 #pragma once
 
-#include "actors/scheduler/scheduler.hpp"
+#include "actors/protocol/local/scheduler_messages.hpp"
 
 #include <penstock/event.hpp>
 

@@ -1,3 +1,4 @@
+#include "actors/gpu_owner/gpu_owner.hpp"
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/session/control_verbs.hpp"
 #include "actors/session/pipeline_view.hpp"
@@ -36,6 +37,11 @@ void Session::body::spawn_actors(engine& e) {
   spawn_scheduler(e);
   spawn_supervisor(e);
   spawn_session_actor(e);
+  const protocol::meet all{{e.owner, e.scheduler, e.supervisor, e.session}};
+  if (e.keeper) caf::anon_send(e.keeper, all);
+  caf::anon_send(e.scheduler, all);
+  caf::anon_send(e.supervisor, all);
+  caf::anon_send(e.session, all);
 }
 
 void Session::body::spawn_owner(engine& e) {
@@ -154,18 +160,6 @@ void Session::body::spawn_keeper(engine& e) {
 void Session::body::spawn_scheduler(engine& e) {
   engine* const all = &e;
   scheduler::scheduler_news news;
-  news.death_judged = [all](const scheduler::judgement& verdict) {
-    caf::anon_send(all->supervisor, supervisor::death_judged{verdict});
-  };
-  news.sacrificial_wanted = [all](bool wanted) {
-    caf::anon_send(all->supervisor, supervisor::want_sacrificial{wanted});
-  };
-  news.worker_lied = [all](worker_ref who, const std::string& reason) {
-    caf::anon_send(all->supervisor, supervisor::fence_worker{who, reason});
-  };
-  news.sent_home = [all](worker_ref who) {
-    caf::anon_send(all->supervisor, supervisor::worker_sent_home{who});
-  };
   e.leases = std::make_shared<scheduler::lease_counts>(settings_.loader.limits.max + 1);
   news.leases = e.leases;
   news.sample_failed = [this](const scheduler::lost_sample& lost) {
@@ -194,8 +188,7 @@ void Session::body::spawn_scheduler(engine& e) {
   news.gave_up = [this](const failure& why) { fail(why); };
   news.stream_finished = [this](std::uint64_t seek_number) { consumer_->finish(seek_number); };
   news.times = times_;
-  e.scheduler = scheduler::spawn_scheduler(*e.system, e.owner, std::move(news));
-  if (e.keeper) caf::anon_send(e.keeper, supervisor::meet_scheduler{e.scheduler});
+  e.scheduler = scheduler::spawn_scheduler(*e.system, std::move(news));
 }
 
 supervisor::worker_program Session::body::program_of_workers(const engine& e) const {
@@ -242,14 +235,10 @@ supervisor::worker_callbacks Session::body::callbacks_of_workers(engine& e) {
 }
 
 void Session::body::spawn_supervisor(engine& e) {
-  engine* const all = &e;
   e.processes =
       std::make_shared<supervisor::worker_processes>(*e.io, program_of_workers(e), callbacks_of_workers(e));
 
   supervisor::supervisor_news supervision;
-  supervision.worker_described = [all](worker_ref who, const protocol::dataset_described& dataset) {
-    caf::anon_send(all->session, session::worker_described{who, dataset});
-  };
   supervision.changed = [this](const std::vector<worker_status>& workers, bool degraded,
                                std::uint32_t started, std::uint32_t restarts) {
     board_.workers_changed(workers, degraded, started, restarts);
@@ -261,7 +250,7 @@ void Session::body::spawn_supervisor(engine& e) {
   };
   supervision.gave_up = [this](const failure& why) { fail(why); };
   supervision.pool_closed = [this] { ending_.pool_gone(); };
-  e.supervisor = supervisor::spawn_supervisor(*e.system, {supervisor_settings_now(), e.scheduler, e.processes,
+  e.supervisor = supervisor::spawn_supervisor(*e.system, {supervisor_settings_now(), e.processes,
                                                           e.flights, e.leases, std::move(supervision)});
 }
 
@@ -288,7 +277,6 @@ void Session::body::spawn_session_actor(engine& e) {
   };
   around.failed = [this](const failure& why) { fail(why); };
   e.session = session::spawn_session(*e.system, std::move(around));
-  caf::anon_send(e.session, session::meet{e.owner, e.scheduler, e.supervisor});
 }
 
 void Session::body::restart_owner(engine& e) {
@@ -366,16 +354,16 @@ void Session::body::open_metrics(engine& e) {
 supervisor::supervisor_settings Session::body::supervisor_settings_now() const {
   const loader_config& l = settings_.loader;
   supervisor::supervisor_settings s;
-  s.pool.restart = supervision::settings_of(l.restart);
-  s.pool.workers = workers_;
-  s.pool.min_ready = l.limits.min;
-  s.pool.sacrificial_place = l.limits.max;
-  s.pool.seed = settings_.sampler.seed;
-  s.hang = {l.hang.start_deadline, l.hang.heartbeat_timeout, l.hang.item_timeout};
-  s.memory_max_bytes = l.limits.memory.bytes;
-  s.recycle_after_samples = l.limits.recycle_after_samples;
+  s.rules.pool.restart = supervision::settings_of(l.restart);
+  s.rules.pool.workers = workers_;
+  s.rules.pool.min_ready = l.limits.min;
+  s.rules.pool.sacrificial_place = l.limits.max;
+  s.rules.pool.seed = settings_.sampler.seed;
+  s.rules.clocks = {l.hang.start_deadline, l.hang.heartbeat_timeout, l.hang.item_timeout};
+  s.rules.memory_max_bytes = l.limits.memory.bytes;
+  s.rules.recycle_after_samples = l.limits.recycle_after_samples;
+  s.rules.exclusive = settings_.gpu.exclusive;
   s.slots_per_worker = l.slots_per_worker;
-  s.exclusive = settings_.gpu.exclusive;
   s.config = protocol::config_as_bytes(settings_);
   return s;
 }

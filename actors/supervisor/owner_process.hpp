@@ -3,6 +3,7 @@
 #pragma once
 
 #include "actors/protocol/link.hpp"
+#include "actors/supervisor/child_starter.hpp"
 #include "actors/supervisor/linked_child.hpp"
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
@@ -34,15 +35,16 @@ struct owner_callbacks {
   std::function<void(std::uint32_t, const process::exit_report&, const process::output_tail&)> ended;
 };
 
-class owner_process : public std::enable_shared_from_this<owner_process> {
+class owner_process final : public child_starter<std::uint32_t>,
+                            public std::enable_shared_from_this<owner_process> {
  public:
   owner_process(process::io_thread& io, owner_descriptors fds, owner_callbacks callbacks)
       : io_(io), fds_(fds), callbacks_(std::move(callbacks)) {}
 
-  void start(std::uint32_t incarnation);
+  void start(std::uint32_t incarnation) override;
   /// To the whole group of that incarnation; as soon as it runs if it is being started, nothing if it is
   /// gone.
-  void signal(std::uint32_t incarnation, int number);
+  void signal(std::uint32_t incarnation, int number) override;
   /// Kills and reaps whatever is left and gives no more callbacks. Blocks; not from the io thread.
   void shut_down();
 

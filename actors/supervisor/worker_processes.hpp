@@ -4,6 +4,7 @@
 #pragma once
 
 #include "actors/protocol/link.hpp"
+#include "actors/supervisor/child_starter.hpp"
 #include "actors/supervisor/linked_child.hpp"
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
@@ -40,14 +41,15 @@ struct worker_callbacks {
   std::function<void(worker_ref, const process::exit_report&, const process::output_tail&)> ended;
 };
 
-class worker_processes : public std::enable_shared_from_this<worker_processes> {
+class worker_processes final : public child_starter<worker_ref>,
+                               public std::enable_shared_from_this<worker_processes> {
  public:
   worker_processes(process::io_thread& io, worker_program program, worker_callbacks callbacks);
 
-  void start(worker_ref who);
+  void start(worker_ref who) override;
   /// To the whole group of that incarnation; as soon as it runs if it is being started, nothing if it is
   /// gone.
-  void signal(worker_ref who, int number);
+  void signal(worker_ref who, int number) override;
   /// Kills and reaps whatever is left and gives no more callbacks. Blocks; not from the io thread.
   void shut_down();
 

@@ -353,6 +353,12 @@ void owner_supervision::restart_or_fail(steady_time now, const restart_decision&
 // ---- commands -------------------------------------------------------------------------------------------------
 
 std::vector<owner_command> owner_supervision::advance(steady_time now) {
+  if (finishing_ && !pid_ && close_by_ <= now) {
+    fail({errc::sink,
+          fmt::format("the sink did not finish in time: {} GPU owners ended before it had",
+                      restarts_),
+          0});
+  }
   if (stage_ == owner_stage::backoff && start_due_ <= now) start(now);
   if (hears() && orders_.has_unsent()) outbox_.emplace_back(send_uploads{orders_.take_unsent()});
   if (pid_) {
@@ -372,7 +378,7 @@ std::vector<owner_command> owner_supervision::advance(steady_time now) {
 
 steady_time owner_supervision::next_deadline() const {
   if (is_over()) return never;
-  return std::min(start_due_, pid_ ? ending_.next_deadline() : never);
+  return pid_ ? ending_.next_deadline() : std::min(start_due_, finishing_ ? close_by_ : never);
 }
 
 }  // namespace penstock::supervision

@@ -54,7 +54,7 @@ class BadOwnerTest(PenstockTest):
             with self.subTest(how):
                 death, err = self.survived(how)
                 self.assertEqual((death["cause"], death["signal"]), ("protocol", "SIGKILL"), how)
-                self.assertRegex(err, r"the GPU owner \(pid \d+\) is ended: ")
+                self.assertRegex(err, r"killing the GPU owner \(pid \d+\): ")
 
     def test_an_owner_that_sends_garbage_is_fenced(self):
         self.fenced("garbage", "garbage-after-the-introduction", "four-gigabytes", "unknown-type")

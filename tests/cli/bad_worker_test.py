@@ -52,7 +52,7 @@ class BadWorkerTest(PenstockTest):
             with self.subTest(how):
                 death, report, err = self.survived(how)
                 self.assertEqual((death["cause"], death["signal"]), ("protocol", "SIGKILL"))
-                self.assertRegex(err, r"worker \d \(pid \d+\) is ended: ")
+                self.assertRegex(err, r"killing worker \d \(pid \d+\): ")
                 os.rmdir(os.path.join(self.folder, "turn"))
 
     def test_who_sends_garbage_is_fenced(self):

@@ -253,6 +253,15 @@ TEST_CASE("closing a whole stream lets the sink finish; an owner that dies befor
     CHECK(s.all<owner_failed>().at(0).reason.message == "the sink of the GPU owner (pid 7) did not finish in time");
     CHECK(s.all<owner_closed>().size() == 1);
   }
+  SECTION("owners that are killed from outside one after the other do not make the end wait for ever") {
+    for (int i = 0; i < 20 && s.all<owner_closed>().empty(); ++i) {
+      s.die(signalled(SIGKILL));
+      s.pass(1s);
+      if (s.owner.stage() == owner_stage::starting) s.be_ready();
+    }
+    CHECK(s.all<owner_failed>().at(0).reason.message.starts_with("the sink did not finish in time"));
+    CHECK(s.all<owner_closed>().size() == 1);
+  }
   SECTION("somebody loses patience") {
     s.owner.close(s.now, false, 0s);
     s.look();

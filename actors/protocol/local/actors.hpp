@@ -1,0 +1,115 @@
+// Who talks to whom inside one session: the typed interface of each of its actors, in the order in which a batch meets
+// them. The messages stand beside this file, one header for each actor that hears them.
+//
+//   session ----------- open_pool, close_pool, orders of operators ------------> supervisor
+//      |  \                                                                        |   ^
+//      |   +-- open_stream, seek_stream, pause_stream ... --> scheduler <- joined, |   | death_judged, want_sacrificial,
+//      |                                                       |    ^    ended ----+   | fence_worker, worker_told_to_stop
+//      |                                       upload_batches  |    |  slots_released, |
+//      v                                                       v    |  owner_lost      +---- scheduler
+//   session actor -- prepare_device, attach_partition --> GPU owner, or the keeper of its process
+//      ^
+//      +-- device_ready, worker_described, sample_quarantined
+//
+// None of these messages leaves the process; those that do are in actors/protocol/messages.hpp. Actors learn of the
+// others through `meet`, once all of them exist, and drop the handles when they leave: they know each other in circles. The
+// GPU owner knows nobody: in its own process there is nobody to know.
+#pragma once
+
+#include "actors/protocol/local/gpu_owner_messages.hpp"
+#include "actors/protocol/local/owner_keeper_messages.hpp"
+#include "actors/protocol/local/scheduler_messages.hpp"
+#include "actors/protocol/local/session_messages.hpp"
+#include "actors/protocol/local/supervisor_messages.hpp"
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/typed_actor.hpp>
+
+#include <type_traits>
+
+namespace penstock::protocol {
+
+/// The messages that an actor hears; none of them is answered.
+template <class... Messages>
+struct hears {
+  using actor = caf::typed_actor<caf::reacts_to<Messages>...>;
+  template <class... More>
+  using and_also = hears<Messages..., More...>;
+  template <class Message>
+  static constexpr bool includes = (std::is_same_v<Message, Messages> || ...);
+};
+
+struct meet;
+
+}  // namespace penstock::protocol
+
+namespace penstock::gpu_owner {
+
+/// What others may say to an owner: to this one, or to the keeper of one in another process.
+using heard = protocol::hears<open_device, prepare_device, attach_partition, upload_batches, buffers_released,
+                              close_device>;
+using gpu_owner_actor = heard::actor;
+/// With what it says to itself.
+using working = heard::and_also<device_moved, look_at_device>;
+
+}  // namespace penstock::gpu_owner
+
+namespace penstock::scheduler {
+
+using heard =
+    protocol::hears<open_stream, worker_joined, worker_ended, worker_written_off, worker_drains, leases_reported,
+                    slots_released, batches_delivered, owner_lost, seek_stream, pause_stream, lift_quarantine,
+                    tell_accounts, decide, stop_scheduling, protocol::meet>;
+using scheduler_actor = heard::actor;
+
+}  // namespace penstock::scheduler
+
+namespace penstock::supervisor {
+
+using heard =
+    protocol::hears<open_pool, close_pool, worker_started, start_refused, worker_spoke, worker_lost_link, worker_exited,
+                    partition_prepared, death_judged, want_sacrificial, fence_worker, worker_told_to_stop, scale_pool,
+                    restart_worker, drain_worker, tick, wake, protocol::meet>;
+using supervisor_actor = heard::actor;
+
+/// The keeper of the GPU owner's process stands in the owner's place.
+using heard_by_keeper = gpu_owner::heard::and_also<owner_started, owner_refused, owner_spoke, owner_lost_link,
+                                                   owner_exited, restart_owner, keeper_tick, wake_keeper,
+                                                   protocol::meet>;
+using owner_keeper_actor = heard_by_keeper::actor;
+
+}  // namespace penstock::supervisor
+
+namespace penstock::session {
+
+using heard = protocol::hears<device_ready, worker_described, sample_quarantined, quarantine_released, leave,
+                              protocol::meet>;
+using session_actor = heard::actor;
+
+}  // namespace penstock::session
+
+namespace penstock::protocol {
+
+/// The actors of a session.
+struct peers {
+  gpu_owner::gpu_owner_actor owner;
+  scheduler::scheduler_actor scheduler;
+  supervisor::supervisor_actor supervisor;
+  session::session_actor session;
+};
+struct meet {
+  peers others;
+};
+
+template <class Message>
+inline constexpr bool stays_inside = gpu_owner::working::includes<Message> || scheduler::heard::includes<Message> ||
+                                     supervisor::heard::includes<Message> ||
+                                     supervisor::heard_by_keeper::includes<Message> ||
+                                     session::heard::includes<Message>;
+
+}  // namespace penstock::protocol
+
+/// CAF asks for this of every message that cannot be serialised.
+template <class Message>
+  requires penstock::protocol::stays_inside<Message>
+struct caf::allowed_unsafe_message_type<Message> : std::true_type {};

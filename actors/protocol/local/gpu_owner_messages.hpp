@@ -1,0 +1,51 @@
+// What the GPU owner hears, or the keeper of one in another process, which stands in its place.
+#pragma once
+
+#include "runtime/arena/arena.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/upload_order.hpp"
+#include "runtime/device/transfer_plan.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace penstock::gpu_owner {
+
+struct open_device {};
+
+/// Buffers for batches of this plan.
+struct prepare_device {
+  std::shared_ptr<const device::transfer_plan> plan;
+  arena::geometry shape;
+  std::uint32_t buffers = 0;
+};
+
+/// A worker's memory, reserved: map it for the device.
+struct attach_partition {
+  std::uint32_t partition = 0;
+  std::shared_ptr<mapping> memory;  ///< none when the owner is another process, which maps it itself
+  arena::geometry shape;
+};
+
+struct upload_batches {
+  std::vector<upload_order> orders;
+};
+
+/// From the device's own threads: poll it.
+struct device_moved {};
+
+/// The consumer is done with buffers: hand_over has them.
+struct buffers_released {};
+
+/// From itself, while uploads are under way: is there progress?
+struct look_at_device {};
+
+/// An owner in another process closes in two steps: first its process, then the actor that speaks for it.
+struct close_device {
+  bool whole = false;                              ///< the stream is over: sinks may finish
+  bool leave = true;                               ///< the actor ends
+  nanoseconds at_most = std::chrono::seconds(10);  ///< then its process, if it has one of its own, is killed
+};
+
+}  // namespace penstock::gpu_owner

@@ -1,0 +1,26 @@
+// How many leases each worker holds: shared by the scheduler, which writes it, and the supervisor, which reads it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+namespace penstock::scheduler {
+
+/// How many leases each worker holds, for who watches over hanging ones. Written by the scheduler, read by
+/// the supervisor.
+class lease_counts {
+ public:
+  explicit lease_counts(std::uint32_t places) : counts_(places) {}
+  void set(std::uint32_t worker, std::uint32_t leases) noexcept {
+    if (worker < counts_.size()) counts_[worker].store(leases, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint32_t of(std::uint32_t worker) const noexcept {
+    return worker < counts_.size() ? counts_[worker].load(std::memory_order_relaxed) : 0;
+  }
+
+ private:
+  std::vector<std::atomic<std::uint32_t>> counts_;
+};
+
+}  // namespace penstock::scheduler

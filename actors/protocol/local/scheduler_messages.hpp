@@ -1,0 +1,152 @@
+// What the scheduler hears, and what it says of samples and deaths.
+#pragma once
+
+#include "actors/protocol/link.hpp"
+#include "actors/protocol/pile.hpp"
+#include "runtime/dataset/order/plan.hpp"
+#include "runtime/schedule/epoch_book.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/schedule/ledger.hpp"
+
+#include <penstock/report.hpp>
+
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::scheduler {
+
+/// A sample that left its batch, with the name that the dataset gave it.
+struct lost_sample {
+  std::uint64_t epoch = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t sample = 0;
+  std::string name;
+  std::string reason;          ///< of a failure
+  std::uint32_t attempts = 0;  ///< of a quarantined one
+  std::vector<std::string> causes;
+};
+
+/// Whom the death of a worker is charged to.
+struct judgement {
+  worker_ref who;
+  std::optional<schedule::charge> charged;
+  std::uint64_t epoch = 0;  // of the charge
+  std::uint64_t sequence = 0;
+};
+
+/// The dataset is known: leases can be given out.
+struct open_stream {
+  std::shared_ptr<const plan> order;
+  schedule::ledger_settings rules;
+  schedule::stream_identity identity;
+  schedule::stream_range range;
+  std::optional<schedule::stream_state> resumed;
+  std::vector<quarantine_report> quarantined;  ///< known from earlier runs
+  double max_failed_fraction = 1;              ///< of an epoch's samples; more failures end the run
+  steady_time demanded{};                      ///< when the first batch was asked for
+};
+
+struct worker_joined {
+  worker_ref who;
+  std::uint32_t slots = 0;
+  schedule::worker_kind kind = schedule::worker_kind::loader;
+  std::shared_ptr<protocol::worker_link> link;
+};
+
+/// The process is reaped. Answered with death_judged.
+struct worker_ended {
+  worker_ref who;
+  std::optional<schedule::flight_mark> mark;
+  std::string sample_name;  ///< from the flight recorder
+  std::string cause;        ///< "SIGSEGV", "exit 3", "hang"
+};
+
+/// It survives SIGKILL. Nothing is answered; worker_ended follows if it ever ends.
+struct worker_written_off {
+  worker_ref who;
+  std::optional<schedule::flight_mark> mark;
+  std::string sample_name;
+  std::string cause;
+};
+
+/// Let it finish its leases, then tell it to stop.
+struct worker_drains {
+  worker_ref who;
+  bool hurries = false;  ///< only the batch at hand; others load the rest again
+};
+
+struct lease_reported {
+  worker_ref who;
+  protocol::batch_loaded report;
+};
+using report_pile = protocol::pile<lease_reported>;
+struct leases_reported {
+  std::shared_ptr<report_pile> pile;
+};
+
+struct slots_released {
+  std::vector<std::uint64_t> uploads;
+};
+
+/// The consumer has it (semantics 4).
+struct batch_delivered {
+  std::uint64_t upload = 0;
+  std::optional<std::uint64_t> digest;
+  /// By the consumer; none from the owner's process, which always asks.
+  std::optional<steady_time> demanded{};
+  std::optional<steady_time> taken{};  ///< none: when the scheduler hears of it
+};
+using delivery_pile = protocol::pile<batch_delivered>;
+struct batches_delivered {
+  std::shared_ptr<delivery_pile> pile;
+};
+
+/// A batch that has killed two owners is left out.
+struct poison_batch {
+  stream_position position = 0;
+  std::string reason;
+};
+
+/// The owner's process is gone: what is not acknowledged is uploaded again. Orders carry the new era from now
+/// on.
+struct owner_lost {
+  std::uint64_t era = 0;
+  std::optional<poison_batch> poison;
+};
+
+/// Go on at another place; batches of earlier seeks are not wanted any more.
+struct seek_stream {
+  std::uint64_t seek_number = 0;
+  schedule::stream_range range;
+};
+
+/// The accounts of the stream, whole.
+struct stream_accounts {
+  std::vector<schedule::epoch_account> epochs;
+  std::optional<schedule::stream_state> state;  ///< none until the stream is open
+};
+
+/// A quarantined sample is tried again, as if it had never killed anybody.
+struct lift_quarantine {
+  std::uint64_t sample = 0;
+};
+
+struct pause_stream {
+  bool paused = false;
+};
+
+/// Everything that is in the mailbox before this is entered; then the accounts are told.
+struct tell_accounts {
+  std::shared_ptr<std::promise<stream_accounts>> to;
+  bool epochs = true;  ///< false: the state alone, which costs the same however long the run is
+};
+
+/// Look at the ledger when the mailbox is empty.
+struct decide {};
+
+struct stop_scheduling {};
+
+}  // namespace penstock::scheduler

@@ -1,0 +1,78 @@
+// What the supervisor hears.
+#pragma once
+
+#include "actors/protocol/link.hpp"
+#include "actors/protocol/local/scheduler_messages.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/exit_report.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::supervisor {
+
+struct open_pool {};
+/// Nothing is started any more; workers finish their sample, and are killed when `patience` is over.
+struct close_pool {
+  nanoseconds patience{0};
+};
+
+struct worker_started {
+  worker_ref who;
+  pid_t pid = -1;
+  std::shared_ptr<protocol::worker_link> link;
+};
+struct start_refused {
+  worker_ref who;
+  failure why;
+};
+/// Anything but batch_loaded, which goes to the scheduler.
+struct worker_spoke {
+  worker_ref who;
+  protocol::from_worker message;
+};
+struct worker_lost_link {
+  worker_ref who;
+  std::string reason;
+};
+struct worker_exited {
+  worker_ref who;
+  process::exit_report report;
+  std::string last_lines;
+  std::vector<std::string> stack;  ///< where it stood, if it could still say
+};
+struct partition_prepared {
+  worker_ref who;
+  std::optional<protocol::assign_slots> slots;  ///< none: refused, and the run has failed elsewhere
+};
+struct death_judged {
+  scheduler::judgement verdict;
+};
+struct want_sacrificial {
+  bool wanted = false;
+};
+struct fence_worker {
+  worker_ref who;
+  std::string reason;
+};
+/// It has nothing left to do, and the scheduler has told it to stop.
+struct worker_told_to_stop {
+  worker_ref who;
+};
+struct scale_pool {
+  std::uint32_t workers = 0;
+};
+struct restart_worker {
+  std::uint32_t worker = 0;
+};
+struct drain_worker {
+  std::uint32_t worker = 0;
+};
+/// Look at everybody; comes by itself.
+struct tick {};
+/// Something is due now: a restart, a kill.
+struct wake {};
+
+}  // namespace penstock::supervisor

@@ -1,0 +1,17 @@
+// Starting and signalling child processes, as actors see it: a call that never waits. What the process does comes back
+// as messages. Implemented by worker_processes and owner_process; tests put another one in their place.
+#pragma once
+
+namespace penstock::supervisor {
+
+/// Ref names a child: worker_ref, or the owner's incarnation.
+template <class Ref>
+class child_starter {
+ public:
+  virtual ~child_starter() = default;
+  virtual void start(Ref child) = 0;
+  /// To the child's whole group; nothing if it is gone.
+  virtual void signal(Ref child, int number) = 0;
+};
+
+}  // namespace penstock::supervisor

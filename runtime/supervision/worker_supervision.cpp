@@ -1,0 +1,298 @@
+#include "runtime/supervision/worker_supervision.hpp"
+
+#include "runtime/base/exit_codes.hpp"
+#include "runtime/base/units.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::supervision {
+
+worker_supervision::worker_supervision(const worker_rules& rules)
+    : rules_(rules), pool_(rules.pool), hangs_(rules.clocks) {}
+
+worker_supervision::child* worker_supervision::living(worker_ref who) {
+  const auto it = children_.find(who.worker);
+  return it != children_.end() && it->second.who == who && !it->second.ended ? &it->second : nullptr;
+}
+
+const worker_supervision::child* worker_supervision::find(worker_ref who) const {
+  const auto it = children_.find(who.worker);
+  return it != children_.end() && it->second.who == who ? &it->second : nullptr;
+}
+
+const termination* worker_supervision::ending_of(worker_ref who) const {
+  const child* c = find(who);
+  return c == nullptr ? nullptr : &c->ending;
+}
+
+bool worker_supervision::may_recycle(worker_ref who) const {
+  const child* c = find(who);
+  return c != nullptr && !c->ended && c->at == stage::ready && !c->draining;
+}
+
+bool worker_supervision::audits_gpu_use(worker_ref who) const {
+  const child* c = find(who);
+  return rules_.exclusive != exclusive_rule::off && c != nullptr && !c->ended && !c->ending.under_way();
+}
+
+// ---- the session ----------------------------------------------------------------------------------------------
+
+void worker_supervision::open(steady_time now) {
+  pool_.open(now);
+}
+
+void worker_supervision::close(steady_time now, nanoseconds patience) {
+  closing_ = true;
+  pool_.close();
+  for (auto& [place, c] : children_) {
+    if (c.ended) continue;
+    c.ending.stop(now, patience);
+    if (c.pid) outbox_.emplace_back(stop_worker{c.who});
+  }
+}
+
+// ---- introductions --------------------------------------------------------------------------------------------
+
+void worker_supervision::started(worker_ref who, pid_t pid) {
+  child* c = living(who);
+  if (c == nullptr) return;
+  c->pid = pid;
+  if (closing_) outbox_.emplace_back(stop_worker{who});
+}
+
+void worker_supervision::start_refused(worker_ref who, steady_time now, const failure& why) {
+  if (living(who) == nullptr) return;
+  hangs_.forget(who.worker);
+  children_.erase(who.worker);
+  pool_.start_failed(who, now, why);
+}
+
+void worker_supervision::greeted(worker_ref who, steady_time now, const std::string& refusal) {
+  child* c = living(who);
+  if (c == nullptr) return;
+  if (!refusal.empty()) {
+    c->ending.violate(now, refusal);
+    outbox_.emplace_back(workers_failed{{errc::protocol,
+                                         fmt::format("worker {} was refused: {}; install worker and session of the "
+                                                     "same version",
+                                                     who.worker, refusal),
+                                         0}});
+    return;
+  }
+  if (c->at != stage::started) return c->ending.violate(now, "it says hello twice");
+  c->at = stage::introduced;
+  outbox_.emplace_back(introduce_worker{who});
+}
+
+bool worker_supervision::described(worker_ref who, steady_time now) {
+  child* c = living(who);
+  if (c == nullptr || c->ending.fenced()) return false;
+  if (c->at != stage::introduced) {
+    c->ending.violate(now, "it describes its dataset at the wrong time");
+    return false;
+  }
+  c->at = stage::described;
+  return true;
+}
+
+bool worker_supervision::prepared(worker_ref who, steady_time now, bool has_memory) {
+  child* c = living(who);
+  if (c == nullptr || c->at != stage::described) return false;
+  if (has_memory) {
+    c->at = stage::assigned;
+  } else {
+    c->ending.kill(now);  // the run has failed elsewhere
+  }
+  return has_memory;
+}
+
+void worker_supervision::ready(worker_ref who, steady_time now) {
+  child* c = living(who);
+  if (c == nullptr || c->ending.fenced()) return;
+  if (c->at != stage::assigned) return c->ending.violate(now, "it says at the wrong time that it is ready");
+  c->at = stage::ready;
+  pool_.child_ready(who, now);
+  outbox_.emplace_back(hand_over_worker{who, c->sacrificial});
+  if (c->draining) outbox_.emplace_back(retire_worker{who, false});
+}
+
+void worker_supervision::gave_up(worker_ref who, steady_time now, failure why) {
+  child* c = living(who);
+  if (c == nullptr || c->ending.fenced()) return;
+  if (c->last_word) return c->ending.violate(now, "it says twice why it gives up");
+  c->last_word = std::move(why);
+}
+
+void worker_supervision::out_of_turn(worker_ref who, steady_time now, std::string_view message) {
+  fence(who, now, fmt::format("it sent {} at the wrong time", message));
+}
+
+void worker_supervision::link_closed(worker_ref who, steady_time now, const std::string& reason) {
+  child* c = living(who);
+  if (c == nullptr) return;
+  if (reason.empty()) return c->ending.link_closed(now);
+  c->ending.violate(now, reason);
+}
+
+void worker_supervision::fence(worker_ref who, steady_time now, const std::string& reason) {
+  if (child* c = living(who)) c->ending.violate(now, reason);
+}
+
+// ---- ends -----------------------------------------------------------------------------------------------------
+
+void worker_supervision::retire(child& c, steady_time now) {
+  c.draining = true;
+  c.ending.retire(death_cause::stopped);
+  if (c.at != stage::ready) return c.ending.kill(now);  // it holds nothing yet
+  // One that grows does not work all its leases off first. The batch at hand it does finish: else a batch that takes
+  // more than the limit would never be loaded.
+  outbox_.emplace_back(retire_worker{c.who, c.ending.cause() == death_cause::memory});
+}
+
+void worker_supervision::told_to_stop(worker_ref who, steady_time now) {
+  if (child* c = living(who)) c->ending.stop(now, rules_.leave_deadline);
+}
+
+void worker_supervision::exited(worker_ref who, steady_time now, const process::exit_report& end, bool oom_killed) {
+  child* c = living(who);
+  if (c == nullptr) return;
+  static_cast<void>(now);
+  c->ended = end;
+  hangs_.forget(who.worker);
+  if (oom_killed && c->ending.killed_from_outside(end)) c->ending.retire(death_cause::oom);
+  c->cause = c->ending.cause_in_words(end);
+  outbox_.emplace_back(judge_death{who, c->cause, !c->ending.left_as_told(end)});
+}
+
+death worker_supervision::death_of(const child& c, bool charged, std::uint64_t samples_done) {
+  death d;
+  const bool exited = c.ended->ending == process::exit_report::how::exited;
+  if (exited && c.ended->code == exit_codes::finished) d.ending = death::how::normal;
+  if (exited && exit_codes::is_permanent(c.ended->code)) d.ending = death::how::no_restart;
+  if (c.ending.cause() == death_cause::stopped || c.ending.cause() == death_cause::memory)
+    d.ending = death::how::operated;
+  d.charged = charged;
+  d.fruitful = c.at == stage::ready && samples_done > 0;
+  return d;
+}
+
+worker_supervision::settled worker_supervision::judged(worker_ref who, steady_time now, bool charged,
+                                                       std::uint64_t samples_done, const std::string& last_words) {
+  const child* c = find(who);
+  if (c == nullptr || !c->ended) return {};
+  const bool asked = c->ending.cause_of(*c->ended) == death_cause::stopped;
+  const settled news{c->cause, !asked, !(asked && (closing_ || c->sacrificial))};
+  const death d = death_of(*c, charged, samples_done);
+  if (c->last_word && d.ending == death::how::no_restart && !closing_) {
+    outbox_.emplace_back(
+        workers_failed{{c->last_word->code, fmt::format("worker {}: {}", who.worker, c->last_word->message), 0}});
+  }
+  const std::string words = c->last_word ? c->last_word->message : last_words;
+  children_.erase(who.worker);
+  pool_.child_died(who, now, d, news.cause, words);
+  return news;
+}
+
+// ---- looking --------------------------------------------------------------------------------------------------
+
+std::string worker_supervision::text_of(const hang_verdict& v, const child& c, const worker_sign& sign) const {
+  const std::string tail = sign.wait_channel.empty() ? "" : " (" + sign.wait_channel + ")";
+  const std::string time = duration_for_people(v.since);
+  switch (v.kind) {
+    case hang::start:
+      return fmt::format("it was not ready {} after its start{}{}", time, tail,
+                         c.at == stage::started ? "; it never said hello: does its main() call penstock::worker_main?"
+                                                : "");
+    case hang::heartbeat: return fmt::format("no heartbeat for {}{}", time, tail);
+    case hang::item: break;
+  }
+  return fmt::format("{} for {}{}", sign.work, time, tail);
+}
+
+void worker_supervision::look(steady_time now, const std::vector<worker_sign>& signs) {
+  std::vector<child_sign> seen;
+  for (const worker_sign& sign : signs) {
+    const auto it = children_.find(sign.worker);
+    if (it == children_.end() || it->second.ended || !it->second.pid) continue;
+    seen.push_back({sign.worker, it->second.at == stage::ready, sign.heartbeats, sign.work_mark, sign.busy, sign.traced});
+  }
+  for (const hang_verdict& v : hangs_.look(now, seen)) {
+    child& c = children_.at(v.worker);
+    const auto sign = std::ranges::find(signs, v.worker, &worker_sign::worker);
+    c.ending.hang(now, v.kind == hang::heartbeat ? death_cause::heartbeat : death_cause::hang, text_of(v, c, *sign));
+  }
+}
+
+void worker_supervision::measured(worker_ref who, std::uint64_t private_bytes, std::uint64_t samples_done) {
+  if (!may_recycle(who)) return;
+  child& c = children_.at(who.worker);
+  if (rules_.memory_max_bytes > 0 && private_bytes > rules_.memory_max_bytes) {
+    c.ending.retire(death_cause::memory);
+    outbox_.emplace_back(memory_exceeded{who, c.pid.value_or(-1), private_bytes});
+    pool_.recycle(who);
+  } else if (rules_.recycle_after_samples > 0 && samples_done >= rules_.recycle_after_samples) {
+    pool_.recycle(who);
+  }
+}
+
+/// Only the owner uses the GPU: neither a worker nor anything that it has started.
+void worker_supervision::uses_gpu(worker_ref who, steady_time now, const std::string& use) {
+  child* c = living(who);
+  if (c == nullptr || rules_.exclusive == exclusive_rule::off || std::exchange(c->gpu_use_known, true)) return;
+  if (rules_.exclusive == exclusive_rule::enforce) return c->ending.violate(now, use);
+  outbox_.emplace_back(gpu_use_reported{who, use});
+}
+
+// ---- commands -------------------------------------------------------------------------------------------------
+
+void worker_supervision::obey_pool(steady_time now) {
+  for (pool_command& command : pool_.advance(now)) {
+    if (const auto* start = std::get_if<start_child>(&command)) {
+      children_.erase(start->who.worker);
+      children_.emplace(start->who.worker, child(start->who, start->sacrificial, rules_.ending, now));
+      hangs_.watch(start->who.worker, now);
+      outbox_.emplace_back(start_worker{start->who, start->sacrificial});
+    } else if (const auto* drain = std::get_if<drain_child>(&command)) {
+      if (child* c = living(drain->who)) retire(*c, now);
+    } else {
+      outbox_.emplace_back(workers_failed{std::get<pool_failed>(command).reason});
+    }
+  }
+}
+
+void worker_supervision::enforce_deadlines(steady_time now) {
+  for (auto& [place, c] : children_) {
+    if (c.ended || !c.pid) continue;  // one that is being spawned hears no signal
+    const pid_t pid = *c.pid;
+    for (termination_command& command : c.ending.advance(now)) {
+      if (const auto* signal = std::get_if<send_signal>(&command)) {
+        outbox_.emplace_back(signal_worker{c.who, signal->number});
+      } else if (auto* why = std::get_if<killing_begins>(&command)) {
+        outbox_.emplace_back(killing_worker{c.who, pid, why->cause, std::move(why->reason)});
+      } else {
+        pool_.child_unkillable(c.who);
+        outbox_.emplace_back(write_off_worker{c.who, pid, c.ending.cause() != death_cause::stopped});
+      }
+    }
+  }
+}
+
+std::vector<worker_command> worker_supervision::advance(steady_time now) {
+  obey_pool(now);
+  enforce_deadlines(now);
+  if (closing_ && pool_.alive() == 0 && !std::exchange(closed_told_, true)) outbox_.emplace_back(workers_closed{});
+  return std::exchange(outbox_, {});
+}
+
+steady_time worker_supervision::next_deadline() const {
+  steady_time due = pool_.next_deadline();
+  for (const auto& [place, c] : children_) {
+    if (!c.ended && c.pid) due = std::min(due, c.ending.next_deadline());
+  }
+  return due;
+}
+
+}  // namespace penstock::supervision

@@ -1,0 +1,204 @@
+// The loader workers under supervision: who is started, introduced, watched, replaced and ended. Pure: events and the
+// time come in, commands come out of advance(). Driven by actors/supervisor/supervisor, which translates messages, reads
+// /proc and the flight recorders, and keeps what death reports show.
+//
+// A worker's way:
+//
+//   started -- hello --> introduced -- describes its dataset --> described -- memory for it --> assigned -- ready --> ready
+//   (handed to the scheduler) ... exited --> ended --> judged by the scheduler --> the pool decides about a replacement
+//
+// It combines three pure parts: the pool of places, each process's termination, and the clocks of the hang detector.
+#pragma once
+
+#include "runtime/supervision/hang_detector.hpp"
+#include "runtime/supervision/pool.hpp"
+#include "runtime/supervision/termination.hpp"
+
+#include <penstock/config.hpp>
+
+#include <map>
+
+namespace penstock::supervision {
+
+struct worker_rules {
+  pool_settings pool;
+  hang_settings clocks;
+  termination_settings ending;
+  nanoseconds leave_deadline{10'000'000'000};  ///< of a worker that has nothing left and was told to stop
+  std::uint64_t memory_max_bytes = 0;          ///< private memory of one worker; 0: no limit
+  std::uint64_t recycle_after_samples = 0;     ///< 0: never
+  exclusive_rule exclusive = exclusive_rule::report;
+};
+
+// ---- commands -------------------------------------------------------------------------------------------------
+
+struct start_worker {
+  worker_ref who;
+  bool sacrificial = false;
+};
+/// Answer its hello: which dataset to open.
+struct introduce_worker {
+  worker_ref who;
+};
+/// It is ready: the scheduler may give it leases.
+struct hand_over_worker {
+  worker_ref who;
+  bool sacrificial = false;
+};
+/// To the scheduler: no more leases. When it has nothing left it is told to stop.
+struct retire_worker {
+  worker_ref who;
+  bool hurries = false;  ///< only the batch at hand; others load the rest again
+};
+/// Tell the process to finish its sample and exit.
+struct stop_worker {
+  worker_ref who;
+};
+struct signal_worker {
+  worker_ref who;
+  int number = 0;
+};
+/// It is about to be killed, for this reason. Something to log; the process still exists.
+struct killing_worker {
+  worker_ref who;
+  pid_t pid = -1;
+  death_cause cause = death_cause::unknown;
+  std::string reason;
+};
+/// It survives SIGKILL: what it has goes to others.
+struct write_off_worker {
+  worker_ref who;
+  pid_t pid = -1;
+  bool blames_sample = false;  ///< the sample at hand is suspected
+};
+/// It is reaped: the scheduler says whether a sample is charged; answer with judged().
+struct judge_death {
+  worker_ref who;
+  std::string cause;           ///< in words
+  bool blames_sample = false;  ///< the sample at hand is suspected
+};
+/// It outgrew its memory and is replaced when its batch is done.
+struct memory_exceeded {
+  worker_ref who;
+  pid_t pid = -1;
+  std::uint64_t bytes = 0;
+};
+/// A process of its uses the GPU, and the rule is to report it.
+struct gpu_use_reported {
+  worker_ref who;
+  std::string use;
+};
+struct workers_failed {
+  failure reason;
+};
+/// The session ends and no process is left.
+struct workers_closed {};
+
+using worker_command =
+    std::variant<start_worker, introduce_worker, hand_over_worker, retire_worker, stop_worker, signal_worker,
+                 killing_worker, write_off_worker, judge_death, memory_exceeded, gpu_use_reported,
+                 workers_failed, workers_closed>;
+
+/// What the supervisor sees of one worker when it looks.
+struct worker_sign {
+  std::uint32_t worker = 0;
+  std::uint64_t heartbeats = 0;
+  std::uint64_t work_mark = 0;
+  bool busy = false;         ///< works on a sample, or holds leases that it does not begin
+  bool traced = false;       ///< a debugger holds it
+  std::string work;          ///< "it has been loading 'cat.jpg'"; "it has not begun its next batch"
+  std::string wait_channel;  ///< where its thread waits; empty: unknown
+};
+
+class worker_supervision {
+ public:
+  explicit worker_supervision(const worker_rules& rules);
+
+  // From the session and operators.
+  void open(steady_time now);
+  /// Nothing is started any more; workers finish their sample and are killed after `patience`. Again: sooner.
+  void close(steady_time now, nanoseconds patience);
+  void scale(std::uint32_t workers, steady_time now) { pool_.scale(workers, now); }
+  void restart(std::uint32_t worker, steady_time now) { pool_.restart(worker, now); }
+  void drain(std::uint32_t worker) { pool_.drain(worker); }
+  void want_sacrificial(bool wanted, steady_time now) { pool_.want_sacrificial(wanted, now); }
+
+  // From the process. Events about another incarnation, or about one that has ended, are dropped.
+  void started(worker_ref who, pid_t pid);
+  void start_refused(worker_ref who, steady_time now, const failure& why);
+  /// `refusal`: why this is no program that the session can work with; empty: it is.
+  void greeted(worker_ref who, steady_time now, const std::string& refusal);
+  /// False: at the wrong time, not to be heeded.
+  [[nodiscard]] bool described(worker_ref who, steady_time now);
+  /// False: it may not be told where its slots lie.
+  [[nodiscard]] bool prepared(worker_ref who, steady_time now, bool has_memory);
+  void ready(worker_ref who, steady_time now);
+  void gave_up(worker_ref who, steady_time now, failure why);
+  void out_of_turn(worker_ref who, steady_time now, std::string_view message);
+  void link_closed(worker_ref who, steady_time now, const std::string& reason);
+  void fence(worker_ref who, steady_time now, const std::string& reason);
+  /// The scheduler has told it to stop: it has nothing left to do.
+  void told_to_stop(worker_ref who, steady_time now);
+  void exited(worker_ref who, steady_time now, const process::exit_report& end, bool oom_killed);
+  /// What others hear of a death that is settled.
+  struct settled {
+    std::string cause;           ///< in words
+    bool unasked = false;        ///< neither we nor an operator wanted its end
+    bool worth_telling = false;  ///< false: the session ends, or the sacrificial worker is not needed
+  };
+  /// The scheduler's answer to judge_death. `last_words` end up in the error if this ends the run.
+  settled judged(worker_ref who, steady_time now, bool charged, std::uint64_t samples_done,
+              const std::string& last_words);
+
+  /// What the workers look like now: all that have a process. Call about every clocks.tick().
+  void look(steady_time now, const std::vector<worker_sign>& signs);
+  /// Once a second for each worker.
+  void measured(worker_ref who, std::uint64_t private_bytes, std::uint64_t samples_done);
+  /// It, or a process that it started, was found to use the GPU.
+  void uses_gpu(worker_ref who, steady_time now, const std::string& use);
+
+  [[nodiscard]] std::vector<worker_command> advance(steady_time now);
+  [[nodiscard]] steady_time next_deadline() const;
+
+  [[nodiscard]] const pool& places() const noexcept { return pool_; }
+  /// The end of a worker that is not settled yet; nothing for others.
+  [[nodiscard]] const termination* ending_of(worker_ref who) const;
+  /// Whether somebody has to look at what of the GPU it uses.
+  [[nodiscard]] bool audits_gpu_use(worker_ref who) const;
+
+ private:
+  enum class stage : std::uint8_t { started, introduced, described, assigned, ready };
+  struct child {
+    child(worker_ref w, bool alone, const termination_settings& rules, steady_time now)
+        : who(w), sacrificial(alone), ending(rules, now) {}
+    worker_ref who;
+    bool sacrificial = false;
+    termination ending;
+    stage at = stage::started;
+    std::optional<pid_t> pid;
+    bool draining = false;
+    bool gpu_use_known = false;
+    std::optional<failure> last_word;  // why it gives up, in its own words
+    std::optional<process::exit_report> ended;
+    std::string cause;  // in words, once it has ended
+  };
+
+  [[nodiscard]] child* living(worker_ref who);
+  [[nodiscard]] const child* find(worker_ref who) const;
+  [[nodiscard]] bool may_recycle(worker_ref who) const;
+  void retire(child& c, steady_time now);
+  void obey_pool(steady_time now);
+  void enforce_deadlines(steady_time now);
+  [[nodiscard]] std::string text_of(const hang_verdict& v, const child& c, const worker_sign& sign) const;
+  [[nodiscard]] static death death_of(const child& c, bool charged, std::uint64_t samples_done);
+
+  worker_rules rules_;
+  pool pool_;
+  hang_detector hangs_;
+  std::map<std::uint32_t, child> children_;  // by place; living or not judged yet
+  std::vector<worker_command> outbox_;
+  bool closing_ = false;
+  bool closed_told_ = false;
+};
+
+}  // namespace penstock::supervision

@@ -1,0 +1,513 @@
+// Loader workers under supervision, without processes: introductions, ends and replacements; then any order of events.
+#include "runtime/supervision/worker_supervision.hpp"
+
+#include "runtime/base/exit_codes.hpp"
+#include "tests/runtime/schedule/random_scripts.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <csignal>
+#include <cstdio>
+
+using namespace penstock;
+using namespace penstock::supervision;
+using namespace std::chrono_literals;
+using process::exit_report;
+
+namespace {
+
+constexpr std::uint32_t places_max = 8;
+
+worker_rules usual(std::uint32_t workers = 1) {
+  worker_rules rules;
+  rules.pool.workers = workers;
+  rules.pool.sacrificial_place = places_max;
+  return rules;
+}
+
+exit_report signalled(int number) {
+  return {7, exit_report::how::signalled, number, {}};
+}
+exit_report exited(int code) {
+  return {7, exit_report::how::exited, code, {}};
+}
+
+/// Says what happens, keeps what is commanded.
+struct stage {
+  explicit stage(const worker_rules& rules = usual()) : workers(rules) {
+    workers.open(now);
+    look();
+  }
+  void look() {
+    for (worker_command& c : workers.advance(now)) commands.push_back(std::move(c));
+  }
+  void pass(nanoseconds time, bool beats_too = true) {
+    for (const steady_time until = now + time; now < until;) {
+      now = std::min(now + nanoseconds(100ms), until);
+      worker_sign sign;
+      sign.heartbeats = beats_too ? ++beats : beats;
+      sign.busy = busy;
+      sign.traced = traced;
+      sign.work = "it has been working on 'cat.jpg'";
+      workers.look(now, {sign});
+      look();
+    }
+  }
+  [[nodiscard]] worker_ref who(std::uint32_t place = 0) const {
+    for (const auto& p : workers.places().places()) {
+      if (p.worker == place) return {place, p.incarnation};
+    }
+    return {place, 0};
+  }
+  void be_ready(std::uint32_t place = 0) {
+    const worker_ref w = who(place);
+    workers.started(w, 7);
+    workers.greeted(w, now, "");
+    REQUIRE(workers.described(w, now));
+    REQUIRE(workers.prepared(w, now, true));
+    workers.ready(w, now);
+    look();
+  }
+  void die(const exit_report& end, std::uint64_t samples = 1, bool charged = false) {
+    const worker_ref w = who();
+    workers.exited(w, now, end, false);
+    look();
+    settled = workers.judged(w, now, charged, samples, "its last output");
+    look();
+  }
+  template <class Command>
+  [[nodiscard]] std::vector<Command> all() const {
+    std::vector<Command> found;
+    for (const worker_command& c : commands) {
+      if (const auto* one = std::get_if<Command>(&c)) found.push_back(*one);
+    }
+    return found;
+  }
+  [[nodiscard]] std::vector<int> signals() const {
+    std::vector<int> numbers;
+    for (const signal_worker& s : all<signal_worker>()) numbers.push_back(s.number);
+    return numbers;
+  }
+
+  steady_time now = steady_time(1h);
+  worker_supervision workers;
+  std::vector<worker_command> commands;
+  worker_supervision::settled settled;
+  std::uint64_t beats = 0;
+  bool busy = false;
+  bool traced = false;
+};
+
+}  // namespace
+
+TEST_CASE("a worker is introduced step by step and handed over when it is ready") {
+  stage s;
+  CHECK(s.all<start_worker>().size() == 1);
+  s.be_ready();
+  CHECK(s.all<introduce_worker>().size() == 1);
+  CHECK(s.all<hand_over_worker>().size() == 1);
+}
+
+TEST_CASE("a worker that speaks out of turn is killed, and nothing more of it is heeded") {
+  const worker_ref w{0, 1};
+  const auto breaches = {
+      +[](worker_supervision& s, worker_ref who, steady_time now) { static_cast<void>(s.described(who, now)); },
+      +[](worker_supervision& s, worker_ref who, steady_time now) { s.ready(who, now); },
+      +[](worker_supervision& s, worker_ref who, steady_time now) {
+        s.greeted(who, now, "");
+        s.greeted(who, now, "");
+      },
+      +[](worker_supervision& s, worker_ref who, steady_time now) {
+        s.gave_up(who, now, {errc::dataset, "a", 0});
+        s.gave_up(who, now, {errc::dataset, "b", 0});
+      }};
+  for (const auto& breach : breaches) {
+    stage s;
+    s.workers.started(w, 7);
+    breach(s.workers, w, s.now);
+    s.look();
+    CHECK(s.signals() == std::vector{SIGKILL});
+    CHECK_FALSE(s.workers.described(w, s.now));
+    s.die(signalled(SIGKILL));
+    CHECK(s.settled.cause == "protocol");
+  }
+}
+
+TEST_CASE("a worker of another version is killed and ends the run") {
+  stage s;
+  s.workers.started(s.who(), 7);
+  s.workers.greeted(s.who(), s.now, "it speaks protocol 999, this session 1");
+  s.look();
+  CHECK(s.all<workers_failed>().at(0).reason.message.find("protocol 999") != std::string::npos);
+  CHECK(s.signals() == std::vector{SIGKILL});
+}
+
+TEST_CASE("a worker that never says hello is asked whether its main calls worker_main") {
+  stage s;
+  s.workers.started(s.who(), 7);
+  s.pass(31s);
+  CHECK(s.all<killing_worker>().at(0).reason ==
+        "it was not ready 30 s after its start; it never said hello: does its main() call penstock::worker_main?");
+}
+
+TEST_CASE("a sample that takes too long ends its worker with its name; one that a debugger holds is left alone") {
+  stage s;
+  s.be_ready();
+  s.busy = true;
+  SECTION("hangs") {
+    s.pass(31s);
+    CHECK(s.all<killing_worker>().at(0).reason == "it has been working on 'cat.jpg' for 30 s");
+    CHECK(s.signals() == std::vector{SIGABRT, SIGCONT});
+    s.die(signalled(SIGABRT));
+    CHECK(s.settled.cause == "hang");
+    CHECK(s.all<judge_death>().at(0).blames_sample);
+  }
+  SECTION("debugged") {
+    s.traced = true;
+    s.pass(10min);
+    CHECK(s.signals().empty());
+  }
+}
+
+TEST_CASE("a worker that outgrows its memory goes with the batch at hand, blames no sample and is not counted") {
+  worker_rules rules = usual();
+  rules.memory_max_bytes = 1000;
+  stage s(rules);
+  for (int i = 0; i < 20; ++i) {
+    s.be_ready();
+    s.workers.measured(s.who(), 1001, 0);
+    s.look();
+    CHECK(s.all<retire_worker>().back().hurries);
+    s.workers.told_to_stop(s.who(), s.now);
+    s.pass(10s);
+    CHECK(s.signals().back() == SIGKILL);
+    s.die(signalled(SIGKILL), 0);
+    CHECK(s.settled.cause == "memory");
+    CHECK_FALSE(s.all<judge_death>().back().blames_sample);
+  }
+  CHECK(s.all<workers_failed>().empty());
+  CHECK(s.all<memory_exceeded>().size() == 20);
+}
+
+TEST_CASE("a process that uses the GPU is reported once, or killed, as the rule says") {
+  for (const exclusive_rule rule : {exclusive_rule::off, exclusive_rule::report, exclusive_rule::enforce}) {
+    worker_rules rules = usual();
+    rules.exclusive = rule;
+    stage s(rules);
+    s.be_ready();
+    for (int i = 0; i < 3; ++i) s.workers.uses_gpu(s.who(), s.now, "it uses the GPU");
+    s.look();
+    CHECK(s.all<gpu_use_reported>().size() == (rule == exclusive_rule::report ? 1 : 0));
+    CHECK(s.signals().size() == (rule == exclusive_rule::enforce ? 1 : 0));
+    CHECK(s.workers.audits_gpu_use(s.who()) == (rule == exclusive_rule::report));
+  }
+}
+
+TEST_CASE("closing stops everybody, kills who stays, starts nobody and is told once") {
+  stage s(usual(2));
+  s.be_ready(0);
+  s.workers.close(s.now, 10s);
+  s.look();
+  CHECK(s.all<stop_worker>().size() == 1);
+  s.workers.started(s.who(1), 8);  // it was on its way
+  s.look();
+  CHECK(s.all<stop_worker>().size() == 2);
+  s.pass(10s);
+  CHECK(s.signals().size() == 2);
+  for (const std::uint32_t place : {0U, 1U}) {
+    const worker_ref w = s.who(place);
+    s.workers.exited(w, s.now, signalled(SIGKILL), false);
+    s.look();
+    CHECK_FALSE(s.workers.judged(w, s.now, false, 5, "").worth_telling);
+    s.look();
+  }
+  CHECK(s.all<workers_closed>().size() == 1);
+  CHECK(s.all<start_worker>().size() == 2);
+}
+
+TEST_CASE("a worker's own reason for giving up is the run's error") {
+  stage s;
+  s.workers.started(s.who(), 7);
+  s.workers.gave_up(s.who(), s.now, {errc::dataset, "no such folder", 0});
+  s.die(exited(exit_codes::configuration), 0);
+  CHECK(s.all<workers_failed>().at(0).reason.message == "worker 0: no such folder");
+}
+
+// ---- any order of events ------------------------------------------------------------------------------------
+
+namespace {
+
+// clang-format off
+enum class act : std::uint8_t { pass, sleep, advance_one, die, exit, breach, close_link, freeze, fence, measure, scale,
+                                restart, drain, sacrificial, hurry, fail_start, late_news, close, count };
+constexpr const char* act_names[] = {"pass", "sleep", "advance_one", "die", "exit", "breach", "close_link", "freeze",
+                                     "fence", "measure", "scale", "restart", "drain", "sacrificial", "hurry",
+                                     "fail_start", "late_news", "close"};
+// clang-format on
+using script = testing::script_of<act>;
+
+class world {
+ public:
+  world() : workers_(rules()) {
+    workers_.open(now_);
+    settle();
+  }
+  void run(const script& steps, bool planted) {
+    planted_ = planted;
+    for (const auto& s : steps) {
+      perform(s);
+      settle();
+    }
+    finish();
+  }
+
+ private:
+  struct process_here {
+    worker_ref who;
+    int step = 0;  // 0: not spawned, then started, greeted, described, prepared, ready
+    bool frozen = false;
+    bool killed = false;
+    bool told_to_stop = false;
+    bool retired = false;
+  };
+
+  static worker_rules rules() {
+    worker_rules r = usual(3);
+    r.clocks = {20s, 2s, 5s};
+    r.memory_max_bytes = 1000;
+    r.pool.restart.intensity_max = 1000;
+    return r;
+  }
+  static void require(bool holds, const char* what) {
+    if (!holds) throw testing::violation{what};
+  }
+
+  process_here* pick(std::uint32_t n) {
+    if (here_.empty()) return nullptr;
+    return &std::next(here_.begin(), static_cast<std::ptrdiff_t>(n % here_.size()))->second;
+  }
+
+  void pass(nanoseconds time) {
+    now_ += time;
+    ++beats_;
+    std::vector<worker_sign> signs;
+    for (const auto& [place, p] : here_) {
+      if (p.step == 0) continue;
+      worker_sign sign;
+      sign.worker = place;
+      sign.heartbeats = p.frozen ? 1 : beats_;
+      signs.push_back(sign);
+    }
+    workers_.look(now_, signs);
+  }
+
+  void advance(process_here& p) {
+    if (p.frozen && p.step > 0) return;
+    switch (p.step) {
+      case 0: workers_.started(p.who, 7); break;
+      case 1: workers_.greeted(p.who, now_, ""); break;
+      case 2: static_cast<void>(workers_.described(p.who, now_)); break;
+      case 3: static_cast<void>(workers_.prepared(p.who, now_, true)); break;
+      case 4: workers_.ready(p.who, now_); break;
+      default: return;
+    }
+    ++p.step;
+  }
+
+  void die(process_here& p, const exit_report& end) {
+    if (p.step == 0) return;
+    const worker_ref who = p.who;
+    here_.erase(who.worker);
+    workers_.exited(who, now_, end, false);
+  }
+
+  void perform(const testing::step<act>& s) {
+    process_here* p = pick(s.pick);
+    switch (s.what) {
+      case act::pass: return pass(10ms * (s.pick % 50));
+      case act::sleep: now_ += 1s * (2 + s.pick % 100); return;
+      case act::advance_one:
+        if (p != nullptr) advance(*p);
+        return;
+      case act::die:
+        if (p != nullptr) die(*p, signalled(s.pick % 2 == 0 ? SIGSEGV : SIGKILL));
+        return;
+      case act::exit:
+        if (p != nullptr) die(*p, exited(static_cast<int>(s.pick % 3)));
+        return;
+      case act::breach:
+        if (p != nullptr) workers_.out_of_turn(p->who, now_, "batch_loaded");
+        return;
+      case act::close_link:
+        if (p != nullptr && p->step > 0) workers_.link_closed(p->who, now_, s.pick % 2 == 0 ? "" : "garbage");
+        return;
+      case act::freeze:
+        if (p != nullptr) p->frozen = true;
+        return;
+      case act::fence:
+        if (p != nullptr) workers_.fence(p->who, now_, "it reported what is no lease of its own");
+        return;
+      case act::measure:
+        if (p != nullptr) workers_.measured(p->who, s.pick % 2000, 3);
+        return;
+      case act::scale: return workers_.scale(1 + s.pick % places_max, now_);
+      case act::restart: return workers_.restart(s.pick % 3, now_);
+      case act::drain: return workers_.drain(s.pick % 3);
+      case act::sacrificial: return workers_.want_sacrificial(s.pick % 2 == 0, now_);
+      case act::hurry:
+        if (p != nullptr && p->retired) workers_.told_to_stop(p->who, now_), p->told_to_stop = true;
+        return;
+      case act::fail_start:
+        if (p != nullptr && p->step == 0) {
+          const worker_ref who = p->who;
+          here_.erase(who.worker);
+          workers_.start_refused(who, now_, {errc::system, "no descriptors", 24});
+        }
+        return;
+      case act::late_news: {
+        const worker_ref old{s.pick % 3, 0};
+        workers_.ready(old, now_);
+        workers_.exited(old, now_, exited(0), false);
+        static_cast<void>(workers_.judged(old, now_, false, 0, ""));
+        return;
+      }
+      case act::close:
+        closing_ = true;
+        return workers_.close(now_, 1ms * (s.pick % 10'000));
+      case act::count: return;
+    }
+  }
+
+  void settle() {
+    for (worker_command& c : workers_.advance(now_)) std::visit([this](auto& one) { obey(one); }, c);
+  }
+  process_here& one(worker_ref who) {
+    const auto it = here_.find(who.worker);
+    require(it != here_.end() && it->second.who == who, "a command about a process that does not exist");
+    return it->second;
+  }
+  void obey(start_worker& order) {
+    require(!here_.contains(order.who.worker), "a second process in one place");
+    require(!closing_ && !failed_, "a process was started after the end");
+    here_[order.who.worker].who = order.who;
+  }
+  void obey(introduce_worker& order) { require(one(order.who).step == 2, "introduced at the wrong time"); }
+  void obey(hand_over_worker& order) { require(one(order.who).step == 5, "handed over before it was ready"); }
+  void obey(retire_worker& order) { one(order.who).retired = true; }
+  void obey(stop_worker& order) {
+    require(closing_, "told to stop before the session ends");
+    one(order.who).told_to_stop = true;
+  }
+  void obey(signal_worker& order) {
+    process_here& p = one(order.who);
+    require(!p.killed, "a signal after SIGKILL");
+    p.killed = order.number == SIGKILL;
+  }
+  void obey(judge_death& end) {
+    if (planted_ && ++judged_ % 5 == 0) return;
+    waiting_.push_back(end.who);
+  }
+  void obey(workers_failed&) { failed_ = true; }
+  void obey(workers_closed&) {
+    require(!std::exchange(closed_, true), "it closed twice");
+    require(here_.empty(), "it closed with a process alive");
+  }
+  template <class Other>
+  void obey(Other&) {}
+
+  void answer() {
+    for (const worker_ref who : std::exchange(waiting_, {}))
+      static_cast<void>(workers_.judged(who, now_, false, 1, ""));
+  }
+
+  /// Nobody disturbs any more: every place that is wanted is filled, or everybody is gone.
+  void finish() {
+    if (!closing_) {
+      workers_.scale(3, now_);
+      for (std::uint32_t w = 0; w < 3; ++w) workers_.restart(w, now_);
+    }
+    for (int i = 0; i < 4000; ++i) {
+      pass(100ms);
+      settle();
+      answer();
+      settle();
+      for (auto& [place, p] : std::map(here_)) {
+        process_here& now_here = here_.at(place);
+        if (now_here.killed && now_here.step > 0) {
+          die(now_here, signalled(SIGKILL));
+        } else if ((now_here.told_to_stop || now_here.retired) && !now_here.frozen) {
+          die(now_here, exited(0));
+        } else {
+          advance(now_here);
+        }
+        settle();
+        answer();
+        settle();
+      }
+      if (closed_ || (!closing_ && (failed_ || all_ready()))) return;
+    }
+    require(!closing_, "it was told to close and did not");
+    require(false, "a place that is wanted stayed empty");
+  }
+  [[nodiscard]] bool all_ready() const {
+    std::uint32_t ready = 0;
+    for (const auto& [place, p] : here_) ready += place < 3 && p.step == 5 && !p.frozen && !p.retired ? 1 : 0;
+    return ready == 3;
+  }
+
+  steady_time now_ = steady_time(1h);
+  worker_supervision workers_;
+  std::map<std::uint32_t, process_here> here_;
+  std::vector<worker_ref> waiting_;
+  std::uint64_t beats_ = 2;
+  int judged_ = 0;
+  bool planted_ = false;
+  bool closing_ = false;
+  bool closed_ = false;
+  bool failed_ = false;
+};
+
+std::optional<std::string> trouble_with(const script& steps, bool planted) {
+  try {
+    world().run(steps, planted);
+  } catch (const testing::violation& v) {
+    return v.what;
+  }
+  return std::nullopt;
+}
+
+script random_script(testing::random_choice& choose) {
+  script steps(1 + choose.below(400));
+  for (auto& s : steps) {
+    s.what = choose.below(3) != 0 ? (choose.below(2) == 0 ? act::pass : act::advance_one)
+                                  : static_cast<act>(choose.below(static_cast<std::uint32_t>(act::count)));
+    if (s.what == act::close && choose.below(8) != 0) s.what = act::pass;
+    s.pick = choose.below(1U << 20U);
+  }
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("no order of events leaves a wanted place empty, two processes in one, or a session that does not close") {
+  const std::uint64_t seed = testing::seed_of_this_run();
+  std::printf("worker supervision model: seed %llu\n", static_cast<unsigned long long>(seed));
+  testing::random_choice choose(seed);
+  std::uint64_t steps = 0;
+  while (steps < 1'000'000) {
+    const script s = random_script(choose);
+    steps += s.size();
+    if (const auto why = trouble_with(s, false)) {
+      const auto shorter =
+          testing::shrunk<act>(s, [&](const script& part) { return trouble_with(part, false) == why; });
+      FAIL("seed " << seed << ": " << *why << " in " << testing::as_text<act>(shorter, act_names));
+    }
+  }
+}
+
+TEST_CASE("the model test of the workers' supervision finds a planted mistake") {
+  testing::random_choice choose(1);
+  bool found = false;
+  for (int i = 0; i < 500 && !found; ++i) found = trouble_with(random_script(choose), true).has_value();
+  CHECK(found);
+}
