@@ -1,0 +1,179 @@
+// The scheduler actor as a script of messages: leases to workers, uploads to the owner, verdicts to the supervisor.
+#include "actors/scheduler/scheduler.hpp"
+
+#include "tests/actors/support/deterministic.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using testing::told_worker;
+
+namespace {
+
+constexpr std::uint32_t batch_size = 2;
+
+class stage {
+ public:
+  explicit stage(std::uint64_t samples = 20) {
+    scheduler::scheduler_news news;
+    news.leases = std::make_shared<scheduler::lease_counts>(4);
+    news.sample_failed = [this](const scheduler::lost_sample& lost) { failed.push_back(lost.sample); };
+    news.sample_quarantined = [this](const scheduler::lost_sample& lost) { quarantined.push_back(lost.sample); };
+    news.delivered = [this](const schedule::delivery& d, std::uint64_t) { delivered.push_back(d.position); };
+    news.epoch_done = [](const schedule::epoch_account&) {};
+    news.batch_recovered = [](std::uint64_t, std::uint64_t) {};
+    news.counted = [](std::uint64_t, std::uint64_t) {};
+    news.gave_up = [this](const failure& why) { failures.push_back(why); };
+    news.stream_finished = [this](std::uint64_t) { ++finished; };
+    actor = scheduler::spawn_scheduler(world.system, std::move(news));
+    say(protocol::meet{{owner.actor, actor, supervisor.actor, {}}});
+    auto order = std::make_shared<const plan>(plan::create({samples, 7, false, batch_size, false, 0, 1}).value());
+    scheduler::open_stream open;
+    open.range = {0, order->batches_per_epoch()};
+    open.order = std::move(order);
+    say(std::move(open));
+  }
+  ~stage() { say(scheduler::stop_scheduling{}); }
+
+  template <class Message>
+  void say(Message message) {
+    caf::anon_send(actor, std::move(message));
+    world.deliver();
+  }
+  void report(worker_ref who, const protocol::load_batch& lease, std::uint32_t rows = batch_size) {
+    if (reports->add({who, protocol::batch_loaded{lease.slot, lease.generation, rows, {}, 0}}))
+      say(scheduler::leases_reported{reports});
+  }
+  void deliver(std::uint64_t upload) {
+    if (deliveries->add({upload, std::nullopt})) say(scheduler::batches_delivered{deliveries});
+  }
+  std::vector<upload_order> uploads() const {
+    std::vector<upload_order> all;
+    for (const auto& message : owner.all<gpu_owner::upload_batches>())
+      all.insert(all.end(), message.orders.begin(), message.orders.end());
+    return all;
+  }
+
+  testing::deterministic_system world;
+  testing::recorder<gpu_owner::heard> owner{world.system};
+  testing::recorder<supervisor::heard> supervisor{world.system};
+  std::shared_ptr<scheduler::report_pile> reports = std::make_shared<scheduler::report_pile>();
+  std::shared_ptr<scheduler::delivery_pile> deliveries = std::make_shared<scheduler::delivery_pile>();
+  std::vector<std::uint64_t> failed;
+  std::vector<std::uint64_t> quarantined;
+  std::vector<stream_position> delivered;
+  std::vector<failure> failures;
+  int finished = 0;
+  scheduler::scheduler_actor actor;
+};
+
+constexpr worker_ref first{0, 1};
+constexpr worker_ref second{1, 1};
+
+}  // namespace
+
+TEST_CASE("a worker gets as many leases as it has slots, and another one when the device has read a slot") {
+  stage s;
+  told_worker worker;
+  s.say(scheduler::worker_joined{first, 2, schedule::worker_kind::loader, worker.link});
+  REQUIRE(worker.all<protocol::load_batch>().size() == 2);
+  s.report(first, worker.all<protocol::load_batch>()[0]);
+  REQUIRE(s.uploads().size() == 1);
+  CHECK(s.uploads()[0].samples == std::vector<std::uint64_t>{0, 1});
+  CHECK(worker.all<protocol::load_batch>().size() == 2);
+  s.say(scheduler::slots_released{{s.uploads()[0].upload}});
+  CHECK(worker.all<protocol::load_batch>().size() == 3);
+}
+
+TEST_CASE("a report about no lease of its own has the supervisor fence the worker") {
+  stage s;
+  told_worker worker;
+  s.say(scheduler::worker_joined{first, 1, schedule::worker_kind::loader, worker.link});
+  s.report(first, {9, 9, 0, {}});
+  const auto fences = s.supervisor.all<supervisor::fence_worker>();
+  REQUIRE(fences.size() == 1);
+  CHECK(fences[0].who == first);
+  CHECK(fences[0].reason.find("slot 9 generation 9") != std::string::npos);
+}
+
+TEST_CASE("the death of a worker is judged, and its leases go to another one") {
+  stage s;
+  told_worker a;
+  told_worker b;
+  s.say(scheduler::worker_joined{first, 1, schedule::worker_kind::loader, a.link});
+  const protocol::load_batch lease = a.all<protocol::load_batch>().at(0);
+  s.say(scheduler::worker_ended{first, schedule::flight_mark{lease.slot, lease.generation, 1}, "cat.jpg", "SIGSEGV"});
+  const auto verdicts = s.supervisor.all<supervisor::death_judged>();
+  REQUIRE(verdicts.size() == 1);
+  REQUIRE(verdicts[0].verdict.charged);
+  CHECK(verdicts[0].verdict.charged->sample == 1);
+  s.say(scheduler::worker_joined{second, 1, schedule::worker_kind::loader, b.link});
+  const auto again = b.all<protocol::load_batch>();
+  REQUIRE(again.size() == 1);
+  CHECK(again[0].samples.at(1).attempt == 2);
+}
+
+TEST_CASE("a sample that has killed twice is tried alone: the supervisor is asked for the sacrificial worker") {
+  stage s;
+  for (std::uint32_t i = 1; i <= 2; ++i) {
+    told_worker worker;
+    const worker_ref who{0, i};
+    s.say(scheduler::worker_joined{who, 1, schedule::worker_kind::loader, worker.link});
+    const protocol::load_batch lease = worker.all<protocol::load_batch>().at(0);
+    s.say(scheduler::worker_ended{who, schedule::flight_mark{lease.slot, lease.generation, 0}, "", "SIGSEGV"});
+  }
+  REQUIRE(s.supervisor.all<supervisor::want_sacrificial>().size() == 1);
+  CHECK(s.supervisor.all<supervisor::want_sacrificial>()[0].wanted);
+}
+
+TEST_CASE("a draining worker finishes its leases, then is told to stop, and the supervisor hears of it") {
+  stage s;
+  told_worker worker;
+  s.say(scheduler::worker_joined{first, 2, schedule::worker_kind::loader, worker.link});
+  const auto leases = worker.all<protocol::load_batch>();
+  SECTION("all of them") {
+    s.say(scheduler::worker_drains{first, false});
+    s.report(first, leases.at(0));
+    CHECK(worker.all<protocol::stop_work>().empty());
+    s.report(first, leases.at(1));
+    CHECK(worker.all<protocol::stop_work>().size() == 1);
+  }
+  SECTION("only the batch at hand") {
+    s.say(scheduler::worker_drains{first, true});
+    CHECK(worker.all<protocol::stop_work>().empty());
+    s.report(first, leases.at(0));
+    CHECK(worker.all<protocol::stop_work>().size() == 1);
+  }
+  CHECK(s.supervisor.all<supervisor::worker_told_to_stop>().size() == 1);
+  CHECK(worker.all<protocol::load_batch>().size() == 2);
+}
+
+TEST_CASE("after the loss of the owner what is not delivered is uploaded again under the new era") {
+  stage s;
+  told_worker worker;
+  s.say(scheduler::worker_joined{first, 2, schedule::worker_kind::loader, worker.link});
+  for (const auto& lease : worker.all<protocol::load_batch>()) s.report(first, lease);
+  REQUIRE(s.uploads().size() == 2);
+  s.say(scheduler::slots_released{{s.uploads()[0].upload}});
+  s.deliver(s.uploads()[0].upload);
+  CHECK(s.delivered == std::vector<stream_position>{0});
+  s.say(scheduler::owner_lost{1, std::nullopt});
+  const auto again = s.uploads();
+  REQUIRE(again.size() == 3);
+  CHECK(again[2].position == 1);
+  CHECK(again[2].era == 1);
+}
+
+TEST_CASE("a paused stream gives no leases; the end of the stream is told once") {
+  stage s(2);  // one batch
+  told_worker worker;
+  s.say(scheduler::pause_stream{true});
+  s.say(scheduler::worker_joined{first, 1, schedule::worker_kind::loader, worker.link});
+  CHECK(worker.all<protocol::load_batch>().empty());
+  s.say(scheduler::pause_stream{false});
+  s.report(first, worker.all<protocol::load_batch>().at(0));
+  s.say(scheduler::slots_released{{s.uploads().at(0).upload}});
+  CHECK(s.finished == 0);
+  s.deliver(s.uploads()[0].upload);
+  CHECK(s.finished == 1);
+}

@@ -1,0 +1,146 @@
+// The keeper of the GPU owner's process as a script of messages.
+#include "actors/supervisor/owner_keeper.hpp"
+
+#include "tests/actors/support/deterministic.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <unistd.h>
+
+#include <csignal>
+
+using namespace penstock;
+using namespace std::chrono_literals;
+using testing::told_owner;
+
+namespace {
+
+struct fake_process final : supervisor::child_starter<std::uint32_t> {
+  void start(std::uint32_t incarnation) override { started.push_back(incarnation); }
+  void signal(std::uint32_t, int number) override { signals.push_back(number); }
+  std::vector<std::uint32_t> started;
+  std::vector<int> signals;
+};
+
+class stage {
+ public:
+  stage() {
+    supervisor::keeper_surroundings around;
+    around.process = process;
+    around.deliveries = deliveries;
+    around.flights = std::make_shared<arena::flight_recorders>(arena::flight_recorders::create(1).value());
+    around.news.opened = [this](const device::identity&) { ++opened; };
+    around.news.changed = [](const supervisor::owner_facts&) {};
+    around.news.died = [this](const owner_death_report& d) { deaths.push_back(d); };
+    around.news.reopened = [this](pid_t) { ++reopened; };
+    around.news.recovered = [](std::uint32_t, double) {};
+    around.news.progressed = [](std::uint64_t, std::uint64_t, bool) {};
+    around.news.waited = [](nanoseconds) {};
+    around.news.processes_seen = [](const std::vector<gpu_process>&) {};
+    around.news.gave_up = [this](const failure& why) { failures.push_back(why); };
+    around.news.closed = [this] { ++closed; };
+    actor = supervisor::spawn_owner_keeper(world.system, std::move(around));
+    say(protocol::meet{{{}, scheduler.actor, {}, {}}});
+    say(gpu_owner::open_device{});
+  }
+  ~stage() {
+    say(gpu_owner::close_device{});
+  }
+
+  template <class Message>
+  void say(Message message) {
+    caf::anon_send(actor, std::move(message));
+    world.deliver();
+  }
+  void be_ready(std::uint32_t incarnation, told_owner& owner) {
+    say(supervisor::owner_started{incarnation, ::getpid(), owner.link});
+    say(supervisor::owner_spoke{incarnation, protocol::hello{}});
+    say(supervisor::owner_spoke{incarnation, protocol::owner_opened{"host", "a host", ""}});
+  }
+  void order(std::uint64_t uploads, std::size_t samples, std::uint64_t era = 0, std::uint64_t from = 1) {
+    gpu_owner::upload_batches all;
+    for (std::uint64_t i = 0; i < uploads; ++i) {
+      all.orders.push_back({from + i, era, 0, i, 0, i, 0, 0, std::vector<std::uint64_t>(samples, i)});
+    }
+    say(std::move(all));
+  }
+
+  testing::deterministic_system world;
+  testing::recorder<scheduler::heard> scheduler{world.system};
+  std::shared_ptr<fake_process> process = std::make_shared<fake_process>();
+  std::shared_ptr<scheduler::delivery_pile> deliveries = std::make_shared<scheduler::delivery_pile>();
+  std::vector<owner_death_report> deaths;
+  std::vector<failure> failures;
+  int opened = 0;
+  int reopened = 0;
+  int closed = 0;
+  supervisor::owner_keeper_actor actor;
+};
+
+}  // namespace
+
+TEST_CASE("an owner is told the config first, then its partitions, then the uploads") {
+  stage s;
+  told_owner owner;
+  s.say(gpu_owner::attach_partition{3, nullptr, {}});
+  s.order(2, 4);
+  s.be_ready(1, owner);
+  const auto& told = owner.told();
+  REQUIRE(told.size() == 3);
+  CHECK(std::holds_alternative<protocol::open_owner>(told[0]));
+  CHECK(std::get<protocol::map_partition>(told[1]).partition == 3);
+  CHECK(std::get<protocol::upload_slots>(told[2]).uploads.size() == 2);
+  CHECK(s.opened == 1);
+}
+
+TEST_CASE("uploads of more than a frame are split, for the first owner and for each that replaces it") {
+  stage s;
+  const auto uploads_told = [](told_owner& owner) {
+    std::size_t count = 0;
+    for (const protocol::upload_slots& part : owner.all<protocol::upload_slots>()) count += part.uploads.size();
+    return count;
+  };
+  told_owner first;
+  s.be_ready(1, first);
+  s.order(20, 65536);  // 10.5 MB
+  CHECK(uploads_told(first) == 20);
+  CHECK(first.all<protocol::upload_slots>().size() == 3);
+  s.say(supervisor::owner_exited{1, {::getpid(), process::exit_report::how::signalled, SIGKILL, {}}, ""});
+  CHECK(s.scheduler.all<scheduler::owner_lost>().at(0).era == 1);
+  s.order(20, 65536, 1, 100);
+  s.world.pass(1s);
+  REQUIRE(s.process->started == std::vector<std::uint32_t>{1, 2});
+  told_owner second;
+  s.be_ready(2, second);
+  CHECK(uploads_told(second) == 20);
+  CHECK(s.reopened == 1);
+}
+
+TEST_CASE("acknowledgements reach the scheduler in order; one out of order fences the owner instead") {
+  stage s;
+  told_owner owner;
+  s.be_ready(1, owner);
+  s.order(3, 4);
+  s.say(supervisor::owner_spoke{1, protocol::slots_copied{{1, 2, 3}}});
+  CHECK(s.scheduler.all<scheduler::slots_released>().at(0).uploads.size() == 3);
+  protocol::batches_delivered news;
+  news.deliveries = {{1, 7}, {3, 9}};
+  s.say(supervisor::owner_spoke{1, news});
+  CHECK(s.deliveries->take().size() == 1);
+  CHECK(s.process->signals == std::vector{SIGKILL});
+  CHECK(s.failures.empty());
+}
+
+TEST_CASE("closing a whole stream tells the owner to finish and says when it is gone") {
+  stage s;
+  told_owner owner;
+  s.be_ready(1, owner);
+  gpu_owner::close_device order;
+  order.whole = true;
+  order.leave = false;
+  s.say(order);
+  CHECK(owner.all<protocol::stop_owner>().at(0).whole);
+  CHECK(s.closed == 0);
+  s.say(supervisor::owner_exited{1, {::getpid(), process::exit_report::how::exited, 0, {}}, ""});
+  CHECK(s.closed == 1);
+  CHECK(s.deaths.empty());
+}

@@ -1,0 +1,185 @@
+// The supervisor actor as a script of messages: what it says to workers, to the scheduler and to the session.
+#include "actors/supervisor/supervisor.hpp"
+
+#include "tests/actors/support/deterministic.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <unistd.h>
+
+#include <csignal>
+
+using namespace penstock;
+using namespace std::chrono_literals;
+using testing::told_worker;
+
+namespace {
+
+constexpr std::uint32_t places = 4;  // the last one is the sacrificial worker's
+
+struct fake_processes final : supervisor::child_starter<worker_ref> {
+  void start(worker_ref who) override { started.push_back(who); }
+  void signal(worker_ref who, int number) override { signals.emplace_back(who, number); }
+  std::vector<worker_ref> started;
+  std::vector<std::pair<worker_ref, int>> signals;
+};
+
+class stage {
+ public:
+  explicit stage(std::uint32_t workers = 1) {
+    supervisor::supervisor_surroundings around;
+    around.settings.rules.pool.workers = workers;
+    around.settings.rules.pool.sacrificial_place = places - 1;
+    around.settings.slots_per_worker = 2;
+    around.settings.config = "the config";
+    around.processes = processes;
+    around.flights = flights;
+    around.leases = leases;
+    around.news.changed = [](const auto&, bool, std::uint32_t, std::uint32_t) {};
+    around.news.worker_died = [this](const death_report& d) { deaths.push_back(d); };
+    around.news.gave_up = [this](const failure& why) { failures.push_back(why); };
+    around.news.pool_closed = [this] { ++closed; };
+    actor = supervisor::spawn_supervisor(world.system, std::move(around));
+    say(protocol::meet{{{}, scheduler.actor, actor, session.actor}});
+    say(supervisor::open_pool{});
+  }
+  ~stage() {
+    caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+    world.deliver();
+  }
+
+  template <class Message>
+  void say(Message message) {
+    caf::anon_send(actor, std::move(message));
+    world.deliver();
+  }
+  void spawned(worker_ref who, told_worker& worker) {
+    say(supervisor::worker_started{who, ::getpid(), worker.link});
+  }
+  void be_ready(worker_ref who, told_worker& worker) {
+    spawned(who, worker);
+    say(supervisor::worker_spoke{who, protocol::hello{}});
+    say(supervisor::worker_spoke{who, protocol::dataset_described{"synthetic", 10, {}, "f"}});
+    say(supervisor::partition_prepared{who, protocol::assign_slots{}});
+    say(supervisor::worker_spoke{who, protocol::worker_ready{}});
+  }
+  void exit(worker_ref who, process::exit_report::how how, int code) {
+    say(supervisor::worker_exited{who, {::getpid(), how, code, {}}, "last output", {}});
+  }
+
+  testing::deterministic_system world;
+  testing::recorder<scheduler::heard> scheduler{world.system};
+  testing::recorder<session::heard> session{world.system};
+  std::shared_ptr<fake_processes> processes = std::make_shared<fake_processes>();
+  std::shared_ptr<arena::flight_recorders> flights =
+      std::make_shared<arena::flight_recorders>(arena::flight_recorders::create(places).value());
+  std::shared_ptr<scheduler::lease_counts> leases = std::make_shared<scheduler::lease_counts>(places);
+  std::vector<death_report> deaths;
+  std::vector<failure> failures;
+  int closed = 0;
+  supervisor::supervisor_actor actor;
+};
+
+constexpr worker_ref first{0, 1};
+constexpr auto exited = process::exit_report::how::exited;
+constexpr auto signalled = process::exit_report::how::signalled;
+
+}  // namespace
+
+TEST_CASE("a worker is told its dataset, then its slots, and is handed to the scheduler when it is ready") {
+  stage s;
+  told_worker worker;
+  REQUIRE(s.processes->started == std::vector{first});
+  s.be_ready(first, worker);
+  CHECK(worker.all<protocol::open_dataset>().at(0).config == "the config");
+  CHECK(s.session.all<session::worker_described>().at(0).dataset.type == "synthetic");
+  CHECK(worker.all<protocol::assign_slots>().size() == 1);
+  REQUIRE(s.scheduler.all<scheduler::worker_joined>().size() == 1);
+  CHECK(s.scheduler.all<scheduler::worker_joined>()[0].slots == 2);
+}
+
+TEST_CASE("a place is filled again only when the scheduler has judged the death") {
+  stage s;
+  told_worker worker;
+  s.be_ready(first, worker);
+  s.exit(first, signalled, SIGSEGV);
+  REQUIRE(s.scheduler.all<scheduler::worker_ended>().size() == 1);
+  CHECK(s.scheduler.all<scheduler::worker_ended>()[0].cause == "SIGSEGV");
+  CHECK(s.processes->started.size() == 1);
+  s.say(supervisor::death_judged{{first, std::nullopt, 0, 0}});
+  s.world.pass(1s);
+  CHECK(s.processes->started.back() == worker_ref{0, 2});
+  CHECK(s.deaths.at(0).last_output == "last output");
+}
+
+TEST_CASE("a worker whose heart does not beat gets SIGABRT and SIGCONT, and SIGKILL 2 s later") {
+  stage s;
+  told_worker worker;
+  s.be_ready(first, worker);
+  s.world.pass(9900ms);
+  CHECK(s.processes->signals.empty());
+  s.world.pass(1s);
+  REQUIRE(s.processes->signals.size() == 2);
+  CHECK(s.processes->signals[0] == std::pair(first, SIGABRT));
+  CHECK(s.processes->signals[1] == std::pair(first, SIGCONT));
+  s.world.pass(2s);
+  CHECK(s.processes->signals.back() == std::pair(first, SIGKILL));
+}
+
+TEST_CASE("what an earlier incarnation says is not heard") {
+  stage s;
+  told_worker worker;
+  s.be_ready(first, worker);
+  s.say(supervisor::worker_lost_link{{0, 0}, "garbage"});
+  s.say(supervisor::worker_spoke{{0, 7}, protocol::worker_ready{}});
+  s.world.pass(1s);
+  CHECK(s.processes->signals.empty());
+}
+
+TEST_CASE("a worker that the scheduler fences is killed and its death is told as a breach of protocol") {
+  stage s;
+  told_worker worker;
+  s.be_ready(first, worker);
+  s.say(supervisor::fence_worker{first, "it reported slot 9, which is no lease of its own"});
+  CHECK(s.processes->signals.at(0) == std::pair(first, SIGKILL));
+  s.exit(first, signalled, SIGKILL);
+  s.say(supervisor::death_judged{{first, std::nullopt, 0, 0}});
+  CHECK(s.deaths.at(0).cause == death_cause::protocol);
+}
+
+TEST_CASE("closing tells workers to stop and says once that all are gone") {
+  stage s(2);
+  told_worker a;
+  told_worker b;
+  s.be_ready({0, 1}, a);
+  s.be_ready({1, 1}, b);
+  s.say(supervisor::close_pool{10s});
+  CHECK(a.all<protocol::stop_work>().size() == 1);
+  CHECK(b.all<protocol::stop_work>().size() == 1);
+  for (const worker_ref who : {worker_ref{0, 1}, worker_ref{1, 1}}) {
+    CHECK(s.closed == 0);
+    s.exit(who, exited, 0);
+    s.say(supervisor::death_judged{{who, std::nullopt, 0, 0}});
+  }
+  CHECK(s.closed == 1);
+  CHECK(s.deaths.empty());
+  CHECK(s.processes->started.size() == 2);
+}
+
+TEST_CASE("a start that is refused because the program is missing ends the run; another one is tried again") {
+  stage s;
+  s.say(supervisor::start_refused{first, {errc::system, "no descriptors", 24}});
+  s.world.pass(1s);
+  CHECK(s.processes->started.size() == 2);
+  s.say(supervisor::start_refused{{0, 2}, {errc::worker_program, "no such program", 0}});
+  CHECK(s.failures.at(0).message == "no such program");
+}
+
+TEST_CASE("the sacrificial worker is started when the scheduler wants it, and joins as one") {
+  stage s;
+  told_worker alone;
+  s.say(supervisor::want_sacrificial{true});
+  const worker_ref who{places - 1, 1};
+  REQUIRE(s.processes->started.back() == who);
+  s.be_ready(who, alone);
+  CHECK(s.scheduler.all<scheduler::worker_joined>().back().kind == schedule::worker_kind::sacrificial);
+}

@@ -1,0 +1,135 @@
+// Actors as scripts of messages: the test delivers each message, and time passes only when it says so. Beside the actor
+// under test stand recorders, which hear what it says to others, and links whose other end the test reads.
+#pragma once
+
+#include "actors/protocol/link.hpp"
+#include "actors/protocol/local/actors.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/atom.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+#include <caf/send.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include <memory>
+#include <variant>
+#include <vector>
+
+namespace penstock::testing {
+
+class deterministic_system {
+ public:
+  deterministic_system()
+      : system(settings_), clock_(dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler())) {}
+  ~deterministic_system() { deliver(); }
+  deterministic_system(const deterministic_system&) = delete;
+  deterministic_system& operator=(const deterministic_system&) = delete;
+
+  /// Until nobody has a message left.
+  void deliver() { clock_.run(); }
+  /// Time passes in steps, so that a timer that sets the next one is heard.
+  void pass(nanoseconds time, nanoseconds step = std::chrono::milliseconds(50)) {
+    for (nanoseconds passed{0}; passed < time; passed += step) {
+      clock_.advance_time(std::chrono::duration_cast<caf::timespan>(std::min(step, time - passed)));
+      deliver();
+    }
+  }
+
+ private:
+  struct testing_settings : caf::actor_system_config {
+    testing_settings() {
+      set("scheduler.policy", caf::atom("testing"));
+      set("logger.verbosity", caf::atom("quiet"));
+    }
+  };
+  testing_settings settings_;
+
+ public:
+  caf::actor_system system;
+
+ private:
+  caf::scheduler::test_coordinator& clock_;
+};
+
+/// An actor that hears what the list says and writes it down.
+template <class Heard>
+class recorder;
+
+template <class... Messages>
+class recorder<protocol::hears<Messages...>> {
+ public:
+  using handle = typename protocol::hears<Messages...>::actor;
+  using heard = std::variant<Messages...>;
+
+  explicit recorder(caf::actor_system& system)
+      : actor(system.spawn([log = log_]() -> typename handle::behavior_type {
+          return {[log](const Messages& message) { log->emplace_back(message); }...};
+        })) {}
+  ~recorder() { caf::anon_send_exit(actor, caf::exit_reason::user_shutdown); }
+  recorder(const recorder&) = delete;
+  recorder& operator=(const recorder&) = delete;
+
+  template <class Message>
+  [[nodiscard]] std::vector<Message> all() const {
+    std::vector<Message> found;
+    for (const heard& one : *log_) {
+      if (const auto* message = std::get_if<Message>(&one)) found.push_back(*message);
+    }
+    return found;
+  }
+
+ private:
+  std::shared_ptr<std::vector<heard>> log_ = std::make_shared<std::vector<heard>>();
+
+ public:
+  handle actor;
+};
+
+/// A link whose other end writes down what it is told.
+template <class Link, class Peer, class Told>
+class told_child {
+ public:
+  told_child() {
+    auto ends = protocol::make_link_pair().value();
+    link = Link::make(io_, std::move(ends.first), {});
+    peer_ = Peer::make(io_, std::move(ends.second), {[this](Told&& message) { told_.push_back(std::move(message)); }, {}});
+    link->start();
+    peer_->start();
+  }
+  ~told_child() {
+    link->close();
+    peer_->close();
+    io_.poll();
+  }
+  told_child(const told_child&) = delete;
+  told_child& operator=(const told_child&) = delete;
+
+  /// What it was told so far, in order.
+  const std::vector<Told>& told() {
+    io_.restart();
+    while (io_.poll() > 0) io_.restart();
+    return told_;
+  }
+  template <class Message>
+  std::vector<Message> all() {
+    std::vector<Message> found;
+    for (const Told& one : told()) {
+      if (const auto* message = std::get_if<Message>(&one)) found.push_back(*message);
+    }
+    return found;
+  }
+
+ private:
+  boost::asio::io_context io_;
+  std::vector<Told> told_;
+  std::shared_ptr<Peer> peer_;
+
+ public:
+  std::shared_ptr<Link> link;
+};
+
+using told_worker = told_child<protocol::worker_link, protocol::session_link, protocol::to_worker>;
+using told_owner = told_child<protocol::owner_link, protocol::owners_session_link, protocol::to_owner>;
+
+}  // namespace penstock::testing
