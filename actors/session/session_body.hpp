@@ -111,8 +111,6 @@ class Session::body {
   void spawn_supervisor(engine& e);
   void spawn_session_actor(engine& e);
   void owner_opened(engine& e, const device::identity& what);
-  supervisor::owner_callbacks callbacks_of_owner(engine& e);
-  supervisor::worker_callbacks callbacks_of_workers(engine& e);
   [[nodiscard]] supervisor::worker_program program_of_workers(const engine& e) const;
   [[nodiscard]] supervisor::supervisor_settings supervisor_settings_now() const;
   void open_control_socket(engine& e);

@@ -82,39 +82,10 @@ void Session::body::owner_opened(engine& e, const device::identity& what) {
   caf::anon_send(e.session, session::device_ready{});
 }
 
-supervisor::owner_callbacks Session::body::callbacks_of_owner(engine& e) {
-  engine* const all = &e;
-  supervisor::owner_callbacks calls;
-  calls.started = [this, all](std::uint32_t incarnation, pid_t pid,
-                              std::shared_ptr<protocol::owner_link> link) {
-    logs_.begin("gpu", incarnation);
-    caf::anon_send(all->keeper, supervisor::owner_started{incarnation, pid, std::move(link)});
-  };
-  calls.start_failed = [all](std::uint32_t incarnation, const failure& why) {
-    caf::anon_send(all->keeper, supervisor::owner_refused{incarnation, why});
-  };
-  calls.spoke = [all](std::uint32_t incarnation, protocol::from_owner&& message) {
-    caf::anon_send(all->keeper, supervisor::owner_spoke{incarnation, std::move(message)});
-  };
-  calls.link_closed = [all](std::uint32_t incarnation, const std::string& reason) {
-    caf::anon_send(all->keeper, supervisor::owner_lost_link{incarnation, reason});
-  };
-  calls.wrote = [this](std::uint32_t incarnation, std::string_view line) {
-    logs_.wrote("gpu", incarnation, line);
-  };
-  calls.ended = [this, all](std::uint32_t incarnation, const process::exit_report& report,
-                            const process::output_tail& tail) {
-    logs_.ended("gpu");
-    caf::anon_send(all->keeper, supervisor::owner_exited{incarnation, report,
-                                                         process::last_lines_without_stack(tail.text(), 10)});
-  };
-  return calls;
-}
-
 void Session::body::spawn_keeper(engine& e) {
   engine* const all = &e;
   const supervisor::owner_descriptors fds{e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd()};
-  e.owner_process = std::make_shared<supervisor::owner_process>(*e.io, fds, callbacks_of_owner(e));
+  e.owner_process = std::make_shared<supervisor::owner_process>(*e.io, fds);
 
   supervisor::keeper_surroundings around;
   around.settings = settings_;
@@ -155,6 +126,11 @@ void Session::body::spawn_keeper(engine& e) {
   around.news.closed = [this] { ending_.owner_gone(); };
   e.keeper = supervisor::spawn_owner_keeper(*e.system, std::move(around));
   e.owner = e.keeper;
+  e.owner_process->report_to({e.keeper, [this](std::uint32_t incarnation) { logs_.begin("gpu", incarnation); },
+                              [this](std::uint32_t incarnation, std::string_view line) {
+                                logs_.wrote("gpu", incarnation, line);
+                              },
+                              [this] { logs_.ended("gpu"); }});
 }
 
 void Session::body::spawn_scheduler(engine& e) {
@@ -202,41 +178,8 @@ supervisor::worker_program Session::body::program_of_workers(const engine& e) co
   return program;
 }
 
-supervisor::worker_callbacks Session::body::callbacks_of_workers(engine& e) {
-  engine* const all = &e;
-  supervisor::worker_callbacks calls;
-  calls.started = [this, all](worker_ref who, pid_t pid, std::shared_ptr<protocol::worker_link> link) {
-    logs_.started(who);
-    caf::anon_send(all->supervisor, supervisor::worker_started{who, pid, std::move(link)});
-  };
-  calls.start_failed = [all](worker_ref who, const failure& why) {
-    caf::anon_send(all->supervisor, supervisor::start_refused{who, why});
-  };
-  calls.spoke = [all](worker_ref who, protocol::from_worker&& message) {
-    if (auto* report = std::get_if<protocol::batch_loaded>(&message)) {
-      if (all->reports->add({who, std::move(*report)}))
-        caf::anon_send(all->scheduler, scheduler::leases_reported{all->reports});
-    } else {
-      caf::anon_send(all->supervisor, supervisor::worker_spoke{who, std::move(message)});
-    }
-  };
-  calls.link_closed = [all](worker_ref who, const std::string& reason) {
-    caf::anon_send(all->supervisor, supervisor::worker_lost_link{who, reason});
-  };
-  calls.wrote = [this](worker_ref who, std::string_view line) { logs_.wrote(who, line); };
-  calls.ended = [this, all](worker_ref who, const process::exit_report& report,
-                            const process::output_tail& tail) {
-    logs_.ended(who);
-    caf::anon_send(all->supervisor,
-                   supervisor::worker_exited{who, report, process::last_lines_without_stack(tail.text(), 10),
-                                             process::stack_in(tail.text())});
-  };
-  return calls;
-}
-
 void Session::body::spawn_supervisor(engine& e) {
-  e.processes =
-      std::make_shared<supervisor::worker_processes>(*e.io, program_of_workers(e), callbacks_of_workers(e));
+  e.processes = std::make_shared<supervisor::worker_processes>(*e.io, program_of_workers(e));
 
   supervisor::supervisor_news supervision;
   supervision.changed = [this](const std::vector<worker_status>& workers, bool degraded,
@@ -252,6 +195,9 @@ void Session::body::spawn_supervisor(engine& e) {
   supervision.pool_closed = [this] { ending_.pool_gone(); };
   e.supervisor = supervisor::spawn_supervisor(*e.system, {supervisor_settings_now(), e.processes,
                                                           e.flights, e.leases, std::move(supervision)});
+  e.processes->report_to({e.supervisor, e.scheduler, e.reports, [this](worker_ref who) { logs_.started(who); },
+                          [this](worker_ref who, std::string_view line) { logs_.wrote(who, line); },
+                          [this](worker_ref who) { logs_.ended(who); }});
 }
 
 void Session::body::spawn_session_actor(engine& e) {

@@ -1,6 +1,9 @@
 #include "actors/supervisor/owner_process.hpp"
 
+#include "runtime/process/crash_notes.hpp"
+
 #include <boost/asio/post.hpp>
+#include <caf/send.hpp>
 #include <unistd.h>
 
 #include <future>
@@ -10,8 +13,9 @@ extern char** environ;  // NOLINT: POSIX declares it nowhere
 namespace penstock::supervisor {
 namespace {
 
-// Hello, what it opened, a farewell, and what NVML shows it from time to time.
+// Its hello, what it opened, why it gives up, and what NVML shows it from time to time.
 constexpr std::uint64_t unasked_messages_max = 16;
+constexpr std::size_t last_lines_kept = 10;  // of its output, for messages
 
 std::vector<std::string> own_environment() {
   std::vector<std::string> list;
@@ -30,7 +34,7 @@ void owner_process::start_now(std::uint32_t incarnation) {
   if (shut_down_) return;
   starting_ = starting{incarnation, {}};
   process::child_callbacks process_calls;
-  process_calls.output = [this, incarnation](std::string_view line) { callbacks_.wrote(incarnation, line); };
+  process_calls.output = [this, incarnation](std::string_view line) { listeners_.wrote(incarnation, line); };
   process_calls.exited = [this, incarnation](const process::exit_report& report,
                                              const process::output_tail& tail) {
     on_end(incarnation, report, tail);
@@ -56,19 +60,20 @@ void owner_process::started(std::uint32_t incarnation, result<linked_child> chil
     signals = std::move(starting_->signals);
     starting_.reset();
   }
-  if (!child) return callbacks_.start_failed(incarnation, child.error());
+  if (!child) return caf::anon_send(listeners_.keeper, owner_refused{incarnation, child.error()});
 
   protocol::owner_link::callbacks link_calls;
   link_calls.received = [this, incarnation](protocol::from_owner&& message) {
-    callbacks_.spoke(incarnation, std::move(message));
+    caf::anon_send(listeners_.keeper, owner_spoke{incarnation, std::move(message)});
   };
   link_calls.closed = [this, incarnation](const std::string& reason) {
-    callbacks_.link_closed(incarnation, reason);
+    caf::anon_send(listeners_.keeper, owner_lost_link{incarnation, reason});
   };
   link_calls.unasked_max = unasked_messages_max;
   auto link = protocol::owner_link::make(io_.context(), std::move(child->link), std::move(link_calls));
   running_.emplace(running{incarnation, std::move(child->process), link});
-  callbacks_.started(incarnation, running_->process->pid(), link);
+  listeners_.started(incarnation);
+  caf::anon_send(listeners_.keeper, owner_started{incarnation, running_->process->pid(), link});
   link->start();
   for (const int number : signals) running_->process->signal(number);
 }
@@ -79,7 +84,10 @@ void owner_process::on_end(std::uint32_t incarnation, const process::exit_report
   // What it acknowledged before it died counts.
   running_->link->drain();
   running_->link->close();
-  callbacks_.ended(incarnation, report, tail);
+  listeners_.ended();
+  caf::anon_send(listeners_.keeper,
+                 owner_exited{incarnation, report,
+                              process::last_lines_without_stack(tail.text(), last_lines_kept)});
   running_.reset();
 }
 
@@ -98,6 +106,7 @@ void owner_process::shut_down() {
     shut_down_ = true;
     if (running_) running_->link->close();
     running_.reset();  // kills and reaps
+    listeners_ = {};
     done.set_value();
   });
   done.get_future().wait();

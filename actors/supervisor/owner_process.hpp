@@ -1,8 +1,9 @@
 // The GPU owner's process as its keeper handles it: start, speak, signal. Lives on the session's io thread;
-// any thread may ask. What the process does comes back through callbacks on the io thread.
+// any thread may ask. What the process does and says is sent to the keeper from the io thread.
 #pragma once
 
 #include "actors/protocol/link.hpp"
+#include "actors/protocol/local/actors.hpp"
 #include "actors/supervisor/child_starter.hpp"
 #include "actors/supervisor/linked_child.hpp"
 #include "runtime/process/child_process.hpp"
@@ -24,28 +25,27 @@ struct owner_descriptors {
   int flight = -1;
 };
 
-/// Each names the incarnation that it is about.
-struct owner_callbacks {
-  std::function<void(std::uint32_t, pid_t, std::shared_ptr<protocol::owner_link>)> started;
-  std::function<void(std::uint32_t, const failure&)> start_failed;
-  std::function<void(std::uint32_t, protocol::from_owner&&)> spoke;
-  std::function<void(std::uint32_t, const std::string& reason)> link_closed;
-  std::function<void(std::uint32_t, std::string_view line)> wrote;
-  /// Reaped, so its device memory is back; everything it said before is delivered.
-  std::function<void(std::uint32_t, const process::exit_report&, const process::output_tail&)> ended;
+/// Whom the owner's process is reported to. The handle is dropped by shut_down().
+struct owner_listeners {
+  owner_keeper_actor keeper;
+  std::function<void(std::uint32_t incarnation)> started;  ///< its log begins; on the io thread, as the others
+  std::function<void(std::uint32_t incarnation, std::string_view line)> wrote;
+  std::function<void()> ended;
 };
 
 class owner_process final : public child_starter<std::uint32_t>,
                             public std::enable_shared_from_this<owner_process> {
  public:
-  owner_process(process::io_thread& io, owner_descriptors fds, owner_callbacks callbacks)
-      : io_(io), fds_(fds), callbacks_(std::move(callbacks)) {}
+  owner_process(process::io_thread& io, owner_descriptors fds) : io_(io), fds_(fds) {}
+
+  /// Before the first start.
+  void report_to(owner_listeners listeners) { listeners_ = std::move(listeners); }
 
   void start(std::uint32_t incarnation) override;
   /// To the whole group of that incarnation; as soon as it runs if it is being started, nothing if it is
   /// gone.
   void signal(std::uint32_t incarnation, int number) override;
-  /// Kills and reaps whatever is left and gives no more callbacks. Blocks; not from the io thread.
+  /// Kills and reaps whatever is left and reports nothing more. Blocks; not from the io thread.
   void shut_down();
 
  private:
@@ -68,7 +68,7 @@ class owner_process final : public child_starter<std::uint32_t>,
 
   process::io_thread& io_;
   owner_descriptors fds_;
-  owner_callbacks callbacks_;
+  owner_listeners listeners_;
   // On the io thread only:
   std::optional<starting> starting_;
   std::optional<running> running_;

@@ -1,6 +1,9 @@
 #include "actors/supervisor/worker_processes.hpp"
 
+#include "runtime/process/crash_notes.hpp"
+
 #include <boost/asio/post.hpp>
+#include <caf/send.hpp>
 #include <unistd.h>
 
 #include <csignal>
@@ -11,8 +14,9 @@ extern char** environ;  // NOLINT: POSIX declares it nowhere
 namespace penstock::supervisor {
 namespace {
 
-// A worker says hello unasked, and goodbye.
+// Its hello, and why it gives up; the rest leaves room for what is on its way when it is told to stop.
 constexpr std::uint64_t unasked_messages_max = 8;
+constexpr std::size_t last_lines_kept = 10;  // of its output, for messages
 
 }  // namespace
 
@@ -33,8 +37,8 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
   return list;
 }
 
-worker_processes::worker_processes(process::io_thread& io, worker_program program, worker_callbacks callbacks)
-    : io_(io), program_(std::move(program)), callbacks_(std::move(callbacks)) {}
+worker_processes::worker_processes(process::io_thread& io, worker_program program)
+    : io_(io), program_(std::move(program)) {}
 
 void worker_processes::start(worker_ref who) {
   boost::asio::post(io_.context(), [self = shared_from_this(), who] { self->start_now(who); });
@@ -44,7 +48,7 @@ void worker_processes::start_now(worker_ref who) {
   if (shut_down_) return;
   starting_[who.worker] = {who, {}};
   process::child_callbacks process_calls;
-  process_calls.output = [this, who](std::string_view line) { callbacks_.wrote(who, line); };
+  process_calls.output = [this, who](std::string_view line) { listeners_.wrote(who, line); };
   process_calls.exited = [this, who](const process::exit_report& report, const process::output_tail& tail) {
     on_end(who, report, tail);
   };
@@ -69,21 +73,30 @@ void worker_processes::started(worker_ref who, result<linked_child> child) {
     signals = std::move(it->second.signals);
     starting_.erase(it);
   }
-  if (!child) return callbacks_.start_failed(who, child.error());
+  if (!child) return caf::anon_send(listeners_.supervisor, start_refused{who, child.error()});
 
   protocol::worker_link::callbacks link_calls;
-  link_calls.received = [this, who](protocol::from_worker&& message) {
-    callbacks_.spoke(who, std::move(message));
+  link_calls.received = [this, who](protocol::from_worker&& message) { hear(who, std::move(message)); };
+  link_calls.closed = [this, who](const std::string& reason) {
+    caf::anon_send(listeners_.supervisor, worker_lost_link{who, reason});
   };
-  link_calls.closed = [this, who](const std::string& reason) { callbacks_.link_closed(who, reason); };
   link_calls.unasked_max = unasked_messages_max;
   auto link = protocol::worker_link::make(io_.context(), std::move(child->link), std::move(link_calls));
 
   running& entry = running_[who.worker];
   entry = {who, std::move(child->process), link};
-  callbacks_.started(who, entry.process->pid(), link);
+  listeners_.started(who);
+  caf::anon_send(listeners_.supervisor, worker_started{who, entry.process->pid(), link});
   link->start();
   for (const int number : signals) entry.process->signal(number);
+}
+
+/// Reports of batches are many: they go to the scheduler in bursts.
+void worker_processes::hear(worker_ref who, protocol::from_worker&& message) {
+  auto* const report = std::get_if<protocol::batch_loaded>(&message);
+  if (report == nullptr) return caf::anon_send(listeners_.supervisor, worker_spoke{who, std::move(message)});
+  if (listeners_.reports->add({who, std::move(*report)}))
+    caf::anon_send(listeners_.scheduler, scheduler::leases_reported{listeners_.reports});
 }
 
 void worker_processes::on_end(worker_ref who, const process::exit_report& report,
@@ -93,7 +106,10 @@ void worker_processes::on_end(worker_ref who, const process::exit_report& report
   // What it said before it died counts; a grandchild may hold the socket, so nobody waits for its end.
   it->second.link->drain();
   it->second.link->close();
-  callbacks_.ended(who, report, tail);
+  listeners_.ended(who);
+  caf::anon_send(listeners_.supervisor,
+                 worker_exited{who, report, process::last_lines_without_stack(tail.text(), last_lines_kept),
+                               process::stack_in(tail.text())});
   running_.erase(who.worker);
 }
 
@@ -114,6 +130,7 @@ void worker_processes::shut_down() {
     for (auto& [index, entry] : running_) entry.process->signal(SIGKILL);
     for (auto& [index, entry] : running_) entry.link->close();
     running_.clear();
+    listeners_ = {};
     done.set_value();
   });
   done.get_future().wait();

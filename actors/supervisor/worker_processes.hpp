@@ -1,9 +1,10 @@
 // The worker processes as the supervisor handles them: start, signal, forget. Everything happens on the
 // session's io thread, in order, but for the starting itself, which may wait for a file system and has a
-// thread of its own; any thread may ask. What the processes do comes back through callbacks on the io thread.
+// thread of its own; any thread may ask. What the processes do and say is sent to the actors from the io thread.
 #pragma once
 
 #include "actors/protocol/link.hpp"
+#include "actors/protocol/local/actors.hpp"
 #include "actors/supervisor/child_starter.hpp"
 #include "actors/supervisor/linked_child.hpp"
 #include "runtime/process/child_process.hpp"
@@ -30,27 +31,29 @@ struct worker_program {
 /// The environment of workers: ours, then `extra`, with the GPU hidden whatever either says.
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& extra);
 
-struct worker_callbacks {
-  std::function<void(worker_ref, pid_t, std::shared_ptr<protocol::worker_link>)> started;
-  std::function<void(worker_ref, const failure&)> start_failed;
-  std::function<void(worker_ref, protocol::from_worker&&)> spoke;
-  /// The worker closed its link (empty reason) or broke the protocol. The process may live on.
-  std::function<void(worker_ref, const std::string& reason)> link_closed;
+/// Whom the workers' processes are reported to. Handles are dropped by shut_down().
+struct worker_listeners {
+  supervisor_actor supervisor;                       ///< starts, links, ends, and every message but batch_loaded
+  scheduler::scheduler_actor scheduler;              ///< batch_loaded, through the pile
+  std::shared_ptr<scheduler::report_pile> reports;
+  std::function<void(worker_ref)> started;           ///< the log of an incarnation begins; on the io thread, as the others
   std::function<void(worker_ref, std::string_view line)> wrote;
-  /// Reaped; everything it said before is delivered.
-  std::function<void(worker_ref, const process::exit_report&, const process::output_tail&)> ended;
+  std::function<void(worker_ref)> ended;
 };
 
 class worker_processes final : public child_starter<worker_ref>,
                                public std::enable_shared_from_this<worker_processes> {
  public:
-  worker_processes(process::io_thread& io, worker_program program, worker_callbacks callbacks);
+  worker_processes(process::io_thread& io, worker_program program);
+
+  /// Before the first start.
+  void report_to(worker_listeners listeners) { listeners_ = std::move(listeners); }
 
   void start(worker_ref who) override;
   /// To the whole group of that incarnation; as soon as it runs if it is being started, nothing if it is
   /// gone.
   void signal(worker_ref who, int number) override;
-  /// Kills and reaps whatever is left and gives no more callbacks. Blocks; not from the io thread.
+  /// Kills and reaps whatever is left and reports nothing more. Blocks; not from the io thread.
   void shut_down();
 
  private:
@@ -68,11 +71,12 @@ class worker_processes final : public child_starter<worker_ref>,
 
   void start_now(worker_ref who);
   void started(worker_ref who, result<linked_child> child);
+  void hear(worker_ref who, protocol::from_worker&& message);
   void on_end(worker_ref who, const process::exit_report& report, const process::output_tail& tail);
 
   process::io_thread& io_;
   worker_program program_;
-  worker_callbacks callbacks_;
+  worker_listeners listeners_;
   // On the io thread only:
   std::map<std::uint32_t, starting> starting_;
   std::map<std::uint32_t, running> running_;
