@@ -34,6 +34,7 @@ class batch_home {
     device_ = std::move(device);
     give_back_ = std::move(give_back);
     buffers_ = buffers;
+    parked_.reserve(buffers);
   }
 
   /// Runs `use(device)` while the session certainly lives. Throws error (errc::usage) when it is gone,

@@ -62,7 +62,10 @@ class stage {
       ++failures;
       consumer->fail(why);
     };
-    around.slots_released = [this](const std::vector<std::uint64_t>& uploads) { released += uploads.size(); };
+    around.slots_released = [this](const std::vector<std::uint64_t>& uploads) {
+      for (const std::uint64_t upload : uploads) in_order &= upload == ++last_released;
+      released += uploads.size();
+    };
     around.progressed = [](std::uint64_t, std::uint64_t, bool) {};
     around.flight_deadline = flight_deadline;
     owner_ = spawn_gpu_owner(system_, std::move(around));
@@ -86,6 +89,8 @@ class stage {
   std::atomic<int> opened{0};
   std::atomic<int> failures{0};
   std::atomic<std::size_t> released{0};
+  std::uint64_t last_released = 0;   // the owner's thread
+  std::atomic<bool> in_order{true};  // slots were released as uploads 1, 2, 3, ...
 
  private:
   protocol::actor_settings settings_{2};
@@ -121,6 +126,19 @@ TEST_CASE("all calls to the device come from one thread, and no buffer is writte
   CHECK(s.device->threads().size() == 1);
   CHECK_FALSE(s.device->threads().contains(std::this_thread::get_id()));
   CHECK_FALSE(s.device->overlapped());
+}
+
+TEST_CASE("a slot is reported as copied before its batch is ready, and both in the order of the uploads") {
+  stage s(3);
+  s.begin();
+  for (std::uint32_t i = 0; i < 200; ++i) s.upload(i + 1, 0, i % 8);
+  for (std::uint32_t i = 0; i < 200; ++i) {
+    const auto batch = std::get<ready_batch>(s.consumer->take());
+    CHECK(batch.upload == i + 1);
+    CHECK(s.released >= batch.upload);
+    s.release(batch.buffer);
+  }
+  CHECK(s.in_order);
 }
 
 TEST_CASE("when the consumer keeps all buffers, uploads wait and their slots with them") {
