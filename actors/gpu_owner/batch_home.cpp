@@ -17,7 +17,7 @@ constexpr nanoseconds retry_when_none_is = 100ms;
 void batch_home::release(std::uint32_t buffer, stream_handle stream) {
   refuse_copies();
   const std::lock_guard hold(mutex_);
-  if (!device_) throw error({errc::usage, "the session of this batch is gone: release batches before it", 0});
+  if (!device_) refuse();
   value_or_throw(device_->release(buffer, stream));
   give_back_(buffer);
   give_back_parked();

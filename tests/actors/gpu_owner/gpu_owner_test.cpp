@@ -63,7 +63,7 @@ class stage {
       consumer->fail(why);
     };
     around.slots_released = [this](const std::vector<std::uint64_t>& uploads) {
-      for (const std::uint64_t upload : uploads) in_order &= upload == ++last_released;
+      for (const std::uint64_t upload : uploads) in_order = in_order && upload == ++last_released;
       released += uploads.size();
     };
     around.progressed = [](std::uint64_t, std::uint64_t, bool) {};
