@@ -65,7 +65,7 @@ json deaths_of(const session_controls& controls) {
   for (const death_report& d : controls.deaths()) all.push_back(control::as_json(d));
   json owners = json::array();
   for (const owner_death_report& d : controls.owner_deaths()) owners.push_back(control::as_json(d));
-  return control::good_answer({{"deaths", std::move(all)}, {"gpu_deaths", std::move(owners)}});
+  return control::good_answer({{"deaths", std::move(all)}, {"owner_deaths", std::move(owners)}});
 }
 
 /// {"after": N, "follow": bool}: the events after number N; with follow, when there is one or the session

@@ -46,16 +46,16 @@ std::string waits_for(const session_status& status, const std::vector<batch_pass
                        counts.ready == 1 ? "" : "es");
   }
   if (counts.in_use > 0 && counts.uploading + counts.loaded > 0 && counts.loading == 0)
-    return "the consumer, which works on a batch";
-  if (counts.uploading > 0) return "nobody: it copies";
+    return "the consumer, which is working on a batch";
+  if (counts.uploading > 0) return "nobody: it is copying a batch";
   // The first batch in order decides, whatever is finished behind it.
   const auto first = std::ranges::find_if(under_way, [](const batch_passage& b) {
     return b.reached() == batch_stage::leased || b.reached() == batch_stage::begun;
   });
   if (first == under_way.end())
-    return counts.in_use > 0 ? "the consumer, which works on a batch" : "work: no batch is under way";
+    return counts.in_use > 0 ? "the consumer, which is working on a batch" : "work: no batch is under way";
   const nanoseconds since(as_ns(now) - first->time_of(batch_stage::leased));
-  return fmt::format("worker/{}: batch {} of epoch {}, since {}", first->worker, first->sequence,
+  return fmt::format("worker/{}: batch {} of epoch {}, for {}", first->worker, first->sequence,
                      first->epoch, duration_for_people(std::max(since, nanoseconds(0))));
 }
 
@@ -72,6 +72,7 @@ json pipeline_as_json(const session_status& status, const batch_times& times, do
             {"in_use", counts.in_use}}},
           {"waits_for", waits_for(status, under_way, now)},
           {"device_waited_seconds", waited_seconds},
+          {"owner_last_death", status.last_owner_death ? control::as_json(*status.last_owner_death) : json()},
           {"now_ns", as_ns(now)}};
 }
 

@@ -104,7 +104,7 @@ event event_of_quarantined(const scheduler::lost_sample& lost) {
 event event_of_recovered(std::uint64_t epoch, std::uint64_t sequence) {
   event e =
       event_of(event_kind::batch_recovered,
-               fmt::format("batch {} of epoch {} is loaded: a worker had died with it", sequence, epoch));
+               fmt::format("batch {} of epoch {} was loaded by another worker: the first one had died", sequence, epoch));
   e.epoch = epoch;
   e.sequence = sequence;
   return e;
@@ -136,12 +136,12 @@ std::vector<event> worker_watch::look(const std::vector<worker_status>& workers,
     const bool failed = w.state == "failed";
     if (std::exchange(s.failed, failed) != failed && failed) {
       news.push_back(event_of_worker(event_kind::worker_failed, w,
-                                     fmt::format("worker {} died too often: its place stays empty", w.id)));
+                                     fmt::format("worker {} died too often and is not replaced any more", w.id)));
     }
   }
   if (std::exchange(degraded_, degraded) != degraded) {
-    news.push_back(degraded ? event_of(event_kind::degraded, "fewer workers are left than were wanted")
-                            : event_of(event_kind::recovered, "all wanted workers are back"));
+    news.push_back(degraded ? event_of(event_kind::degraded, "fewer workers are left than were asked for")
+                            : event_of(event_kind::recovered, "the pool has all its workers again"));
   }
   return news;
 }

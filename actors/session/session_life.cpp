@@ -89,7 +89,7 @@ void Session::body::start() {
   begun_ = now();
   board_.begun(begun_);
   tell(session::event_of(event_kind::run_started,
-                         fmt::format("the run begins with {} workers", workers_.load())));
+                         fmt::format("the run starts with {} workers", workers_.load())));
   if (options_.on_event) {
     const all_signals_blocked quiet;
     listener_ = std::make_unique<control::event_caller>(journal_, options_.on_event);
@@ -204,7 +204,7 @@ void Session::body::scale(std::uint32_t workers) {
     if (engine_) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers});
   }
   board_.configured(workers);
-  tell(session::event_of(event_kind::scaled, fmt::format("{} workers are wanted", workers)));
+  tell(session::event_of(event_kind::scaled, fmt::format("scaled to {} workers", workers)));
 }
 
 void Session::body::check_worker(std::uint32_t worker) const {
@@ -305,7 +305,7 @@ void Session::body::close() noexcept {
 
 void Session::body::tell_ended(run_outcome how) {
   tell(how == run_outcome::finished
-           ? session::event_of(event_kind::run_finished, "everything that was asked for is delivered")
+           ? session::event_of(event_kind::run_finished, "everything that was asked for has been delivered")
            : session::event_of(event_kind::run_stopped, "the run was stopped"));
 }
 

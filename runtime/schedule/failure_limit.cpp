@@ -21,20 +21,14 @@ std::optional<failure> failure_limit::check(const epoch_account& open) const {
   const auto share =
       static_cast<std::uint64_t>(std::floor(max_fraction_ * static_cast<double>(open.expected)));
   if (open.failed <= std::max(always_allowed, share)) return std::nullopt;
-  std::string most = "unknown";
-  std::uint64_t times = 0;
-  for (const auto& [reason, count] : reasons_) {
-    if (count > times) {
-      most = reason;
-      times = count;
-    }
-  }
-  return failure{
-      errc::dataset,
-      fmt::format("{} of the {} samples of epoch {} have failed, more than [loader] max_failed_fraction "
-                  "= {} allows; the most frequent reason ({} times): {}",
-                  open.failed, open.expected, open.epoch, max_fraction_, times, most),
-      0};
+  std::string message = fmt::format(
+      "{} of the {} samples of epoch {} have failed, more than [loader] max_failed_fraction = {} allows",
+      open.failed, open.expected, open.epoch, max_fraction_);
+  const auto most = std::ranges::max_element(reasons_, {}, [](const auto& one) { return one.second; });
+  // An epoch that was resumed may have had its failures in another process.
+  if (most != reasons_.end())
+    message += fmt::format("; the most frequent reason ({} times): {}", most->second, most->first);
+  return failure{errc::dataset, std::move(message), 0};
 }
 
 }  // namespace penstock::schedule

@@ -51,3 +51,9 @@ TEST_CASE("a thousand different reasons are told apart no further than memory al
   REQUIRE(no);
   CHECK(no->message.find("(936 times): other reasons") != std::string::npos);
 }
+
+TEST_CASE("a resumed epoch that had failed before is told without a reason that nobody knows") {
+  const auto no = failure_limit(0.5).check(with_failures(33, 40));
+  REQUIRE(no);
+  CHECK(no->message.ends_with("allows"));
+}
