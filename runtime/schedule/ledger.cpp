@@ -9,9 +9,6 @@ namespace {
 
 constexpr std::uint32_t replacement_tries_max = 16;
 
-// A sample that was acquitted this often and kills again does so only in company; it is not tried for ever.
-constexpr std::uint32_t acquittals_max = 2;
-
 /// Survivors and failures together are the lease's samples, each failure named once, in order.
 bool plausible(const load_report& report, std::size_t samples) {
   if (report.rows + report.failures.size() != samples) return false;
@@ -29,7 +26,12 @@ std::string batch_source::describe(std::uint64_t sample) const {
 }
 
 ledger::ledger(ledger_settings settings, const batch_source& source, stream_range range)
-    : settings_(settings), source_(source), range_(range), base_(range.first), next_upload_(range.first) {
+    : settings_(settings),
+      source_(source),
+      range_(range),
+      base_(range.first),
+      next_upload_(range.first),
+      suspicion_(settings.max_attempts) {
   PENSTOCK_CHECK(settings.max_attempts >= 1, "max_attempts {}", settings.max_attempts);
   PENSTOCK_CHECK(range.first <= range.end, "range {}..{}", range.first, range.end);
 }
@@ -39,7 +41,7 @@ ledger::ledger(ledger_settings settings, const batch_source& source, stream_rang
 std::vector<command> ledger::advance() {
   if (!gave_up_) {
     if (!paused_) {
-      lease_isolations();
+      lease_trials();
       lease_batches();
       make_room_for_head();
     }
@@ -66,7 +68,7 @@ bool ledger::try_lease(stream_position position) {
   resolve_samples(position);
   batch& b = at(position);
   const std::uint64_t epoch = source_.epoch_of(position);
-  if (under_isolation(epoch, b)) return false;
+  if (waits_for_trial(epoch, b)) return false;
   const auto worker = choose_worker(b);
   if (!worker) return false;
   const lease_ref lease = take_slot(*worker, position);
@@ -118,7 +120,7 @@ void ledger::make_room_for_head() {
   if (!waiting_.contains(head)) return;
   resolve_samples(head);
   const batch& lost = at(head);
-  if (under_isolation(source_.epoch_of(head), lost) || choose_worker(lost)) return;
+  if (waits_for_trial(source_.epoch_of(head), lost) || choose_worker(lost)) return;
   std::optional<stream_position> highest;
   for (const auto& [index, worker] : workers_) {
     if (!eligible(index, worker, lost)) continue;
@@ -214,9 +216,7 @@ std::optional<charge> ledger::worker_died(worker_ref who, std::optional<flight_m
     back_to_waiting(*position);
     at(*position).lost = true;
   }
-  for (auto& [key, waiting] : isolations_) {
-    if (waiting.lease && waiting.lease->holder == who) waiting.lease.reset();
-  }
+  suspicion_.worker_gone(who);
   if (charged) charge_death(*charged, who.worker, cause);
   return charged;
 }
@@ -245,13 +245,9 @@ std::optional<charge> ledger::resolve(worker_ref who, const flight_mark& mark) c
     if (mark.row >= b.samples.size()) return std::nullopt;
     return charge{*s.position, b.samples[mark.row].sample, b.samples[mark.row].attempt, false};
   }
-  for (const auto& [key, waiting] : isolations_) {
-    if (waiting.lease == lease_ref{who, mark.slot, mark.generation}) {
-      return charge{waiting.position, key.second,
-                    static_cast<std::uint32_t>(suspects_.at(key).causes.size()) + 1, true};
-    }
-  }
-  return std::nullopt;  // a lease that seek() dropped
+  const auto tried = suspicion_.trial_under({who, mark.slot, mark.generation});
+  if (!tried) return std::nullopt;  // called off meanwhile
+  return charge{tried->position, tried->who.sample, tried->attempt, true};
 }
 
 // ---- loading ----------------------------------------------------------------------------------------------
@@ -270,7 +266,7 @@ arrival ledger::loaded(const load_report& report) {
   slot& s = worker->slots[report.lease.slot];
   if (s.state != slot_state::leased || s.generation != report.lease.generation) return impossible();
   if (!s.position) {
-    isolation_reported(report);
+    trial_reported(report);
     free_slot(report.lease.holder.worker, report.lease.slot);
     return arrival::accepted;
   }
@@ -298,12 +294,14 @@ arrival ledger::loaded(const load_report& report) {
 void ledger::record_failure(stream_position position, std::uint64_t sample, const std::string& reason) {
   failed_.insert({source_.epoch_of(position), sample});
   outbox_.emplace_back(sample_failed{position, sample, reason});
-  if (settings_.on_bad_sample == bad_sample_rule::fail && !gave_up_) {
-    gave_up_ = true;
-    outbox_.emplace_back(
-        give_up{{errc::sample,
-                 fmt::format("{}: {} (on_bad_sample = \"fail\")", source_.describe(sample), reason), 0}});
+  if (settings_.on_bad_sample == bad_sample_rule::fail) {
+    fail_run({errc::sample,
+              fmt::format("{}: {} (on_bad_sample = \"fail\")", source_.describe(sample), reason), 0});
   }
+}
+
+void ledger::fail_run(failure reason) {
+  if (!std::exchange(gave_up_, true)) outbox_.emplace_back(give_up{std::move(reason)});
 }
 
 void ledger::resolve_samples(stream_position position) {
@@ -314,18 +312,18 @@ void ledger::resolve_samples(stream_position position) {
   b.avoid.clear();
   b.lost_to_failure = 0;
   b.lost_to_quarantine = 0;
+  const bool left_out = left_out_.contains(position);
   for (std::uint32_t row = 0; row < planned.size(); ++row) {
-    const resolved_row filled = resolve_row(position, row, planned[row]);
-    if (filled.lost == loss::failed) {
-      ++b.lost_to_failure;
-    } else if (filled.lost == loss::quarantined) {
+    const resolved_row filled = left_out ? resolved_row{planned[row], loss_of(epoch, planned[row])}
+                                         : resolve_row(position, row, planned[row]);
+    if (filled.lost == loss::quarantined) {
       ++b.lost_to_quarantine;
+    } else if (filled.lost == loss::failed || left_out) {
+      ++b.lost_to_failure;
     } else {
-      b.samples.push_back({filled.sample, 1});
-      const auto suspect = suspects_.empty() ? suspects_.end() : suspects_.find({epoch, filled.sample});
-      if (suspect == suspects_.end() || suspect->second.causes.empty()) continue;
-      b.samples.back().attempt += static_cast<std::uint32_t>(suspect->second.causes.size());
-      b.avoid.push_back(suspect->second.last_worker);
+      const suspect who{epoch, filled.sample};
+      b.samples.push_back({filled.sample, suspicion_.attempt_of(who)});
+      if (const auto died_of_it = suspicion_.last_worker(who)) b.avoid.push_back(*died_of_it);
     }
   }
 }
@@ -343,92 +341,65 @@ ledger::resolved_row ledger::resolve_row(stream_position position, std::uint32_t
 }
 
 ledger::loss ledger::loss_of(std::uint64_t epoch, std::uint64_t sample) const {
-  if (quarantined_.contains(sample)) return loss::quarantined;
+  if (suspicion_.is_quarantined(sample)) return loss::quarantined;
   if (failed_.contains({epoch, sample})) return loss::failed;
   return loss::none;
 }
 
-// ---- suspicion, isolation, quarantine ---------------------------------------------------------------------
+// ---- suspects ---------------------------------------------------------------------------------------------
 
 void ledger::charge_death(const charge& to, std::uint32_t worker, const std::string& cause) {
-  const sample_key key{source_.epoch_of(to.position), to.sample};
-  suspicion& evidence = suspects_[key];
-  evidence.causes.push_back(cause);
-  evidence.last_worker = worker;
-  const bool suspicious = evidence.causes.size() + 1 >= settings_.max_attempts;
-  // A lease of the next epoch may have been out when the verdict fell.
-  if (!suspicious || quarantined_.contains(to.sample)) return;
-  if (to.alone || settings_.max_attempts == 1 || evidence.acquittals >= acquittals_max) {
-    quarantine(to, evidence);
-  } else {
-    isolations_.try_emplace(key, isolation{to.position, std::nullopt});
-  }
+  const suspect who{source_.epoch_of(to.position), to.sample};
+  if (auto lost = suspicion_.charge_death(who, to.position, to.alone, worker, cause))
+    tell_quarantined(std::move(*lost));
 }
 
-void ledger::quarantine(const charge& to, const suspicion& evidence) {
-  quarantined_.insert(to.sample);
-  // The next epoch may have begun and suspect it too; the verdict is the same.
-  std::erase_if(isolations_, [&](const auto& entry) { return entry.first.second == to.sample; });
-  const auto attempts = static_cast<std::uint32_t>(evidence.causes.size());
-  outbox_.emplace_back(sample_quarantined{to.position, to.sample, attempts, evidence.causes});
-  if (gave_up_) return;
+void ledger::cannot_try_alone(const std::string& reason) {
+  for (sample_quarantined& lost : suspicion_.quarantine_isolated(reason)) tell_quarantined(std::move(lost));
+}
+
+void ledger::tell_quarantined(sample_quarantined lost) {
+  const std::string name = source_.describe(lost.sample);
+  const std::uint32_t attempts = lost.attempts;
+  outbox_.emplace_back(std::move(lost));
+  const std::uint64_t all = suspicion_.quarantined().size();
   if (settings_.on_bad_sample == bad_sample_rule::fail) {
-    gave_up_ = true;
-    outbox_.emplace_back(give_up{{errc::sample,
-                                  fmt::format("{} killed {} workers (on_bad_sample = \"fail\")",
-                                              source_.describe(to.sample), attempts),
-                                  0}});
-  } else if (quarantined_.size() > settings_.quarantine_max) {
-    gave_up_ = true;
-    outbox_.emplace_back(
-        give_up{{errc::quarantine_full,
-                 fmt::format("{} samples are quarantined and [quarantine] allows {}: the fault is "
-                             "systematic, not in the samples; the last one was {}",
-                             quarantined_.size(), settings_.quarantine_max, source_.describe(to.sample)),
-                 0}});
+    fail_run(
+        {errc::sample, fmt::format("{} killed {} workers (on_bad_sample = \"fail\")", name, attempts), 0});
+  } else if (all > settings_.quarantine_max) {
+    fail_run({errc::quarantine_full,
+              fmt::format("{} samples are quarantined and [quarantine] allows {}: the fault is "
+                          "systematic, not in the samples; the last one was {}",
+                          all, settings_.quarantine_max, name),
+              0});
   }
 }
 
-void ledger::release_from_quarantine(std::uint64_t sample) {
-  quarantined_.erase(sample);
-  std::erase_if(suspects_, [&](const auto& entry) { return entry.first.second == sample; });
+bool ledger::waits_for_trial(std::uint64_t epoch, const batch& b) const {
+  return suspicion_.anybody_isolated() && std::ranges::any_of(b.samples, [&](const planned_sample& s) {
+           return suspicion_.isolated({epoch, s.sample});
+         });
 }
 
-bool ledger::under_isolation(std::uint64_t epoch, const batch& b) const {
-  if (isolations_.empty()) return false;
-  return std::ranges::any_of(b.samples, [&](const planned_sample& s) {
-    return isolations_.contains({epoch, s.sample});
-  });
-}
-
-void ledger::lease_isolations() {
+void ledger::lease_trials() {
   for (auto& [index, worker] : workers_) {
     if (worker.kind != worker_kind::sacrificial || !worker.alive || worker.draining || worker.leased > 0 ||
         worker.free.empty()) {
       continue;
     }
-    for (auto& [key, waiting] : isolations_) {
-      if (waiting.lease) continue;
-      waiting.lease = take_slot(index, std::nullopt);
-      const auto attempt = static_cast<std::uint32_t>(suspects_.at(key).causes.size()) + 1;
-      outbox_.emplace_back(
-          load_command{*waiting.lease, waiting.position, key.first, {{key.second, attempt}}});
-      break;  // alone: one at a time
-    }
+    const auto next = suspicion_.next_trial();
+    if (!next) return;
+    const lease_ref lease = take_slot(index, std::nullopt);
+    suspicion_.begin_trial(next->who, lease);
+    outbox_.emplace_back(
+        load_command{lease, next->position, next->who.epoch, {{next->who.sample, next->attempt}}});
   }
 }
 
-void ledger::isolation_reported(const load_report& report) {
-  const auto it = std::ranges::find_if(isolations_,
-                                       [&](const auto& entry) { return entry.second.lease == report.lease; });
-  if (it == isolations_.end()) return;  // dropped by seek
-  suspicion& evidence = suspects_.at(it->first);
-  evidence.causes.clear();
-  ++evidence.acquittals;
-  if (!report.failures.empty()) {
-    record_failure(it->second.position, it->first.second, report.failures.front().reason);
-  }
-  isolations_.erase(it);
+void ledger::trial_reported(const load_report& report) {
+  const auto ended = suspicion_.clear(report.lease);
+  if (ended && !report.failures.empty())
+    record_failure(ended->position, ended->who.sample, report.failures.front().reason);
 }
 
 // ---- the device -------------------------------------------------------------------------------------------
@@ -472,11 +443,11 @@ void ledger::forget_acknowledged() {
     ++base_;
   }
   next_upload_ = std::max(next_upload_, base_);
+  left_out_.erase(left_out_.begin(), left_out_.lower_bound(base_));
   const std::uint64_t epoch = source_.epoch_of(base_);
   if (epoch == epoch_before) return;
-  const auto over = [&](const auto& key) { return key.first < epoch; };
-  std::erase_if(suspects_, [&](const auto& entry) { return over(entry.first); });
-  std::erase_if(failed_, over);
+  suspicion_.forget_epochs_before(epoch);
+  std::erase_if(failed_, [&](const auto& key) { return key.first < epoch; });
 }
 
 void ledger::owner_died() {
@@ -498,6 +469,7 @@ void ledger::owner_died() {
 std::vector<std::uint64_t> ledger::leave_out(stream_position position, const std::string& reason) {
   std::vector<std::uint64_t> samples;
   if (!in_window(position)) return samples;
+  left_out_.insert(position);
   batch& b = at(position);
   for (const planned_sample& s : b.samples) {
     samples.push_back(s.sample);
@@ -529,26 +501,17 @@ void ledger::seek(stream_range range) {
   }
   window_.clear();
   waiting_.clear();
-  suspects_.clear();
-  isolations_.clear();
+  suspicion_.forget_suspects();
   failed_.clear();
+  left_out_.clear();
   range_ = range;
   base_ = range.first;
   next_upload_ = range.first;
 }
 
-void ledger::extend(stream_position end) {
-  range_.end = std::max(range_.end, end);
-}
-
 std::uint32_t ledger::leases_of(std::uint32_t worker) const noexcept {
   const auto it = workers_.find(worker);
   return it == workers_.end() ? 0 : it->second.leased;
-}
-
-std::size_t ledger::loaded_waiting() const noexcept {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(window_, [](const batch& b) { return b.state == batch_state::loaded; }));
 }
 
 }  // namespace penstock::schedule

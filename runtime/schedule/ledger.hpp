@@ -18,6 +18,7 @@
 
 #include "runtime/base/ids.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/schedule/suspicion.hpp"
 
 #include <penstock/config.hpp>
 
@@ -87,17 +88,11 @@ struct upload_command {
   std::vector<std::uint64_t> samples;  ///< of the rows, in order
 };
 
-/// News for reports and logs: nothing has to be done.
+/// News for reports and logs, as sample_quarantined (suspicion.hpp) is: nothing has to be done.
 struct sample_failed {
   stream_position position = 0;
   std::uint64_t sample = 0;
   std::string reason;
-};
-struct sample_quarantined {
-  stream_position position = 0;
-  std::uint64_t sample = 0;
-  std::uint32_t attempts = 0;
-  std::vector<std::string> causes;  ///< one a death, oldest first
 };
 struct batch_discarded {
   stream_position position = 0;  ///< will be loaded again; its slot was needed by an earlier one
@@ -149,7 +144,7 @@ struct charge {
   stream_position position = 0;
   std::uint64_t sample = 0;
   std::uint32_t attempt = 1;
-  bool alone = false;  ///< it ran in the sacrificial worker: this death is the verdict
+  bool alone = false;  ///< it ran in the sacrificial worker: this death quarantines it
 };
 
 /// What one batch brought, handed out when it is acknowledged.
@@ -189,35 +184,31 @@ class ledger {
   /// Everything that is not acknowledged will be uploaded again, loaded again first where its slot is gone.
   void owner_died();
   /// Directly after owner_died(): this batch kills owners, so its samples count as failed in this epoch, for
-  /// this reason, whatever on_bad_sample says of samples. Returns them.
+  /// this reason, and it is delivered with 0 rows, whatever on_bad_sample says of samples. Returns them.
   std::vector<std::uint64_t> leave_out(stream_position position, const std::string& reason);
 
   /// No new leases until resumed.
   void set_paused(bool paused) { paused_ = paused; }
   /// Go on somewhere else: everything that is prepared and not delivered is dropped.
   void seek(stream_range range);
-  /// Lets the stream go on to a later end.
-  void extend(stream_position end);
   /// Samples that are known to kill workers, from an earlier run.
-  void quarantine_known(std::uint64_t sample) { quarantined_.insert(sample); }
-  /// Forgets that a sample kills workers (an operator says so).
-  void release_from_quarantine(std::uint64_t sample);
+  void quarantine_known(std::uint64_t sample) { suspicion_.quarantine_known(sample); }
+  /// An operator has a quarantined sample tried again, as if it had never killed.
+  void release_from_quarantine(std::uint64_t sample) { suspicion_.release(sample); }
+  /// The sacrificial worker does not come up: what waits for it is quarantined, and the stream goes on.
+  void cannot_try_alone(const std::string& reason);
 
   // Questions.
   [[nodiscard]] bool finished() const noexcept { return base_ == range_.end; }
   /// Somebody has to run a sample alone: start (or keep) the sacrificial worker.
-  [[nodiscard]] bool wants_sacrificial() const noexcept { return !isolations_.empty(); }
+  [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   /// Leases that the worker has not reported on yet.
   [[nodiscard]] std::uint32_t leases_of(std::uint32_t worker) const noexcept;
   [[nodiscard]] std::uint64_t stale_dropped() const noexcept { return stale_dropped_; }
-  [[nodiscard]] std::uint64_t quarantined() const noexcept { return quarantined_.size(); }
-  [[nodiscard]] const std::set<std::uint64_t>& quarantined_samples() const noexcept { return quarantined_; }
-  /// First position that is not acknowledged.
-  [[nodiscard]] stream_position head() const noexcept { return base_; }
-  /// Batches between the first lease and the acknowledgement.
-  [[nodiscard]] std::size_t in_flight() const noexcept { return window_.size(); }
-  /// Batches that lie finished in a slot and wait for an earlier one.
-  [[nodiscard]] std::size_t loaded_waiting() const noexcept;
+  [[nodiscard]] std::uint64_t quarantined() const noexcept { return suspicion_.quarantined().size(); }
+  [[nodiscard]] const std::set<std::uint64_t>& quarantined_samples() const noexcept {
+    return suspicion_.quarantined();
+  }
   /// The sample that a worker's flight mark means, if the mark fits a lease that the worker holds.
   [[nodiscard]] std::optional<charge> resolve(worker_ref who, const flight_mark& mark) const;
 
@@ -240,7 +231,7 @@ class ledger {
   struct slot {
     slot_state state = slot_state::free;
     std::uint32_t generation = 0;
-    std::optional<stream_position> position;  // none: an isolation's, or nobody wants it any more
+    std::optional<stream_position> position;  // none: a trial's, or nobody wants it any more
   };
 
   struct worker_entry {
@@ -261,19 +252,6 @@ class ledger {
     bool wanted = true;     // not acknowledged yet, and not dropped by seek
   };
 
-  using sample_key = std::pair<std::uint64_t, std::uint64_t>;  // epoch, sample
-
-  struct suspicion {
-    std::vector<std::string> causes;  // of the deaths charged since the last acquittal
-    std::uint32_t acquittals = 0;
-    std::uint32_t last_worker = 0;  // the one that died of it last
-  };
-
-  struct isolation {
-    stream_position position = 0;  // of the batch that waits for the verdict
-    std::optional<lease_ref> lease;
-  };
-
   // A row of the plan after losses: the sample that fills it, or why nothing does.
   enum class loss : std::uint8_t { none, failed, quarantined };
   struct resolved_row {
@@ -288,7 +266,7 @@ class ledger {
   }
   [[nodiscard]] worker_entry* living(worker_ref who);
   [[nodiscard]] const worker_entry* living(worker_ref who) const;
-  void lease_isolations();
+  void lease_trials();
   void lease_batches();
   bool try_lease(stream_position position);
   [[nodiscard]] bool eligible(std::uint32_t index, const worker_entry& worker, const batch& b) const;
@@ -303,11 +281,12 @@ class ledger {
   [[nodiscard]] resolved_row resolve_row(stream_position position, std::uint32_t row,
                                          std::uint64_t planned) const;
   [[nodiscard]] loss loss_of(std::uint64_t epoch, std::uint64_t sample) const;
-  [[nodiscard]] bool under_isolation(std::uint64_t epoch, const batch& b) const;
+  [[nodiscard]] bool waits_for_trial(std::uint64_t epoch, const batch& b) const;
   void charge_death(const charge& to, std::uint32_t worker, const std::string& cause);
-  void quarantine(const charge& to, const suspicion& evidence);
+  void tell_quarantined(sample_quarantined lost);
   void record_failure(stream_position position, std::uint64_t sample, const std::string& reason);
-  void isolation_reported(const load_report& report);
+  void fail_run(failure reason);
+  void trial_reported(const load_report& report);
   void forget_acknowledged();
 
   ledger_settings settings_;
@@ -319,10 +298,9 @@ class ledger {
   std::set<stream_position> waiting_;  // of the window: lost leases that have to be given out again
   std::map<std::uint32_t, worker_entry> workers_;
   std::map<std::uint64_t, upload_entry> uploads_;  // not released, or not acknowledged
-  std::map<sample_key, suspicion> suspects_;
-  std::map<sample_key, isolation> isolations_;
-  std::set<sample_key> failed_;
-  std::set<std::uint64_t> quarantined_;
+  suspicion suspicion_;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> failed_;  // epoch, sample; of epochs that are not over
+  std::set<stream_position> left_out_;                        // of the window: delivered with 0 rows
   std::vector<command> outbox_;
   std::uint64_t last_upload_ = 0;
   std::uint64_t stale_dropped_ = 0;

@@ -22,9 +22,12 @@ using testing::violation;
 
 namespace {
 
-enum class act : std::uint8_t { work, deliver, kill, start, copy, acknowledge, kill_owner, pause, count };
-constexpr const char* act_names[] = {"work", "deliver",     "kill",       "start",
-                                     "copy", "acknowledge", "kill_owner", "pause"};
+// clang-format off
+enum class act : std::uint8_t { work, deliver, kill, start, copy, acknowledge, kill_owner, leave_out, give_trials_up,
+                                pause, count };
+constexpr const char* act_names[] = {"work", "deliver", "kill", "start", "copy", "acknowledge", "kill_owner",
+                                     "leave_out", "give_trials_up", "pause"};
+// clang-format on
 
 using step = testing::step<act>;
 using script = testing::script_of<act>;
@@ -94,6 +97,8 @@ class world {
       case act::copy: copy(); break;
       case act::acknowledge: acknowledge(); break;
       case act::kill_owner: kill_owner(); break;
+      case act::leave_out: leave_out(s.pick); break;
+      case act::give_trials_up: books_.cannot_try_alone("no worker for it"); break;
       case act::pause: books_.set_paused(s.pick % 4 == 0); break;
       case act::count: break;
     }
@@ -217,7 +222,10 @@ class world {
       if (const auto* lost = std::get_if<sample_quarantined>(&c)) {
         // Outside kills can hit the same sample again and again; after two acquittals that counts.
         const std::uint32_t charged = charged_[{plan_.epoch_of(lost->position), lost->sample}];
-        if (!settings_.killers.contains(lost->sample) && charged < 6) throw violation{"wrongly quarantined"};
+        const bool untried = lost->causes.back() == "could not be tried alone: no worker for it";
+        const bool proved =
+            settings_.killers.contains(lost->sample) || charged >= 6 || (untried && charged >= 2);
+        if (!proved) throw violation{"wrongly quarantined"};
         wrongly_quarantined_ |= !settings_.killers.contains(lost->sample);
         quarantined_.insert(lost->sample);
       }
@@ -305,7 +313,11 @@ class world {
     if (done.delivered != upload.samples.size()) throw violation{"delivered rows are not the uploaded rows"};
     if (done.delivered + done.failed + done.quarantined != planned.size())
       throw violation{"the sum is wrong"};
-    if (wrongly_quarantined_) return;
+    if (left_out_.contains(upload.position)) {
+      if (done.delivered != 0) throw violation{"a batch that was left out holds samples"};
+      return;
+    }
+    if (wrongly_quarantined_ || replacements_changed_) return;
     std::vector<std::uint64_t> expected;
     for (std::size_t row = 0; row < planned.size(); ++row) {
       const bool lost = settings_.broken.contains(planned[row]) || settings_.killers.contains(planned[row]);
@@ -328,6 +340,18 @@ class world {
     uploads_.clear();
     copied_.clear();
     expected_upload_ = delivered_;
+  }
+
+  // An owner died of one of the batches that it had, and that was once too often.
+  void leave_out(std::uint32_t pick) {
+    if (uploads_.empty()) return;
+    const upload_command poison = uploads_[pick % uploads_.size()];
+    kill_owner();
+    if (books_.leave_out(poison.position, "it kills owners") != poison.samples)
+      throw violation{"other samples were left out than were uploaded"};
+    left_out_.insert(poison.position);
+    // Its samples may be replacements elsewhere, and are not from now on.
+    replacements_changed_ |= settings_.rule == bad_sample_rule::replace;
   }
 
   // No more accidents: everything has to come out now, in a bounded number of steps.
@@ -361,10 +385,12 @@ class world {
   std::deque<upload_command> uploads_;
   std::deque<bool> copied_;
   std::set<std::uint64_t> quarantined_;
+  std::set<stream_position> left_out_;
   stream_position expected_upload_ = 0;
   stream_position delivered_ = 0;
   std::uint64_t steps_ = 0;
   bool wrongly_quarantined_ = false;
+  bool replacements_changed_ = false;
 };
 
 std::string run(const world_settings& settings, const script& steps_to_do, std::uint64_t* steps = nullptr) {
@@ -403,7 +429,10 @@ script random_script(random_choice& choose) {
   for (step& s : made) {
     s.what = static_cast<act>(choose.below(static_cast<std::uint32_t>(act::count)));
     const bool accident = s.what == act::kill || s.what == act::kill_owner || s.what == act::pause;
-    if (accident && choose.below(calm) != 0) s.what = choose.below(2) == 0 ? act::work : act::deliver;
+    const bool rare = s.what == act::leave_out || s.what == act::give_trials_up;
+    if (rare && choose.below(10) != 0) s.what = act::deliver;
+    if ((accident || rare) && choose.below(calm) != 0)
+      s.what = choose.below(2) == 0 ? act::work : act::deliver;
     s.pick = choose.below(1000);
   }
   return made;

@@ -447,3 +447,54 @@ TEST_CASE("after a seek the old leases and copies end unheard and their slots se
   CHECK(loads[0].position == 7);
   CHECK_FALSE(books.acknowledged(1));
 }
+
+TEST_CASE("a batch that kills owners is delivered with 0 rows, whatever becomes of bad samples") {
+  for (const bad_sample_rule rule :
+       {bad_sample_rule::skip, bad_sample_rule::replace, bad_sample_rule::fail}) {
+    CAPTURE(static_cast<int>(rule));
+    const small_plan plan(9, 3);
+    ledger books({3, 8, rule}, plan, {0, 3});
+    books.worker_joined(a1, 1);
+    const auto first = only<load_command>(books.advance());
+    REQUIRE(books.loaded(success(first[0])) == arrival::accepted);
+    const auto killing = only<upload_command>(books.advance());
+    REQUIRE(killing.size() == 1);
+    books.slot_released(killing[0].upload);
+    books.owner_died();
+    CHECK(books.leave_out(0, "it has killed 2 owners") == std::vector<std::uint64_t>{0, 1, 2});
+    const auto commands = books.advance();
+    CHECK(only<sample_failed>(commands).size() == 3);
+    CHECK(only<give_up>(commands).empty());
+    const auto again = only<load_command>(commands);
+    REQUIRE(again.size() == 1);
+    CHECK(again[0].position == 0);
+    CHECK(again[0].samples.empty());
+    REQUIRE(books.loaded(success(again[0])) == arrival::accepted);
+    const auto uploads = only<upload_command>(books.advance());
+    REQUIRE(uploads.size() == 1);
+    const auto done = books.acknowledged(uploads[0].upload);
+    REQUIRE(done);
+    CHECK(done->delivered == 0);
+    CHECK(done->failed == 3);
+  }
+}
+
+TEST_CASE("when the sacrificial worker does not come up, the suspect is quarantined and its batch goes on") {
+  const small_plan plan(2, 2);
+  ledger books({}, plan, {0, 1});
+  books.worker_joined(a1, 2);
+  kill_on(books, only<load_command>(books.advance())[0], 0);
+  kill_on(books, only<load_command>(books.advance())[0], 0);
+  CHECK(only<load_command>(books.advance()).empty());
+  REQUIRE(books.wants_sacrificial());
+  books.cannot_try_alone("worker 9 ended with exit 3");
+  CHECK_FALSE(books.wants_sacrificial());
+  const auto commands = books.advance();
+  const auto lost = only<sample_quarantined>(commands);
+  REQUIRE(lost.size() == 1);
+  CHECK(lost[0].attempts == 2);
+  CHECK(lost[0].causes.back() == "could not be tried alone: worker 9 ended with exit 3");
+  const auto loads = only<load_command>(commands);
+  REQUIRE(loads.size() == 1);
+  CHECK(loads[0].samples == std::vector<planned_sample>{{1, 1}});
+}

@@ -1,0 +1,169 @@
+// Deaths, trials and quarantine of samples, one rule at a time.
+#include "runtime/schedule/suspicion.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::schedule;
+
+namespace {
+
+constexpr suspect tom{0, 17};
+constexpr suspect tom_later{1, 17};
+constexpr suspect ann{0, 4};
+constexpr stream_position batch = 3;
+constexpr lease_ref lease{{64, 1}, 0, 1};
+constexpr lease_ref next_lease{{64, 2}, 0, 2};
+
+/// Dies in company on two workers, as it takes to be isolated with three attempts.
+void isolate(suspicion& s, const suspect& who) {
+  CHECK_FALSE(s.charge_death(who, batch, false, 0, "SIGSEGV"));
+  CHECK_FALSE(s.charge_death(who, batch, false, 1, "SIGBUS"));
+  REQUIRE(s.isolated(who));
+}
+
+}  // namespace
+
+TEST_CASE("nobody is suspected before a death") {
+  const suspicion s(3);
+  CHECK(s.attempt_of(tom) == 1);
+  CHECK_FALSE(s.last_worker(tom));
+  CHECK_FALSE(s.anybody_isolated());
+  CHECK_FALSE(s.next_trial());
+}
+
+TEST_CASE("each death counts an attempt and names the worker to avoid") {
+  suspicion s(3);
+  CHECK_FALSE(s.charge_death(tom, batch, false, 5, "SIGSEGV"));
+  CHECK(s.attempt_of(tom) == 2);
+  CHECK(s.last_worker(tom) == 5);
+  CHECK_FALSE(s.isolated(tom));
+}
+
+TEST_CASE("one attempt before the last the sample is isolated and waits for its trial") {
+  suspicion s(3);
+  isolate(s, tom);
+  const auto waiting = s.next_trial();
+  REQUIRE(waiting);
+  CHECK(waiting->who == tom);
+  CHECK(waiting->position == batch);
+  CHECK(waiting->attempt == 3);
+  s.begin_trial(tom, lease);
+  CHECK_FALSE(s.next_trial());
+  CHECK(s.trial_under(lease)->who == tom);
+  CHECK(s.anybody_isolated());
+}
+
+TEST_CASE("where one attempt is allowed the first death quarantines without a trial") {
+  suspicion s(1);
+  const auto lost = s.charge_death(tom, batch, false, 0, "hang");
+  REQUIRE(lost);
+  CHECK(lost->attempts == 1);
+  CHECK(s.is_quarantined(17));
+  CHECK_FALSE(s.anybody_isolated());
+}
+
+TEST_CASE("a death in the trial quarantines with every cause, oldest first") {
+  suspicion s(3);
+  isolate(s, tom);
+  s.begin_trial(tom, lease);
+  const auto lost = s.charge_death(tom, batch, true, 64, "exit 3");
+  REQUIRE(lost);
+  CHECK(lost->position == batch);
+  CHECK(lost->sample == 17);
+  CHECK(lost->attempts == 3);
+  CHECK(lost->causes == std::vector<std::string>{"SIGSEGV", "SIGBUS", "exit 3"});
+  CHECK_FALSE(s.anybody_isolated());
+}
+
+TEST_CASE("a sample that is loaded alone is no suspect any more") {
+  suspicion s(3);
+  isolate(s, tom);
+  s.begin_trial(tom, lease);
+  CHECK(s.clear(lease)->who == tom);
+  CHECK(s.attempt_of(tom) == 1);
+  CHECK_FALSE(s.last_worker(tom));
+  CHECK_FALSE(s.anybody_isolated());
+  CHECK_FALSE(s.clear(lease));  // twice changes nothing
+}
+
+TEST_CASE("a sample that was cleared twice and kills again is quarantined without a third trial") {
+  suspicion s(3);
+  for (int i = 0; i < 2; ++i) {
+    isolate(s, tom);
+    s.begin_trial(tom, lease);
+    s.clear(lease);
+  }
+  CHECK_FALSE(s.charge_death(tom, batch, false, 0, "SIGSEGV"));
+  const auto lost = s.charge_death(tom, batch, false, 1, "SIGSEGV");
+  REQUIRE(lost);
+  CHECK(lost->attempts == 2);
+}
+
+TEST_CASE("a trial whose worker is gone without a charge is the next one again") {
+  suspicion s(3);
+  isolate(s, tom);
+  s.begin_trial(tom, lease);
+  s.worker_gone({0, 1});
+  CHECK_FALSE(s.next_trial());
+  s.worker_gone(lease.holder);
+  CHECK(s.next_trial()->who == tom);
+  CHECK_FALSE(s.clear(lease));
+  s.begin_trial(tom, next_lease);
+  CHECK(s.trial_under(next_lease)->attempt == 3);
+}
+
+TEST_CASE("deaths of one epoch are none of the next, and a quarantine ends the trials of all") {
+  suspicion s(3);
+  isolate(s, tom);
+  CHECK(s.attempt_of(tom_later) == 1);
+  isolate(s, tom_later);
+  s.begin_trial(tom, lease);
+  CHECK(s.charge_death(tom, batch, true, 64, "SIGSEGV"));
+  CHECK_FALSE(s.anybody_isolated());
+  // A lease of the next epoch was out: its death is noted, the quarantine is not told again.
+  CHECK_FALSE(s.charge_death(tom_later, batch, false, 2, "SIGSEGV"));
+}
+
+TEST_CASE("what cannot be tried alone is quarantined, all of it, and says so") {
+  suspicion s(3);
+  isolate(s, ann);
+  isolate(s, tom);
+  s.begin_trial(ann, lease);
+  const auto lost = s.quarantine_isolated("worker 64 ended with exit 3");
+  REQUIRE(lost.size() == 2);
+  CHECK(lost[0].sample == 4);
+  CHECK(lost[1].sample == 17);
+  CHECK(lost[1].attempts == 2);
+  CHECK(lost[1].causes.back() == "could not be tried alone: worker 64 ended with exit 3");
+  CHECK_FALSE(s.anybody_isolated());
+  CHECK_FALSE(s.clear(lease));
+  CHECK(s.quarantine_isolated("again").empty());
+}
+
+TEST_CASE("a released sample starts afresh; releasing what is not quarantined changes nothing") {
+  suspicion s(3);
+  isolate(s, ann);
+  s.release(4);
+  CHECK(s.next_trial()->attempt == 3);
+  isolate(s, tom);
+  s.quarantine_isolated("no worker");
+  s.release(17);
+  CHECK_FALSE(s.is_quarantined(17));
+  CHECK(s.is_quarantined(4));
+  CHECK(s.attempt_of(tom) == 1);
+}
+
+TEST_CASE("an epoch that is over takes its suspects along, quarantine stays") {
+  suspicion s(3);
+  s.quarantine_known(9);
+  isolate(s, tom);
+  isolate(s, tom_later);
+  s.forget_epochs_before(1);
+  CHECK_FALSE(s.isolated(tom));
+  CHECK(s.isolated(tom_later));
+  s.forget_suspects();
+  CHECK_FALSE(s.anybody_isolated());
+  CHECK(s.attempt_of(tom_later) == 1);
+  CHECK(s.is_quarantined(9));
+}
