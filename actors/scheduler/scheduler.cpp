@@ -367,6 +367,10 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_news news) {
         if (self->state.ledger) self->state.ledger->set_paused(order.paused);
         decide_soon(self);
       },
+      [self](const cannot_try_alone& order) {
+        if (self->state.ledger) self->state.ledger->cannot_try_alone(order.reason);
+        decide_soon(self);
+      },
       [self](const lift_quarantine& order) {
         if (self->state.ledger) self->state.ledger->release_from_quarantine(order.sample);
         decide_soon(self);

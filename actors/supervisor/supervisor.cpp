@@ -58,6 +58,7 @@ worker_status status_of(const supervisor_state& s, const supervision::place_view
   w.incarnation = place.incarnation;
   w.restarts = place.restarts;
   w.state = std::string(supervision::name_of(place.state));
+  w.why_stopped = std::string(supervision::name_of(place.why_stopped));
   if (place.next_restart != never && place.state == supervision::child_state::backoff)
     w.next_restart_seconds = std::max(0.0, std::chrono::duration<double>(place.next_restart - now).count());
   const auto living = s.facts.find(place.worker);
@@ -145,6 +146,10 @@ struct carry_out {
   }
   void operator()(const supervision::gpu_use_reported& found) {
     log::warn("supervisor", "worker {}: {}", found.who.worker, found.use);
+  }
+  void operator()(const supervision::sacrificial_failed& lost) {
+    log::warn("supervisor", "{}: samples that wait to be tried alone are quarantined", lost.reason);
+    self->send(s.others.scheduler, scheduler::cannot_try_alone{lost.reason});
   }
   void operator()(const supervision::workers_failed& end) { s.around.news.gave_up(end.reason); }
   void operator()(const supervision::workers_closed&) {

@@ -65,6 +65,7 @@ json as_json(const worker_status& w) {
          {"current_sample_seconds",
           w.current_sample_seconds ? json(rounded(*w.current_sample_seconds)) : json(nullptr)}};
   j["gpu_use"] = or_null(w.gpu_use);
+  j["why_stopped"] = w.why_stopped.empty() ? json(nullptr) : json(w.why_stopped);
   j["last_death"] = w.last_death ? control::as_json(*w.last_death) : json(nullptr);
   j["next_restart_seconds"] = w.next_restart_seconds ? json(rounded(*w.next_restart_seconds)) : json(nullptr);
   return j;
@@ -195,6 +196,13 @@ json as_json(const session_status& s) {
   j["workers_ended_unexpectedly"] = s.workers_ended_unexpectedly;
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;
+  j["stalled"] = nullptr;
+  if (s.stalled) {
+    j["stalled"] = {{"kind", s.stalled->kind},
+                    {"text", s.stalled->text},
+                    {"seconds", rounded(s.stalled->seconds)},
+                    {"worker", or_null(s.stalled->worker)}};
+  }
   return j;
 }
 

@@ -3,17 +3,21 @@
 //
 // The life of a batch:
 //
-//              lease                loaded             in order            copy done          acknowledged
-//   waiting ----------> leased -------------> loaded -----------> uploading --------> on_device ---------->
-//   gone
-//      ^                  |  worker died         |  a lost earlier    |                    |
-//      |                  v                      v  batch needs it    v  owner died        v  owner died
-//      +------------------+----------------------+        (back to loaded)                 |
-//      +-----------------------------------------------------------------------------------+
+//            lease               loaded            in order             copied             acknowledged
+//   waiting -------> leased -----------> loaded ------------> uploading --------> on_device ----------> gone
+//      ^               | worker died       | an earlier batch     | owner died         | owner died
+//      |               |                   | needs its slot       | (back to loaded)   |
+//      |               |                   |                                           |
+//      +---------------+-------------------+-------------------------------------------+
 //
 // A slot is busy from the lease until the device has copied it, so it is never written while it is read. A
-// batch that is loaded survives the death of its worker: its bytes are complete and the memory belongs to the
-// session.
+// batch that is loaded survives the death of its worker: its bytes are complete, and the memory belongs to
+// the session.
+//
+// Bounds. A batch under way has a slot, or is on the device, or waits for a lease that it lost, for a trial
+// of one of its samples, or as the newest one for a worker that may load it. So there are at most
+//     slots of all loaders + buffers of the device + batches that lost a lease or wait for a trial + 1
+// of them, and as many uploads as there are slots and buffers.
 #pragma once
 
 #include "runtime/base/ids.hpp"
@@ -56,7 +60,7 @@ struct stream_range {
 
 struct ledger_settings {
   std::uint32_t max_attempts = 3;
-  std::uint64_t quarantine_max = 8;  ///< more quarantined samples than this end the run
+  std::uint64_t quarantine_max = 8;  ///< more quarantined samples than this fail the run
   bad_sample_rule on_bad_sample = bad_sample_rule::skip;
 };
 
@@ -103,7 +107,7 @@ struct batch_recovered {
   stream_position position = 0;
 };
 
-/// The run cannot go on.
+/// The run cannot go on. Once; uploads and leases end with it.
 struct give_up {
   failure reason;
 };
@@ -113,11 +117,11 @@ using command = std::variant<load_command, upload_command, sample_failed, sample
 
 // ---- what events say --------------------------------------------------------------------------------------
 
-/// What became of a message from a worker.
+/// What the ledger made of a worker's message.
 enum class arrival : std::uint8_t {
   accepted,
   late,       ///< from an incarnation that is gone: dropped and counted
-  impossible  ///< a living worker says what cannot be: dropped, counted; the worker has to be fenced
+  impossible  ///< a living worker says what cannot be: dropped and counted; the caller fences the worker
 };
 
 struct row_failure {
@@ -162,7 +166,8 @@ class ledger {
  public:
   ledger(ledger_settings settings, const batch_source& source, stream_range range);
 
-  /// What is to be done now. Call after every event, or after several.
+  /// What is to be done now, in the order in which it has to be done. Call after every event, or after
+  /// several.
   [[nodiscard]] std::vector<command> advance();
 
   // Workers. An incarnation joins once, when it is ready, and dies once; repeats are ignored.
@@ -179,7 +184,10 @@ class ledger {
   [[nodiscard]] arrival loaded(const load_report& report);
 
   // The device. Unknown upload numbers are late news of a dead owner: dropped and counted.
+
+  /// Its bytes are on the device: the slot may be leased again.
   void slot_released(std::uint64_t upload);
+  /// The consumer has it. None: late news.
   std::optional<delivery> acknowledged(std::uint64_t upload);
   /// Everything that is not acknowledged will be uploaded again, loaded again first where its slot is gone.
   void owner_died();
@@ -189,7 +197,8 @@ class ledger {
 
   /// No new leases until resumed.
   void set_paused(bool paused) { paused_ = paused; }
-  /// Go on somewhere else: everything that is prepared and not delivered is dropped.
+  /// Go on somewhere else: everything that is prepared and not delivered is dropped. Leases and copies that
+  /// are under way end by themselves, unheard.
   void seek(stream_range range);
   /// Samples that are known to kill workers, from an earlier run.
   void quarantine_known(std::uint64_t sample) { suspicion_.quarantine_known(sample); }
@@ -295,7 +304,7 @@ class ledger {
   stream_position base_ = 0;         // position of window_[0]: the first that is not acknowledged
   stream_position next_upload_ = 0;  // every earlier one is uploading, on the device or gone
   std::deque<batch> window_;
-  std::set<stream_position> waiting_;  // of the window: lost leases that have to be given out again
+  std::set<stream_position> waiting_;  // of the window: not leased
   std::map<std::uint32_t, worker_entry> workers_;
   std::map<std::uint64_t, upload_entry> uploads_;  // not released, or not acknowledged
   suspicion suspicion_;

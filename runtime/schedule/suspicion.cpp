@@ -19,14 +19,14 @@ std::uint32_t deaths_in(const std::vector<std::string>& causes) {
 std::optional<sample_quarantined> suspicion::charge_death(const suspect& who, stream_position position,
                                                           bool alone, std::uint32_t worker,
                                                           const std::string& cause) {
-  record& evidence = records_[who];
-  evidence.causes.push_back(cause);
-  evidence.last_worker = worker;
-  const bool enough = deaths_in(evidence.causes) + 1 >= max_attempts_;
+  record& found = records_[who];
+  found.causes.push_back(cause);
+  found.last_worker = worker;
+  const bool enough = deaths_in(found.causes) + 1 >= max_attempts_;
   // A lease of the next epoch may have been out when the sample was quarantined.
   if (!enough || is_quarantined(who.sample)) return std::nullopt;
-  if (alone || max_attempts_ == 1 || evidence.cleared >= cleared_max)
-    return quarantine(who.sample, position, evidence);
+  if (alone || max_attempts_ == 1 || found.cleared >= cleared_max)
+    return quarantine(who.sample, position, found);
   isolated_.try_emplace(who, isolation{position, std::nullopt});
   return std::nullopt;
 }
@@ -66,9 +66,9 @@ std::optional<trial> suspicion::trial_under(const lease_ref& lease) const {
 std::optional<trial> suspicion::clear(const lease_ref& lease) {
   const std::optional<trial> ended = trial_under(lease);
   if (!ended) return std::nullopt;
-  record& evidence = records_.at(ended->who);
-  evidence.causes.clear();
-  ++evidence.cleared;
+  record& found = records_.at(ended->who);
+  found.causes.clear();
+  ++found.cleared;
   isolated_.erase(ended->who);
   return ended;
 }
@@ -90,11 +90,11 @@ std::vector<sample_quarantined> suspicion::quarantine_isolated(const std::string
 }
 
 sample_quarantined suspicion::quarantine(std::uint64_t sample, stream_position position,
-                                         const record& evidence) {
+                                         const record& found) {
   quarantined_.insert(sample);
   // The next epoch may have begun and suspect it too; the outcome is the same.
   std::erase_if(isolated_, [&](const auto& entry) { return entry.first.sample == sample; });
-  return {position, sample, deaths_in(evidence.causes), evidence.causes};
+  return {position, sample, deaths_in(found.causes), found.causes};
 }
 
 void suspicion::release(std::uint64_t sample) {

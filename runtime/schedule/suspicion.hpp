@@ -1,6 +1,6 @@
-// Which samples are suspected of killing workers: how many deaths each is charged with, which have to be tried
-// alone, and which are quarantined (semantics 14, 15). Pure: no clock, no I/O, no idea of batches, slots or
-// orders; used by the ledger, which tells it of deaths and asks it before it leases.
+// Which samples are suspected of killing workers: how many deaths each is charged with, which have to be
+// tried alone, and which are quarantined (semantics 14, 15). Pure: no clock, no I/O, no idea of batches,
+// slots or orders; used by the ledger, which tells it of deaths and asks it before it leases.
 //
 //                 death charged            max_attempts - 1 deaths           it killed again
 //   unsuspected ----------------> suspected ----------------------> isolated ----------------> quarantined
@@ -10,8 +10,8 @@
 //       +---------------------------------------------------------------+                           |
 //       +-------------------------------------------------------------------------------- released -+
 //
-// A suspicion belongs to one epoch; a quarantine holds until it is released. Memory: one entry for each sample
-// that killed a worker in an open epoch, and one number for each quarantined sample.
+// A suspicion belongs to one epoch; a quarantine holds until it is released. Memory: one entry for each
+// sample that killed a worker in an open epoch, and one number for each quarantined sample.
 #pragma once
 
 #include "runtime/base/ids.hpp"
@@ -107,7 +107,7 @@ class suspicion {
   };
 
   [[nodiscard]] trial as_trial(const suspect& who, const isolation& waiting) const;
-  sample_quarantined quarantine(std::uint64_t sample, stream_position position, const record& evidence);
+  sample_quarantined quarantine(std::uint64_t sample, stream_position position, const record& found);
 
   std::uint32_t max_attempts_;
   std::map<suspect, record> records_;

@@ -13,6 +13,10 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t canary_pool_size = 4;
 constexpr auto canary_window = 1s;
 
+std::int64_t in_seconds(nanoseconds time) {
+  return std::chrono::duration_cast<std::chrono::seconds>(time).count();
+}
+
 }  // namespace
 
 std::string_view name_of(child_state state) noexcept {
@@ -28,13 +32,28 @@ std::string_view name_of(child_state state) noexcept {
   return "unknown";
 }
 
+std::string_view name_of(vacancy why) noexcept {
+  switch (why) {
+    case vacancy::none: return "";
+    case vacancy::drained: return "drained";
+    case vacancy::scaled_down: return "scaled down";
+    case vacancy::not_restarted: return "not restarted";
+    case vacancy::not_needed: return "not needed";
+  }
+  return "";
+}
+
 pool::pool(const pool_settings& settings) : settings_(settings) {
+  PENSTOCK_CHECK(settings.workers <= settings.sacrificial_place, "{} workers, place {} is sacrificial",
+                 settings.workers, settings.sacrificial_place);
   for (std::uint32_t w = 0; w < settings.workers; ++w) at(w).wanted = true;
 }
 
 pool::place& pool::at(std::uint32_t worker) {
-  return places_.try_emplace(worker, restart_policy(settings_.restart, settings_.seed + worker))
-      .first->second;
+  restart_settings rules = settings_.restart;
+  // Whatever the type says of loaders: a suspect that waits for this worker holds up the whole stream.
+  if (is_sacrificial(worker)) rules.type = restart_type::permanent;
+  return places_.try_emplace(worker, restart_policy(rules, settings_.seed + worker)).first->second;
 }
 
 pool::place* pool::current(worker_ref who) {
@@ -69,44 +88,24 @@ void pool::child_died(worker_ref who, steady_time now, const death& d, const std
                       const std::string& last_words) {
   place* p = current(who);
   if (p == nullptr) return;
-  death judged = d;
-  if (p->operated) judged.ending = death::how::operated;
-  p->operated = false;
-  p->drain_sent = false;
-  p->state = child_state::stopped;
-  p->restart_at = never;
-  const bool sacrificial = who.worker == settings_.sacrificial_place;
-  if (judged.ending != death::how::operated) {
-    last_trouble_ = fmt::format("worker {} ended with {}{}{}", who.worker, cause,
-                                last_words.empty() ? "" : "; its last output:\n", last_words);
+  death counted_as = d;
+  if (p->operated) counted_as.ending = death::how::operated;
+  if (counted_as.ending != death::how::operated) {
+    const std::string ended = fmt::format("worker {} ended with {}", who.worker, cause);
+    if (is_sacrificial(who.worker)) {
+      last_sacrificial_trouble_ = ended;
+    } else {
+      last_trouble_ = last_words.empty() ? ended : ended + "; its last output:\n" + last_words;
+    }
   }
-  if (judged.counted() && !sacrificial) recent_counted_.emplace_back(now, who.worker);
-  if (!p->wanted) {
-    choose_canary();
-    return;
+  const restart_decision next = p->policy.child_died(now, counted_as);
+  if (p->wanted && next.act == restart_decision::what::fail && counted_as.ending == death::how::no_restart) {
+    fail({errc::worker_program,
+          fmt::format("worker {} ended with {} and would do so again{}{}", who.worker, cause,
+                      last_words.empty() ? "" : "; its last output:\n", last_words),
+          0});
   }
-
-  const restart_decision next = p->policy.child_died(now, judged);
-  switch (next.act) {
-    case restart_decision::what::restart:
-      p->state = child_state::backoff;
-      p->restart_at = next.at;
-      break;
-    case restart_decision::what::stop: p->wanted = false; break;
-    case restart_decision::what::fail:
-      p->state = child_state::failed;
-      p->wanted = false;
-      if (judged.ending == death::how::no_restart) {
-        fail({errc::worker_program,
-              fmt::format("worker {} ended with {} and would do so again{}{}", who.worker, cause,
-                          last_words.empty() ? "" : "; its last output:\n", last_words),
-              0});
-      }
-      break;
-  }
-  if (canary_ && judged.counted() && canary_ != who.worker && !sacrificial) p->canary_waits = true;
-  look_for_mass_death(now);
-  choose_canary();
+  settle_death(who.worker, *p, next, now, counted_as.counted());
 }
 
 void pool::start_failed(worker_ref who, steady_time now, const failure& why) {
@@ -119,7 +118,42 @@ void pool::start_failed(worker_ref who, steady_time now, const failure& why) {
     fail(why);
     return;
   }
-  child_died(who, now, {death::how::abnormal, false, false}, why.message, "");
+  const std::string refused = fmt::format("worker {} could not be started: {}", who.worker, why.message);
+  (is_sacrificial(who.worker) ? last_sacrificial_trouble_ : last_trouble_) = refused;
+  const bool asked_to_go = p->operated;
+  const restart_decision next =
+      asked_to_go ? restart_decision{restart_decision::what::restart, now} : p->policy.start_failed(now);
+  settle_death(who.worker, *p, next, now, !asked_to_go);
+}
+
+/// The place has no process any more; what comes next is decided.
+void pool::settle_death(std::uint32_t worker, place& p, const restart_decision& next, steady_time now,
+                        bool counted) {
+  p.state = child_state::stopped;
+  p.restart_at = never;
+  p.operated = false;
+  p.drain_sent = false;
+  if (!p.wanted) return;
+  switch (next.act) {
+    case restart_decision::what::restart:
+      p.state = child_state::backoff;
+      p.restart_at = next.at;
+      break;
+    case restart_decision::what::stop:
+      p.wanted = false;
+      p.why_empty = vacancy::not_restarted;
+      break;
+    case restart_decision::what::fail:
+      p.state = child_state::failed;
+      p.wanted = false;
+      if (is_sacrificial(worker)) give_sacrificial_up(last_sacrificial_trouble_ + ", too often in a row");
+      break;
+  }
+  if (!counted || is_sacrificial(worker)) return;
+  recent_counted_.emplace_back(now, worker);
+  choose_canary();
+  if (canary_ && canary_ != worker && p.state == child_state::backoff) p.canary_waits = true;
+  detect_mass_death(now);
 }
 
 void pool::child_unkillable(worker_ref who) {
@@ -127,84 +161,108 @@ void pool::child_unkillable(worker_ref who) {
 }
 
 void pool::scale(std::uint32_t workers, steady_time now) {
+  PENSTOCK_CHECK(workers <= settings_.sacrificial_place, "{} workers, place {} is sacrificial", workers,
+                 settings_.sacrificial_place);
+  emptied_by_operator_ = false;
   for (std::uint32_t w = 0; w < workers; ++w) {
-    if (!at(w).wanted) invite(at(w), now);
+    if (!at(w).wanted) occupy(at(w), now);
   }
   for (auto& [worker, p] : places_) {
-    if (worker >= workers && worker != settings_.sacrificial_place && p.wanted) dismiss(p);
+    // Whatever became of a place beyond the new size, nobody misses it.
+    if (worker >= workers && !is_sacrificial(worker)) vacate(p, vacancy::scaled_down);
   }
 }
 
 void pool::restart(std::uint32_t worker, steady_time now) {
+  if (worker > settings_.sacrificial_place) return;
+  if (!is_sacrificial(worker)) emptied_by_operator_ = false;
   place& p = at(worker);
-  if (p.state == child_state::starting || p.state == child_state::ready) {
-    p.policy.forgive();
-    p.wanted = true;
-    p.operated = true;
-    p.state = child_state::draining;
-  } else {
-    if (p.state == child_state::backoff) p.state = child_state::stopped;
-    invite(p, now);
-  }
+  const bool exists = p.state == child_state::starting || p.state == child_state::ready;
+  if (exists) replace(p);
+  if (!is_sacrificial(worker) || sacrificial_wanted_) occupy(p, now);
 }
 
 void pool::drain(std::uint32_t worker) {
-  dismiss(at(worker));
+  const auto it = places_.find(worker);
+  if (it == places_.end()) return;
+  place& p = it->second;
+  if (is_sacrificial(worker)) {
+    // Its need decides whether there is one; what an operator can have is another process.
+    if (p.state == child_state::starting || p.state == child_state::ready) replace(p);
+    return;
+  }
+  const bool last = p.wanted;
+  vacate(p, vacancy::drained);
+  emptied_by_operator_ |= last && !anybody_comes();
 }
 
-/// Nobody has to be here any more; whoever is may finish what it holds.
-void pool::dismiss(place& p) {
+/// Its process is asked to go, and another one follows.
+void pool::replace(place& p) {
+  p.operated = true;
+  p.state = child_state::draining;
+}
+
+/// Nobody has to be here any more; a process that is may finish what it holds.
+void pool::vacate(place& p, vacancy why) {
   p.policy.forgive();
   p.wanted = false;
-  p.dismissed = true;
+  p.why_empty = why;
   p.canary_waits = false;
-  p.operated =
-      p.state == child_state::starting || p.state == child_state::ready || p.state == child_state::draining;
-  if (p.state == child_state::backoff) p.state = child_state::stopped;
+  p.operated |= p.state == child_state::starting || p.state == child_state::ready;
+  if (p.state == child_state::backoff || p.state == child_state::failed) p.state = child_state::stopped;
 }
 
-/// Somebody has to be here again.
-void pool::invite(place& p, steady_time now) {
+/// A process has to be here again.
+void pool::occupy(place& p, steady_time now) {
   p.policy.forgive();
   p.wanted = true;
-  p.dismissed = false;
+  p.why_empty = vacancy::none;
   p.canary_waits = false;
-  if (p.state != child_state::stopped && p.state != child_state::failed) return;
+  const bool empty =
+      p.state == child_state::stopped || p.state == child_state::backoff || p.state == child_state::failed;
+  if (!empty) {
+    // One that was not told to go yet stays.
+    if (p.state == child_state::starting || p.state == child_state::ready) p.operated = false;
+    return;
+  }
   p.state = child_state::stopped;
   p.restart_at = now;
 }
 
 void pool::want_sacrificial(bool wanted, steady_time now) {
-  if (!wanted && !places_.contains(settings_.sacrificial_place)) return;
+  if (std::exchange(sacrificial_wanted_, wanted) == wanted) return;
+  sacrificial_missing_since_.reset();
   place& p = at(settings_.sacrificial_place);
-  if (wanted == p.wanted) return;
   if (wanted) {
-    invite(p, now);
+    occupy(p, now);
   } else {
-    dismiss(p);
+    vacate(p, vacancy::not_needed);
   }
 }
 
 void pool::recycle(worker_ref who) {
   place* p = current(who);
-  if (p == nullptr || p->state != child_state::ready) return;
-  p->operated = true;
-  p->state = child_state::draining;
+  if (p != nullptr && p->state == child_state::ready) replace(*p);
 }
 
 std::vector<pool_command> pool::advance(steady_time now) {
+  if (open_ && !failed_) {
+    check_sacrificial(now);
+    check_minimum(now);
+  }
   for (auto& [worker, p] : places_) {
     const bool exists = p.state == child_state::starting || p.state == child_state::ready;
-    if (exists && !p.wanted) p.state = child_state::draining;
+    if (exists && !p.wanted) {
+      p.operated = true;
+      p.state = child_state::draining;
+    }
     if (p.state == child_state::draining && !p.drain_sent) {
       p.drain_sent = true;
       outbox_.emplace_back(drain_child{{worker, p.incarnation}});
     }
   }
-  if (open_ && !failed_) {
-    start_due_places(now);
-    check_minimum(now);
-  }
+  choose_canary();
+  if (open_ && !failed_) start_due_places(now);
   return std::exchange(outbox_, {});
 }
 
@@ -221,28 +279,27 @@ void pool::start_due_places(steady_time now) {
       recent_starts_.push_back(now);
       ++p.restarts;
       // The sacrificial worker comes and goes with its need.
-      if (worker != settings_.sacrificial_place) ++restarts_;
+      if (!is_sacrificial(worker)) ++restarts_;
     }
     ++p.incarnation;
     ++started_;
     p.state = child_state::starting;
     p.restart_at = never;
-    outbox_.emplace_back(start_child{{worker, p.incarnation}, worker == settings_.sacrificial_place});
+    outbox_.emplace_back(start_child{{worker, p.incarnation}, is_sacrificial(worker)});
   }
 }
 
-void pool::look_for_mass_death(steady_time now) {
+void pool::detect_mass_death(steady_time now) {
   while (!recent_counted_.empty() && now - recent_counted_.front().first > canary_window)
     recent_counted_.pop_front();
   std::uint32_t loaders = 0;
-  for (const auto& [worker, p] : places_)
-    loaders += worker != settings_.sacrificial_place && p.wanted ? 1 : 0;
+  for (const auto& [worker, p] : places_) loaders += !is_sacrificial(worker) && p.wanted ? 1 : 0;
   std::set<std::uint32_t> died;  // one place that dies again and again is not half the pool
   for (const auto& [when, worker] : recent_counted_) died.insert(worker);
   if (loaders < canary_pool_size || canary_ || died.size() * 2 < loaders) return;
   // One event, not many: one place tries it for all.
   for (auto& [worker, p] : places_) {
-    if (worker == settings_.sacrificial_place) continue;
+    if (is_sacrificial(worker)) continue;
     if (p.state == child_state::backoff) p.canary_waits = true;
     if (p.state == child_state::starting) canary_ = worker;  // it is trying already
   }
@@ -253,7 +310,8 @@ void pool::look_for_mass_death(steady_time now) {
 /// Whenever places wait for a canary there is one, and it may start.
 void pool::choose_canary() {
   const auto can_try = [](const place& p) {
-    return p.wanted && (p.state == child_state::backoff || p.state == child_state::starting);
+    return p.wanted && (p.state == child_state::stopped || p.state == child_state::backoff ||
+                        p.state == child_state::starting);
   };
   if (canary_ && can_try(places_.at(*canary_))) return;
   canary_.reset();
@@ -270,40 +328,66 @@ void pool::end_canary() {
   for (auto& [worker, p] : places_) p.canary_waits = false;
 }
 
+/// A suspect waits: its worker has to be ready as soon as the loaders had to be.
+void pool::check_sacrificial(steady_time now) {
+  const auto it = places_.find(settings_.sacrificial_place);
+  if (it == places_.end()) return;
+  place& p = it->second;
+  if (!p.wanted || p.state == child_state::ready || p.state == child_state::draining) {
+    sacrificial_missing_since_.reset();
+    return;
+  }
+  if (!sacrificial_missing_since_) sacrificial_missing_since_ = now;
+  if (now - *sacrificial_missing_since_ < settings_.min_ready_within) return;
+  sacrificial_missing_since_.reset();
+  vacate(p, vacancy::not_needed);
+  give_sacrificial_up(fmt::format("worker {} was not ready within {} s{}{}", it->first,
+                                  in_seconds(settings_.min_ready_within),
+                                  last_sacrificial_trouble_.empty() ? "" : "; ", last_sacrificial_trouble_));
+}
+
+void pool::give_sacrificial_up(const std::string& reason) {
+  outbox_.emplace_back(sacrificial_failed{reason});
+  last_sacrificial_trouble_.clear();
+}
+
 void pool::check_minimum(steady_time now) {
-  const std::uint32_t ready = loader_count(child_state::ready) + loader_count(child_state::draining);
-  if (!any_hope()) {
+  if (anybody_comes()) emptied_by_operator_ = false;
+  const std::uint32_t draining = loader_count(child_state::draining);
+  if (emptied_by_operator_) {
+    below_minimum_since_.reset();  // he will say when to go on
+    return;
+  }
+  if (!anybody_comes() && draining == 0) {
     fail({errc::workers_exhausted,
-          fmt::format("no loader worker is left, and by [loader.restart] none is started again{}{}",
-                      last_trouble_.empty() ? "" : "; ", last_trouble_),
-          0});
+          with_last_trouble("no loader worker is left, and by [loader.restart] none is started again"), 0});
     return;
   }
   // Places that an operator has emptied are not missed.
   const std::uint32_t minimum = std::min(settings_.min_ready, loaders_asked_for());
+  const std::uint32_t ready = loader_count(child_state::ready) + draining;
   if (ready >= minimum) {
     below_minimum_since_.reset();
     return;
   }
   if (!below_minimum_since_) below_minimum_since_ = now;
-  if (now - *below_minimum_since_ >= settings_.min_ready_within) {
-    fail({errc::workers_exhausted,
-          fmt::format("{} of at least {} loader workers were ready for {} s{}{}", ready, minimum,
-                      std::chrono::duration_cast<std::chrono::seconds>(settings_.min_ready_within).count(),
-                      last_trouble_.empty() ? "" : "; ", last_trouble_),
-          0});
-  }
+  if (now - *below_minimum_since_ < settings_.min_ready_within) return;
+  fail({errc::workers_exhausted,
+        with_last_trouble(fmt::format("{} of at least {} loader workers were ready for {} s", ready, minimum,
+                                      in_seconds(settings_.min_ready_within))),
+        0});
 }
 
-bool pool::any_hope() const {
-  bool missed = false;
-  for (const auto& [worker, p] : places_) {
-    if (worker == settings_.sacrificial_place) continue;
-    const bool gone_for_good = p.state == child_state::failed || p.state == child_state::unkillable;
-    if (!gone_for_good && (p.wanted || p.state != child_state::stopped)) return true;
-    missed |= gone_for_good || !p.dismissed;
-  }
-  return !missed;  // all drained by an operator is his business, not a failure
+/// A loader is there to stay, or will be started.
+bool pool::anybody_comes() const {
+  return std::ranges::any_of(places_, [&](const auto& e) {
+    const place& p = e.second;
+    return !is_sacrificial(e.first) && p.wanted && p.state != child_state::unkillable;
+  });
+}
+
+std::string pool::with_last_trouble(std::string text) const {
+  return last_trouble_.empty() ? text : text + "; " + last_trouble_;
 }
 
 void pool::fail(failure reason) {
@@ -318,32 +402,38 @@ steady_time pool::next_deadline() const {
   for (const auto& [worker, p] : places_) {
     if (p.wanted && !p.canary_waits) next = std::min(next, p.restart_at);
   }
-  // Whoever is due and was held back by the ceiling is due again when a second has passed.
+  // A place that is due and was held back by the ceiling is due again when a second has passed.
   if (next != never && !recent_starts_.empty() &&
       recent_starts_.size() >= settings_.restarts_per_second_max) {
     next = std::max(next, recent_starts_.front() + 1s);
   }
   if (below_minimum_since_) next = std::min(next, *below_minimum_since_ + settings_.min_ready_within);
+  if (sacrificial_missing_since_)
+    next = std::min(next, *sacrificial_missing_since_ + settings_.min_ready_within);
   return next;
 }
 
 std::vector<place_view> pool::places() const {
   std::vector<place_view> views;
-  for (const auto& [worker, p] : places_)
-    views.push_back({worker, p.incarnation, p.state, p.restarts, p.restart_at});
+  for (const auto& [worker, p] : places_) {
+    const bool stopped = p.state == child_state::stopped;
+    views.push_back(
+        {worker, p.incarnation, p.state, p.restarts, p.restart_at, stopped ? p.why_empty : vacancy::none});
+  }
   return views;
 }
 
 std::uint32_t pool::loader_count(child_state state) const {
   std::uint32_t n = 0;
-  for (const auto& [worker, p] : places_)
-    n += worker != settings_.sacrificial_place && p.state == state ? 1 : 0;
+  for (const auto& [worker, p] : places_) n += !is_sacrificial(worker) && p.state == state ? 1 : 0;
   return n;
 }
 
 std::uint32_t pool::loaders_asked_for() const {
-  return static_cast<std::uint32_t>(std::ranges::count_if(
-      places_, [&](const auto& e) { return e.first != settings_.sacrificial_place && !e.second.dismissed; }));
+  return static_cast<std::uint32_t>(std::ranges::count_if(places_, [&](const auto& e) {
+    const vacancy why = e.second.why_empty;
+    return !is_sacrificial(e.first) && why != vacancy::drained && why != vacancy::scaled_down;
+  }));
 }
 
 std::uint32_t pool::alive() const {
@@ -359,7 +449,7 @@ std::uint32_t pool::alive() const {
 
 bool pool::degraded() const {
   return std::ranges::any_of(places_, [&](const auto& e) {
-    return e.first != settings_.sacrificial_place &&
+    return !is_sacrificial(e.first) &&
            (e.second.state == child_state::failed || e.second.state == child_state::unkillable);
   });
 }

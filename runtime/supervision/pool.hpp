@@ -1,14 +1,19 @@
 // The pool of loader places: which process has to exist, which has to go, and when to give up. Pure: events
 // and the time come in, commands go out. Driven by actors/supervisor, which does the spawning and killing.
 //
+// A place is a number that one worker process at a time may hold; its incarnation counts the processes.
+//
 //                 start                  ready                          died: restart later
 //   (stopped) ------------> starting ------------> ready -------------------------------> backoff
 //       ^                      |  died               | drain                                 | time
 //       |                      +------> backoff      v                                       v
-//       |                                         draining ---- done ----> (stopped)      starting
-//       +---- scaled down
+//       |                                         draining ---- died ----> (stopped)      starting
+//       +---- not wanted any more
 //   any of them: too many counted deaths, or an exit that would repeat ----> failed
 //   killed and not dead after its deadline ----> unkillable
+//
+// Whatever happens, the pool either has a process, a time at which it starts one, no place that anybody
+// wants, or it has failed with a reason.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -29,13 +34,25 @@ namespace penstock::supervision {
 enum class child_state : std::uint8_t { stopped, starting, ready, draining, backoff, failed, unkillable };
 [[nodiscard]] std::string_view name_of(child_state state) noexcept;
 
+/// Why a place is stopped.
+enum class vacancy : std::uint8_t {
+  none,           ///< it is not stopped, or it starts as soon as it may
+  drained,        ///< by an operator; until somebody restarts or scales
+  scaled_down,    ///< the pool is smaller now
+  not_restarted,  ///< its process ended, and the restart type brings nobody back
+  not_needed      ///< the sacrificial place: no sample is suspected
+};
+/// "drained", "not restarted"; empty for none.
+[[nodiscard]] std::string_view name_of(vacancy why) noexcept;
+
 struct pool_settings {
-  restart_settings restart;
+  restart_settings restart;     ///< of loader places; the sacrificial place is always restarted
   std::uint32_t workers = 1;    ///< wanted at the beginning
-  std::uint32_t min_ready = 1;  ///< fewer for `min_ready_within` end the run; of as many as there shall be
-  nanoseconds min_ready_within{60'000'000'000};
+  std::uint32_t min_ready = 1;  ///< fewer for `min_ready_within` fail the run; at most as many as are wanted
+  nanoseconds min_ready_within{
+      60'000'000'000};  ///< also how long the sacrificial worker may take to be ready
   std::uint32_t restarts_per_second_max = 50;
-  std::uint32_t sacrificial_place = 64;  ///< number of the extra place
+  std::uint32_t sacrificial_place = 64;  ///< number of the extra place; loader places have smaller ones
   std::uint64_t seed = 0;                ///< of the backoff's jitter
 };
 
@@ -48,10 +65,15 @@ struct start_child {
 struct drain_child {
   worker_ref who;
 };
+/// The sacrificial worker does not come up: whatever waits to be tried alone cannot be. Once for each
+/// want_sacrificial(true).
+struct sacrificial_failed {
+  std::string reason;  ///< with the last words of the last one
+};
 struct pool_failed {
   failure reason;
 };
-using pool_command = std::variant<start_child, drain_child, pool_failed>;
+using pool_command = std::variant<start_child, drain_child, sacrificial_failed, pool_failed>;
 
 struct place_view {
   std::uint32_t worker = 0;
@@ -59,6 +81,7 @@ struct place_view {
   child_state state = child_state::stopped;
   std::uint32_t restarts = 0;
   steady_time next_restart = never;
+  vacancy why_stopped = vacancy::none;
 };
 
 class pool {
@@ -67,24 +90,34 @@ class pool {
 
   /// First demand: all wanted places are started.
   void open(steady_time now);
-  /// Session ends: nothing is started any more.
+  /// The session ends: nothing is started any more.
   void close();
 
+  // What processes do. News of an incarnation that is gone changes nothing.
+
   void child_ready(worker_ref who, steady_time now);
-  /// The process is reaped. `last_words` goes into the error if this ends the run.
+  /// The process is reaped. `last_words` goes into the error if this fails the run.
   void child_died(worker_ref who, steady_time now, const death& d, const std::string& cause,
                   const std::string& last_words);
-  /// The process could not be started at all: counts like a fruitless death; a broken program fails the
-  /// place.
+  /// The process could not be started at all: a counted death. A program that cannot be executed fails the
+  /// run.
   void start_failed(worker_ref who, steady_time now, const failure& why);
+  /// It survives SIGKILL. Its place stays taken until child_died().
   void child_unkillable(worker_ref who);
 
-  // Operator actions: never count, clear the history.
+  // What operators order. It never counts, and clears the history of the places concerned. Places of numbers
+  // from sacrificial_place on are none of theirs: scale() refuses them, restart() and drain() replace a
+  // sacrificial worker that exists, since the need for it decides whether there is one.
+
   void scale(std::uint32_t workers, steady_time now);
-  void restart(std::uint32_t worker, steady_time now);  ///< drains it; a replacement follows
-  void drain(std::uint32_t worker);  ///< drains it; the place stays empty until scale or restart
+  /// Drains it and starts a replacement; starts one at once where there is no process.
+  void restart(std::uint32_t worker, steady_time now);
+  /// Drains it; the place stays empty until scale() or restart().
+  void drain(std::uint32_t worker);
+
+  /// The ledger has a sample to be tried alone, or has none any more.
   void want_sacrificial(bool wanted, steady_time now);
-  /// A worker that grew too large or did its share: replaced after the batch at hand, not counted.
+  /// A worker that grew too large or did its share: drained and replaced, not counted.
   void recycle(worker_ref who);
 
   /// What is to be done now.
@@ -106,38 +139,53 @@ class pool {
     child_state state = child_state::stopped;
     std::uint32_t incarnation = 0;
     std::uint32_t restarts = 0;
-    bool wanted = false;     // a process has to be here
-    bool dismissed = false;  // not wanted because an operator said so
-    bool operated = false;   // its end was asked for: not counted
+    bool wanted = false;                // a process has to be here
+    vacancy why_empty = vacancy::none;  // why it is not wanted
+    bool operated = false;              // its end was asked for: not counted
     bool drain_sent = false;
     bool canary_waits = false;  // held back until the canary is ready
     steady_time restart_at = never;
   };
 
+  [[nodiscard]] bool is_sacrificial(std::uint32_t worker) const noexcept {
+    return worker == settings_.sacrificial_place;
+  }
   [[nodiscard]] place& at(std::uint32_t worker);
   [[nodiscard]] place* current(worker_ref who);
+  void settle_death(std::uint32_t worker, place& p, const restart_decision& next, steady_time now,
+                    bool counted);
   void start_due_places(steady_time now);
-  void look_for_mass_death(steady_time now);
+  void detect_mass_death(steady_time now);
   void choose_canary();
   void end_canary();
-  static void dismiss(place& p);
-  static void invite(place& p, steady_time now);
+  static void vacate(place& p, vacancy why);
+  static void occupy(place& p, steady_time now);
+  void replace(place& p);
   void check_minimum(steady_time now);
+  void check_sacrificial(steady_time now);
+  void give_sacrificial_up(const std::string& reason);
   void fail(failure reason);
+  [[nodiscard]] std::string with_last_trouble(std::string text) const;
   [[nodiscard]] std::uint32_t loader_count(child_state state) const;
   [[nodiscard]] std::uint32_t loaders_asked_for() const;
-  [[nodiscard]] bool any_hope() const;
+  [[nodiscard]] bool anybody_comes() const;
 
   pool_settings settings_;
   std::map<std::uint32_t, place> places_;
   std::vector<pool_command> outbox_;
-  std::deque<steady_time> recent_starts_;                             // for the ceiling
-  std::deque<std::pair<steady_time, std::uint32_t>> recent_counted_;  // for the canary: when, which place
+  std::deque<steady_time> recent_starts_;  // for the ceiling: at most restarts_per_second_max
+  // For the canary: when, which place. Each death of the last second was a start before: at most one for each
+  // place and restarts_per_second_max.
+  std::deque<std::pair<steady_time, std::uint32_t>> recent_counted_;
   std::optional<std::uint32_t> canary_;
   std::optional<steady_time> below_minimum_since_;
-  std::string last_trouble_;  // cause and last words of the latest death that nobody asked for
+  std::optional<steady_time> sacrificial_missing_since_;
+  std::string last_trouble_;              // cause and last words of the latest death that nobody asked for
+  std::string last_sacrificial_trouble_;  // the same of the sacrificial worker
   std::uint32_t started_ = 0;
   std::uint32_t restarts_ = 0;
+  bool sacrificial_wanted_ = false;
+  bool emptied_by_operator_ = false;  // a drain took the last loader that would have come back
   bool open_ = false;
   bool failed_ = false;
 };

@@ -17,8 +17,8 @@
 //   outside_kill                             after the backoff           no       no
 //   any other, or the start failed           after the backoff           yes      no
 //
-// A worker that gets work done is worth restarting for ever, a sample that kills is the ledger's business, and
-// whoever sends SIGKILL from outside says nothing about the program that it hits.
+// A worker that gets work done is worth restarting for ever, a sample that kills is the ledger's business,
+// and a SIGKILL from outside says nothing about the program that it hits.
 #pragma once
 
 #include "runtime/base/clock.hpp"

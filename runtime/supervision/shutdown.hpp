@@ -14,7 +14,7 @@ namespace penstock::supervision {
 struct shutdown_shares {
   nanoseconds items{};    ///< then workers are killed
   nanoseconds owner{};    ///< then the owner's process is killed
-  nanoseconds killing{};  ///< then whoever survives SIGKILL is left behind
+  nanoseconds killing{};  ///< then what survives SIGKILL is left behind
 };
 
 /// Even an end "at once" waits for the kernel: processes that were killed are gone within milliseconds.

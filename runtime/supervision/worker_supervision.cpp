@@ -257,6 +257,8 @@ void worker_supervision::obey_pool(steady_time now) {
       outbox_.emplace_back(start_worker{start->who, start->sacrificial});
     } else if (const auto* drain = std::get_if<drain_child>(&command)) {
       if (child* c = living(drain->who)) retire(*c, now);
+    } else if (auto* lost = std::get_if<sacrificial_failed>(&command)) {
+      outbox_.emplace_back(std::move(*lost));
     } else {
       outbox_.emplace_back(workers_failed{std::get<pool_failed>(command).reason});
     }

@@ -97,7 +97,7 @@ struct workers_closed {};
 using worker_command =
     std::variant<start_worker, introduce_worker, hand_over_worker, retire_worker, stop_worker, signal_worker,
                  killing_worker, write_off_worker, judge_death, memory_exceeded, gpu_use_reported,
-                 workers_failed, workers_closed>;
+                 sacrificial_failed, workers_failed, workers_closed>;
 
 /// What the supervisor sees of one worker when it looks.
 struct worker_sign {

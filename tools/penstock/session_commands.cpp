@@ -67,7 +67,8 @@ int status(const request_options& o) {
     print_raw(status_for_people(s, *meant, terminal_width(1)));
     if (const std::string next = hint_after_status(s); !next.empty()) say("next: " + next);
   }
-  return o.check && s.at("state") != "ok" ? exit_not_met : exit_ok;
+  return o.check && (s.at("state") != "ok" || s.value("stalled", json()).is_object()) ? exit_not_met
+                                                                                      : exit_ok;
 }
 
 /// `penstock run ... & penstock wait` must not depend on who is faster.
@@ -122,8 +123,13 @@ int for_workers(const request_options& o, const std::string& verb) {
     const session_answer answer = request(o.choice, socket.path, {{"verb", "status"}});
     if (answer.refused != exit_ok) return answer.refused;
     for (const json& w : answer.result.at("workers")) {
-      if (w.at("state") != "stopped") workers.push_back(w.at("id").get<std::uint32_t>());
+      // A restart fills what was drained or not restarted too, but no place that the pool is too small for.
+      const json why = w.value("why_stopped", json());
+      const bool comes_back = verb == "restart" && (why == "drained" || why == "not restarted");
+      if (w.at("state") != "stopped" || comes_back) workers.push_back(w.at("id").get<std::uint32_t>());
     }
+    if (workers.empty())
+      return no_such_target(o, fmt::format("there is no worker to {}: all of them are stopped", verb));
   }
   for (const std::uint32_t worker : workers) {
     const session_answer answer = request(o.choice, socket.path, {{"verb", verb}, {"worker", worker}});
@@ -208,9 +214,11 @@ void add_status(verb_table& verbs) {
        "One table: the session, its device, its workers with their last deaths. The target leaves lines out.",
        {{"penstock status", "the only live session"},
         {"penstock status worker/3 --json | jq .workers[0].current_sample", "what worker 3 is working on"},
-        {"penstock status --check --session photos", "exit code 3 unless its state is ok, for scripts"}}},
+        {"penstock status --check --session photos",
+         "exit code 3 unless its state is ok and it moves, for scripts"}}},
       status);
-  place.verb.add_flag("--check", place.options->check, "exit 3 unless the state is ok");
+  place.verb.add_flag("--check", place.options->check,
+                      "exit 3 unless the state is ok and the stream is not stalled");
   place.verb.add_option("TARGET", place.options->target, "worker/N, workers, gpu, scheduler or all");
 }
 

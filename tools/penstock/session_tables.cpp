@@ -23,6 +23,8 @@ std::string last_death_of(const json& worker) {
 
 std::string state_of(const json& worker) {
   const json& again = worker.at("next_restart_seconds");
+  const json why = worker.value("why_stopped", json());
+  if (why.is_string()) return fmt::format("{} ({})", text_of(worker.at("state")), why.get<std::string>());
   if (!again.is_number()) return text_of(worker.at("state"));
   return fmt::format("{} {:.1f} s", text_of(worker.at("state")), again.get<double>());
 }
@@ -57,6 +59,10 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
     line(fmt::format("{}  {}  pid {}  epoch {}  {} batches, {} samples delivered", text_of(s.at("session")),
                      text_of(s.at("state")), text_of(s.at("pid")), text_of(s.at("epoch")),
                      text_of(s.at("batches_delivered")), text_of(s.at("samples_delivered"))));
+    const json stalled = s.value("stalled", json());
+    if (stalled.is_object())
+      line(fmt::format("stalled for {:.0f} s, {}", stalled.at("seconds").get<double>(),
+                       text_of(stalled.at("text"))));
   }
   if (meant.means(target_kind::gpu)) {
     const json& gpu = s.at("gpu");

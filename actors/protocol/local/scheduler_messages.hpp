@@ -138,6 +138,11 @@ struct pause_stream {
   bool paused = false;
 };
 
+/// The sacrificial worker does not come up: samples that wait to be tried alone are quarantined.
+struct cannot_try_alone {
+  std::string reason;
+};
+
 /// Everything that is in the mailbox before this is entered; then the accounts are told.
 struct tell_accounts {
   std::shared_ptr<std::promise<stream_accounts>> to;

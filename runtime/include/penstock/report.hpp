@@ -157,6 +157,9 @@ struct worker_status {
   std::optional<death_report> last_death;
   std::optional<double> next_restart_seconds;
   std::optional<std::string> gpu_use{};  ///< what of the GPU it was found to hold, which only the owner may
+  /// Of a stopped one: "drained", "scaled down", "not restarted" ([loader.restart] type), "not needed" (the
+  /// sacrificial worker). Empty while it is not stopped, or starts soon.
+  std::string why_stopped{};
 };
 
 /// A process that the driver's management library (NVML) sees on the GPU. In a container the pid may be that
@@ -164,6 +167,14 @@ struct worker_status {
 struct gpu_process {
   std::int64_t pid = 0;
   std::uint64_t bytes = 0;  ///< of device memory; 0: unknown
+};
+
+/// Nothing has moved for 5 s although a batch is owed: who is waited for.
+struct stall_report {
+  std::string kind;                     ///< sample, worker, trial, nobody, gpu, consumer, operator
+  std::string text;                     ///< "waiting for worker/3, which has ..."
+  double seconds = 0;                   ///< since the last movement
+  std::optional<std::uint32_t> worker;  ///< if one worker is waited for
 };
 
 struct session_status {
@@ -189,6 +200,7 @@ struct session_status {
   std::uint64_t workers_ended_unexpectedly = 0;  ///< in all: neither an operator nor a limit had ordered it
   std::uint64_t owners_ended_unexpectedly = 0;   ///< the same of the GPU owner's processes
   std::optional<owner_death_report> last_owner_death{};
+  std::optional<stall_report> stalled{};  ///< none: it moves, or need not; looked at every second
 };
 
 }  // namespace penstock

@@ -61,7 +61,7 @@ class world {
   void run(const script& steps_to_do) {
     for (const step& s : steps_to_do) {
       perform(s);
-      obey(books_.advance());
+      carry_out(books_.advance());
     }
     finish();
   }
@@ -171,7 +171,7 @@ class world {
   }
 
   // From outside, at any moment: between samples nothing is charged. The sacrificial worker is spared, since
-  // a kill from outside looks exactly like a verdict there.
+  // a kill from outside looks exactly like the death of its sample.
   void kill(std::uint32_t number) {
     place& p = places_[number];
     if (!p.alive) return;
@@ -207,7 +207,7 @@ class world {
   void check_charge(const place& p, const std::optional<flight_mark>& mark,
                     const std::optional<charge>& charged) const {
     if (charged.has_value() != mark.has_value()) {
-      // The verdict may have fallen in another epoch while the sample was being tried alone.
+      // Another epoch may have quarantined the sample while it was being tried alone.
       const bool decided = mark && quarantined_.contains(p.leases.front().load.samples.front().sample);
       if (!decided) throw violation{"a death was charged to nobody, or to somebody without reason"};
     } else if (charged && charged->sample != p.leases.front().load.samples[mark->row].sample) {
@@ -215,12 +215,12 @@ class world {
     }
   }
 
-  void obey(const std::vector<command>& commands) {
+  void carry_out(const std::vector<command>& commands) {
     for (const command& c : commands) {
       if (const auto* load = std::get_if<load_command>(&c)) take_lease(*load);
       if (const auto* upload = std::get_if<upload_command>(&c)) take_upload(*upload);
       if (const auto* lost = std::get_if<sample_quarantined>(&c)) {
-        // Outside kills can hit the same sample again and again; after two acquittals that counts.
+        // Outside kills can hit the same sample again and again; once it was cleared twice, that counts.
         const std::uint32_t charged = charged_[{plan_.epoch_of(lost->position), lost->sample}];
         const bool untried = lost->causes.back() == "could not be tried alone: no worker for it";
         const bool proved =
@@ -361,13 +361,13 @@ class world {
     for (std::uint64_t i = 0; !books_.finished(); ++i) {
       if (i > bound) throw violation{"nothing moves any more: deadlock"};
       for (auto& [number, p] : places_) start(number);
-      obey(books_.advance());
+      carry_out(books_.advance());
       for (auto& [number, p] : places_) work(number);
       deliver(0);
-      obey(books_.advance());
+      carry_out(books_.advance());
       copy();
       acknowledge();
-      obey(books_.advance());
+      carry_out(books_.advance());
     }
     if (delivered_ != end_) throw violation{"not everything was delivered"};
   }
@@ -440,7 +440,7 @@ script random_script(random_choice& choose) {
 
 }  // namespace
 
-TEST_CASE("whoever dies when, every batch is delivered once, in order, with the samples of its plan") {
+TEST_CASE("every batch is delivered once, in order, with the samples of its plan, whatever dies when") {
   const std::uint64_t seed = testing::seed_of_this_run();
   INFO("PENSTOCK_TEST_SEED=" << seed);
   std::printf("ledger model: PENSTOCK_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));

@@ -193,7 +193,7 @@ TEST_CASE("the third attempt runs alone in the sacrificial worker; the others go
   CHECK(loads[0].lease.holder == helper1);
   CHECK(loads[0].samples == std::vector<planned_sample>{{1, 3}});
 
-  SECTION("success there acquits it") {
+  SECTION("success there clears it") {
     REQUIRE(books.loaded(success(loads[0])) == arrival::accepted);
     CHECK_FALSE(books.wants_sacrificial());
     loads = only<load_command>(books.advance());
@@ -210,7 +210,7 @@ TEST_CASE("the third attempt runs alone in the sacrificial worker; the others go
     CHECK(quarantined[0].attempts == 3);
     CHECK(only<load_command>(commands).at(0).samples == std::vector<planned_sample>{{0, 1}});
   }
-  SECTION("a death there that is not charged to it is no verdict") {
+  SECTION("a death there that is not charged to it decides nothing") {
     books.worker_died(helper1, std::nullopt, "SIGKILL");
     CHECK(books.wants_sacrificial());
     books.worker_joined({9, 2}, 1, worker_kind::sacrificial);
@@ -256,7 +256,7 @@ TEST_CASE("what a dead worker said last is dropped and counted") {
   CHECK(books.stale_dropped() == 1);
 }
 
-TEST_CASE("a living worker that lies about its lease is found out") {
+TEST_CASE("a living worker that reports what cannot be is found out") {
   const small_plan plan(4, 2);
   ledger books({}, plan, {0, 2});
   books.worker_joined(a1, 2);

@@ -1,4 +1,4 @@
-// Model tests: a small world obeys a random script, step by step, until something is violated; then the
+// Model tests: a small world follows a random script, step by step, until something is violated; then the
 // script is shrunk to what is needed for the same violation and printed, to become a test of its own.
 #pragma once
 

@@ -28,6 +28,7 @@ class world {
     for (const pool_command& c : children.advance(now)) {
       if (const auto* start = std::get_if<start_child>(&c)) refs.push_back(start->who);
       if (const auto* drain = std::get_if<drain_child>(&c)) drained.push_back(drain->who);
+      if (const auto* lost = std::get_if<sacrificial_failed>(&c)) given_up.push_back(lost->reason);
       if (const auto* end = std::get_if<pool_failed>(&c)) failure_ = end->reason;
     }
     return refs;
@@ -49,6 +50,7 @@ class world {
   steady_time now{};
   pool children;
   std::vector<worker_ref> drained;
+  std::vector<std::string> given_up;  // why the sacrificial worker does not come up
 
  private:
   std::optional<failure> failure_;
@@ -232,7 +234,7 @@ TEST_CASE("an operator's restart does not wait for the canary") {
   CHECK(w.started() == std::vector<worker_ref>{{2, 2}});
 }
 
-TEST_CASE("whoever is restarted by an operator or recycled comes back, whatever the restart type") {
+TEST_CASE("a worker that an operator restarts, or that is recycled, comes back whatever the restart type") {
   for (const restart_type type : {restart_type::transient, restart_type::temporary}) {
     auto settings = with_workers(2);
     settings.restart.type = type;
@@ -329,6 +331,154 @@ TEST_CASE("the sacrificial worker comes when it is wanted and goes when it is no
   w.started();
   CHECK(w.drained == std::vector<worker_ref>{{64, 2}});
   CHECK_FALSE(w.children.degraded());
+}
+
+TEST_CASE("a canary that is drained while it waits, or survives SIGKILL, is replaced by another") {
+  world w(with_workers(6));
+  w.start_all();
+  for (std::uint32_t i = 0; i < 3; ++i) w.kill({i, 1});
+  const auto canary = w.started();
+  REQUIRE(canary == std::vector<worker_ref>{{0, 2}});
+  SECTION("drained in its backoff") {
+    w.kill({0, 2});
+    w.children.drain(0);
+  }
+  SECTION("unkillable") {
+    w.children.child_unkillable({0, 2});
+  }
+  CHECK(w.started() == std::vector<worker_ref>{{1, 2}});
+}
+
+TEST_CASE("the sacrificial worker comes back after every death, whatever the restart type") {
+  for (const restart_type type : {restart_type::transient, restart_type::temporary}) {
+    auto settings = with_workers(1);
+    settings.restart.type = type;
+    world w(settings);
+    w.start_all();
+    w.children.want_sacrificial(true, w.now);
+    CHECK(w.started() == std::vector<worker_ref>{{64, 1}});
+    w.children.child_ready({64, 1}, w.now);
+    w.kill({64, 1}, {death::how::abnormal, true, false});  // one suspect is quarantined, the next one waits
+    CHECK(w.started() == std::vector<worker_ref>{{64, 2}});
+    w.children.child_ready({64, 2}, w.now);
+    w.kill({64, 2}, {death::how::normal, true, false});
+    CHECK(w.started() == std::vector<worker_ref>{{64, 3}});
+  }
+}
+
+TEST_CASE("a sacrificial worker whose setup fails again and again is given up, once and with the reason") {
+  world w(with_workers(1));
+  w.start_all();
+  w.children.want_sacrificial(true, w.now);
+  for (std::uint32_t i = 1; i <= 6; ++i) {
+    REQUIRE(w.started() == std::vector<worker_ref>{{64, i}});
+    REQUIRE(w.given_up.empty());
+    w.kill({64, i});
+    w.now += 5s;
+  }
+  CHECK(w.started().empty());
+  CHECK(w.given_up == std::vector<std::string>{"worker 64 ended with SIGSEGV, too often in a row"});
+  CHECK_FALSE(w.children.degraded());
+  CHECK_FALSE(w.failed());
+  // The next suspect is worth another try.
+  w.children.want_sacrificial(false, w.now);
+  w.children.want_sacrificial(true, w.now);
+  CHECK(w.started() == std::vector<worker_ref>{{64, 7}});
+}
+
+TEST_CASE("a sacrificial worker that is not ready in time is given up, and goes") {
+  world w(with_workers(1));
+  w.start_all();
+  w.children.want_sacrificial(true, w.now);
+  CHECK(w.started() == std::vector<worker_ref>{{64, 1}});
+  CHECK(w.children.next_deadline() == w.now + 60s);
+  w.now += 60s;
+  w.started();
+  CHECK(w.given_up == std::vector<std::string>{"worker 64 was not ready within 60 s"});
+  w.started();
+  CHECK(w.drained == std::vector<worker_ref>{{64, 1}});
+  w.kill({64, 1});
+  CHECK(w.started().empty());
+  CHECK(w.given_up.size() == 1);
+}
+
+TEST_CASE("an operator can have another sacrificial worker, but neither none nor an idle one") {
+  world w(with_workers(1));
+  w.start_all();
+  w.children.restart(64, w.now);
+  CHECK(w.started().empty());
+  w.children.want_sacrificial(true, w.now);
+  CHECK(w.started() == std::vector<worker_ref>{{64, 1}});
+  w.children.child_ready({64, 1}, w.now);
+  w.children.drain(64);
+  w.started();
+  CHECK(w.drained == std::vector<worker_ref>{{64, 1}});
+  w.kill({64, 1}, normal_end);
+  CHECK(w.started() == std::vector<worker_ref>{{64, 2}});
+}
+
+TEST_CASE("a stopped place says who emptied it, and a restart fills it") {
+  auto settings = with_workers(3);
+  settings.restart.type = restart_type::temporary;
+  world w(settings);
+  w.start_all();
+  const auto why = [&](std::uint32_t worker) { return w.children.places().at(worker).why_stopped; };
+  CHECK(why(0) == vacancy::none);
+  w.children.scale(2, w.now);
+  w.children.drain(0);
+  w.started();
+  for (std::uint32_t i = 0; i < 3; ++i) w.kill({i, 1}, normal_end);
+  CHECK(why(0) == vacancy::drained);
+  CHECK(why(1) == vacancy::not_restarted);
+  CHECK(why(2) == vacancy::scaled_down);
+  w.children.restart(0, w.now);
+  w.children.restart(1, w.now);
+  CHECK(w.started() == std::vector<worker_ref>{{0, 2}, {1, 2}});
+  CHECK(why(0) == vacancy::none);
+}
+
+TEST_CASE("draining what is left of a pool in which places have failed is no failure; losing it is one") {
+  world w(with_workers(2));
+  w.start_all();
+  for (std::uint32_t i = 1; i <= 6; ++i) {
+    w.kill({0, i});
+    w.now += 10s;
+    w.start_all();
+  }
+  REQUIRE(w.state(0) == child_state::failed);
+  SECTION("drained") {
+    w.children.drain(1);
+    w.started();
+    w.kill({1, 1}, normal_end);
+    w.now += 1h;
+    w.started();
+    CHECK_FALSE(w.failed());
+    w.children.restart(1, w.now);
+    CHECK(w.started() == std::vector<worker_ref>{{1, 2}});
+  }
+  SECTION("lost") {
+    for (std::uint32_t i = 1; i <= 6; ++i) {
+      w.kill({1, i});
+      w.now += 10s;
+      w.start_all();
+    }
+    CHECK(w.failed());
+  }
+}
+
+TEST_CASE("a start that fails is tried again, whatever the restart type, until it has failed too often") {
+  auto settings = with_workers(2);
+  settings.restart.type = restart_type::temporary;
+  world w(settings);
+  auto refs = w.started();
+  for (std::uint32_t i = 1; i <= 6; ++i) {
+    REQUIRE(w.state(0) == child_state::starting);
+    w.children.start_failed({0, i}, w.now, {errc::system, "no more processes", EAGAIN});
+    w.now += 5s;
+    w.started();
+  }
+  CHECK(w.state(0) == child_state::failed);
+  CHECK_FALSE(w.failed());
 }
 
 TEST_CASE("a closed pool starts nothing") {

@@ -14,7 +14,7 @@ constexpr death crash{death::how::abnormal, false, false};
 constexpr death fruitful_crash{death::how::abnormal, false, true};
 constexpr death charged_crash{death::how::abnormal, true, false};
 constexpr death normal_end{death::how::normal, false, true};
-constexpr death hopeless{death::how::no_restart, false, false};
+constexpr death would_repeat{death::how::no_restart, false, false};
 constexpr death shot_from_outside{death::how::abnormal, false, false, true};
 constexpr death operated{death::how::operated, false, false};
 
@@ -36,13 +36,13 @@ TEST_CASE("the restart types treat each kind of end as the table says") {
   };
   for (const row& r : {row{restart_type::permanent, normal_end, act::restart},
                        {restart_type::permanent, crash, act::restart},
-                       {restart_type::permanent, hopeless, act::fail},
+                       {restart_type::permanent, would_repeat, act::fail},
                        {restart_type::transient, normal_end, act::stop},
                        {restart_type::transient, crash, act::restart},
-                       {restart_type::transient, hopeless, act::fail},
+                       {restart_type::transient, would_repeat, act::fail},
                        {restart_type::temporary, normal_end, act::stop},
                        {restart_type::temporary, crash, act::stop},
-                       {restart_type::temporary, hopeless, act::stop}}) {
+                       {restart_type::temporary, would_repeat, act::stop}}) {
     CAPTURE(static_cast<int>(r.type), static_cast<int>(r.end.ending));
     CHECK(policy_of(r.type).child_died(start, r.end).act == r.expected);
   }
