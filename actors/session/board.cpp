@@ -194,6 +194,11 @@ bool board::stopping() {
   return !std::exchange(stopping_, true);
 }
 
+void board::stalled(const std::optional<stall_report>& what) {
+  const std::lock_guard hold(mutex_);
+  status_.stalled = what;
+}
+
 session_status board::status() const {
   const std::lock_guard hold(mutex_);
   session_status now = status_;

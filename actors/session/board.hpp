@@ -53,6 +53,7 @@ class board {
   bool ended_if_running(run_outcome how, steady_time now);
   bool paused(bool is_paused);
   bool stopping();
+  void stalled(const std::optional<stall_report>& what);
 
   [[nodiscard]] session_status status() const;
   [[nodiscard]] double waited_seconds() const;

@@ -5,6 +5,7 @@
 //   session.cpp          the public face
 //   session_life.cpp     start, commands, failure, end
 //   session_wiring.cpp   makes the actors and connects them
+//   session_progress.cpp whether the stream moves
 //   session_batches.cpp  batches on their way to the consumer, or into a sink
 //
 // Threads: any thread may call; one at a time takes batches (only_taker refuses a second one). Actors call
@@ -19,6 +20,7 @@
 #include "actors/session/board.hpp"
 #include "actors/session/ending.hpp"
 #include "actors/session/process_logs.hpp"
+#include "actors/session/progress_ticker.hpp"
 #include "actors/session/session_actor.hpp"
 #include "actors/session/session_events.hpp"
 #include "actors/session/stream_cursor.hpp"
@@ -89,6 +91,7 @@ class Session::body {
     std::unique_ptr<process::io_thread> io;
     std::unique_ptr<control::control_server> server;
     std::unique_ptr<control::metrics_server> metrics;
+    std::unique_ptr<session::progress_ticker> progress;
     std::shared_ptr<supervisor::worker_processes> processes;
     std::shared_ptr<supervisor::owner_process> owner_process;
     std::optional<device::exclusive_use> lock;       // of the GPU
@@ -115,6 +118,7 @@ class Session::body {
   [[nodiscard]] supervisor::supervisor_settings supervisor_settings_now() const;
   void open_control_socket(engine& e);
   void open_metrics(engine& e);
+  void watch_progress(engine& e);
   void fail(const failure& why);
   void tell(event what) { journal_->note(std::move(what)); }
   void tell_ended(run_outcome how);

@@ -119,6 +119,13 @@ event event_of(const schedule::epoch_account& done) {
   return e;
 }
 
+event event_of(const stall_report& stalled) {
+  event e = event_of(event_kind::stalled,
+                     fmt::format("nothing has moved for {:.0f} s: {}", stalled.seconds, stalled.text));
+  e.worker = stalled.worker;
+  return e;
+}
+
 std::vector<event> worker_watch::look(const std::vector<worker_status>& workers, bool degraded) {
   std::vector<event> news;
   for (const worker_status& w : workers) {

@@ -18,6 +18,7 @@ namespace penstock::session {
 [[nodiscard]] event event_of_quarantined(const scheduler::lost_sample& lost);
 [[nodiscard]] event event_of_recovered(std::uint64_t epoch, std::uint64_t sequence);
 [[nodiscard]] event event_of(const schedule::epoch_account& done);
+[[nodiscard]] event event_of(const stall_report& stalled);
 
 /// The supervisor tells how all workers stand; what changed since the last time is news.
 class worker_watch {

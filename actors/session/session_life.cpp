@@ -138,6 +138,7 @@ result<void> Session::body::try_start() {
         },
         settings_.gpu.buffers);
   }
+  watch_progress(*e);
   caf::anon_send(e->owner, gpu_owner::open_device{});
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
@@ -286,6 +287,7 @@ void Session::body::close() noexcept {
   boost::asio::post(e->io->context(), [&] {
     e->server.reset();
     e->metrics.reset();
+    e->progress.reset();
     deaf.set_value();
   });
   deaf.get_future().wait();

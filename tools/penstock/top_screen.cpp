@@ -165,7 +165,15 @@ std::vector<std::string> top_screen(const json& before, const json& now, const s
   const json& gpu = s.at("gpu");
   add(fmt::format("device   {} ({}); the consumer waited {:.0f} % of the time", text_of(gpu.at("state")),
                   text_of(gpu.at("name")), r.waited * 100));
-  add("waits    for " + text_of(now.at("waits_for")));
+  const json stalled = s.value("stalled", json());
+  if (stalled.is_object()) {
+    lines.push_back(
+        in_colour("31;1", cut_to(fmt::format("stalled  {:.0f} s, {}", stalled.at("seconds").get<double>(),
+                                             text_of(stalled.at("text"))),
+                                 width)));
+  } else {
+    add("waits    for " + text_of(now.at("waits_for")));
+  }
   const json& b = now.at("batches");
   add(fmt::format("batches  loading {}  loaded {}  uploading {}  ready {}  in use {}",
                   text_of(b.at("loading")), text_of(b.at("loaded")), text_of(b.at("uploading")),

@@ -56,26 +56,26 @@ using working = heard::and_also<device_moved, look_at_device>;
 
 namespace penstock::scheduler {
 
-using heard = protocol::hears<open_stream, worker_joined, worker_ended, worker_written_off, worker_drains,
-                              leases_reported, slots_released, batches_delivered, owner_lost, seek_stream,
-                              pause_stream, cannot_try_alone, lift_quarantine, tell_accounts, decide,
-                              stop_scheduling, protocol::meet>;
+using heard =
+    protocol::hears<open_stream, worker_joined, worker_ended, worker_written_off, worker_drains, leases_reported,
+                    slots_released, batches_delivered, owner_lost, seek_stream, pause_stream, cannot_try_alone,
+                    lift_quarantine, tell_accounts, decide, stop_scheduling, protocol::meet>;
 using scheduler_actor = heard::actor;
 
 }  // namespace penstock::scheduler
 
 namespace penstock::supervisor {
 
-using heard = protocol::hears<open_pool, close_pool, worker_started, start_refused, worker_spoke,
-                              worker_lost_link, worker_exited, partition_prepared, death_judged,
-                              want_sacrificial, fence_worker, worker_told_to_stop, scale_pool, restart_worker,
-                              drain_worker, tick, wake, protocol::meet>;
+using heard =
+    protocol::hears<open_pool, close_pool, worker_started, start_refused, worker_spoke, worker_lost_link, worker_exited,
+                    partition_prepared, death_judged, want_sacrificial, fence_worker, worker_told_to_stop, scale_pool,
+                    restart_worker, drain_worker, tick, wake, protocol::meet>;
 using supervisor_actor = heard::actor;
 
 /// The keeper of the GPU owner's process stands in the owner's place.
-using heard_by_keeper =
-    gpu_owner::heard::and_also<owner_started, owner_refused, owner_spoke, owner_lost_link, owner_exited,
-                               restart_owner, keeper_tick, wake_keeper, protocol::meet>;
+using heard_by_keeper = gpu_owner::heard::and_also<owner_started, owner_refused, owner_spoke, owner_lost_link,
+                                                   owner_exited, restart_owner, keeper_tick, wake_keeper,
+                                                   protocol::meet>;
 using owner_keeper_actor = heard_by_keeper::actor;
 
 }  // namespace penstock::supervisor
@@ -102,15 +102,14 @@ struct meet {
 };
 
 template <class Message>
-inline constexpr bool stays_inside =
-    gpu_owner::working::includes<Message> || scheduler::heard::includes<Message> ||
-    supervisor::heard::includes<Message> || supervisor::heard_by_keeper::includes<Message> ||
-    session::heard::includes<Message>;
+inline constexpr bool stays_inside = gpu_owner::working::includes<Message> || scheduler::heard::includes<Message> ||
+                                     supervisor::heard::includes<Message> ||
+                                     supervisor::heard_by_keeper::includes<Message> ||
+                                     session::heard::includes<Message>;
 
 }  // namespace penstock::protocol
 
 /// CAF asks for this of every message that cannot be serialised.
 template <class Message>
-requires penstock::protocol::stays_inside<Message>
-struct caf::allowed_unsafe_message_type<Message> : std::true_type {
-};
+  requires penstock::protocol::stays_inside<Message>
+struct caf::allowed_unsafe_message_type<Message> : std::true_type {};

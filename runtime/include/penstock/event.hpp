@@ -32,13 +32,15 @@ enum class event_kind : std::uint8_t {
   epoch_done,          ///< every batch of the epoch is delivered
   paused,
   resumed,
-  scaled,        ///< text: to how many workers
-  degraded,      ///< fewer workers than wanted will ever come back
-  recovered,     ///< the opposite
-  stopping,      ///< somebody wants the end
-  run_finished,  ///< every epoch that was asked for is delivered
-  run_stopped,   ///< it ended before that because somebody said so
-  run_failed,    ///< text: why
+  scaled,          ///< text: to how many workers
+  degraded,        ///< fewer workers than wanted will ever come back
+  recovered,       ///< the opposite
+  stopping,        ///< somebody wants the end
+  run_finished,    ///< every epoch that was asked for is delivered
+  run_stopped,     ///< it ended before that because somebody said so
+  run_failed,      ///< text: why
+  stalled,         ///< nothing has moved for 5 s although a batch is owed; text: who is waited for
+  progress_again,  ///< the opposite
 };
 /// "worker_died": the spelling in JSON.
 PENSTOCK_API const char* name_of(event_kind kind) noexcept;

@@ -259,6 +259,59 @@ int has_no_standard_streams() {
   return 0;
 }
 
+/// Two buffers, and both are kept while a third batch is asked for; or nothing is asked for at all. What is
+/// told of the stall is printed, then the batches are released.
+int stalls(bool asks) {
+  config c = settings();
+  c.gpu.buffers = 2;
+  std::atomic<bool> stalled = false;
+  std::atomic<bool> moves_again = false;
+  session_options o;
+  o.digests = true;
+  o.control_socket = false;
+  o.on_event = [&](const event& e) {
+    if (e.kind == event_kind::stalled) {
+      std::printf("stalled %s\n", e.text.c_str());
+      std::fflush(stdout);
+      stalled = true;
+      stalled.notify_all();
+    } else if (e.kind == event_kind::progress_again) {
+      moves_again = true;
+      moves_again.notify_all();
+    }
+  };
+  the_session.emplace(c, o);
+  std::optional<Batch> first = the_session->next();
+  std::optional<Batch> second;
+  std::optional<Batch> third;
+  std::thread asking([&] {
+    if (!asks) return;
+    second = the_session->next();
+    third = the_session->next();  // comes when the first one is released
+  });
+  stalled.wait(false);
+  const auto status = the_session->status();
+  std::printf("status %s %s\n", status.stalled->kind.c_str(), status.state.c_str());
+  first.reset();
+  asking.join();
+  second.reset();
+  third.reset();
+  std::thread rest(finish);
+  moves_again.wait(false);
+  rest.join();
+  std::printf("after %s\n", the_session->status().stalled ? "stalled" : "moving");
+  the_session.reset();  // before what its callback uses
+  return 0;
+}
+
+int keeps_every_batch() {
+  return stalls(true);
+}
+
+int asks_for_no_batch() {
+  return stalls(false);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -275,6 +328,8 @@ int main(int argc, char** argv) {
       {"thread", ends_the_thread_that_began},
       {"other-thread", destroys_it_on_another_thread_than_the_first},
       {"closed", has_no_standard_streams},
+      {"keep", keeps_every_batch},
+      {"idle", asks_for_no_batch},
   };
   const auto mode = modes.find(argc > 1 ? argv[1] : "");
   if (mode == modes.end()) return 2;

@@ -1,0 +1,41 @@
+// What the session knows that says whether the stream moves, and where the news of a stall goes: status, log and
+// journal.
+#include "actors/session/pipeline_view.hpp"
+#include "actors/session/session_body.hpp"
+#include "runtime/base/log.hpp"
+
+namespace penstock {
+
+void Session::body::watch_progress(engine& e) {
+  engine* const all = &e;
+  const auto facts = [this, all] {
+    supervision::progress_facts f;
+    f.status = session::look_closer(board_.status(), *all->flights, now());
+    f.under_way = times_->under_way();
+    f.released = times_->released();
+    f.buffers = settings_.gpu.buffers;
+    f.sacrificial_place = settings_.loader.limits.max;
+    f.consumer_waits = taking_;
+    f.owner_is_elsewhere = elsewhere();
+    f.standing = session::standing_of(f.status, *all->flights);
+    return f;
+  };
+  using news = supervision::progress_watch::news;
+  const auto tell_news = [this](news what, const std::optional<stall_report>& stalled, double stood) {
+    board_.stalled(stalled);
+    if (what == news::none) return;
+    event said = what == news::stalled
+                     ? session::event_of(*stalled)
+                     : session::event_of(event_kind::progress_again,
+                                         fmt::format("the stream moves again after {:.0f} s", stood));
+    if (what == news::stalled) {
+      log::warn("session", "{}", said.text);
+    } else {
+      log::info("session", "{}", said.text);
+    }
+    tell(std::move(said));
+  };
+  e.progress = std::make_unique<session::progress_ticker>(*e.io, facts, tell_news);
+}
+
+}  // namespace penstock

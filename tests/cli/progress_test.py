@@ -1,0 +1,111 @@
+"""A stream that stands still says why: in status, in its exit code, in the log and in an event; and what strands a pool
+does not."""
+
+from harness import *
+
+EMBEDDER = os.path.join(BIN, "session_embedder")
+ENDLESS = synthetic(samples=100000, dataset='wait = "2ms"', epochs=1)
+
+
+class ProgressTest(PenstockTest):
+    def live(self, text=ENDLESS, workers=2):
+        process = self.start("run", self.write("live.toml", text), "--workers", workers, "--json", "--quiet")
+        code, _, err = self.penstock("wait", "--for=ready", "--timeout", "10s", timeout=20)
+        self.assertEqual(code, EXIT_OK, err)
+        return process
+
+    def status(self):
+        code, out, err = self.penstock("status", "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        return json.loads(out)
+
+    def stall(self, kind):
+        """The stall of this kind, when it is told."""
+        return self.wait_until(lambda: (s := self.status()["stalled"]) and s["kind"] == kind and s, "a stall: " + kind)
+
+    def events(self):
+        code, out, err = self.penstock("events", "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        return [json.loads(line) for line in out.splitlines()]
+
+    def goes_on(self):
+        before = self.status()["batches_delivered"]
+        self.wait_until(lambda: self.status()["batches_delivered"] > before, "batches again")
+        self.wait_until(lambda: self.status()["stalled"] is None, "the end of the stall")
+        self.assertIn("progress_again", [e["kind"] for e in self.events()])
+        self.assertEqual(self.penstock("status", "--check")[0], EXIT_OK)
+
+    def test_a_stream_that_moves_is_not_stalled(self):
+        self.live()
+        self.assertIsNone(self.status()["stalled"])
+        self.assertEqual(self.penstock("status", "--check")[0], EXIT_OK)
+
+    def test_a_drained_pool_says_so_and_a_restart_of_all_workers_brings_it_back(self):
+        self.live()
+        self.assertEqual(self.penstock("drain", "workers")[0], EXIT_OK)
+        stalled = self.stall("operator")
+        self.assertIn("penstock restart workers", stalled["text"])
+        self.assertEqual({w["why_stopped"] for w in self.status()["workers"]}, {"drained"})
+        self.assertEqual(self.status()["state"], "ok")
+        self.assertEqual(self.penstock("status", "--check")[0], EXIT_NOT_MET)
+        self.assertIn("stalled for", self.penstock("status")[1])
+        self.assertIn("stalled", [e["kind"] for e in self.events()])
+        # Nobody is left to drain, and that is said; a restart finds those that were drained.
+        code, _, err = self.penstock("drain", "workers")
+        self.assertEqual(code, EXIT_NO_TARGET)
+        self.assertIn("no worker to drain", err)
+        code, _, said = self.penstock("restart", "workers")
+        self.assertEqual((code, said.count("restart asked for")), (EXIT_OK, 2), said)
+        self.goes_on()
+
+    def test_a_paused_session_says_so(self):
+        self.live()
+        self.assertEqual(self.penstock("pause")[0], EXIT_OK)
+        self.assertIn("penstock resume", self.stall("operator")["text"])
+        self.assertEqual(self.penstock("resume")[0], EXIT_OK)
+        self.goes_on()
+
+    def test_a_sample_that_hangs_is_named_long_before_its_timeout(self):
+        text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "hang"}]', epochs=1,
+                         more='[log]\nlevel = "warn"\n[loader.hang]\nitem_timeout = "30s"\n')
+        process = self.start("run", self.write("live.toml", text), "--workers", 2, "--json")
+        stalled = self.wait_until(lambda: self.penstock("status", "--json")[0] == EXIT_OK and self.status()["stalled"], "a stall")
+        self.assertEqual(stalled["kind"], "sample", stalled)
+        self.assertIn("17", stalled["text"])
+        worker = next(w for w in self.status()["workers"] if w["id"] == stalled["worker"])
+        self.assertGreater(worker["current_sample_seconds"], 4)
+        self.assertLess(worker["current_sample_seconds"], 25)
+        os.kill(worker["pid"], signal.SIGKILL)  # another worker loads it
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, EXIT_OK, err)
+        self.assertIn("nothing has moved for", err.decode())
+        self.check_sums(json.loads(out))
+
+    def test_two_samples_that_kill_are_tried_alone_though_no_worker_is_restarted(self):
+        text = synthetic(samples=200, epochs=1, dataset='faults = [{sample = 17, kind = "segv", times = 0}, {sample = 18, kind = "exit", times = 0}]',
+                         more='[loader.restart]\ntype = "temporary"\n')
+        report = self.run_json(self.write("live.toml", text), "--workers", 6, timeout=60)
+        self.assertEqual(report["epochs"][0]["quarantined"], 2)
+        self.assertEqual({q["sample"] for q in report["quarantine"]}, {17, 18})
+        self.check_sums(report)
+
+
+class ConsumerTest(PenstockTest):
+    def embed(self, mode):
+        done = subprocess.run([EMBEDDER, mode], capture_output=True, text=True, timeout=50, env=self.environment, cwd=self.folder)
+        self.assertEqual(done.returncode, EXIT_OK, done.stderr)
+        return dict(line.split(" ", 1) for line in done.stdout.splitlines())
+
+    def test_a_consumer_that_keeps_every_buffer_and_asks_for_more_is_named(self):
+        said = self.embed("keep")
+        self.assertIn("the consumer, which holds 2 of 2 device buffers", said["stalled"])
+        self.assertEqual((said["status"], said["after"]), ("consumer ok", "moving"))
+
+    def test_a_consumer_that_asks_for_no_batch_is_named(self):
+        said = self.embed("idle")
+        self.assertIn("to take and asks for none", said["stalled"])
+        self.assertEqual((said["status"], said["after"]), ("consumer ok", "moving"))
+
+
+if __name__ == "__main__":
+    main()
