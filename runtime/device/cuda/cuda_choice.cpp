@@ -39,7 +39,7 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-/// S1.1, S1.2: an older major cannot work, an older minor mostly does.
+/// A driver of an older major version cannot work, one of an older minor version mostly does.
 result<void> check_versions() {
   int driver = 0;
   int runtime = 0;
@@ -125,7 +125,7 @@ std::string who_uses(int ordinal) {
   return who_has_a_gpu_open();
 }
 
-/// S1.4.
+/// The GPU is of an architecture that this build holds no code for.
 failure no_image(cudaError_t status, const cudaDeviceProp& facts) {
   cudaGetLastError();
   failure why = cuda_failure(status, fmt::format("looking for kernels for {}", facts.name));

@@ -64,7 +64,7 @@ class cuda_device final : public device {
     }
     cudaGetLastError();
     if (!context_.answers()) return tl::unexpected(judged(status, "page-locking memory, at or before"));
-    // Slower, not wrong (S1.6).
+    // Slower, not wrong.
     if (!warned_pageable_) {
       log::warn(
           "gpu",
