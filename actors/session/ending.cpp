@@ -1,9 +1,16 @@
 #include "actors/session/ending.hpp"
 
+#include "runtime/base/patient_deadline.hpp"
+
 #include <algorithm>
 #include <utility>
 
 namespace penstock::session {
+namespace {
+
+constexpr nanoseconds looked_at_every = std::chrono::milliseconds(100);
+
+}  // namespace
 
 bool ending::begin() {
   const std::lock_guard hold(mutex_);
@@ -69,12 +76,17 @@ void ending::wait_for_owner() {
 
 void ending::wait_for(const bool& gone, nanoseconds supervision::shutdown_shares::*part) {
   std::unique_lock hold(mutex_);
-  const steady_time begin = std::chrono::steady_clock::now();
-  const auto until = [&] {
+  // Time in which this process was stopped or the machine slept does not count: who could not end is not late.
+  patient_deadline waited(nanoseconds(0), looked_at_every);
+  waited.restart(std::chrono::steady_clock::now());
+  const auto left = [&] {
     const supervision::shutdown_shares shares = supervision::shares_of(in_all_);
-    return begin + shares.*part + shares.killing;
+    return shares.*part + shares.killing - waited.counted();
   };
-  while (!gone && std::chrono::steady_clock::now() < until()) changed_.wait_until(hold, until());
+  while (!gone && left() > nanoseconds(0)) {
+    changed_.wait_for(hold, std::min(left(), looked_at_every));
+    static_cast<void>(waited.is_over(std::chrono::steady_clock::now()));
+  }
 }
 
 }  // namespace penstock::session
