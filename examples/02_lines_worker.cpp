@@ -41,8 +41,7 @@ class lines final : public penstock::Dataset {
                   penstock::tensor_role::data,
                   penstock::length_rule::batch_maximum},
                  {"number", penstock::dtype::int64, {}}};
-    // Whoever sees other samples must say something else here: a saved state or another worker is then
-    // refused.
+    // Other samples need another fingerprint: a saved state or a worker that has seen others is then refused.
     d.fingerprint = "lines/" + std::to_string(begins_.size()) + "/" + std::to_string(end_);
     return d;
   }

@@ -46,7 +46,7 @@ result<std::vector<index_range>> ranges_of(std::string_view list) {
     const auto first = number_of(one.substr(0, dash));
     const auto last = dash == std::string_view::npos ? first : number_of(one.substr(dash + 1));
     if (!first || !last) {
-      return refuse(errc::usage, "--load {}: '{}' is no sample index; write --load 7 or --load 3,7,10-20",
+      return refuse(errc::usage, "--load {}: '{}' is not a sample index; write --load 7 or --load 3,7,10-20",
                     printable(list), printable(one));
     }
     if (*last < *first) {

@@ -18,17 +18,14 @@ using namespace std::chrono_literals;
 
 constexpr std::array storage_pauses{50ms, 200ms, 800ms};  // storage is asked four times in all
 
-// All names and reasons of a batch have to fit in a frame, however many rows fail.
-constexpr std::size_t reasons_bytes_max = 1U << 20U;
-constexpr std::size_t reason_bytes_max = 500;
+// A name or reason that is longer says no more to a person. That all of a batch fit a frame is protocol::cut_to_fit's
+// concern.
+constexpr std::size_t text_bytes_max = 500;
 
 void shorten_texts(std::vector<protocol::wire_row_failure>& failures) {
-  if (failures.empty()) return;
-  const std::size_t limit =
-      std::clamp(reasons_bytes_max / failures.size(), std::size_t{16}, reason_bytes_max);
   for (protocol::wire_row_failure& f : failures) {
-    f.name = shortened(printable(f.name), limit);
-    f.reason = shortened(printable(f.reason), limit);
+    f.name = shortened(printable(f.name), text_bytes_max);
+    f.reason = shortened(printable(f.reason), text_bytes_max);
   }
 }
 
@@ -38,7 +35,7 @@ struct flight_spot {
   std::string name;
 };
 
-/// Nobody knows what is in the rows of a batch whose collate() threw.
+/// The rows of a batch whose collate() threw may hold anything.
 void fail_all(const protocol::load_batch& lease, const Dataset& dataset, const std::string& reason,
               protocol::batch_loaded& report) {
   std::set<std::uint32_t> failed;
@@ -90,30 +87,30 @@ int look_at_count(dl_phdr_info* info, std::size_t, void* data) {
 
 }  // namespace
 
-lease_runner::lease_runner(const workshop& shop, std::function<void(std::chrono::milliseconds)> pause)
-    : shop_(shop), pause_(std::move(pause)) {
-  static_cast<void>(brings_cuda());
+lease_runner::lease_runner(const lease_context& context, std::function<void(std::chrono::milliseconds)> pause)
+    : context_(context), pause_(std::move(pause)) {
+  static_cast<void>(notices_cuda());
 }
 
 result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::load_batch& lease) {
-  if (lease.slot >= shop_.slots.slots() || lease.samples.size() > shop_.layout.rows_max) {
+  if (lease.slot >= context_.slots.slots() || lease.samples.size() > context_.layout.rows_max) {
     return refuse(errc::protocol, "a lease of slot {} with {} samples; there are {} slots for {} samples",
-                  lease.slot, lease.samples.size(), shop_.slots.slots(), shop_.layout.rows_max);
+                  lease.slot, lease.samples.size(), context_.slots.slots(), context_.layout.rows_max);
   }
   const auto begin = std::chrono::steady_clock::now();
   protocol::batch_loaded report{lease.slot, lease.generation, 0, {}, 0};
-  const std::span<std::byte> slot = shop_.slots.slot(lease.slot);
+  const std::span<std::byte> slot = context_.slots.slot(lease.slot);
   std::vector<std::uint64_t> survivors;
   flight_spot last;
   for (std::uint32_t i = 0; i < lease.samples.size(); ++i) {
-    if (shop_.stopping.load(std::memory_order_relaxed)) return std::nullopt;
+    if (context_.stopping.load(std::memory_order_relaxed)) return std::nullopt;
     const protocol::wire_sample& sample = lease.samples[i];
-    const std::string name = shop_.dataset.name_of(sample.index);
-    shop_.flight.publish({arena::phase::loading, lease.slot, i, lease.generation}, name);
+    const std::string name = context_.dataset.name_of(sample.index);
+    context_.flight.publish({arena::phase::loading, lease.slot, i, lease.generation}, name);
     // Survivors are compacted: a failed sample's row is written again by the next one.
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
-    shop_.flight.publish(arena::phase::checking);
-    if (brings_cuda()) reason = cuda_in_words(shop_.me.worker, reason);
+    context_.flight.publish(arena::phase::checking);
+    if (notices_cuda()) reason = cuda_in_words(context_.me.worker, reason);
     if (reason.empty()) {
       ++report.rows;
       survivors.push_back(sample.index);
@@ -121,19 +118,19 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     } else {
       report.failures.push_back({i, name, std::move(reason)});
     }
-    shop_.flight.sample_done();
+    context_.flight.sample_done();
   }
   if (report.rows > 0) {
-    shop_.flight.publish({arena::phase::collating, lease.slot, last.row, lease.generation}, last.name);
+    context_.flight.publish({arena::phase::collating, lease.slot, last.row, lease.generation}, last.name);
     std::string reason = collate(lease.epoch, slot, survivors);
-    if (brings_cuda()) reason = cuda_in_words(shop_.me.worker, reason);
+    if (notices_cuda()) reason = cuda_in_words(context_.me.worker, reason);
     if (reason.empty()) {
       trim(slot, report.rows);
     } else {
-      fail_all(lease, shop_.dataset, "collating the batch: " + reason, report);
+      fail_all(lease, context_.dataset, "collating the batch: " + reason, report);
     }
   }
-  shop_.flight.rest();
+  context_.flight.rest();
   shorten_texts(report.failures);
   report.busy_ns = static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begin).count());
   return report;
@@ -143,23 +140,23 @@ std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uin
                                    std::span<std::byte> slot, std::uint32_t row) {
   std::vector<std::span<std::byte>> tensors;
   std::vector<sample_length> lengths;
-  tensors.reserve(shop_.layout.described);
-  for (std::size_t t = 0; t < shop_.layout.described; ++t) {
-    const tensor_place& place = shop_.layout.tensors[t];
+  tensors.reserve(context_.layout.described);
+  for (std::size_t t = 0; t < context_.layout.described; ++t) {
+    const tensor_place& place = context_.layout.tensors[t];
     tensors.push_back(slot.subspan(place.offset + place.row_bytes * row, place.row_bytes));
   }
   for (std::size_t tries = 0;; ++tries) {
-    random_source random(shop_.seed, epoch, sample.index);
+    random_source random(context_.seed, epoch, sample.index);
     lengths.clear();
-    for (std::size_t t = 0; t < shop_.layout.described; ++t) {
-      const tensor_place& place = shop_.layout.tensors[t];
+    for (std::size_t t = 0; t < context_.layout.described; ++t) {
+      const tensor_place& place = context_.layout.tensors[t];
       const std::uint64_t max = place.lengths ? place.spec.shape.front() : 0;
       lengths.push_back({max, max});
     }
     try {
       const stage_range range("load");
-      shop_.dataset.load({sample.index, epoch, sample.attempt, random},
-                         sample_slot(tensors, lengths, shop_.specs));
+      context_.dataset.load({sample.index, epoch, sample.attempt, random},
+                            sample_slot(tensors, lengths, context_.specs));
       finish_lengths(slot, row, lengths);
       return {};
     } catch (const transient_error& e) {
@@ -179,10 +176,10 @@ std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uin
 void lease_runner::finish_lengths(std::span<std::byte> slot, std::uint32_t row,
                                   std::span<const sample_length> lengths) const {
   for (std::size_t t = 0; t < lengths.size(); ++t) {
-    const tensor_place& place = shop_.layout.tensors[t];
+    const tensor_place& place = context_.layout.tensors[t];
     if (!place.lengths) continue;
     const auto entries = static_cast<std::int64_t>(lengths[t].entries);
-    const tensor_place& notes = shop_.layout.tensors[*place.lengths];
+    const tensor_place& notes = context_.layout.tensors[*place.lengths];
     std::memcpy(slot.subspan(notes.offset + notes.row_bytes * row).data(), &entries, sizeof entries);
     const std::uint64_t used = lengths[t].entries * place.entry_bytes();
     std::ranges::fill(slot.subspan(place.offset + place.row_bytes * row + used, place.row_bytes - used),
@@ -194,18 +191,18 @@ std::string lease_runner::collate(std::uint64_t epoch, std::span<std::byte> slot
                                   std::span<const std::uint64_t> samples) {
   std::vector<std::span<std::byte>> tensors;
   std::vector<std::span<const std::int64_t>> lengths;
-  for (std::size_t t = 0; t < shop_.layout.described; ++t) {
-    const tensor_place& place = shop_.layout.tensors[t];
+  for (std::size_t t = 0; t < context_.layout.described; ++t) {
+    const tensor_place& place = context_.layout.tensors[t];
     tensors.push_back(slot.subspan(place.offset, place.row_bytes * samples.size()));
     lengths.emplace_back();
     if (!place.lengths) continue;
-    const std::uint64_t at = shop_.layout.tensors[*place.lengths].offset;
+    const std::uint64_t at = context_.layout.tensors[*place.lengths].offset;
     lengths.back() = {reinterpret_cast<const std::int64_t*>(slot.subspan(at).data()), samples.size()};
   }
   const stage_range range("collate");
-  random_source random(shop_.seed ^ collate_stream, epoch, samples.front());
+  random_source random(context_.seed ^ collate_stream, epoch, samples.front());
   try {
-    shop_.dataset.collate(batch_slot(tensors, lengths, samples, shop_.specs), random);
+    context_.dataset.collate(batch_slot(tensors, lengths, samples, context_.specs), random);
     return {};
   } catch (...) {
     return thrown_in_words();
@@ -214,9 +211,9 @@ std::string lease_runner::collate(std::uint64_t epoch, std::span<std::byte> slot
 
 /// Moves the rows of tensors that each batch trims together, to the length of the longest.
 void lease_runner::trim(std::span<std::byte> slot, std::uint32_t rows) const {
-  for (const tensor_place& place : shop_.layout.tensors) {
+  for (const tensor_place& place : context_.layout.tensors) {
     if (place.spec.length != length_rule::batch_maximum) continue;
-    const std::uint64_t notes = shop_.layout.tensors[*place.lengths].offset;
+    const std::uint64_t notes = context_.layout.tensors[*place.lengths].offset;
     std::int64_t longest = 0;
     for (std::uint32_t row = 0; row < rows; ++row) {
       std::int64_t entries = 0;
@@ -233,14 +230,14 @@ void lease_runner::trim(std::span<std::byte> slot, std::uint32_t rows) const {
 }
 
 /// True once: for the sample during which CUDA appeared.
-bool lease_runner::brings_cuda() {
+bool lease_runner::notices_cuda() {
   library_search search;
   ::dl_iterate_phdr(look_at_count, &search);
   if (search.additions == libraries_seen_) return false;
   libraries_seen_ = search.additions;
   ::dl_iterate_phdr(look_at_library, &search);
-  const bool new_here = search.cuda && !cuda_came_in_;
-  cuda_came_in_ |= search.cuda;
+  const bool new_here = search.cuda && !cuda_loaded_;
+  cuda_loaded_ |= search.cuda;
   return new_here;
 }
 

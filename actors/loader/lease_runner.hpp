@@ -17,7 +17,7 @@
 namespace penstock::loader {
 
 /// Everything outlives the runner; one thread.
-struct workshop {
+struct lease_context {
   Dataset& dataset;
   const arena::slots_view& slots;
   arena::flight_writer& flight;
@@ -31,16 +31,16 @@ struct workshop {
 class lease_runner {
  public:
   /// `pause` waits between attempts at storage that said "not now".
-  explicit lease_runner(const workshop& shop, std::function<void(std::chrono::milliseconds)> pause);
+  explicit lease_runner(const lease_context& context, std::function<void(std::chrono::milliseconds)> pause);
 
   /// Fills the lease's slot. Exceptions of the dataset become failures of their samples. Nothing is returned
   /// when the worker was told to stop before the batch was finished. A lease that does not fit (a slot or a
   /// number of samples that does not exist) is refused with errc::protocol.
   result<std::optional<protocol::batch_loaded>> run(const protocol::load_batch& lease);
 
-  /// User code brought CUDA into this process: the sample that did it is a failure that says so, and the
+  /// User code loaded CUDA into this process: the sample that did it is a failure that says so, and the
   /// process should be replaced. Noticed after each sample; final.
-  [[nodiscard]] bool cuda_came_in() const noexcept { return cuda_came_in_; }
+  [[nodiscard]] bool cuda_loaded() const noexcept { return cuda_loaded_; }
 
  private:
   [[nodiscard]] std::string load_row(const protocol::wire_sample& sample, std::uint64_t epoch,
@@ -50,12 +50,12 @@ class lease_runner {
   [[nodiscard]] std::string collate(std::uint64_t epoch, std::span<std::byte> slot,
                                     std::span<const std::uint64_t> samples);
   void trim(std::span<std::byte> slot, std::uint32_t rows) const;
-  [[nodiscard]] bool brings_cuda();
+  [[nodiscard]] bool notices_cuda();
 
-  workshop shop_;
+  lease_context context_;
   std::function<void(std::chrono::milliseconds)> pause_;
   unsigned long long libraries_seen_ = 0;
-  bool cuda_came_in_ = false;
+  bool cuda_loaded_ = false;
 };
 
 }  // namespace penstock::loader

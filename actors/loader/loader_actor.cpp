@@ -119,10 +119,10 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
     s.dataset->setup({s.me.worker, s.me.incarnation, s.settings.sampler.seed});
   });
   if (!ready) return;
-  s.runner.emplace(workshop{*s.dataset, *s.slots, *s.flight, s.layout, s.description.tensors,
-                            s.settings.sampler.seed, s.me, *s.around.stopping},
+  s.runner.emplace(lease_context{*s.dataset, *s.slots, *s.flight, s.layout, s.description.tensors,
+                                 s.settings.sampler.seed, s.me, *s.around.stopping},
                    [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
-  if (s.runner->cuda_came_in()) {
+  if (s.runner->cuda_loaded()) {
     return give_up(
         self, exit_codes::configuration,
         {errc::dataset,
@@ -144,7 +144,7 @@ void load(self_pointer self, const protocol::load_batch& lease) {
   if (!*report) return end(self, exit_codes::finished);
   protocol::cut_to_fit(**report);
   s.around.link->send(std::move(**report));
-  if (s.runner->cuda_came_in()) end(self, exit_codes::temporary);
+  if (s.runner->cuda_loaded()) end(self, exit_codes::temporary);
 }
 
 loader_actor::behavior_type behave(self_pointer self, loader_surroundings around) {

@@ -21,7 +21,8 @@ struct applied {
   penstock::config values;
   std::map<std::string, value_place> places;  ///< by path: keys, entries of maps, "dataset.faults[2].sample"
   std::map<std::string, span> tables;         ///< names of tables, where they were written last
-  std::set<std::string> broken;               ///< keys whose value is wrong: what follows from it is no news
+  std::set<std::string>
+      broken;  ///< keys whose value is wrong: complaints about what follows from it are left out
 };
 
 /// Reads [vars] of all layers into `references`, for apply().

@@ -258,7 +258,7 @@ std::optional<node> parse_value(const source& text, std::size_t begin) {
   if (find_overlong_key(written, key_parts_max) != std::string_view::npos) return std::nullopt;
   const source with_key(source_kind::file, {}, std::string(key).append(written), {}, 0);
   const std::optional<toml::parse_result> parsed = parse_toml(with_key.text());
-  // More than one key: the text went on in a second line, which is no value.
+  // More than one key: the text went on in a second line, which is not one value.
   if (!parsed || !*parsed || parsed->table().size() != 1) return std::nullopt;
   const toml::node* value = parsed->table().get("v");
   if (value == nullptr) return std::nullopt;

@@ -12,7 +12,7 @@ namespace {
 using std::string_view_literals::operator""sv;
 
 constexpr std::string_view prefetching =
-    "each worker prepares so many batches ahead; [gpu] buffers is how many lie on the device";
+    "batches that each worker prepares ahead; [gpu] buffers: batches that wait on the device";
 constexpr std::string_view element_types =
     "dtype is one of \"uint8\", \"float16\", \"bfloat16\" or \"float32\"";
 constexpr std::string_view pinned =

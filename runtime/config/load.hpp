@@ -19,7 +19,7 @@
 
 namespace penstock::config_file {
 
-/// One "key.path=TOML value". A value that is no TOML is taken as a string, so that device=host needs no
+/// One "key.path=TOML value". A value that is not TOML is taken as a string, so that device=host needs no
 /// quotes.
 struct override_text {
   std::string assignment;

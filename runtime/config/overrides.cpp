@@ -133,7 +133,7 @@ std::optional<std::vector<path_part>> variable_parts(const source& text, std::si
   }
 }
 
-/// loader.env."A.B" as parts. Nothing, with a complaint: it is no dotted key.
+/// loader.env."A.B" as parts. Nothing, with a complaint: it is not a dotted key.
 std::optional<std::vector<path_part>> dotted_parts(const source& text, std::size_t end, complaints& found) {
   std::vector<path_part> parts;
   const std::string_view key = std::string_view(text.text()).substr(0, end);

@@ -32,7 +32,7 @@ JSON Schema.
   earlier ones, and all of them lose to the including file. At most 16 deep; a file has at most 1 MiB.
 - **Environment**: `PENSTOCK__LOADER__WORKERS=4` sets `workers` in [loader]: upper case, two underscores between the
   parts. Entries of [vars], [loader.env] and [dataset.options] keep their own case: `PENSTOCK__VARS__data=/data`.
-- **--set**: `--set loader.workers=4`. Here and in the environment the value is a TOML value; what is none is taken as a
+- **--set**: `--set loader.workers=4`. Here and in the environment the value is a TOML value; what is not TOML is taken as a
   string (`--set gpu.device=host`), and where a string is wanted everything is one (`--set name=7`).
 - **References** in any string: `${env:NAME}`, `${env:NAME:-default}` (the default also stands in for an empty value),
   `${cfg:dir}` (the folder of the file that contains it), `${var:NAME}` (from [vars]); `$$` is a dollar sign. [vars] and

@@ -17,7 +17,7 @@ json reference() {
   return {{"type", "string"}, {"pattern", "\\$"}};
 }
 
-/// What is no string may come out of a reference, and out of nothing else between quotes.
+/// A value that is not a string, or a reference to one; no other string.
 json or_reference(json value) {
   return {{"anyOf", json::array({std::move(value), json{{"type", "string"}, {"pattern", "\\$\\{"}}})}};
 }

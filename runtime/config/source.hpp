@@ -102,7 +102,7 @@ class complaints {
   std::size_t errors_ = 0;
 };
 
-/// More are counted but not kept: whoever makes so many mistakes made one.
+/// More are counted but not kept: so many usually come from one.
 inline constexpr std::size_t complaints_max = 500;
 
 /// Length of the valid UTF-8 sequence at the beginning of a text that is not empty; 0 if there is none.

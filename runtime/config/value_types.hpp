@@ -69,8 +69,8 @@ bool read(value_reader& reader, const node& from, std::vector<fault_config>& int
 /// The index of a choice.
 bool read_choice(value_reader& reader, const node& from, const std::vector<std::string_view>& choices,
                  unsigned& into);
-/// A string, already resolved, as a value of the type. A number may stand behind a reference ("${env:WORKERS:-4}"), but
-/// not as it is in quotes.
+/// A string, already resolved, as a value of the type. A number may come out of a reference
+/// ("${env:WORKERS:-4}"); in quotes as it is, it is refused.
 bool read_text(value_reader& reader, const node& from, const std::string& text, std::uint32_t& into);
 bool read_text(value_reader& reader, const node& from, const std::string& text, byte_size& into);
 

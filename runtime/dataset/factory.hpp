@@ -23,8 +23,8 @@ struct prepared_dataset {
   std::vector<std::string> notices;  ///< for the log
 };
 
-/// What lies on disk, for programs that look at a dataset without loading it. Refuses as prepare_dataset does, and
-/// synthetic, which has no files.
+/// What lies on disk, for programs that look at a dataset without loading it. Refuses as prepare_dataset does,
+/// and refuses synthetic, which has no files.
 result<listing> list_dataset(const config& settings, const listing_progress& progress = {});
 
 /// For the session, once: lists the dataset and seals the index. Refuses what the listings refuse;

@@ -14,7 +14,7 @@ namespace penstock {
 class file_reader {
  public:
   /// The file's bytes, valid until the next call. Follows links; opens without blocking, and refuses
-  /// (errc::io, with errno where there is one) what is missing, may not be read, is no regular file (a FIFO
+  /// (errc::io, with errno where there is one) what is missing, may not be read, is not a regular file (a FIFO
   /// is never waited for), is larger than `bytes_max`, or ends before the size it had when it was opened. See
   /// is_transient for the errno.
   result<std::span<const std::byte>> read(const std::string& path, std::uint64_t bytes_max);
@@ -24,7 +24,7 @@ class file_reader {
 };
 
 /// Whether storage may answer differently soon: EIO, ESTALE, EAGAIN, ETIMEDOUT and their kin on network file
-/// systems; and this machine being short of memory or descriptors, which is no fault of the sample.
+/// systems; and this machine being short of memory or descriptors, which is not the sample's fault.
 bool is_transient(int os_code) noexcept;
 
 /// "a folder", "a FIFO", ... for a mode that is not S_ISREG.

@@ -88,7 +88,7 @@ class WorkerByHand(PenstockTest):
         config = self.odd()
         for arguments, code, words in [
                 (["--config", config, "--load", "60"], 2, "--load 60: there are 60 samples, counted from 0"),
-                (["--config", config, "--load", "seven"], 2, "'seven' is no sample index"),
+                (["--config", config, "--load", "seven"], 2, "'seven' is not a sample index"),
                 (["--load", "7"], 2, "which config? --config FILE"),
                 (["--config", "nowhere.toml", "--load", "7"], 78, "cannot read nowhere.toml"),
                 (["--config", self.write("bad.toml", "[loader]\nworker = 2\n"), "--load", "7"], 78, "did you mean 'workers'?"),

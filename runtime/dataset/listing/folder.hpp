@@ -20,7 +20,7 @@ enum class entry_kind : std::uint8_t { folder, other };
 struct folder_entry {
   std::string name;
   entry_kind kind = entry_kind::other;
-  std::uint64_t size = 0;  ///< of what is no folder, links followed; 0 if the link leads nowhere
+  std::uint64_t size = 0;  ///< of everything but folders, links followed; 0 if the link leads nowhere
 };
 
 /// Device and inode: the same for every path that leads to a folder.
@@ -44,8 +44,8 @@ struct folder_contents {
 result<unique_fd> open_folder(int at, const std::string& path, std::string_view shown);
 
 /// Reads an open folder. Files are examined (for their size) only where `wanted` says yes; the others are
-/// left out, and counted where `passed_over` gives an ending. A link to a folder is a folder. Refuses (errc::io) when the system does, rather than losing
-/// entries silently.
+/// left out, and counted where `passed_over` gives an ending. A link to a folder is a folder. Refuses
+/// (errc::io) when the system does, rather than losing entries silently.
 result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
                                     bool (*wanted)(std::string_view name),
                                     std::string_view (*passed_over)(std::string_view name) = nullptr);

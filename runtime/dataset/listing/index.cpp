@@ -163,7 +163,7 @@ result<void> index_view::check() const {
   const auto nonsense = [](const char* what) {
     return refuse(errc::protocol, "the dataset's index has nonsense in {}", what);
   };
-  if (head.magic != magic) return refuse(errc::protocol, "this is no index of a dataset");
+  if (head.magic != magic) return refuse(errc::protocol, "this is not the index of a dataset");
   if (head.version != format_version) {
     return refuse(errc::protocol, "the dataset's index has version {}, this program reads {}", head.version,
                   format_version);

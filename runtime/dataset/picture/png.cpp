@@ -40,8 +40,7 @@ bool is_complete(std::span<const std::byte> file) noexcept {
 
 result<void> decode_png(std::span<const std::byte> file, const picture_info& info, const pixel_box& window,
                         recycled_buffer& rows, row_sink& sink) {
-  constexpr std::size_t chunk_max =
-      64 * MiB;  // of text and colour profiles, which are unpacked though nobody asks
+  constexpr std::size_t chunk_max = 64 * MiB;  // of text and colour profiles, which libspng unpacks unasked
   const std::unique_ptr<spng_ctx, free_context> context(spng_ctx_new(0));
   if (!context) throw std::bad_alloc();
   spng_ctx* const png = context.get();

@@ -48,7 +48,7 @@ tl::unexpected<failure> neither(bytes_view file, picture_format expected) {
                 start, other_format(file));
 }
 
-/// Walks the segments up to the first scan, as libjpeg does: bytes that are no marker are skipped.
+/// Walks the segments up to the first scan, as libjpeg does: bytes that are not a marker are skipped.
 result<picture_info> probe_jpeg(bytes_view file) {
   picture_info info{picture_format::jpeg, {}, 1, false};
   bool exif_seen = false;

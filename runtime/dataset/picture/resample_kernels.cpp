@@ -121,7 +121,7 @@ void vertical_avx2(const std::uint8_t* const* rows, const std::int16_t* weights,
     } else {
       alignas(32) std::uint8_t tail[32];
       _mm256_store_si256(reinterpret_cast<__m256i*>(tail), finished);
-      std::memcpy(out + i, tail, bytes - i);  // `out` may end at a page that nobody may touch
+      std::memcpy(out + i, tail, bytes - i);  // `out` may end at a protected page
     }
   }
 }

@@ -99,7 +99,7 @@ class literal_reader {
       shape.push_back(side);
       comma = take(",");
     }
-    if (shape.size() == 1 && !comma) return std::nullopt;  // (3) is no tuple
+    if (shape.size() == 1 && !comma) return std::nullopt;  // (3) is not a tuple
     return shape;
   }
 

@@ -36,7 +36,7 @@ class record_dataset final : public Dataset {
   [[nodiscard]] place place_of(std::uint64_t index) const;
   int open(std::uint64_t file);
 
-  // Descriptors are kept for the next sample, but only so many: a folder may hold more files than a process
+  // Descriptors are kept for the next sample, but not all of them: a folder may hold more files than a process
   // may open.
   struct kept_file {
     std::uint64_t file = ~std::uint64_t{0};

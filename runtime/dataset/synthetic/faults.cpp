@@ -1,4 +1,4 @@
-// The faults that the synthetic dataset commits on purpose, as real as they can be: a rehearsal of what
+// The faults that the synthetic dataset injects, as real as they can be: a rehearsal of what
 // broken decoders and broken storage do to a worker.
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/synthetic/synthetic.hpp"
@@ -19,13 +19,13 @@ namespace {
 
 constexpr std::size_t leak_bytes = 64 * MiB;
 
-void write_where_nobody_may() {
+void write_to_protected_memory() {
   void* const page = ::mmap(nullptr, 4 * KiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   *static_cast<volatile char*>(page) = 1;
 }
 
 void leak() {
-  // mmap and not new: the optimiser may remove a new whose result nobody uses.
+  // mmap and not new: the optimiser may remove a new whose result is not used.
   void* const kept = ::mmap(nullptr, leak_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (kept == MAP_FAILED) throw std::bad_alloc();
   std::memset(kept, 1, leak_bytes);
@@ -33,9 +33,9 @@ void leak() {
 
 }  // namespace
 
-void commit(const fault_config& fault) {
+void inject(const fault_config& fault) {
   switch (fault.kind) {
-    case fault_kind::segv: return write_where_nobody_may();
+    case fault_kind::segv: return write_to_protected_memory();
     case fault_kind::abort: std::abort();
     case fault_kind::exit: ::_exit(3);
     case fault_kind::kill: ::kill(::getpid(), SIGKILL); return;

@@ -1,5 +1,5 @@
 // Copies large pieces past the caches: the destination is not read first, which spares a third of the memory
-// traffic when many workers fill slots that nobody but the device's DMA engine will read. Used by the
+// traffic when many workers fill slots that only the device's DMA engine will read. Used by the
 // synthetic dataset.
 #pragma once
 

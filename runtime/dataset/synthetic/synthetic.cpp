@@ -84,7 +84,7 @@ void synthetic_dataset::setup(const worker_context& context) {
 void synthetic_dataset::load(const sample_request& request, const sample_slot& slot) {
   const auto [first, last] = faults_.equal_range(request.index);
   for (auto fault = first; fault != last; ++fault) {
-    if (fault->second.times == 0 || request.attempt <= fault->second.times) commit(fault->second);
+    if (fault->second.times == 0 || request.attempt <= fault->second.times) inject(fault->second);
   }
   if (config_.wait > nanoseconds::zero()) sleep_for(config_.wait);
   if (config_.work > nanoseconds::zero()) burn(config_.work);

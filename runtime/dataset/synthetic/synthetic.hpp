@@ -35,7 +35,7 @@ class synthetic_dataset final : public Dataset {
 
   dataset_description describe() override;
   void setup(const worker_context& context) override;
-  /// Commits the faults of this sample first, then waits, works and fills.
+  /// Injects the faults of this sample first, then waits, works and fills.
   void load(const sample_request& request, const sample_slot& slot) override;
 
  private:
@@ -49,8 +49,8 @@ class synthetic_dataset final : public Dataset {
   std::vector<std::byte> source_;                ///< memcpy
 };
 
-/// Commits a fault. Returns only from leak (64 MiB of private memory are touched and kept, each time), slow,
+/// Injects a fault. Returns only from leak (64 MiB of private memory are touched and kept, each time), slow,
 /// and from stop when the process is continued; raise throws std::runtime_error.
-void commit(const fault_config& fault);
+void inject(const fault_config& fault);
 
 }  // namespace penstock

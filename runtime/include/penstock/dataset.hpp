@@ -78,12 +78,12 @@ class PENSTOCK_API sample_slot {
                        std::span<const tensor_spec> specs = {}) noexcept
       : tensors_(tensors), lengths_(lengths), specs_(specs) {}
 
-  /// This sample has so many entries along the first axis of the tensor; what lies behind them becomes zero.
+  /// How many entries this sample has along the first axis of the tensor; what lies behind them becomes zero.
   /// Not called: it has as many as the shape says. Throws std::out_of_range for more than that, and for a
   /// tensor whose length_rule is exact: the sample is then a failure that says so.
   void set_length(std::size_t tensor, std::uint64_t entries) const;
 
-  /// Throws error (errc::usage) for a tensor that there is not.
+  /// Throws error (errc::usage) if there is no such tensor.
   [[nodiscard]] std::span<std::byte> bytes(std::size_t tensor) const {
     return detail::element_bytes(tensors_, tensor);
   }
@@ -150,8 +150,8 @@ class PENSTOCK_API Dataset {
   virtual void load(const sample_request& request, const sample_slot& slot) = 0;
 
   /// Called once for every batch with at least one row, after the last load() of it: may change rows in
-  /// place. Draws from `random`, which is keyed by the first row's sample; a batch is then the same whoever
-  /// makes it, but its bytes depend on who is in it. Throwing makes all its samples failures; a crash is
+  /// place. Draws from `random`, which is keyed by the first row's sample; a batch is then the same whichever
+  /// worker makes it, but its bytes depend on its samples. Throwing makes all of them failures; a crash is
   /// charged to its last sample.
   virtual void collate(const batch_slot& batch, random_source& random);
 

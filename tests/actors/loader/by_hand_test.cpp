@@ -48,5 +48,5 @@ TEST_CASE("what cannot be meant is refused with what to write instead") {
   CHECK(refusal({"--config", "c.toml", "--load", "7", "--setup-only"}) ==
         "--setup-only loads no sample: leave out one of --load and --setup-only");
   for (const char* const list : {"", ",", "7,", "-1", "7-", "seven", "1-2-3", "18446744073709551616"})
-    CHECK(refusal({"--load", list}).find("is no sample index; write --load 7") != std::string::npos);
+    CHECK(refusal({"--load", list}).find("is not a sample index; write --load 7") != std::string::npos);
 }

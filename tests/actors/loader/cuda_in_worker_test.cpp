@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uint64_t culprit = 21;
+constexpr std::uint64_t cuda_sample = 21;
 
 struct outcome {
   run_report report;
@@ -27,13 +27,13 @@ struct outcome {
 };
 
 outcome run_with_cuda_in_a_worker(bool throws) {
-  const fs::path deed = fs::temp_directory_path() / ("penstock-cuda-deed-" + std::to_string(::getpid()));
+  const fs::path time_file = fs::temp_directory_path() / ("penstock-cuda-time-" + std::to_string(::getpid()));
   config c;
   c.name = "cuda-in-a-worker";
   c.dataset.type = dataset_type::custom;
   c.dataset.options = {{"library", PENSTOCK_FAKE_CUDA},
-                       {"deed", deed},
-                       {"sample", std::to_string(culprit)},
+                       {"time_file", time_file},
+                       {"sample", std::to_string(cuda_sample)},
                        {"throws", throws ? "yes" : "no"}};
   c.loader.command = {PENSTOCK_CUDA_USING_WORKER};
   c.loader.workers = 3;
@@ -60,8 +60,8 @@ outcome run_with_cuda_in_a_worker(bool throws) {
     seen.report = session.report();
   }
   std::int64_t done = 0;
-  std::ifstream(deed) >> done;
-  fs::remove(deed);
+  std::ifstream(time_file) >> done;
+  fs::remove(time_file);
   const std::lock_guard hold(mutex);
   if (told != 0ns && done != 0) seen.until_told = told - std::chrono::nanoseconds(done);
   return seen;
@@ -70,7 +70,7 @@ outcome run_with_cuda_in_a_worker(bool throws) {
 void check(const outcome& seen) {
   REQUIRE_FALSE(seen.report.failures.empty());
   const failure_report& f = seen.report.failures.front();
-  CHECK(f.sample == culprit);
+  CHECK(f.sample == cuda_sample);
   INFO(f.error);
   std::smatch parts;
   REQUIRE(std::regex_search(f.error, parts, std::regex(R"(worker (\d+) \(pid (\d+)\))")));

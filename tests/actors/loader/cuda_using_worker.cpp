@@ -1,5 +1,5 @@
 // A worker program whose dataset touches CUDA on one sample, as careless loader code does. For
-// cuda_in_worker_test.cpp, which names the library, the sample, and the file that gets the time of the deed.
+// cuda_in_worker_test.cpp, which names the library, the sample, and the file that gets the time at which it did.
 #include <penstock/worker.hpp>
 
 #include <dlfcn.h>
@@ -15,8 +15,8 @@ class cuda_using final : public penstock::Dataset {
  public:
   explicit cuda_using(const penstock::string_map& options)
       : library_(options.at("library")),
-        deed_(options.at("deed")),
-        culprit_(std::stoull(options.at("sample"))),
+        time_file_(options.at("time_file")),
+        cuda_sample_(std::stoull(options.at("sample"))),
         throws_(options.at("throws") == "yes") {}
 
   penstock::dataset_description describe() override {
@@ -25,8 +25,8 @@ class cuda_using final : public penstock::Dataset {
   }
   void load(const penstock::sample_request& request, const penstock::sample_slot& slot) override {
     std::ranges::fill(slot.bytes(0), static_cast<std::byte>(request.index));
-    if (request.index != culprit_) return;
-    std::ofstream(deed_) << std::chrono::steady_clock::now().time_since_epoch().count();
+    if (request.index != cuda_sample_) return;
+    std::ofstream(time_file_) << std::chrono::steady_clock::now().time_since_epoch().count();
     void* const cuda = ::dlopen(library_.c_str(), RTLD_NOW);
     if (cuda == nullptr) throw std::runtime_error(::dlerror());
     const auto init = reinterpret_cast<int (*)(unsigned)>(::dlsym(cuda, "cuInit"));
@@ -35,8 +35,8 @@ class cuda_using final : public penstock::Dataset {
 
  private:
   std::string library_;
-  std::string deed_;
-  std::uint64_t culprit_;
+  std::string time_file_;
+  std::uint64_t cuda_sample_;
   bool throws_;
 };
 

@@ -49,7 +49,7 @@ TEST_CASE("names that other loaders use are met with what they are here, and why
       synthetic +
       "[loader]\nprefetch_factor = 2\npin_memory = true\ncollate_fn = \"f\"\n[gpu]\ndtype = \"fp16\"\n"));
   INFO(complaints);
-  CHECK(complaints.find("each worker prepares so many batches ahead") != std::string::npos);
+  CHECK(complaints.find("batches that each worker prepares ahead") != std::string::npos);
   CHECK(complaints.find("page-locked for the device already") != std::string::npos);
   CHECK(complaints.find("Dataset::setup, load or collate") != std::string::npos);
   CHECK(complaints.find("did you mean \"float16\"?") != std::string::npos);

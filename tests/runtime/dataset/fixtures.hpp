@@ -52,7 +52,7 @@ struct jpeg_options {
   bool progressive = false;
   bool grey_with_factors = false;  ///< some grey files have them too, to no effect
   bool interleaved = true;         ///< false: a scan for each component
-  unsigned restart_rows = 0;       ///< a restart marker every so many rows of blocks
+  unsigned restart_rows = 0;       ///< rows of blocks between restart markers
   unsigned orientation = 0;        ///< an Exif segment with this value, if not 0
 };
 

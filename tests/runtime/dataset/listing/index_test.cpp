@@ -92,7 +92,7 @@ TEST_CASE("an index cannot be written, grown or shrunk by anyone, and is not inh
   CHECK((::fcntl(fd->get(), F_GETFD) & FD_CLOEXEC) != 0);
 }
 
-TEST_CASE("a descriptor that is no sealed index is refused") {
+TEST_CASE("a descriptor that is not a sealed index is refused") {
   const temporary_folder folder;
   folder.write("file", std::string(4096, 'x'));
   const unique_fd file(::open(folder.path("file").c_str(), O_RDONLY | O_CLOEXEC));
@@ -103,7 +103,7 @@ TEST_CASE("a descriptor that is no sealed index is refused") {
   CHECK(index_view::map(sealed(good, F_SEAL_WRITE | F_SEAL_SEAL).get()).error().message ==
         "the dataset's index is not sealed");
   CHECK(index_view::map(sealed({}).get()).error().message == "the dataset's index is only 0 bytes long");
-  CHECK(index_view::map(sealed(bytes(5000)).get()).error().message == "this is no index of a dataset");
+  CHECK(index_view::map(sealed(bytes(5000)).get()).error().message == "this is not the index of a dataset");
   CHECK(index_view::map(sealed(good).get()));
 }
 

@@ -157,7 +157,7 @@ TEST_CASE("a FIFO with a picture's name is a sample, which will fail by name") {
   CHECK(list->samples == 2);
 }
 
-TEST_CASE("paths that are no dataset are refused with what was looked for") {
+TEST_CASE("paths that do not lead to a dataset are refused with what was looked for") {
   const temporary_folder folder;
   CHECK(refusal(folder.path("gone")) ==
         fmt::format("the dataset folder '{}' does not exist", folder.path("gone")));

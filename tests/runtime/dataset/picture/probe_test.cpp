@@ -56,7 +56,7 @@ TEST_CASE("the orientation of a PNG is found before and behind its pixels") {
   }
 }
 
-TEST_CASE("what is no picture is refused with its first bytes") {
+TEST_CASE("what is not a picture is refused with its first bytes") {
   CHECK(refusal({}) == "the file is empty");
   CHECK(refusal(as_bytes("hello, I am a text")) == "not a JPEG: starts with 68 65");
   CHECK(refusal(as_bytes("hello"), picture_format::png) == "not a PNG: starts with 68 65");

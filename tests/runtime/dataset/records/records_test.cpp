@@ -70,7 +70,7 @@ TEST_CASE("npy headers are read with the spellings that old and new writers use"
   CHECK(refusal(npy(dictionary("<i8", "(0, 4)"), "")).empty());
 }
 
-TEST_CASE("arrays that are no row of plain samples are refused with the reason") {
+TEST_CASE("arrays that are not rows of plain samples are refused with the reason") {
   CHECK(refusal("no npy at all") == "is not a .npy file: its first bytes are not \\x93NUMPY");
   CHECK(refusal(npy(dictionary("<f4", "(1,)"), "1234", 4)) == "is a .npy file of the unknown version 4");
   CHECK(refusal(npy(dictionary("<f4", "(1, 1)", "True"), "1234")) ==
