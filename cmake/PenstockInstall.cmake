@@ -68,6 +68,14 @@ write_basic_package_version_file(penstockConfigVersion.cmake COMPATIBILITY SameM
 install(FILES "${PROJECT_BINARY_DIR}/penstockConfig.cmake" "${PROJECT_BINARY_DIR}/penstockConfigVersion.cmake"
   DESTINATION ${PENSTOCK_INSTALL_CMAKE_DIR} COMPONENT development)
 
+# The same for those who build without CMake: pkg-config --cflags --libs penstock (C++20 is theirs to ask for).
+function(penstock_pkg_config pc_name pc_library pc_description)
+  configure_file(cmake/install/penstock.pc.in ${pc_name}.pc @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/${pc_name}.pc" DESTINATION lib/pkgconfig COMPONENT development)
+endfunction()
+penstock_pkg_config(penstock penstock "sessions: feed GPUs from loader worker processes")
+penstock_pkg_config(penstock-worker penstock_worker "a Dataset and a worker program of your own, without CUDA")
+
 install(FILES LICENSE README.md DESTINATION share/doc/penstock COMPONENT runtime)
 install(DIRECTORY docs/ DESTINATION share/doc/penstock/docs COMPONENT development)
 install(DIRECTORY examples/ DESTINATION share/penstock/examples COMPONENT development)

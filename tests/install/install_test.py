@@ -161,6 +161,21 @@ class Workers(unittest.TestCase):
         self.assertNotIn("libpenstock.so", run("ldd", in_consumer("counting-worker"))[0])
 
 
+class PkgConfig(unittest.TestCase):
+    def flags(self, package):
+        return run("pkg-config", "--cflags", "--libs", package, PKG_CONFIG_PATH=in_tree("lib/pkgconfig"))[0].split()
+
+    @unittest.skipUnless(shutil.which("pkg-config"), "no pkg-config")
+    def test_programs_build_with_what_pkg_config_says(self):
+        for package, source in (("penstock", "feed.cpp"), ("penstock-worker", "counting_worker.cpp")):
+            program = os.path.join(STAGE, "pkg-config-" + package)
+            run("g++", "-std=c++20", os.path.join(HERE, "consumer", source), "-o", program,
+                "-Wl,-rpath," + in_tree("lib"), *self.flags(package))
+        out, _ = run(os.path.join(STAGE, "pkg-config-penstock"), os.path.join(STAGE, "pkg-config-penstock-worker"))
+        self.assertIn("rows 63 ", out)
+        self.assertEqual(run("pkg-config", "--modversion", "penstock-worker", PKG_CONFIG_PATH=in_tree("lib/pkgconfig"))[0], "0.1.0\n")
+
+
 class Headers(unittest.TestCase):
     def headers_behind(self, text):
         with tempfile.NamedTemporaryFile("w", suffix=".cpp") as source:
