@@ -6,6 +6,7 @@
 #include "runtime/config/validate.hpp"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -86,6 +87,18 @@ std::string provenance::text() const {
 provenance loaded_config::source_of(const std::string& key) const {
   const auto at = sources.find(key);
   return at == sources.end() ? provenance{} : at->second;
+}
+
+// Here and not beside the public load_config: the worker library has this file, and must not export that function too.
+environment_list process_environment() {
+  environment_list all;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view text(*variable);
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    all.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return all;
 }
 
 failure as_failure(const rejection& refused) {

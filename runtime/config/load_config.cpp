@@ -3,8 +3,6 @@
 #include "runtime/base/result.hpp"
 #include "runtime/config/load.hpp"
 
-#include <unistd.h>
-
 #include <system_error>
 
 namespace penstock {
@@ -29,18 +27,4 @@ config load_config(const std::filesystem::path& file, const std::vector<std::str
   return std::move(loaded->values);
 }
 
-namespace config_file {
-
-environment_list process_environment() {
-  environment_list all;
-  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
-    const std::string_view text(*variable);
-    const std::size_t equals = text.find('=');
-    if (equals == std::string_view::npos) continue;
-    all.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return all;
-}
-
-}  // namespace config_file
 }  // namespace penstock
