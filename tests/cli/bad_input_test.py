@@ -123,7 +123,7 @@ class BadSurroundingsTest(PenstockTest):
                                      preexec_fn=lambda: open(os.path.join(group, "cgroup.procs"), "w").write(str(os.getpid())))
         self.assertEqual(code, EXIT_FAILED, err)
         self.assertIn("memory cgroup", err)
-        self.assertIn("the arena needs 1.50 GiB", err)
+        self.assertIn("the arena needs 1.69 GiB (8 workers + 1 sacrificial", err)
 
     def test_a_full_disk_under_the_sink_ends_the_run_with_the_file(self):
         config = self.write("d.toml", synthetic(bytes="64KiB"))

@@ -128,8 +128,10 @@ class Examples(harness.PenstockTest):
     def test_the_example_configs_are_sound_by_the_strictest_rules(self):
         configs = glob.glob(os.path.join(SOURCES, "configs", "*.toml")) + [os.path.join(SOURCES, "photos.toml")]
         self.assertGreaterEqual(len(configs), 5)
+        # Strict means that the data has to be here too.
+        data = dict(self.environment, **{name: self.write(name, "") for name in ("ARRAYS", "FRAMES")}, PHOTOS=self.folder)
         for config in configs:
-            code, out, err = self.penstock("check-config", config, "--strict")
+            code, out, err = self.penstock("check-config", config, "--strict", env=data)
             self.assertEqual(code, 0, config + out + err)
 
     def test_every_example_is_short_enough_to_be_read(self):
