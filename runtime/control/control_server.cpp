@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 using boost::asio::local::stream_protocol;
 using json = nlohmann::ordered_json;
 
+constexpr auto late_look = 1s;
 constexpr auto request_deadline = 10s;  // to send a whole line, and to take the answer
 constexpr auto ask_again_after = 20ms;
 constexpr std::size_t connections_max = 64;
@@ -183,7 +184,12 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
     void expect_progress() {
       timer_.expires_after(request_deadline);
       timer_.async_wait([self = shared_from_this()](const boost::system::error_code& status) {
-        if (!status) self->end();
+        const auto late = std::chrono::steady_clock::now() - self->timer_.expiry();
+        // Set anew while this was on its way to us: something has moved.
+        if (status || self->over_ || late < 0s) return;
+        // We did not run ourselves: what the client sent meanwhile has not been read yet.
+        if (late > late_look) return self->expect_progress();
+        self->end();
       });
     }
 

@@ -351,6 +351,10 @@ void pool::give_sacrificial_up(const std::string& reason) {
   last_sacrificial_trouble_.clear();
 }
 
+void pool::nobody_looked(nanoseconds time) noexcept {
+  if (below_minimum_since_) *below_minimum_since_ += time;
+}
+
 void pool::check_minimum(steady_time now) {
   if (anybody_comes()) emptied_by_operator_ = false;
   const std::uint32_t draining = loader_count(child_state::draining);

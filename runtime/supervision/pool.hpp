@@ -104,6 +104,9 @@ class pool {
   void start_failed(worker_ref who, steady_time now, const failure& why);
   /// It survives SIGKILL. Its place stays taken until child_died().
   void child_unkillable(worker_ref who);
+  /// The session did not run for so long (it was stopped, the machine slept): that time does not count against the
+  /// minimum of ready workers.
+  void nobody_looked(nanoseconds time) noexcept;
 
   // What operators order. It never counts, and clears the history of the places concerned. Places of numbers
   // from sacrificial_place on are none of theirs: scale() refuses them, restart() and drain() replace a

@@ -283,6 +283,8 @@ void worker_supervision::enforce_deadlines(steady_time now) {
 }
 
 std::vector<worker_command> worker_supervision::advance(steady_time now) {
+  if (const auto since = now - looked_.value_or(now); since > rules_.ending.late_look) pool_.nobody_looked(since);
+  looked_ = now;
   obey_pool(now);
   enforce_deadlines(now);
   if (closing_ && pool_.alive() == 0 && !std::exchange(closed_told_, true)) outbox_.emplace_back(workers_closed{});

@@ -197,6 +197,7 @@ class worker_supervision {
   hang_detector hangs_;
   std::map<std::uint32_t, child> children_;  // by place; living or not judged yet
   std::vector<worker_command> outbox_;
+  std::optional<steady_time> looked_;
   bool closing_ = false;
   bool closed_told_ = false;
 };

@@ -225,6 +225,16 @@ TEST_CASE("closing stops everybody, kills who stays, starts nobody and is told o
   CHECK(s.all<start_worker>().size() == 2);
 }
 
+TEST_CASE("workers that are not ready fail the run after a minute of looking, not after an hour in which nobody looked") {
+  stage s;
+  s.workers.started(s.who(), 7);
+  s.now += 1h;
+  s.look();
+  CHECK(s.all<workers_failed>().empty());
+  s.pass(61s);
+  CHECK(s.all<workers_failed>().size() == 1);
+}
+
 TEST_CASE("a worker's own reason for giving up is the run's error") {
   stage s;
   s.workers.started(s.who(), 7);
