@@ -288,6 +288,7 @@ void Session::body::close() noexcept {
     e->server.reset();
     e->metrics.reset();
     e->progress.reset();
+    board_.stalled(std::nullopt);  // nothing is owed any more
     deaf.set_value();
   });
   deaf.get_future().wait();

@@ -94,7 +94,7 @@ bool ledger::eligible(std::uint32_t index, const worker_entry& worker, const bat
   const auto died_of_it = [&](std::uint32_t i) { return std::ranges::find(b.avoid, i) != b.avoid.end(); };
   if (!can_load(worker)) return false;
   if (!died_of_it(index)) return true;
-  // It may try again only when there is nobody who did not die of this batch.
+  // A worker that died of it may try again only when every other one has died of it too.
   return std::ranges::none_of(
       workers_, [&](const auto& entry) { return !died_of_it(entry.first) && can_load(entry.second); });
 }
@@ -114,8 +114,8 @@ std::optional<std::uint32_t> ledger::choose_worker(const batch& b) const {
 }
 
 void ledger::make_room_for_head() {
-  // Without this the pool can lock up: a batch is lost, and all slots hold finished later ones that wait for
-  // it.
+  // Without this the stream can lock up: a batch has lost its lease, and all slots hold later ones that are
+  // finished and wait for it.
   const stream_position head = next_upload_;
   if (!waiting_.contains(head)) return;
   resolve_samples(head);
