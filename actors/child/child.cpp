@@ -13,7 +13,7 @@ namespace penstock::child {
 namespace {
 
 constexpr std::chrono::milliseconds heartbeat_interval{50};
-constexpr std::chrono::seconds farewell_deadline{1};
+constexpr std::chrono::seconds last_message_deadline{1};
 
 bool is_socket(int fd) {
   struct stat facts {};
@@ -58,7 +58,7 @@ void heart::adopt(std::uint32_t page) {
 void leave(int exit_code, const std::function<void(std::function<void()>)>& when_sent) {
   const auto sent = std::make_shared<std::promise<void>>();
   when_sent([sent] { sent->set_value(); });
-  sent->get_future().wait_for(farewell_deadline);
+  sent->get_future().wait_for(last_message_deadline);
   std::fflush(nullptr);
   ::_exit(exit_code);
 }

@@ -248,7 +248,7 @@ void worker_supervision::uses_gpu(worker_ref who, steady_time now, const std::st
 
 // ---- commands -------------------------------------------------------------------------------------------------
 
-void worker_supervision::obey_pool(steady_time now) {
+void worker_supervision::carry_out_pool_commands(steady_time now) {
   for (pool_command& command : pool_.advance(now)) {
     if (const auto* start = std::get_if<start_child>(&command)) {
       children_.erase(start->who.worker);
@@ -285,7 +285,7 @@ void worker_supervision::enforce_deadlines(steady_time now) {
 std::vector<worker_command> worker_supervision::advance(steady_time now) {
   if (const auto since = now - looked_.value_or(now); since > rules_.ending.late_look) pool_.nobody_looked(since);
   looked_ = now;
-  obey_pool(now);
+  carry_out_pool_commands(now);
   enforce_deadlines(now);
   if (closing_ && pool_.alive() == 0 && !std::exchange(closed_told_, true)) outbox_.emplace_back(workers_closed{});
   return std::exchange(outbox_, {});

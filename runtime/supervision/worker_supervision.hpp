@@ -187,7 +187,7 @@ class worker_supervision {
   [[nodiscard]] const child* find(worker_ref who) const;
   [[nodiscard]] bool may_recycle(worker_ref who) const;
   void retire(child& c, steady_time now);
-  void obey_pool(steady_time now);
+  void carry_out_pool_commands(steady_time now);
   void enforce_deadlines(steady_time now);
   [[nodiscard]] std::string text_of(const hang_verdict& v, const child& c, const worker_sign& sign) const;
   [[nodiscard]] static death death_of(const child& c, bool charged, std::uint64_t samples_done);

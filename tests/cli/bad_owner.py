@@ -120,7 +120,7 @@ def misbehave(how):
     elif how == "flood-of-empty-deliveries":
         introduce(link)
         flood(link, DELIVERED, delivered([]))
-    elif how == "flood-of-long-farewells":
+    elif how == "flood-of-long-last-words":
         introduce(link)
         flood(link, GIVES_UP, struct.pack(">iB", 75, 0) + text("x" * 4000000))
     sleep_for_ever()

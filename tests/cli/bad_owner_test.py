@@ -69,7 +69,7 @@ class BadOwnerTest(PenstockTest):
         self.fenced("closes-its-link-and-lives")
 
     def test_floods_of_an_owner_are_cut_off(self):
-        self.fenced("flood-of-processes", "flood-of-empty-deliveries", "flood-of-long-farewells")
+        self.fenced("flood-of-processes", "flood-of-empty-deliveries", "flood-of-long-last-words")
 
     def test_an_owner_that_exits_0_with_batches_outstanding_is_replaced(self):
         for how in ("exits-0", "dies-in-the-middle-of-a-message"):

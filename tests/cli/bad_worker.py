@@ -147,7 +147,7 @@ def misbehave(how, fingerprint, samples, sample_bytes):
     elif how == "flood-of-ready":
         introduce()
         flood(link, READY, b"")
-    elif how == "flood-of-long-farewells":
+    elif how == "flood-of-long-last-words":
         introduce()
         flood(link, GIVES_UP, struct.pack(">iB", 75, 0) + text("x" * 4000000))
     elif how == "never-reads":

@@ -74,7 +74,7 @@ class BadWorkerTest(PenstockTest):
         self.fenced("ready-before-its-time")
 
     def test_floods_of_messages_are_cut_off(self):
-        self.fenced("flood-of-reports", "flood-of-ready", "flood-of-long-farewells")
+        self.fenced("flood-of-reports", "flood-of-ready", "flood-of-long-last-words")
 
     def test_who_exits_0_with_work_outstanding_is_replaced(self):
         death, _, _ = self.survived("exits-0")

@@ -210,12 +210,12 @@ class world {
   // ---- the owner's supervision commands -----------------------------------------------------------------------
 
   void settle() {
-    for (owner_command& c : owner_.advance(now_)) std::visit([this](auto& one) { obey(one); }, c);
+    for (owner_command& c : owner_.advance(now_)) std::visit([this](auto& one) { carry_out(one); }, c);
     require((owner_.stage() == owner_stage::failed) <= failed_, "it failed and did not say so");
     require((owner_.stage() == owner_stage::stopped) <= closed_, "it closed and did not say so");
   }
 
-  void obey(start_owner_process& order) {
+  void carry_out(start_owner_process& order) {
     require(!here_, "a second process was started");
     require(!failed_ && !closed_, "a process was started after the end");
     require(order.incarnation == ++incarnations_, "an incarnation was skipped or used twice");
@@ -223,11 +223,11 @@ class world {
     here_->incarnation = order.incarnation;
     greeted_ = false;
   }
-  void obey(introduce_owner&) {
+  void carry_out(introduce_owner&) {
     require(lives() && !here_->introduced, "introduced twice, or nobody");
     here_->introduced = true;
   }
-  void obey(send_uploads& order) {
+  void carry_out(send_uploads& order) {
     require(lives() && here_->introduced, "uploads for a process that cannot hear");
     for (upload_order& u : order.uploads) {
       require(u.upload > last_sent_, "an upload was sent twice or out of order");
@@ -235,16 +235,16 @@ class world {
       here_->has.push_back(std::move(u));
     }
   }
-  void obey(stop_owner_process&) {
+  void carry_out(stop_owner_process&) {
     require(lives() && !std::exchange(here_->told_to_stop, true), "told to stop twice, or nobody");
     require(closing_, "told to stop before the session ends");
   }
-  void obey(send_signal& signal) {
+  void carry_out(send_signal& signal) {
     require(lives(), "a signal for nobody");
     require(!here_->killed, "a signal after SIGKILL");
     here_->killed = signal.number == SIGKILL;
   }
-  void obey(uploads_lost& lost) {
+  void carry_out(uploads_lost& lost) {
     require(lost.era == era_ + 1, "an era was skipped");
     era_ = lost.era;
     if (lost.left_out) {
@@ -255,10 +255,10 @@ class world {
     if (settings_.forgets_losses) return;
     for (const stream_position p : std::set(ordered_)) order_batch(p);
   }
-  void obey(owner_failed&) { require(!std::exchange(failed_, true), "it failed twice"); }
-  void obey(owner_closed&) { require(!std::exchange(closed_, true), "it closed twice"); }
+  void carry_out(owner_failed&) { require(!std::exchange(failed_, true), "it failed twice"); }
+  void carry_out(owner_closed&) { require(!std::exchange(closed_, true), "it closed twice"); }
   template <class Other>
-  void obey(Other&) {}
+  void carry_out(Other&) {}
 
   // ---- in the end ---------------------------------------------------------------------------------------------
 

@@ -389,41 +389,41 @@ class world {
   }
 
   void settle() {
-    for (worker_command& c : workers_.advance(now_)) std::visit([this](auto& one) { obey(one); }, c);
+    for (worker_command& c : workers_.advance(now_)) std::visit([this](auto& one) { carry_out(one); }, c);
   }
   process_here& one(worker_ref who) {
     const auto it = here_.find(who.worker);
     require(it != here_.end() && it->second.who == who, "a command about a process that does not exist");
     return it->second;
   }
-  void obey(start_worker& order) {
+  void carry_out(start_worker& order) {
     require(!here_.contains(order.who.worker), "a second process in one place");
     require(!closing_ && !failed_, "a process was started after the end");
     here_[order.who.worker].who = order.who;
   }
-  void obey(introduce_worker& order) { require(one(order.who).step == 2, "introduced at the wrong time"); }
-  void obey(hand_over_worker& order) { require(one(order.who).step == 5, "handed over before it was ready"); }
-  void obey(retire_worker& order) { one(order.who).retired = true; }
-  void obey(stop_worker& order) {
+  void carry_out(introduce_worker& order) { require(one(order.who).step == 2, "introduced at the wrong time"); }
+  void carry_out(hand_over_worker& order) { require(one(order.who).step == 5, "handed over before it was ready"); }
+  void carry_out(retire_worker& order) { one(order.who).retired = true; }
+  void carry_out(stop_worker& order) {
     require(closing_, "told to stop before the session ends");
     one(order.who).told_to_stop = true;
   }
-  void obey(signal_worker& order) {
+  void carry_out(signal_worker& order) {
     process_here& p = one(order.who);
     require(!p.killed, "a signal after SIGKILL");
     p.killed = order.number == SIGKILL;
   }
-  void obey(judge_death& end) {
+  void carry_out(judge_death& end) {
     if (planted_ && ++judged_ % 5 == 0) return;
     waiting_.push_back(end.who);
   }
-  void obey(workers_failed&) { failed_ = true; }
-  void obey(workers_closed&) {
+  void carry_out(workers_failed&) { failed_ = true; }
+  void carry_out(workers_closed&) {
     require(!std::exchange(closed_, true), "it closed twice");
     require(here_.empty(), "it closed with a process alive");
   }
   template <class Other>
-  void obey(Other&) {}
+  void carry_out(Other&) {}
 
   void answer() {
     for (const worker_ref who : std::exchange(waiting_, {}))
