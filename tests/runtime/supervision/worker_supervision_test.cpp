@@ -108,6 +108,23 @@ TEST_CASE("a worker is introduced step by step and handed over when it is ready"
   CHECK(s.all<hand_over_worker>().size() == 1);
 }
 
+TEST_CASE("a sacrificial worker that cannot be started is given up with its reason; the loaders go on") {
+  stage s;
+  s.be_ready();
+  s.workers.want_sacrificial(true, s.now);
+  s.look();
+  for (int i = 0; i < 6; ++i) {
+    REQUIRE(s.all<sacrificial_failed>().empty());
+    s.workers.start_refused(s.who(places_max), s.now, {errc::system, "no more processes", EAGAIN});
+    s.pass(5s);
+  }
+  REQUIRE(s.all<sacrificial_failed>().size() == 1);
+  CHECK(s.all<sacrificial_failed>()[0].reason ==
+        "worker 8 could not be started: no more processes, too often in a row");
+  CHECK(s.all<workers_failed>().empty());
+  CHECK(s.signals().empty());
+}
+
 TEST_CASE("a worker that speaks out of turn is killed, and nothing more of it is heeded") {
   const worker_ref w{0, 1};
   const auto breaches = {
