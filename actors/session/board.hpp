@@ -4,8 +4,8 @@
 
 #include "actors/protocol/local/scheduler_messages.hpp"
 #include "runtime/base/clock.hpp"
-#include "runtime/control/metrics_text.hpp"
 #include "runtime/device/device.hpp"
+#include "runtime/telemetry/metrics_text.hpp"
 
 #include <penstock/report.hpp>
 

@@ -2,7 +2,7 @@
 
 #include "actors/session/log_verb.hpp"
 #include "actors/session/pipeline_view.hpp"
-#include "runtime/control/report_json.hpp"
+#include "runtime/telemetry/report_json.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

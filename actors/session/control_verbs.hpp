@@ -3,8 +3,8 @@
 
 #include "runtime/base/batch_times.hpp"
 #include "runtime/control/control_server.hpp"
-#include "runtime/control/event_journal.hpp"
 #include "runtime/process/log_book.hpp"
+#include "runtime/telemetry/event_journal.hpp"
 
 #include <penstock/report.hpp>
 

@@ -2,8 +2,8 @@
 
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/control/metrics_text.hpp"
-#include "runtime/control/report_json.hpp"
+#include "runtime/telemetry/metrics_text.hpp"
+#include "runtime/telemetry/report_json.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

@@ -30,12 +30,12 @@
 #include "actors/supervisor/worker_processes.hpp"
 #include "runtime/base/home_process.hpp"
 #include "runtime/control/control_server.hpp"
-#include "runtime/control/event_journal.hpp"
-#include "runtime/control/metrics_server.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/device/exclusive_use.hpp"
 #include "runtime/device/gpu_process_watch.hpp"
 #include "runtime/process/lifeline.hpp"
+#include "runtime/telemetry/event_journal.hpp"
+#include "runtime/telemetry/metrics_server.hpp"
 
 #include <penstock/session.hpp>
 

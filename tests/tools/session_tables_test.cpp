@@ -1,7 +1,7 @@
 // What `penstock status` says to people about the GPU's processes, from the answer that the session gives.
 #include "tools/penstock/session_tables.hpp"
 
-#include "runtime/control/report_json.hpp"
+#include "runtime/telemetry/report_json.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 #include "tools/penstock/output.hpp"
 
 #include "runtime/base/write_all.hpp"
-#include "runtime/control/report_json.hpp"
+#include "runtime/telemetry/report_json.hpp"
 
 #include <nlohmann/json.hpp>
 #include <sys/ioctl.h>

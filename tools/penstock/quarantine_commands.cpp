@@ -2,7 +2,7 @@
 
 #include "runtime/base/text.hpp"
 #include "runtime/control/quarantine_file.hpp"
-#include "runtime/control/report_json.hpp"
+#include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_link.hpp"
 #include "tools/penstock/text_table.hpp"

@@ -4,7 +4,7 @@
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/control/report_json.hpp"
+#include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/counted.hpp"
 #include "tools/penstock/number_option.hpp"

@@ -1,4 +1,4 @@
-#include "runtime/control/event_journal.hpp"
+#include "runtime/telemetry/event_journal.hpp"
 
 #include "runtime/base/log.hpp"
 

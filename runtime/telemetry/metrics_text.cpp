@@ -1,4 +1,4 @@
-#include "runtime/control/metrics_text.hpp"
+#include "runtime/telemetry/metrics_text.hpp"
 
 #include <fmt/format.h>
 

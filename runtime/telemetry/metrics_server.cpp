@@ -1,4 +1,4 @@
-#include "runtime/control/metrics_server.hpp"
+#include "runtime/telemetry/metrics_server.hpp"
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>

@@ -1,4 +1,4 @@
-#include "runtime/control/report_json.hpp"
+#include "runtime/telemetry/report_json.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

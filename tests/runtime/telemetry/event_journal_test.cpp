@@ -1,8 +1,8 @@
 // The journal of events and the thread that tells them to a program's callback.
-#include "runtime/control/event_journal.hpp"
+#include "runtime/telemetry/event_journal.hpp"
 
 #include "runtime/base/log.hpp"
-#include "runtime/control/report_json.hpp"
+#include "runtime/telemetry/report_json.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
