@@ -39,6 +39,8 @@ result<std::unique_ptr<batch_sink>> writing_to(result<Files> files) {
 
 /// The folder that the file will lie in, or the file if it is there already.
 result<void> check_journal(const std::string& path) {
+  if (path.empty())
+    return refuse(errc::usage, "--sink journal: names no file; write --sink journal:PATH");
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   const bool there = ::access(path.c_str(), F_OK) == 0;
   if (::access(there ? path.c_str() : folder.c_str(), W_OK) != 0)
@@ -52,11 +54,15 @@ result<void> check_sink(const std::string& choice, const std::string& out) {
   if (choice == "null") return {};
   if (choice == "npy") {
     if (out.empty()) return refuse(errc::usage, "--sink npy needs --out DIR");
-    if (auto made = npy_sink::create(out); !made) return tl::unexpected(std::move(made.error()));
+    std::error_code status;
+    std::filesystem::create_directories(out, status);
+    if (status)
+      return refuse_os(errc::sink, status.value(), fmt::format("making the folder '{}'", printable(out)));
     return {};
   }
   if (choice.starts_with(plugin_prefix)) {
     const std::string path = choice.substr(plugin_prefix.size());
+    if (path.empty()) return refuse(errc::usage, "--sink plugin: names no file; write --sink plugin:PATH");
     if (::access(path.c_str(), R_OK) != 0)
       return refuse_os(errc::sink, errno, fmt::format("opening the device program '{}'", printable(path)));
     return {};
@@ -67,9 +73,10 @@ result<void> check_sink(const std::string& choice, const std::string& out) {
 }
 
 result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const std::string& out,
+                                              const config& settings,
                                               std::shared_ptr<device::device> device) {
   if (auto ok = check_sink(choice, out); !ok) return tl::unexpected(std::move(ok.error()));
-  if (choice == "npy") return writing_to(npy_sink::create(out));
+  if (choice == "npy") return writing_to(npy_sink::create(out, settings));
   if (choice.starts_with(journal_prefix))
     return writing_to(journal_sink::open(choice.substr(journal_prefix.size())));
   if (choice.starts_with(plugin_prefix))

@@ -6,6 +6,7 @@
 #include "runtime/device/device.hpp"
 
 #include <penstock/batch.hpp>
+#include <penstock/config.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -51,9 +52,9 @@ class batch_sink {
 /// "null", "npy" (to the folder `out`), "journal:PATH" or "plugin:PATH". Refuses (errc::usage, errc::sink)
 /// what it does not know or cannot open. The device must outlive the sink; only its consumer's part is used.
 result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const std::string& out,
-                                              std::shared_ptr<device::device> device);
+                                              const config& settings, std::shared_ptr<device::device> device);
 
-/// The same checks without the device, and without running any of a plugin's code.
+/// The same checks without the device, without looking into the folder, and without running any of a plugin's code.
 result<void> check_sink(const std::string& choice, const std::string& out);
 
 }  // namespace penstock::gpu_owner

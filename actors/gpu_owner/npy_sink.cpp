@@ -1,20 +1,28 @@
 #include "actors/gpu_owner/npy_sink.hpp"
 
 #include "runtime/base/text.hpp"
+#include "runtime/sink/npy_manifest.hpp"
 #include "runtime/sink/npy_writer.hpp"
 
 namespace penstock::gpu_owner {
 
-result<npy_sink> npy_sink::create(std::filesystem::path folder) {
-  std::error_code status;
-  std::filesystem::create_directories(folder, status);
-  if (status)
-    return refuse_os(errc::sink, status.value(),
-                     fmt::format("making the folder '{}'", printable(folder.native())));
-  return npy_sink(std::move(folder));
+result<npy_sink> npy_sink::create(std::filesystem::path folder, config settings) {
+  if (auto ok = sink::claim_npy_folder(folder, settings); !ok) return tl::unexpected(std::move(ok.error()));
+  return npy_sink(std::move(folder), std::move(settings));
 }
 
-result<void> npy_sink::write(const Batch& batch) const {
+result<void> npy_sink::write_manifest(const Batch& batch) const {
+  std::vector<sink::manifest_tensor> tensors;
+  for (const tensor_view& t : batch.tensors()) tensors.push_back({t, false});
+  for (const tensor_view& r : batch.records()) tensors.push_back({r, true});
+  return sink::write_npy_manifest(folder_, settings_, tensors);
+}
+
+result<void> npy_sink::write(const Batch& batch) {
+  if (!has_manifest_) {
+    if (auto ok = write_manifest(batch); !ok) return ok;
+    has_manifest_ = true;
+  }
   const std::string stem = fmt::format("e{}-b{:06}", batch.epoch(), batch.sequence());
   const auto file = [&](std::string_view tensor) { return folder_ / fmt::format("{}.{}.npy", stem, tensor); };
   for (const tensor_view& t : batch.tensors()) {
@@ -27,7 +35,8 @@ result<void> npy_sink::write(const Batch& batch) const {
     if (auto ok = sink::write_npy(file(r.name), r); !ok) return ok;
   }
   std::vector<std::int64_t> indices(batch.samples().begin(), batch.samples().end());
-  return sink::write_npy(file("index"), {"index", dtype::int64, {indices.size()}, indices.data()});
+  return sink::write_npy(file(sink::index_name),
+                         {sink::index_name, dtype::int64, {indices.size()}, indices.data()});
 }
 
 }  // namespace penstock::gpu_owner

@@ -4,23 +4,32 @@
 #include "runtime/base/result.hpp"
 
 #include <penstock/batch.hpp>
+#include <penstock/config.hpp>
 
 #include <filesystem>
+#include <utility>
 
 namespace penstock::gpu_owner {
 
 class npy_sink {
  public:
-  /// Makes the folder if it is missing.
-  static result<npy_sink> create(std::filesystem::path folder);
+  /// Makes the folder if it is missing. Refuses (errc::sink) one that holds batches of another stream: another
+  /// batch size, for example, would leave files of both.
+  static result<npy_sink> create(std::filesystem::path folder, config settings);
 
-  /// e0-b000000.image.npy, .label.npy, .index.npy (int64 sample indices), and the records: .crop.npy,
-  /// .flip.npy.
-  result<void> write(const Batch& batch) const;
+  /// e0-b000000.image.npy, .label.npy, the records (.crop.npy, .flip.npy), and last .index.npy (int64 sample
+  /// indices): a batch whose index is there is whole. The first one also writes manifest.json
+  /// (runtime/sink/npy_manifest.hpp). Writing a batch again gives the same files. Refuses with errc::sink.
+  result<void> write(const Batch& batch);
 
  private:
-  explicit npy_sink(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  npy_sink(std::filesystem::path folder, config settings)
+      : folder_(std::move(folder)), settings_(std::move(settings)) {}
+  result<void> write_manifest(const Batch& batch) const;
+
   std::filesystem::path folder_;
+  config settings_;
+  bool has_manifest_ = false;
 };
 
 }  // namespace penstock::gpu_owner

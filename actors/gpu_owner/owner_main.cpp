@@ -247,7 +247,9 @@ void owner_program::hear(const protocol::stop_owner& order) {
 // ---- batches (main thread) --------------------------------------------------------------------------------
 
 result<void> owner_program::start_sink() {
-  auto made = make_sink(order_.sink, order_.out, device_);
+  const auto settings = protocol::config_from_bytes(order_.config);
+  if (!settings) return tl::unexpected(settings.error());
+  auto made = make_sink(order_.sink, order_.out, *settings, device_);
   if (!made) return tl::unexpected(std::move(made.error()));
   sink_ = std::move(*made);
   if (order_.restores) {

@@ -1,0 +1,170 @@
+#include "runtime/sink/npy_manifest.hpp"
+
+#include "runtime/base/dataset_type.hpp"
+#include "runtime/base/replace_file.hpp"
+#include "runtime/base/text.hpp"
+
+#include <fmt/ranges.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <system_error>
+
+namespace penstock::sink {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// In quotes, as JSON has it.
+std::string in_quotes(std::string_view raw) {
+  std::string out = "\"";
+  for (const char c : printable(raw)) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+/// Of everything that decides about the pixels. Numbers as text: one value has one spelling.
+std::string digest_of_transforms(const config& c) {
+  const image_config& i = c.image;
+  const std::string facts = fmt::format(
+      "{} {} {} {} {} {} {} {}; {} {} {} {}", fmt::join(i.size, ","), static_cast<int>(i.augment),
+      fmt::join(i.scale, ","), fmt::join(i.ratio, ","), i.flip, i.crop_fraction,
+      static_cast<int>(i.orientation), i.max_pixels, static_cast<int>(c.gpu.layout), name_of(c.gpu.dtype),
+      fmt::join(c.gpu.mean, ","), fmt::join(c.gpu.std, ","));
+  return fmt::format("{:016x}", XXH3_64bits(facts.data(), facts.size()));
+}
+
+std::string stream_part(const config& c) {
+  const sampler_config& s = c.sampler;
+  std::string text = "{\n  \"format\": \"penstock.npy/1\",\n";
+  const auto add = [&](std::string_view name, const std::string& value) {
+    text += fmt::format("  \"{}\": {},\n", name, value);
+  };
+  add("dataset", in_quotes(name_of(c.dataset.type)));
+  add("path", in_quotes(c.dataset.path));
+  add("seed", fmt::format("{}", s.seed));
+  add("shuffle", fmt::format("{}", s.shuffle));
+  add("batch_size", fmt::format("{}", s.batch_size));
+  add("drop_last", fmt::format("{}", s.drop_last));
+  add("rank", fmt::format("{}", s.rank.value_or(0)));
+  add("world_size", fmt::format("{}", s.world_size));
+  add("transforms", in_quotes(digest_of_transforms(c)));
+  return text;
+}
+
+/// The axes of a sample. How long the longest sample of a batch is differs from batch to batch: such a tensor has
+/// another one beside it, NAME_length.
+std::string sample_shape(const tensor_view& t, const std::set<std::string, std::less<>>& names) {
+  std::string shape;
+  const bool varies = names.contains(std::string(t.name) + "_length");
+  for (std::size_t axis = 1; axis < t.shape.size(); ++axis) {
+    shape += shape.empty() ? "" : ", ";
+    shape += axis == 1 && varies ? "null" : fmt::format("{}", t.shape[axis]);
+  }
+  return "[" + shape + "]";
+}
+
+std::string line_of(std::string_view name, std::string_view role, dtype type, const std::string& shape) {
+  return fmt::format("    {{\"name\": {}, \"role\": \"{}\", \"dtype\": \"{}\", \"shape\": {}}}", in_quotes(name),
+                     role, name_of(type), shape);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+std::string trimmed(std::string line) {
+  if (line.ends_with(',')) line.pop_back();
+  line.erase(0, line.find_first_not_of(' '));
+  return line;
+}
+
+/// As far as the wanted text goes; what follows in the other one is not looked at.
+result<void> check_same(const std::string& there, const std::string& wanted, const fs::path& folder) {
+  const auto old_lines = lines_of(there);
+  const auto new_lines = lines_of(wanted);
+  for (std::size_t i = 0; i < new_lines.size(); ++i) {
+    if (i < old_lines.size() && old_lines[i] == new_lines[i]) continue;
+    return refuse(errc::sink,
+                  "'{}' holds batches of another run: its {} has {}, this run {}; choose another --out, or "
+                  "remove the folder",
+                  printable(folder.native()), manifest_name,
+                  i < old_lines.size() ? printable(trimmed(old_lines[i])) : "no such line",
+                  trimmed(new_lines[i]));
+  }
+  return {};
+}
+
+std::optional<std::string> manifest_in(const fs::path& folder) {
+  std::ifstream in(folder / manifest_name, std::ios::binary);
+  if (!in) return std::nullopt;
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+bool is_of_a_batch(const std::string& file) {
+  return file.starts_with('e') && file.find("-b") != std::string::npos && file.ends_with(".npy");
+}
+
+}  // namespace
+
+std::string npy_manifest(const config& settings, std::span<const manifest_tensor> tensors) {
+  std::set<std::string, std::less<>> names;
+  for (const manifest_tensor& t : tensors) names.emplace(t.tensor.name);
+  std::string text = stream_part(settings) + "  \"files\": \"e{epoch}-b{batch, six digits}.{name}.npy\",\n" +
+                     "  \"tensors\": [\n";
+  for (const manifest_tensor& t : tensors) {
+    text += line_of(t.tensor.name, t.record ? "record" : "tensor", t.tensor.type, sample_shape(t.tensor, names));
+    text += ",\n";
+  }
+  return text + line_of(index_name, "index", dtype::int64, "[]") + "\n  ]\n}\n";
+}
+
+result<void> claim_npy_folder(const fs::path& folder, const config& settings) {
+  const std::string shown = printable(folder.native());
+  std::error_code status;
+  fs::create_directories(folder, status);
+  if (status) return refuse_os(errc::sink, status.value(), fmt::format("making the folder '{}'", shown));
+  if (const auto there = manifest_in(folder)) return check_same(*there, stream_part(settings), folder);
+  for (const auto& entry : fs::directory_iterator(folder, status)) {
+    if (!is_of_a_batch(entry.path().filename().native())) continue;
+    return refuse(errc::sink,
+                  "'{}' holds batches ({}) but no {} that says of which run; choose another --out, or remove "
+                  "the folder",
+                  shown, printable(entry.path().filename().native()), manifest_name);
+  }
+  if (status) return refuse_os(errc::sink, status.value(), fmt::format("reading the folder '{}'", shown));
+  return {};
+}
+
+result<void> write_npy_manifest(const fs::path& folder, const config& settings,
+                                std::span<const manifest_tensor> tensors) {
+  std::set<std::string, std::less<>> names{std::string(index_name)};
+  for (const manifest_tensor& t : tensors) {
+    if (names.emplace(t.tensor.name).second) continue;
+    return refuse(errc::sink,
+                  "the dataset has a {} called '{}', and so is {}: both would be the file e0-b000000.{}.npy; "
+                  "rename it in the dataset, or use another --sink",
+                  t.record ? "record" : "tensor", printable(t.tensor.name),
+                  t.tensor.name == index_name ? "what holds the indices of a batch's samples" : "a tensor",
+                  printable(t.tensor.name));
+  }
+  const std::string wanted = npy_manifest(settings, tensors);
+  if (const auto there = manifest_in(folder)) return check_same(*there, wanted, folder);
+  auto written = replace_file((folder / manifest_name).native(), wanted);
+  if (!written) written.error().code = errc::sink;
+  return written;
+}
+
+}  // namespace penstock::sink
