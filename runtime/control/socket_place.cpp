@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 namespace penstock::control {
 namespace {
@@ -21,6 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view suffix = ".sock";
 constexpr int backlog = 64;
+constexpr std::chrono::milliseconds lock_retry{5};
 
 result<sockaddr_un> address_of(const fs::path& path) {
   sockaddr_un address{};
@@ -43,9 +45,16 @@ result<unique_fd> new_socket() {
 result<unique_fd> lock_folder(const fs::path& folder) {
   unique_fd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!lock) return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
-  // Held for the time of a bind or an unlink; nobody sleeps with it.
-  if (::flock(lock.get(), LOCK_EX) != 0)
-    return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
+  const auto until = std::chrono::steady_clock::now() + folder_lock_deadline;
+  while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
+    if (std::chrono::steady_clock::now() >= until) {
+      return refuse(errc::timed_out, "'{}' has been locked for {} ms by another process (fuser -v {} names it)",
+                    folder.string(), folder_lock_deadline.count(), folder.string());
+    }
+    std::this_thread::sleep_for(lock_retry);
+  }
   return lock;
 }
 
@@ -87,9 +96,10 @@ result<bound_socket> bind_session_socket(const std::string& name, int pid) {
   if (!lock) return tl::unexpected(lock.error());
   bound_socket bound;
   bound.path = *folder / (name + std::string(suffix));
-  if (somebody_listens(bound.path)) {
+  for (int number = 1; somebody_listens(bound.path); ++number) {
     bound.renamed = true;
-    bound.path = *folder / fmt::format("{}-{}{}", name, pid, suffix);
+    bound.path = *folder / (number == 1 ? fmt::format("{}-{}{}", name, pid, suffix)
+                                        : fmt::format("{}-{}-{}{}", name, pid, number, suffix));
   }
   const auto address = address_of(bound.path);
   if (!address) return tl::unexpected(address.error());

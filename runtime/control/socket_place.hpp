@@ -5,6 +5,7 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -21,10 +22,15 @@ result<std::filesystem::path> make_socket_folder();
 struct bound_socket {
   unique_fd listener;  ///< listening, non-blocking, close-on-exec
   std::filesystem::path path;
-  bool renamed = false;  ///< a live session had the name; this one is NAME-PID
+  bool renamed = false;  ///< a live session had the name; this one is NAME-PID, or NAME-PID-2 and so on
 };
 
-/// Listens as NAME.sock. A socket that nobody listens on is replaced; a live one is never taken over.
+/// How long the folder may be locked by others, who have it for the time of a bind or an unlink: longer only if one of
+/// them was stopped meanwhile.
+inline constexpr std::chrono::milliseconds folder_lock_deadline{200};
+
+/// Listens as NAME.sock. A socket that nobody listens on is replaced; a live one is never taken over, whether it is
+/// another process' or of this one. Waits for `folder_lock_deadline` at most, then refuses with errc::timed_out.
 result<bound_socket> bind_session_socket(const std::string& name, int pid);
 
 struct found_session {
@@ -36,7 +42,7 @@ struct found_session {
 /// All sockets in the folder, sorted by name.
 [[nodiscard]] std::vector<found_session> find_sessions();
 
-/// Removes the sockets that nobody listens on; how many.
+/// Removes the sockets that nobody listens on; how many. None if the folder stays locked for the deadline.
 std::size_t remove_dead_sockets();
 
 /// A connected, non-blocking stream socket to a control socket. Never waits: refuses with errc::io when

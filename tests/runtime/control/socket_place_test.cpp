@@ -1,0 +1,80 @@
+#include "runtime/control/socket_place.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <set>
+#include <string>
+
+using namespace penstock;
+using namespace penstock::control;
+
+namespace {
+
+/// A folder for sockets that is ours alone.
+class runtime_folder {
+ public:
+  runtime_folder() {
+    std::string name = "/tmp/penstock-sockets-XXXXXX";
+    ::mkdtemp(name.data());
+    path_ = name;
+    ::setenv("XDG_RUNTIME_DIR", name.c_str(), 1);
+  }
+  ~runtime_folder() {
+    ::unsetenv("XDG_RUNTIME_DIR");
+    std::filesystem::remove_all(path_);
+  }
+  runtime_folder(const runtime_folder&) = delete;
+  runtime_folder& operator=(const runtime_folder&) = delete;
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("no session takes over the live socket of another one, however many of one name a process has") {
+  const runtime_folder here;
+  std::vector<bound_socket> sessions;
+  std::set<std::string> names;
+  for (int i = 0; i < 5; ++i) {
+    auto bound = bind_session_socket("photos", 17);
+    REQUIRE(bound);
+    CHECK(bound->renamed == (i > 0));
+    names.insert(bound->path.stem().string());
+    sessions.push_back(std::move(*bound));
+  }
+  CHECK(names == std::set<std::string>{"photos", "photos-17", "photos-17-2", "photos-17-3", "photos-17-4"});
+  for (const found_session& s : find_sessions()) CHECK(s.alive);
+  CHECK(find_sessions().size() == 5);
+}
+
+TEST_CASE("a socket whose session is gone is replaced") {
+  const runtime_folder here;
+  REQUIRE(bind_session_socket("photos", 17));  // closed at once, and left there
+  const auto next = bind_session_socket("photos", 18);
+  REQUIRE(next);
+  CHECK_FALSE(next->renamed);
+  CHECK(remove_dead_sockets() == 0);
+}
+
+TEST_CASE("a folder that somebody keeps locked delays a start by a deadline, and says so") {
+  const runtime_folder here;
+  const auto folder = make_socket_folder();
+  REQUIRE(folder);
+  const unique_fd holder(::open(folder->c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  REQUIRE(::flock(holder.get(), LOCK_EX) == 0);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto refused = bind_session_socket("photos", 17);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::timed_out);
+  CHECK(refused.error().message.find("has been locked for 200 ms") != std::string::npos);
+  CHECK(remove_dead_sockets() == 0);
+  CHECK(std::chrono::steady_clock::now() - begin < 20 * folder_lock_deadline);
+  REQUIRE(::flock(holder.get(), LOCK_UN) == 0);
+  CHECK(bind_session_socket("photos", 17));
+}
