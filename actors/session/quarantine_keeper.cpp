@@ -4,28 +4,79 @@
 #include "runtime/base/text.hpp"
 #include "runtime/control/quarantine_file.hpp"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <future>
+#include <mutex>
+#include <utility>
 
 namespace penstock::session {
+namespace {
+
+result<control::quarantine_list> read_and_check(const std::string& file) {
+  auto list = control::read_quarantine(file);
+  if (!list) return list;
+  const std::filesystem::path path(file);
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  const bool there = ::access(path.c_str(), F_OK) == 0;
+  if (::access(there ? path.c_str() : folder.c_str(), W_OK) != 0)
+    return refuse_os(errc::io, errno, fmt::format("[quarantine] file '{}'", printable(file)));
+  return list;
+}
+
+}  // namespace
+
+/// What is on its way to the disk. Shared with the thread, which may be left behind.
+struct quarantine_keeper::writing {
+  std::mutex mutex;
+  std::deque<std::uint64_t> samples;
+  bool given_up = false;
+
+  void write(const std::string& file, const control::quarantine_entry& entry) {
+    const auto ok = control::append_quarantine(file, entry);
+    const std::lock_guard hold(mutex);
+    samples.pop_front();
+    if (!ok && !given_up) {
+      log::error("quarantine", "{}; sample {} will be met again by the next run", ok.error().message,
+                 entry.sample.sample);
+    }
+  }
+};
+
+quarantine_keeper::quarantine_keeper(std::string file, std::string session, quarantine_deadlines deadlines)
+    : file_(std::move(file)),
+      session_(std::move(session)),
+      deadlines_(deadlines),
+      writing_(std::make_shared<writing>()),
+      thread_("penstock-quaran") {}
+
+quarantine_keeper::~quarantine_keeper() {
+  close();
+}
 
 result<std::vector<quarantine_report>> quarantine_keeper::open(const std::string& fingerprint) {
   fingerprint_ = fingerprint;
   std::vector<quarantine_report> known;
   if (file_.empty()) return known;
-  auto list = control::read_quarantine(file_);
+  const auto answer = std::make_shared<std::promise<result<control::quarantine_list>>>();
+  auto arrived = answer->get_future();
+  if (!thread_.post([answer, file = file_] { answer->set_value(read_and_check(file)); }))
+    return refuse_os(errc::system, EAGAIN, "starting the thread that reads the quarantine file");
+  if (arrived.wait_for(deadlines_.reading) != std::future_status::ready) {
+    return refuse(errc::timed_out,
+                  "[quarantine] file '{}' could not be read in {} ms: its file system does not answer",
+                  printable(file_), deadlines_.reading.count());
+  }
+  auto list = arrived.get();
   if (!list) return tl::unexpected(std::move(list.error()));
   for (const std::string& notice : list->notices) log::warn("quarantine", "{}", notice);
   for (control::quarantine_entry& entry : list->entries) {
     if (entry.fingerprint == fingerprint) known.push_back(std::move(entry.sample));
   }
-  const std::filesystem::path path(file_);
-  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  const bool there = ::access(path.c_str(), F_OK) == 0;
-  if (::access(there ? path.c_str() : folder.c_str(), W_OK) != 0)
-    return refuse_os(errc::io, errno, fmt::format("[quarantine] file '{}'", printable(file_)));
   return known;
 }
 
@@ -49,9 +100,33 @@ void quarantine_keeper::append(quarantine_report sample, bool released) {
                       std::chrono::system_clock::now().time_since_epoch())
                       .count();
   entry.released = released;
-  if (auto ok = control::append_quarantine(file_, entry); !ok)
-    log::error("quarantine", "{}; sample {} will be met again by the next run", ok.error().message,
-               entry.sample.sample);
+  const std::uint64_t number = entry.sample.sample;
+  {
+    const std::lock_guard hold(writing_->mutex);
+    writing_->samples.push_back(number);
+  }
+  if (thread_.post([kept = writing_, file = file_, entry = std::move(entry)] { kept->write(file, entry); }))
+    return;
+  const std::lock_guard hold(writing_->mutex);
+  writing_->samples.pop_back();
+  log::error("quarantine", "sample {} could not be written to '{}': no thread to write it", number,
+             printable(file_));
+}
+
+void quarantine_keeper::close() {
+  if (std::exchange(closed_, true)) return;
+  const bool written = thread_.wait_until_idle(deadlines_.closing);
+  if (!written) {
+    const std::lock_guard hold(writing_->mutex);
+    writing_->given_up = true;
+    if (!writing_->samples.empty()) {
+      log::error("quarantine",
+                 "[quarantine] file '{}' took nothing for {} ms: is it locked, or does its disk not answer? "
+                 "The next run may meet sample {} again",
+                 printable(file_), deadlines_.closing.count(), fmt::join(writing_->samples, ", "));
+    }
+  }
+  thread_.stop_within(std::chrono::milliseconds(0));
 }
 
 }  // namespace penstock::session

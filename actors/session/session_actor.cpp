@@ -169,6 +169,7 @@ session_actor::behavior_type behave(self_pointer self, session_surroundings arou
       [self](const quarantine_released& order) { self->state.quarantine->release(order.sample); },
       [self](const leave&) {
         self->state.others = {};
+        self->state.quarantine->close();
         self->quit();
       },
   };

@@ -2,6 +2,7 @@
 
 #include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/write_all.hpp"
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -60,14 +61,21 @@ std::optional<quarantine_entry> entry_of(std::string_view line) {
   return entry;
 }
 
+result<void> check_regular(int fd, const std::filesystem::path& file) {
+  struct stat facts {};
+  if (::fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode)) return {};
+  return refuse(errc::io, "the quarantine file '{}' is no regular file", printable(file.string()));
+}
+
 result<std::string> content_of(const std::filesystem::path& file) {
-  unique_fd in(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  unique_fd in(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a FIFO is refused, not waited for
   const auto no = [&] {
     return refuse_os(errc::io, errno,
                      fmt::format("reading the quarantine file '{}'", printable(file.string())));
   };
   if (!in && errno == ENOENT) return std::string();
   if (!in) return no();
+  if (auto ok = check_regular(in.get(), file); !ok) return tl::unexpected(std::move(ok.error()));
   std::string text;
   char piece[64 * 1024];
   while (true) {
@@ -115,8 +123,13 @@ result<void> append_quarantine(const std::filesystem::path& file, const quaranti
                      fmt::format("writing the quarantine file '{}'", printable(file.string())));
   };
   const bool is_new = ::access(file.c_str(), F_OK) != 0;
-  const unique_fd out(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!out || ::flock(out.get(), LOCK_EX) != 0) return no();
+  const unique_fd out(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
+  if (!out) return no();
+  if (auto ok = check_regular(out.get(), file); !ok) return ok;
+  int locked = 0;
+  do locked = ::flock(out.get(), LOCK_EX);
+  while (locked != 0 && errno == EINTR);
+  if (locked != 0) return no();
   std::string line = as_line(entry);
   struct stat facts {};
   if (::fstat(out.get(), &facts) != 0) return no();
@@ -124,8 +137,7 @@ result<void> append_quarantine(const std::filesystem::path& file, const quaranti
   char last = '\n';
   if (facts.st_size > 0 && ::pread(out.get(), &last, 1, facts.st_size - 1) == 1 && last != '\n')
     line.insert(line.begin(), '\n');
-  if (::write(out.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    const int why = errno;
+  if (const int why = write_all(out.get(), line); why != 0) {
     // Half a line on a full disk is worse than none.
     [[maybe_unused]] const int cut = ::ftruncate(out.get(), facts.st_size);
     errno = why;
