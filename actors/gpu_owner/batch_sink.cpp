@@ -39,8 +39,7 @@ result<std::unique_ptr<batch_sink>> writing_to(result<Files> files) {
 
 /// The folder that the file will lie in, or the file if it is there already.
 result<void> check_journal(const std::string& path) {
-  if (path.empty())
-    return refuse(errc::usage, "--sink journal: names no file; write --sink journal:PATH");
+  if (path.empty()) return refuse(errc::usage, "--sink journal: names no file; write --sink journal:PATH");
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   const bool there = ::access(path.c_str(), F_OK) == 0;
   if (::access(there ? path.c_str() : folder.c_str(), W_OK) != 0)

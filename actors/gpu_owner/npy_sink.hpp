@@ -13,8 +13,8 @@ namespace penstock::gpu_owner {
 
 class npy_sink {
  public:
-  /// Makes the folder if it is missing. Refuses (errc::sink) one that holds batches of another stream: another
-  /// batch size, for example, would leave files of both.
+  /// Makes the folder if it is missing. Refuses (errc::sink) one that holds batches of another stream:
+  /// another batch size, for example, would leave files of both.
   static result<npy_sink> create(std::filesystem::path folder, config settings);
 
   /// e0-b000000.image.npy, .label.npy, the records (.crop.npy, .flip.npy), and last .index.npy (int64 sample

@@ -1,6 +1,6 @@
-// Remembers quarantined samples in [quarantine] file from run to run; without a file it does nothing. Lives with the
-// session actor. The file may lie on a disk that does not answer, or be locked by somebody who does not let go: it
-// is read and written on a thread of its own, and nobody waits for it longer than a deadline.
+// Remembers quarantined samples in [quarantine] file from run to run; without a file it does nothing. Lives
+// with the session actor. The file may lie on a disk that does not answer, or be locked by somebody who does
+// not let go: it is read and written on a thread of its own, and nobody waits for it longer than a deadline.
 #pragma once
 
 #include "actors/protocol/local/scheduler_messages.hpp"
@@ -28,13 +28,14 @@ class quarantine_keeper {
   ~quarantine_keeper();
 
   /// The samples of this dataset that are known to kill workers. Refuses (errc::io) a file that cannot be
-  /// read or is no regular one, or to which nothing could be added; errc::timed_out when it has not answered in time.
+  /// read or is no regular one, or to which nothing could be added; errc::timed_out when it has not answered
+  /// in time.
   result<std::vector<quarantine_report>> open(const std::string& fingerprint);
   /// Never waits. What cannot be written is logged: the run goes on, it only is not remembered.
   void keep(const scheduler::lost_sample& lost);
   void release(std::uint64_t sample);
-  /// Waits until all of it is on the disk, or the time is over: then an error in the log names the samples that may be
-  /// missing. Nothing can be kept afterwards.
+  /// Waits until all of it is on the disk, or the time is over: then an error in the log names the samples
+  /// that may be missing. Nothing can be kept afterwards.
   void close();
 
  private:

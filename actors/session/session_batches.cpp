@@ -97,7 +97,8 @@ bool Session::body::run_embedded(steady_time until) {
         const std::lock_guard hold(mutex_);
         device = engine_->device;
       }
-      sink_ = value_or_throw(gpu_owner::make_sink(options_.sink, options_.sink_out, settings_, std::move(device)));
+      sink_ = value_or_throw(
+          gpu_owner::make_sink(options_.sink, options_.sink_out, settings_, std::move(device)));
     }
     {
       const stage_range range("sink");

@@ -4,6 +4,7 @@
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/process/gpu_use_watch.hpp"
 #include "runtime/process/oom_watch.hpp"
 #include "runtime/process/process_facts.hpp"
 
@@ -31,6 +32,7 @@ struct supervisor_state {
   protocol::peers others;
   std::unique_ptr<supervision::worker_supervision> workers;  // all decisions
   process::oom_watch oom{process::oom_evidence_file()};
+  process::gpu_use_watch gpu_users;
   std::map<std::uint32_t, worker_facts> facts;        // by place; of those that live or are not judged
   std::map<std::uint32_t, death_report> last_deaths;  // by place
   steady_time next_measure{};
@@ -257,17 +259,13 @@ void look(self_pointer self) {
   s.workers->look(now_of(self), signs);
 }
 
-/// What of the GPU a worker, or a process that it has started, holds.
-std::optional<std::string> gpu_use_of_family(pid_t worker) {
-  std::vector<pid_t> family = process::descendants_of(worker);
-  family.insert(family.begin(), worker);
-  for (const pid_t pid : family) {
-    if (const auto use = process::gpu_use_of(pid)) {
-      return fmt::format("{} (pid {}): {}; only the GPU owner uses the GPU",
-                         pid == worker ? "it uses the GPU" : "a process that it started uses the GPU", pid, *use);
-    }
-  }
-  return std::nullopt;
+/// What of the GPU a worker, or a process that it has started, was found to hold by the last look.
+std::optional<std::string> gpu_use_of(const supervisor_state& s, pid_t worker) {
+  const auto user = s.gpu_users.found_in(worker);
+  if (!user) return std::nullopt;
+  return fmt::format("{} (pid {}): {}; only the GPU owner uses the GPU",
+                     user->pid == worker ? "it uses the GPU" : "a process that it started uses the GPU",
+                     user->pid, user->what);
 }
 
 void measure(self_pointer self) {
@@ -276,15 +274,21 @@ void measure(self_pointer self) {
   if (now < s.next_measure) return;
   s.next_measure = now + measure_every;
   s.oom.look(now);
+  std::vector<pid_t> audited;
   for (auto& [place, w] : s.facts) {
     if (w.ended || w.pid <= 0) continue;
     const auto facts = process::look_at(w.pid);
     if (!facts) continue;
     w.rss_bytes = facts->rss_bytes;
-    if (!w.gpu_use && s.workers->audits_gpu_use(w.who)) w.gpu_use = gpu_use_of_family(w.pid);
+    if (!w.gpu_use && s.workers->audits_gpu_use(w.who)) {
+      w.gpu_use = gpu_use_of(s, w.pid);
+      audited.push_back(w.pid);
+    }
     if (w.gpu_use) s.workers->uses_gpu(w.who, now, *w.gpu_use);
     s.workers->measured(w.who, facts->rss_anon_bytes, s.around.flights->read(place).samples_done);
   }
+  // The next measurement hears of it: looking may wait for a process that hangs.
+  if (!audited.empty()) s.gpu_users.look(std::move(audited));
 }
 
 void keep_ticking(self_pointer self) {

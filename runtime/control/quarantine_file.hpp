@@ -28,11 +28,13 @@ struct quarantine_list {
 };
 
 /// A file that does not exist is an empty list. A last line without its end was cut off by a crash and is
-/// passed over. Refuses (errc::io) a file that cannot be read, and what is no regular file. Waits for its disk.
+/// passed over. Refuses (errc::io) a file that cannot be read, and what is no regular file. Waits for its
+/// disk.
 result<quarantine_list> read_quarantine(const std::filesystem::path& file);
 
-/// Adds one line and waits until it is on the disk, the file's name too if it is new, and before that for whoever has
-/// the file locked (flock), which may be for ever. Refuses with errc::io. Several sessions may append to one file.
+/// Adds one line and waits until it is on the disk, the file's name too if it is new, and before that for
+/// whoever has the file locked (flock), which may be for ever. Refuses with errc::io. Several sessions may
+/// append to one file.
 result<void> append_quarantine(const std::filesystem::path& file, const quarantine_entry& entry);
 
 }  // namespace penstock::control

@@ -50,7 +50,8 @@ result<unique_fd> lock_folder(const fs::path& folder) {
     if (errno != EWOULDBLOCK && errno != EINTR)
       return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
     if (std::chrono::steady_clock::now() >= until) {
-      return refuse(errc::timed_out, "'{}' has been locked for {} ms by another process (fuser -v {} names it)",
+      return refuse(errc::timed_out,
+                    "'{}' has been locked for {} ms by another process (fuser -v {} names it)",
                     folder.string(), folder_lock_deadline.count(), folder.string());
     }
     std::this_thread::sleep_for(lock_retry);

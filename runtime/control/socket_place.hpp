@@ -25,12 +25,13 @@ struct bound_socket {
   bool renamed = false;  ///< a live session had the name; this one is NAME-PID, or NAME-PID-2 and so on
 };
 
-/// How long the folder may be locked by others, who have it for the time of a bind or an unlink: longer only if one of
-/// them was stopped meanwhile.
+/// How long the folder may be locked by others, who have it for the time of a bind or an unlink: longer only
+/// if one of them was stopped meanwhile.
 inline constexpr std::chrono::milliseconds folder_lock_deadline{200};
 
-/// Listens as NAME.sock. A socket that nobody listens on is replaced; a live one is never taken over, whether it is
-/// another process' or of this one. Waits for `folder_lock_deadline` at most, then refuses with errc::timed_out.
+/// Listens as NAME.sock. A socket that nobody listens on is replaced; a live one is never taken over, whether
+/// it is another process' or of this one. Waits for `folder_lock_deadline` at most, then refuses with
+/// errc::timed_out.
 result<bound_socket> bind_session_socket(const std::string& name, int pid);
 
 struct found_session {

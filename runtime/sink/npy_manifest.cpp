@@ -33,11 +33,11 @@ std::string in_quotes(std::string_view raw) {
 /// Of everything that decides about the pixels. Numbers as text: one value has one spelling.
 std::string digest_of_transforms(const config& c) {
   const image_config& i = c.image;
-  const std::string facts = fmt::format(
-      "{} {} {} {} {} {} {} {}; {} {} {} {}", fmt::join(i.size, ","), static_cast<int>(i.augment),
-      fmt::join(i.scale, ","), fmt::join(i.ratio, ","), i.flip, i.crop_fraction,
-      static_cast<int>(i.orientation), i.max_pixels, static_cast<int>(c.gpu.layout), name_of(c.gpu.dtype),
-      fmt::join(c.gpu.mean, ","), fmt::join(c.gpu.std, ","));
+  const std::string facts =
+      fmt::format("{} {} {} {} {} {} {} {}; {} {} {} {}", fmt::join(i.size, ","), static_cast<int>(i.augment),
+                  fmt::join(i.scale, ","), fmt::join(i.ratio, ","), i.flip, i.crop_fraction,
+                  static_cast<int>(i.orientation), i.max_pixels, static_cast<int>(c.gpu.layout),
+                  name_of(c.gpu.dtype), fmt::join(c.gpu.mean, ","), fmt::join(c.gpu.std, ","));
   return fmt::format("{:016x}", XXH3_64bits(facts.data(), facts.size()));
 }
 
@@ -59,8 +59,8 @@ std::string stream_part(const config& c) {
   return text;
 }
 
-/// The axes of a sample. How long the longest sample of a batch is differs from batch to batch: such a tensor has
-/// another one beside it, NAME_length.
+/// The axes of a sample. How long the longest sample of a batch is differs from batch to batch: such a tensor
+/// has another one beside it, NAME_length.
 std::string sample_shape(const tensor_view& t, const std::set<std::string, std::less<>>& names) {
   std::string shape;
   const bool varies = names.contains(std::string(t.name) + "_length");
@@ -72,8 +72,8 @@ std::string sample_shape(const tensor_view& t, const std::set<std::string, std::
 }
 
 std::string line_of(std::string_view name, std::string_view role, dtype type, const std::string& shape) {
-  return fmt::format("    {{\"name\": {}, \"role\": \"{}\", \"dtype\": \"{}\", \"shape\": {}}}", in_quotes(name),
-                     role, name_of(type), shape);
+  return fmt::format("    {{\"name\": {}, \"role\": \"{}\", \"dtype\": \"{}\", \"shape\": {}}}",
+                     in_quotes(name), role, name_of(type), shape);
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -125,7 +125,8 @@ std::string npy_manifest(const config& settings, std::span<const manifest_tensor
   std::string text = stream_part(settings) + "  \"files\": \"e{epoch}-b{batch, six digits}.{name}.npy\",\n" +
                      "  \"tensors\": [\n";
   for (const manifest_tensor& t : tensors) {
-    text += line_of(t.tensor.name, t.record ? "record" : "tensor", t.tensor.type, sample_shape(t.tensor, names));
+    text +=
+        line_of(t.tensor.name, t.record ? "record" : "tensor", t.tensor.type, sample_shape(t.tensor, names));
     text += ",\n";
   }
   return text + line_of(index_name, "index", dtype::int64, "[]") + "\n  ]\n}\n";

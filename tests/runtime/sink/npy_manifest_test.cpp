@@ -35,7 +35,8 @@ config settings() {
 std::vector<manifest_tensor> tensors(std::uint64_t rows, const std::string& second = "label") {
   static std::string name;
   name = second;
-  return {{{"data", dtype::float32, {rows, 3, 4}, nullptr}, false}, {{name, dtype::int64, {rows}, nullptr}, false}};
+  return {{{"data", dtype::float32, {rows, 3, 4}, nullptr}, false},
+          {{name, dtype::int64, {rows}, nullptr}, false}};
 }
 
 }  // namespace
@@ -46,7 +47,8 @@ TEST_CASE("a folder that was claimed is taken again by the same stream, also by 
   REQUIRE(write_npy_manifest(place.path, settings(), tensors(128)));
   const std::string before = place.manifest();
   CHECK(before.find("\"path\": \"a \\\"b\\\"\\\\c.npy\",\n") != std::string::npos);
-  CHECK(before.find("{\"name\": \"data\", \"role\": \"tensor\", \"dtype\": \"float32\", \"shape\": [3, 4]},\n") !=
+  CHECK(before.find(
+            "{\"name\": \"data\", \"role\": \"tensor\", \"dtype\": \"float32\", \"shape\": [3, 4]},\n") !=
         std::string::npos);
   config other_workers = settings();
   other_workers.loader.workers = 7;
@@ -65,7 +67,8 @@ TEST_CASE("a folder with the batches of another stream is refused with the diffe
   const auto refused = claim_npy_folder(place.path, smaller);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::sink);
-  CHECK(refused.error().message.find("has \"batch_size\": 128, this run \"batch_size\": 16; choose another --out") !=
+  CHECK(refused.error().message.find(
+            "has \"batch_size\": 128, this run \"batch_size\": 16; choose another --out") !=
         std::string::npos);
   config flipped = settings();
   flipped.image.flip = 0;
