@@ -60,12 +60,31 @@ target worker_of(const json& request, const session_status& s) {
   return {static_cast<std::uint32_t>(worker), {}};
 }
 
+/// Says of each worker, or of each death of one, whether it is the sacrificial worker.
+void mark_sacrificial(json& list, const char* id, const session_controls& controls) {
+  for (json& one : list) one["sacrificial"] = one.at(id).get<std::uint32_t>() == controls.workers_max;
+}
+
+json as_json(const session_status& status, const session_controls& controls) {
+  json j = control::as_json(status);
+  mark_sacrificial(j.at("workers"), "id", controls);
+  return j;
+}
+
 json deaths_of(const session_controls& controls) {
-  json all = json::array();
-  for (const death_report& d : controls.deaths()) all.push_back(control::as_json(d));
+  json workers = json::array();
+  for (const death_report& d : controls.deaths()) workers.push_back(control::as_json(d));
+  mark_sacrificial(workers, "worker", controls);
   json owners = json::array();
   for (const owner_death_report& d : controls.owner_deaths()) owners.push_back(control::as_json(d));
-  return control::good_answer({{"deaths", std::move(all)}, {"owner_deaths", std::move(owners)}});
+  return control::good_answer({{"deaths", std::move(workers)}, {"owner_deaths", std::move(owners)}});
+}
+
+json pipeline(const session_status& status, const session_controls& controls) {
+  json j =
+      pipeline_as_json(status, *controls.times, controls.waited_seconds(), std::chrono::steady_clock::now());
+  mark_sacrificial(j.at("status").at("workers"), "id", controls);
+  return control::good_answer(std::move(j));
 }
 
 /// {"after": N, "follow": bool}: the events after number N; with follow, when there is one or the session
@@ -128,16 +147,13 @@ control::answer answer_request(const json& request, bool last_call, const sessio
   const json verb_value = request.value("verb", json());
   const std::string verb = verb_value.is_string() ? verb_value.get<std::string>() : std::string();
   const session_status status = controls.status();
-  if (verb == "status") return control::good_answer(control::as_json(status));
+  if (verb == "status") return control::good_answer(as_json(status, controls));
   if (verb == "wait") {
     const json what = request.value("for", json());
     return wait_for(what.is_string() ? what.get<std::string>() : std::string(), last_call, status);
   }
   if (verb == "deaths") return deaths_of(controls);
-  if (verb == "pipeline") {
-    return control::good_answer(pipeline_as_json(status, *controls.times, controls.waited_seconds(),
-                                                 std::chrono::steady_clock::now()));
-  }
+  if (verb == "pipeline") return pipeline(status, controls);
   if (verb == "trace") return trace(request, controls);
   if (verb == "quarantine") return quarantine(request, controls);
   if (verb == "logs") return answer_logs(request, last_call, *controls.logs);

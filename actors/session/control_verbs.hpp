@@ -30,7 +30,7 @@ struct session_controls {
   std::function<void()> restart_owner;  ///< none when the owner is no process of its own
   std::function<void(std::uint32_t worker)> drain;
   const process::log_book* logs = nullptr;
-  std::uint32_t workers_max = 0;
+  std::uint32_t workers_max = 0;  ///< the place behind them is the sacrificial worker's
 };
 
 [[nodiscard]] control::request_handler make_request_handler(session_controls controls);

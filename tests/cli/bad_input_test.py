@@ -52,6 +52,14 @@ class BadPicturesTest(PenstockTest):
         failed, _ = self.failures()
         self.assertIn("20000 x 20000 pixels are more than max_pixels = 100000000", failed["bomb.png"])
 
+    def test_a_bad_picture_is_listed_once_however_often_it_failed(self):
+        self.bad("text.jpg", b"hello, this is text\n")
+        code, _, err = self.penstock("run", self.config, "--set", "sampler.epochs=2")
+        self.assertEqual(code, EXIT_OK, err)
+        lines = [line for line in err.splitlines() if "text.jpg" in line and line.startswith("  failed")]
+        self.assertEqual(len(lines), 1, err)
+        self.assertTrue(lines[0].endswith(" (x2)"), lines)
+
     def test_a_file_that_vanishes_after_the_listing_is_a_failure(self):
         process = self.start("run", self.config, "--workers", 1, "--json", "--quiet", "--set", 'loader.slots_per_worker=1',
                              "--set", "sampler.epochs=200")

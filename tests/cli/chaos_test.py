@@ -61,6 +61,15 @@ class ChaosTest(PenstockTest):
         self.assertEqual(code, EXIT_USAGE)
         self.assertIn('owner-kill needs [gpu] placement = "process"', err)
 
+    def test_people_are_told_the_goal_the_time_outs_and_how_long_it_will_take(self):
+        config = self.write("g.toml", synthetic(samples=400, batch=8, dataset='wait = "2ms"', epochs=1))
+        code, out, err = self.penstock("chaos", config, "--workers", 2, "--kinds", "kill", "--faults", 3, "--rate", 20)
+        self.assertEqual(code, EXIT_OK, err + out)
+        self.assertTrue(err.startswith("goal: 3 faults of kill, 20 a second on average; seed 1\n"), err)
+        self.assertRegex(err, r"time-outs of the rehearsal: item_timeout \S+ s \(of 30\S* s\), heartbeat_timeout \S+ s \(of 10\S* s\)")
+        self.assertRegex(err, r"run 1: [0-3] of 3 faults(; about .* left)?\n")
+        self.assertRegex(out, r"3 faults in \d+ runs? of the stream; seed 1")
+
     def test_help_manual_and_completion_name_the_kinds(self):
         for arguments in (("chaos", "--help"), ("help", "--man"), ("help", "chaos")):
             code, out, _ = self.penstock(*arguments)

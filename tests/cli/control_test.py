@@ -63,6 +63,29 @@ class ControlTest(PenstockTest):
         self.assertEqual(json.loads(out)["outcome"], "stopped")
         self.assertFalse(os.path.exists(self.socket("live")))
 
+    def test_stop_wait_returns_when_the_session_is_gone(self):
+        process = self.live()
+        code, _, err = self.penstock("stop", "--wait", "--timeout", "30s")
+        self.assertEqual((code, err), (EXIT_OK, "stopped\n"))
+        self.assertFalse(os.path.exists(self.socket("live")))
+        process.communicate(timeout=5)
+        self.assertEqual(self.penstock("stop", "--timeout", "1s")[0], EXIT_USAGE)
+
+    def test_an_operator_s_drain_is_no_unexpected_end(self):
+        process = self.start("run", self.write("drained.toml", ENDLESS), "--workers", 2)
+        self.assertEqual(self.penstock("wait", "--timeout", "20s", "--session", "drained")[0], EXIT_OK)
+        self.assertEqual(self.penstock("drain", "worker/0")[0], EXIT_OK)
+        self.wait_until(lambda: self.status("worker/0")["workers"][0]["state"] == "stopped", "the drained worker to be gone")
+        self.assertEqual(self.penstock("stop", "--wait")[0], EXIT_OK)
+        _, err = process.communicate(timeout=15)
+        self.assertNotIn("ended unexpectedly", err.decode())
+
+    def test_logs_of_a_worker_that_wrote_nothing_say_so(self):
+        self.live()
+        code, out, err = self.penstock("logs", "worker/0", "--previous")
+        self.assertEqual((code, out), (EXIT_OK, ""))
+        self.assertEqual(err, "nothing: no earlier process of this target wrote a line\n")
+
     def test_wait_for_finished_returns_when_the_run_is_over(self):
         self.start("run", self.write("short.toml", synthetic(samples=200, dataset='wait = "5ms"', epochs=1)), "--quiet")
         self.wait_until(lambda: os.path.exists(self.socket("short")), "the socket")
@@ -71,7 +94,22 @@ class ControlTest(PenstockTest):
 
     def test_wait_gives_up_when_its_time_is_over(self):
         self.live()
-        self.assertEqual(self.penstock("wait", "--for=finished", "--timeout", "100ms")[0], EXIT_TIMED_OUT)
+        code, _, err = self.penstock("wait", "--for=finished", "--timeout", "100ms")
+        self.assertEqual(code, EXIT_TIMED_OUT)
+        self.assertRegex(err, r"not finished within 100ms: the session is still running \(ok, epoch 0, \d+ of 100000 samples delivered\)")
+
+    def test_wait_tells_a_session_that_is_gone_from_one_that_runs(self):
+        process = self.live()
+        waiting = self.start("wait", "--for=finished")
+        time.sleep(0.2)  # into the waiting; where it comes too late, the next lines hold all the same
+        process.kill()
+        process.communicate()
+        _, err = waiting.communicate(timeout=15)
+        self.assertEqual(waiting.returncode, EXIT_NO_SESSION)
+        self.assertRegex(err.decode(), "the session ended before it said that it was finished|no session is live")
+        code, _, err = self.penstock("wait", "--session", "live", "--timeout", "50ms")
+        self.assertEqual(code, EXIT_NO_SESSION)
+        self.assertIn("'live' is gone already, or was not started", err)
 
     def test_wait_for_finished_says_so_when_the_run_was_stopped(self):
         process = self.live()
@@ -158,9 +196,23 @@ class ControlTest(PenstockTest):
         self.assertEqual(self.status()["pid"], again.pid)
         again.kill()
         again.communicate()
-        code, out, _ = self.penstock("sessions", "--json")
-        self.assertEqual(json.loads(out), {"sessions": [], "removed": 1})
+        self.assertEqual(json.loads(self.penstock("sessions", "--json")[1]), {"sessions": [], "dead": 1, "removed": 0})
+        code, _, err = self.penstock("sessions")
+        self.assertIn("1 socket was left by dead sessions\nnext: penstock sessions --prune\n", err)
+        self.assertEqual(json.loads(self.penstock("sessions", "--prune", "--json")[1]), {"sessions": [], "dead": 0, "removed": 1})
         self.assertEqual(os.listdir(os.path.join(self.folder, "penstock")), [])
+
+    def test_sessions_tells_how_each_one_stands(self):
+        process = self.live()
+        self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
+        code, out, err = self.penstock("sessions")
+        self.assertEqual(code, EXIT_OK, err)
+        head, line = out.splitlines()
+        self.assertEqual(head.split(), ["SESSION", "STATE", "PID", "AGE", "PROGRESS", "SOCKET"])
+        self.assertRegex(line, r"^live +ok +%d +\S+ \S+ +\d+ %%, epoch 0 " % process.pid)
+        one = json.loads(self.penstock("sessions", "--json")[1])["sessions"][0]
+        self.assertEqual((one["session"], one["state"], one["pid"], one["samples_expected"]), ("live", "ok", process.pid, 100000))
+        self.assertTrue(0 <= one["age_seconds"] < 60, one)
 
     def test_a_socket_that_cannot_be_opened_is_a_warning_and_not_a_failure(self):
         report = self.penstock("run", self.write("s.toml", synthetic(samples=16)), "--json",

@@ -42,7 +42,7 @@ class LifeTest(PenstockTest):
         self.assertIn("SIGKILL", self.ok("deaths"))
         self.ok("logs", "worker/3", "--previous")
         self.ok("drain", "worker/5")
-        self.wait_until(lambda: self.workers()[5]["state"] == "stopped", "worker/5 to go home")
+        self.wait_until(lambda: self.workers()[5]["state"] == "stopped", "worker/5 to stop")
         self.ok("pause")
         self.assertEqual(self.answer("status")["state"], "paused")
         self.ok("resume")

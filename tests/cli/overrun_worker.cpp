@@ -11,7 +11,7 @@ constexpr std::size_t far = 4U << 20U;
 
 class overrunning final : public penstock::Dataset {
  public:
-  explicit overrunning(std::uint64_t guilty) : guilty_(guilty) {}
+  explicit overrunning(std::uint64_t sample) : bad_sample_(sample) {}
 
   penstock::dataset_description describe() override {
     return {"overrunning",
@@ -20,12 +20,12 @@ class overrunning final : public penstock::Dataset {
             "1"};
   }
   void load(const penstock::sample_request& request, const penstock::sample_slot& slot) override {
-    const bool now = request.index == guilty_ && request.attempt == 1;
+    const bool now = request.index == bad_sample_ && request.attempt == 1;
     std::memset(slot.bytes(0).data(), static_cast<int>(request.index & 0xffU), now ? far : sample_bytes);
   }
 
  private:
-  std::uint64_t guilty_;
+  std::uint64_t bad_sample_;
 };
 
 }  // namespace

@@ -84,6 +84,20 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
         self.assertEqual([d["cause"] for d in report["workers"]["deaths"]], ["stopped"])
 
+    def test_the_death_of_an_owner_is_told_by_status_deaths_describe_and_the_closing_text(self):
+        process = self.start("run", self.slow("said"), "--workers", 2)
+        self.wait_until(lambda: self.penstock("wait", "--session", "said", "--timeout", "5s")[0] == EXIT_OK, "a ready session")
+        self.kill_owners(process, "said", 1)
+        self.assertRegex(self.penstock("status", "gpu")[1], r"^gpu .* 1 restart\n")
+        code, out, err = self.penstock("deaths")
+        self.assertRegex(out.splitlines()[1], r"^gpu +\d+ +SIGKILL ")
+        self.assertIn("next: penstock logs gpu --previous", err)
+        self.assertEqual(len(json.loads(self.penstock("deaths", "--json")[1])["owner_deaths"]), 1)
+        self.assertRegex(self.penstock("describe", "gpu")[1], r"last death +SIGKILL after .*, incarnation 1, pid \d+\n")
+        self.penstock("stop", "--wait")
+        _, err = process.communicate(timeout=15)
+        self.assertIn("GPU owner: 1 ended unexpectedly, 1 restart\n", err.decode())
+
     def test_a_batch_that_kills_two_owners_fails_the_run_and_is_named(self):
         config = self.write("p.toml", synthetic(samples=100, epochs=1))
         report = self.run_json(config, "--sink", "plugin:" + PROGRAMS + "/illegal_access.so",

@@ -1,5 +1,5 @@
-// What `penstock status` says to people about the GPU's processes, from the answer that the session gives.
-#include "tools/penstock/session_tables.hpp"
+// What the tables of `penstock status` and `penstock deaths` say to people, from the answers that a session gives.
+#include "tools/penstock/watch/session_tables.hpp"
 
 #include "runtime/telemetry/report_json.hpp"
 
@@ -49,4 +49,27 @@ TEST_CASE("pids that cannot be the owner's are said to be of another pid namespa
 
 TEST_CASE("without an answer of NVML the line is left out") {
   CHECK(gpu_lines(status_with(std::nullopt)).find("NVML") == std::string::npos);
+}
+
+TEST_CASE("the sacrificial worker is called so") {
+  CHECK(cli::worker_name({{"id", 3}, {"sacrificial", false}}) == "worker/3");
+  CHECK(cli::worker_name({{"id", 64}, {"sacrificial", true}}) == "worker/64 (sacrificial)");
+  CHECK(cli::worker_name({{"worker", 64}, {"sacrificial", true}}) == "worker/64 (sacrificial)");
+  // A session of an older version does not say.
+  CHECK(cli::worker_name({{"id", 64}}) == "worker/64");
+}
+
+TEST_CASE("deaths of workers and of GPU owners are one list in the order in which they happened") {
+  death_report worker;
+  worker.time = std::chrono::system_clock::time_point(std::chrono::seconds(20));
+  owner_death_report owner;
+  owner.time = std::chrono::system_clock::time_point(std::chrono::seconds(10));
+  const nlohmann::ordered_json answer{{"deaths", {control::as_json(worker)}},
+                                      {"owner_deaths", {control::as_json(owner)}}};
+  const auto all = cli::all_deaths(answer);
+  REQUIRE(all.size() == 2);
+  CHECK_FALSE(all[0].contains("worker"));
+  CHECK(all[1].contains("worker"));
+  CHECK(cli::hint_after_deaths(all) == "penstock logs worker/0 --previous");
+  CHECK(cli::deaths_for_people(all, 0).find("\ngpu ") != std::string::npos);
 }

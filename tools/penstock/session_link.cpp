@@ -56,14 +56,18 @@ session_answer request(const session_choice& choice, const std::filesystem::path
     const exit_code code = answer.error().code == errc::timed_out ? exit_timed_out : exit_no_session;
     return {{}, refuse_with(code, answer.error(), choice.as_json)};
   }
-  if (answer->value("ok", false)) return {std::move(answer->at("result")), exit_ok};
-  const json why = answer->value("error", json::object());
+  return understand(choice, *answer);
+}
+
+session_answer understand(const session_choice& choice, const json& answer) {
+  if (answer.value("ok", false)) return {answer.at("result"), exit_ok};
+  const json why = answer.value("error", json::object());
   if (choice.as_json) {
     print_json({{"error", why}});
   } else {
     say(styled(style::red, "error:") + " " + why.value("message", "the session refused"));
   }
-  return {{}, answer->value("exit", static_cast<int>(exit_refused))};
+  return {{}, answer.value("exit", static_cast<int>(exit_refused))};
 }
 
 int ask_session(const session_choice& choice, json question,

@@ -45,6 +45,9 @@ struct session_answer {
                                      nlohmann::ordered_json question,
                                      std::optional<std::chrono::milliseconds> deadline = answer_deadline);
 
+/// What the session said to a question: its result, or the exit code of its refusal after that was told.
+[[nodiscard]] session_answer understand(const session_choice& choice, const nlohmann::ordered_json& answer);
+
 /// choose() and request() in one; a good answer is printed as JSON if that was asked for, else given to
 /// `tell`.
 int ask_session(const session_choice& choice, nlohmann::ordered_json question,

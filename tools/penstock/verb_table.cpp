@@ -1,7 +1,7 @@
 #include "tools/penstock/verb_table.hpp"
 
 #include "runtime/base/text.hpp"
-#include "tools/penstock/help_text.hpp"
+#include "tools/penstock/help/help_text.hpp"
 #include "tools/penstock/output.hpp"
 
 #include <algorithm>
@@ -82,9 +82,9 @@ const std::vector<exit_code_facts>& exit_codes() {
       {exit_not_met, "a condition is not met: wait, status --check, doctor"},
       {exit_no_target, "there is no such target"},
       {exit_no_session, "no session can be reached"},
-      {exit_timed_out, "the time was over"},
+      {exit_timed_out, "timed out"},
       {exit_refused, "the session refused"},
-      {exit_config, "the config file has mistakes: penstock check-config tells them"},
+      {exit_config, "the config file has mistakes: penstock check-config shows them"},
       {exit_interrupted, "ended by SIGINT (Ctrl-C), cleanly"},
       {exit_terminated, "ended by SIGTERM or SIGHUP, cleanly"},
   };

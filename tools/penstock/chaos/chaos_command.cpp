@@ -1,18 +1,22 @@
-#include "tools/penstock/chaos/chaos_command.hpp"
-
+// chaos: the same stream undisturbed and under faults, compared by a checker of its own.
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/control/control_client.hpp"
+#include "runtime/control/socket_place.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/chaos/batch_journal.hpp"
 #include "tools/penstock/chaos/nemesis.hpp"
 #include "tools/penstock/chaos/stream_check.hpp"
+#include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
+#include "tools/penstock/counted.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/stop_signals.hpp"
 #include "tools/penstock/verb_table.hpp"
 
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -29,6 +33,8 @@ using json = nlohmann::ordered_json;
 constexpr std::uint64_t memory_max_least = 192U << 20U;
 constexpr std::uint64_t faults_default = 100;
 constexpr auto step = std::chrono::milliseconds(5);
+constexpr auto look_every = std::chrono::milliseconds(100);
+constexpr std::chrono::milliseconds look_deadline{300};
 constexpr std::string_view kinds_default = "kill,segv,abort,stop,hang,exit,leak";
 
 struct chaos_options {
@@ -50,6 +56,7 @@ struct playing {
   std::vector<std::string> digests;  // of its epochs
   std::set<std::uint64_t> quarantined;
   std::uint64_t private_bytes = 0;  // the most that a worker of its own had
+  double slowest_sample = 0;        // seconds, as far as looks at the workers could tell
   run_report report;
 };
 
@@ -60,6 +67,23 @@ std::uint64_t most_private_memory(const session_status& now) {
     if (facts) most = std::max(most, facts->rss_anon_bytes);
   }
   return most;
+}
+
+/// How long a worker of our session has been at its sample, in seconds. Only the control socket tells: a session is
+/// asked over it as anybody would ask.
+double longest_at_work(const std::string& session) {
+  double longest = 0;
+  for (const control::found_session& s : control::find_sessions()) {
+    if (!s.alive || !s.name.starts_with(session)) continue;
+    const auto answer = control::ask(s.path, {{"verb", "status"}}, look_deadline);
+    if (!answer || !answer->value("ok", false) || answer->at("result").value("pid", 0) != ::getpid())
+      continue;
+    for (const json& w : answer->at("result").at("workers")) {
+      if (const json& seconds = w.at("current_sample_seconds"); seconds.is_number())
+        longest = std::max(longest, seconds.get<double>());
+    }
+  }
+  return longest;
 }
 
 /// What has to let go of a session before it is closed, whatever was thrown.
@@ -77,6 +101,7 @@ struct letting_go {
 void deliver(Session& session, const config& settings, nemesis* enemy, const batch_journal& journal,
              playing& all) {
   std::uint64_t promised = 0;
+  auto next_look = std::chrono::steady_clock::now();
   bool attacked = false;
   bool over = false;
   while (!over) {
@@ -88,7 +113,12 @@ void deliver(Session& session, const config& settings, nemesis* enemy, const bat
     }
     if (enemy != nullptr && promised > 0 && !std::exchange(attacked, true))
       enemy->attack(session, settings.loader.limits.memory.bytes);
-    if (enemy == nullptr) all.private_bytes = std::max(all.private_bytes, most_private_memory(now));
+    if (enemy != nullptr) continue;
+    all.private_bytes = std::max(all.private_bytes, most_private_memory(now));
+    if (const auto at = std::chrono::steady_clock::now(); at >= next_look) {
+      all.slowest_sample = std::max(all.slowest_sample, longest_at_work(now.session));
+      next_look = at + look_every;
+    }
   }
 }
 
@@ -129,6 +159,57 @@ std::vector<delivery_promise> promises_of(const playing& round) {
   for (const auto& [bytes, delivered] : round.promises)
     promises.push_back({round.delivered.batches_within(bytes), delivered});
   return promises;
+}
+
+// ---- the goal, and how far away it is ---------------------------------------------------------------------
+
+/// "100 faults, 2 a second on average: about 50 s under fire".
+std::string goal_of(const nemesis_settings& n) {
+  std::string kinds;
+  for (const chaos_kind kind : n.kinds) kinds += (kinds.empty() ? "" : ", ") + std::string(name_of(kind));
+  std::string goal;
+  if (n.faults) goal = counted(*n.faults, "fault");
+  if (n.seconds) goal += (goal.empty() ? "faults for " : ", or ") + duration_for_people(*n.seconds);
+  goal += fmt::format(" of {}, {:g} a second on average; seed {}", kinds, n.rate, n.seed);
+  return goal;
+}
+
+/// How long it will take from here, from what the strikes so far have taken.
+std::string time_left(const nemesis_settings& n, std::uint64_t faults, nanoseconds under_fire) {
+  std::optional<nanoseconds> left;
+  if (n.faults && faults > 0) {
+    const double each = static_cast<double>(under_fire.count()) / static_cast<double>(faults);
+    left = nanoseconds(
+        static_cast<std::int64_t>(each * static_cast<double>(*n.faults - std::min(*n.faults, faults))));
+  }
+  if (n.seconds) {
+    const nanoseconds rest = std::max(nanoseconds(*n.seconds) - under_fire, nanoseconds(0));
+    left = left ? std::min(*left, rest) : rest;
+  }
+  return left ? "; about " + duration_for_people(std::chrono::ceil<std::chrono::seconds>(*left)) + " left"
+              : "";
+}
+
+/// Time-outs are made for real storage on bad days; a rehearsal that waits for each of them lasts hours. They are
+/// shortened to what the undisturbed run leaves room for, never prolonged. Gives what was changed, in words.
+std::string shorten_timeouts(config& settings, double slowest_sample) {
+  constexpr nanoseconds least = std::chrono::seconds(2);
+  constexpr double room = 5;  // times the slowest sample that was seen
+  const nanoseconds enough = std::max(
+      least, std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(room * slowest_sample)));
+  std::string changed;
+  const auto shorten = [&](nanoseconds& value, nanoseconds to, const char* name) {
+    if (value <= to) return;
+    changed += fmt::format("{}{} {} (of {})", changed.empty() ? "" : ", ", name, duration_for_people(to),
+                           duration_for_people(value));
+    value = to;
+  };
+  shorten(settings.loader.hang.item_timeout, enough, "item_timeout");
+  shorten(settings.loader.hang.heartbeat_timeout, enough, "heartbeat_timeout");
+  shorten(settings.loader.restart.backoff.max, std::chrono::seconds(1), "backoff.max");
+  settings.loader.restart.backoff.base =
+      std::min(settings.loader.restart.backoff.base, settings.loader.restart.backoff.max);
+  return changed;
 }
 
 // ---- figures ----------------------------------------------------------------------------------------------
@@ -276,6 +357,13 @@ verdict judge(const chaos_options& o, const std::vector<chaos_kind>& kinds, cons
   return v;
 }
 
+std::string count_of(const json& number, std::string_view noun) {
+  return counted(number.get<std::uint64_t>(), noun);
+}
+std::string count_of(const json& number, std::string_view one, std::string_view many) {
+  return counted(number.get<std::uint64_t>(), one, many);
+}
+
 std::string in_words(const json& q) {
   if (q.at("n") == 0) return "-";
   const auto time = [&](const char* which) {
@@ -290,24 +378,24 @@ void tell(const json& v) {
     print(fmt::format("{:<12}{:>7}  {:<44}  {}", kind, facts.at("faults").dump(),
                       in_words(facts.at("detection_seconds")), in_words(facts.at("recovery_seconds"))));
   }
-  print(fmt::format("{} faults in {} runs of the stream; seed {}", v.at("faults").dump(),
-                    v.at("rounds").dump(), v.at("seed").dump()));
+  print(fmt::format("{} in {} of the stream; seed {}", count_of(v.at("faults"), "fault"),
+                    count_of(v.at("rounds"), "run"), v.at("seed").dump()));
   for (const auto& [who, name] : {std::pair{"workers", "workers"}, std::pair{"owner", "GPU owner"}}) {
     const json& facts = v.at(who);
     if (facts.at("faults") == 0 && facts.at("deaths") == 0) continue;
-    print(fmt::format("{}: {} deaths, {} restarts; noticed after {}; replaced after {}", name,
-                      facts.at("deaths").dump(), facts.at("restarts").dump(),
+    print(fmt::format("{}: {}, {}; noticed after {}; replaced after {}", name,
+                      count_of(facts.at("deaths"), "death"), count_of(facts.at("restarts"), "restart"),
                       in_words(facts.at("detection_seconds")), in_words(facts.at("recovery_seconds"))));
   }
   if (v.at("placement") == "process") {
-    print(fmt::format("{} batches were delivered again, as they may, since their owner died unheard",
-                      v.at("replayed_batches").dump()));
+    print(count_of(v.at("replayed_batches"), "batch was", "batches were") +
+          " delivered again, as they may: their owner died before it could acknowledge");
   }
   print(fmt::format(
       "samples lost {}, delivered twice {}; batches out of order {}, stale {}; wrongly quarantined {}",
       v.at("lost").dump(), v.at("duplicated").dump(), v.at("out_of_order").dump(),
       v.at("stale_accepted").dump(), v.at("wrongly_quarantined").dump()));
-  print(fmt::format("{} samples/s undisturbed, {} under fire",
+  print(fmt::format("{} samples/s undisturbed, {} under faults",
                     v.at("undisturbed").at("samples_per_second").dump(),
                     v.at("disturbed").at("samples_per_second").dump()));
   if (v.contains("error")) say(styled(style::red, "error:") + " " + v.at("error").get<std::string>());
@@ -390,6 +478,7 @@ int chaos(const chaos_options& o) {
     if (Session* s = current.load()) s->stop(times == 1 ? std::chrono::seconds(10) : std::chrono::seconds(2));
   });
   try {
+    if (!o.quiet) say("goal: " + goal_of(*wanted));
     if (!o.quiet) say("the undisturbed run ...");
     const playing undisturbed = play(settings, nullptr, current);
     if (undisturbed.report.error) return refuse_with(exit_failed, *undisturbed.report.error, o.json);
@@ -400,11 +489,25 @@ int chaos(const chaos_options& o) {
       auto& limit = settings.loader.limits.memory.bytes;
       limit = std::min(limit, std::max(memory_max_least, 2 * undisturbed.private_bytes));
     }
+    const std::string shorter = shorten_timeouts(settings, undisturbed.slowest_sample);
+    if (!o.quiet) {
+      say(fmt::format(
+          "the undisturbed run: {} in {}", counted(undisturbed.report.samples, "sample"),
+          duration_for_people(nanoseconds(static_cast<std::int64_t>(undisturbed.report.seconds * 1e9)))));
+      if (!shorter.empty()) say("time-outs of the rehearsal: " + shorter);
+    }
     nemesis enemy(*wanted);
     chaos_sums sums;
+    const auto begin = std::chrono::steady_clock::now();
     while (!interrupted && !sums.error && !enemy.satisfied()) {
       add(sums, check, undisturbed, play(settings, &enemy, current));
-      if (!o.quiet) say(fmt::format("run {}: {} faults so far", sums.rounds, enemy.faults().size()));
+      if (o.quiet) continue;
+      const std::uint64_t faults = enemy.faults().size();
+      say(fmt::format("run {}: {}{}{}", sums.rounds, faults,
+                      wanted->faults ? fmt::format(" of {}", counted(*wanted->faults, "fault"))
+                      : faults == 1  ? " fault"
+                                     : " faults",
+                      time_left(*wanted, faults, std::chrono::steady_clock::now() - begin)));
     }
     signals.ignore();
     if (interrupted) return signals.received() == SIGINT ? exit_interrupted : exit_terminated;
@@ -427,19 +530,26 @@ void add_chaos_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"chaos",
        verb_group::look,
-       "rehearse: strike workers and owner, compare the streams",
-       "Runs the config's stream once undisturbed, then again and again while a nemesis strikes workers and "
-       "the GPU owner's process at random moments, until there were enough faults. Every batch that the sink "
-       "got is held against the undisturbed run by a checker of its own. Exit code 0 only if nothing was "
-       "lost, doubled, reordered, stale or wrongly "
-       "quarantined and all digests are equal.\n\n"
+       "rehearse failures: kill workers and GPU owner, compare streams",
+       "Runs the config's stream once undisturbed, then again and again under faults that hit workers and "
+       "the GPU owner's "
+       "process at random moments, until there were enough of them. A checker that knows nothing of the "
+       "runtime compares "
+       "every batch that the sink got with the undisturbed run. Exit code 0 only if nothing was lost, "
+       "duplicated, "
+       "reordered, stale or wrongly quarantined and all digests are equal.\n\n"
        "kill, segv, abort and stop are signals to a worker; hang, exit and leak are committed by the worker "
-       "program, which listens to them because PENSTOCK_CHAOS=1 is in its environment; owner-kill is SIGKILL "
-       "for the GPU owner's process, once it has delivered something. All of them are the default; "
-       "owner-kill "
-       "only where the owner has a process of its own, as it has unless [gpu] placement says \"embedded\". "
-       "For leaks [loader.limits] memory is lowered to twice what a worker was seen "
-       "to use. The sacrificial worker is never struck: a sample that dies alone is guilty by the rules.",
+       "program, which "
+       "listens for them because PENSTOCK_CHAOS=1 is in its environment; owner-kill is SIGKILL for the GPU "
+       "owner's "
+       "process once it has delivered something. All of them are the default, owner-kill only where the "
+       "owner has a "
+       "process of its own, as it has unless [gpu] placement says \"embedded\".\n\n"
+       "Limits are adapted to the rehearsal: for leaks, [loader.limits] memory goes down to twice what a "
+       "worker was seen "
+       "to use; the time-outs of [loader.hang] go down to five times the slowest sample seen, but not below "
+       "2s. The "
+       "sacrificial worker is never hit: by the rules, a sample that is tried alone and dies is quarantined.",
        {{"penstock chaos photos.toml --faults 200", "a rehearsal of your own pipeline"},
         {"penstock chaos photos.toml --kinds kill,stop --rate 5 --seconds 60s --seed 7 --json",
          "for scripts"}}},
@@ -451,11 +561,11 @@ void add_chaos_command(verb_table& verbs) {
           "faults, separated by commas: kill, segv, abort, stop, hang, exit, leak, owner-kill; all by "
           "default")
       ->type_name("KINDS");
-  verb.add_option("--rate", o->rate, "strikes a second, on average")->type_name("N")->capture_default_str();
-  takes_whole_number(verb.add_option("--faults", o->faults, "end after so many; 100 without --seconds"),
+  verb.add_option("--rate", o->rate, "faults a second, on average")->type_name("N")->capture_default_str();
+  takes_whole_number(verb.add_option("--faults", o->faults, "end after N faults; 100 without --seconds"),
                      {1, count_max});
   verb.add_option("--seconds", o->seconds, "end after this time")->type_name("TIME");
-  takes_whole_number(verb.add_option("--seed", o->seed, "of moments, victims and kinds"),
+  takes_whole_number(verb.add_option("--seed", o->seed, "seed of moments, victims and kinds"),
                      {0, std::numeric_limits<std::uint64_t>::max()})
       ->capture_default_str();
   verb.add_flag("--json", o->json, "the verdict as one JSON object on stdout");

@@ -2,9 +2,9 @@
 // session with a random fault, and notes from the session's events when that was noticed and when the
 // replacement was ready. A thread of its own.
 //
-// It never strikes the sacrificial worker: a sample that is tried alone there and dies is guilty by the rules
-// (docs/semantics.md 14), and nobody could tell an outside hand from a sample that kills. Samples that it
-// hits elsewhere are charged like any other, tried alone and acquitted.
+// It never strikes the sacrificial worker: by the rules a sample that is tried alone there and dies is quarantined
+// (docs/semantics.md 14), and a kill from outside looks like one by the sample. Samples that it
+// hits elsewhere are charged like any other, tried alone and cleared.
 //
 // An owner's process is struck only when it has had a batch acknowledged since it was ready: three deaths
 // without a batch in ten minutes end a run by the rules (16, 17), and that would be the nemesis's doing and

@@ -88,7 +88,7 @@ const std::vector<check>& checks() {
       {"leftovers.processes", machine, "programs of penstock whose session is gone", "none", "kill them",
        judge_orphans},
       {"leftovers.sockets", machine, "control sockets whose session is gone", "none",
-       "`penstock sessions` removes them", judge_dead_sockets},
+       "`penstock sessions --prune` removes them", judge_dead_sockets},
       {"config.file", loader, "the config file", "no mistakes and no warnings",
        "see `penstock check-config FILE`", judge_config},
       {"worker.program", loader, "the program of [loader] command", "it is found and starts",

@@ -49,7 +49,7 @@ struct row {
 [[nodiscard]] std::string_view name_of(layer l) noexcept;
 /// The worst status of a layer's rows; skip if nothing of it was judged.
 [[nodiscard]] status worst_of(const std::vector<row>& rows, layer of) noexcept;
-/// One sentence: which layer is broken and what still works (S1.5).
+/// One sentence: which layer is broken and what still works.
 [[nodiscard]] std::string verdict(const std::vector<row>& rows);
 
 /// docs/doctor.md.

@@ -592,7 +592,7 @@ finding judge_pinning(const facts& f) {
   if (d.asked_to_pin == 0) return skipped("the device could not be opened (see gpu.deep)");
   const std::string observed =
       fmt::format("{} of {}", bytes_for_people(d.pinned), bytes_for_people(d.asked_to_pin));
-  // Slower, not wrong: a run goes on with pageable copies (S1.6).
+  // Slower, not wrong: a run goes on with pageable copies.
   if (d.pinned == d.asked_to_pin) return {status::ok, observed};
   return {status::warn, observed + (d.said.empty() ? "" : "; " + d.said)};
 }

@@ -1,0 +1,74 @@
+#include "tools/penstock/config/machine_rules.hpp"
+
+#include "actors/session/sizing.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/process/process_facts.hpp"
+
+#include <algorithm>
+#include <fstream>
+
+namespace penstock::cli {
+namespace {
+
+/// Where the value of a key stands in its line, if it stands in a file.
+config_file::excerpt place_of(const config_file::provenance& from, std::string_view key_name,
+                              const std::filesystem::path& file) {
+  config_file::excerpt where;
+  where.origin = from.origin;
+  if (from.line == 0) return where;
+  // An origin is as the includer wrote it: relative to the main file's folder, or to where we are.
+  std::ifstream text(from.origin);
+  if (!text) text.open(file.parent_path() / from.origin);
+  std::string line;
+  for (std::uint32_t i = 0; i < from.line && std::getline(text, line);) ++i;
+  where.line = from.line;
+  const std::size_t key = line.find(key_name);
+  const std::size_t equals = line.find('=', key == std::string::npos ? 0 : key);
+  const std::size_t begin = line.find_first_not_of(" \t", equals == std::string::npos ? 0 : equals + 1);
+  if (key == std::string::npos || begin == std::string::npos) return where;
+  const std::size_t end = line.find_first_of(line[begin] == '"' ? "\"" : " \t#,}", begin + 1);
+  where.column = static_cast<std::uint32_t>(begin + 1);
+  where.length = static_cast<std::uint32_t>(
+      std::min(end == std::string::npos ? line.size() : end + (line[begin] == '"' ? 1 : 0), line.size()) -
+      begin);
+  where.source_line = line;
+  return where;
+}
+
+}  // namespace
+
+std::optional<config_file::diagnostic> slots_beyond_memory(const config_file::loaded_config& loaded,
+                                                           const std::filesystem::path& file) {
+  const loader_config& l = loaded.values.loader;
+  if (!l.slot_bytes) return std::nullopt;
+  const std::uint32_t workers =
+      std::clamp<std::uint32_t>(l.workers.value_or(process::usable_cores()), 1, l.limits.max);
+  const arena::geometry shape{l.slot_bytes->bytes, l.slots_per_worker, l.limits.max + 1};
+  const auto fits =
+      arena::check_memory(session::memory_need_of(loaded.values, shape, workers), arena::memory_limits());
+  if (fits) return std::nullopt;
+  config_file::diagnostic no;
+  no.message = fits.error().message;
+  no.key = "loader.slot_bytes";
+  no.where = place_of(loaded.source_of(no.key), "slot_bytes", file);
+  no.where.label = "does not fit on this machine";
+  return no;
+}
+
+std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_config& loaded,
+                                                     const std::filesystem::path& file) {
+  const std::string& path = loaded.values.dataset.path;
+  std::error_code fault;
+  if (path.empty() || std::filesystem::exists(path, fault)) return std::nullopt;
+  config_file::diagnostic doubt;
+  doubt.level = config_file::severity::warning;
+  doubt.message = fmt::format("'path' in [dataset]: '{}' {} on this machine", printable(path),
+                              fault ? "cannot be looked at (" + fault.message() + ")" : "does not exist");
+  doubt.key = "dataset.path";
+  doubt.where = place_of(loaded.source_of(doubt.key), "path", file);
+  doubt.where.label = fault ? "" : "not here";
+  doubt.help = "the config is sound where the data is; `penstock run` needs it";
+  return doubt;
+}
+
+}  // namespace penstock::cli

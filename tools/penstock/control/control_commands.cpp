@@ -1,0 +1,317 @@
+// wait, restart, drain, scale, pause, resume and stop: what an operator tells a session to do.
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/control/control_client.hpp"
+#include "runtime/control/socket_place.hpp"
+#include "tools/penstock/commands.hpp"
+#include "tools/penstock/counted.hpp"
+#include "tools/penstock/number_option.hpp"
+#include "tools/penstock/session_link.hpp"
+#include "tools/penstock/targets.hpp"
+#include "tools/penstock/verb_table.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using json = nlohmann::ordered_json;
+
+constexpr std::chrono::milliseconds appearance_deadline = 3s;  // of a session that is just being started
+constexpr auto look_again_after = 20ms;
+constexpr std::chrono::milliseconds look_deadline = 1s;  // a look that comes later is worth nothing
+
+struct request_options {
+  session_choice choice;
+  std::string wait_for = "ready";
+  std::string timeout;
+  std::string target = "all";
+  std::uint32_t workers = 0;
+  bool now = false;
+  bool wait = false;
+};
+
+int no_such_target(const request_options& o, const std::string& why) {
+  return refuse_with(exit_no_target, {errc::usage, why, 0}, o.choice.as_json);
+}
+
+/// `penstock run ... & penstock wait` must not depend on who is faster.
+void wait_for_a_session(const session_choice& choice, std::chrono::milliseconds longest) {
+  const auto until = std::chrono::steady_clock::now() + longest;
+  const auto there = [&] {
+    if (!choice.socket.empty()) return control::connect_to(choice.socket).has_value();
+    const auto all = control::find_sessions();
+    return std::ranges::any_of(all, [&](const control::found_session& s) {
+      return s.alive && (choice.session.empty() || s.name == choice.session);
+    });
+  };
+  while (!there() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(look_again_after);
+}
+
+/// --timeout; none: without end.
+result<std::optional<std::chrono::milliseconds>> timeout_of(const request_options& o) {
+  if (o.timeout.empty()) return std::nullopt;
+  const auto time = parse_duration(o.timeout);
+  if (!time) return refuse(errc::usage, "--timeout: {}", time.error().message);
+  return std::chrono::ceil<std::chrono::milliseconds>(*time);
+}
+
+/// Why waiting ended without what was waited for: the session is still running, or it is gone.
+int tell_what_became_of_it(const request_options& o, const std::filesystem::path& socket) {
+  if (const auto now = control::ask(socket, {{"verb", "status"}}, look_deadline);
+      now && now->value("ok", false)) {
+    const json& s = now->at("result");
+    const auto number = [&](const char* key) { return s.value(key, std::uint64_t{0}); };
+    return refuse_with(
+        exit_timed_out,
+        {errc::timed_out,
+         fmt::format("not {} within {}: the session is still running ({}, epoch {}, {} of {} delivered)",
+                     o.wait_for, o.timeout, s.value("state", "?"), number("epoch"),
+                     number("samples_delivered"), counted(number("samples_expected"), "sample")),
+         0},
+        o.choice.as_json);
+  }
+  const auto connected = control::connect_to(socket);
+  const bool there = connected || connected.error().code == errc::timed_out;
+  return refuse_with(there ? exit_timed_out : exit_no_session,
+                     {there ? errc::timed_out : errc::io,
+                      there ? fmt::format("not {} within {}: the session is there, but does not answer",
+                                          o.wait_for, o.timeout)
+                            : fmt::format("the session ended before it said that it was {}", o.wait_for),
+                      0},
+                     o.choice.as_json);
+}
+
+int wait(const request_options& o) {
+  const auto given = timeout_of(o);
+  if (!given) return refuse_with(exit_usage, given.error(), o.choice.as_json);
+  std::optional<std::chrono::milliseconds> deadline = *given;
+  const auto begin = std::chrono::steady_clock::now();
+  wait_for_a_session(o.choice, deadline.value_or(appearance_deadline));
+  if (deadline) {
+    const auto gone = std::chrono::floor<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+    deadline = std::max(*deadline - gone, std::chrono::milliseconds(0));
+  }
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) {
+    if (socket.refused == exit_no_session && !o.choice.as_json && !o.choice.session.empty())
+      say(fmt::format("'{}' is gone already, or was not started", printable(o.choice.session)));
+    return socket.refused;
+  }
+  const auto answer = control::ask(socket.path, {{"verb", "wait"}, {"for", o.wait_for}}, deadline);
+  if (!answer) return tell_what_became_of_it(o, socket.path);
+  const session_answer told = understand(o.choice, *answer);
+  if (told.refused != exit_ok) return told.refused;
+  if (o.choice.as_json) {
+    print_json(told.result);
+  } else {
+    say(o.wait_for);
+  }
+  return exit_ok;
+}
+
+/// restart and drain: one worker, or all of them, one request each; restart the GPU owner's process too.
+int for_workers(const request_options& o, const std::string& verb) {
+  const auto meant = parse_target(o.target);
+  if (meant && meant->kind == target_kind::gpu && verb == "restart") {
+    return ask_session(o.choice, {{"verb", verb}, {"gpu", true}}, std::nullopt,
+                       [&](const json&) { say("gpu: restart asked for"); });
+  }
+  if (!meant || meant->kind == target_kind::gpu || meant->kind == target_kind::scheduler) {
+    return no_such_target(
+        o, fmt::format("'{}' cannot be told to {}: write worker/N or workers", printable(o.target), verb));
+  }
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  std::vector<std::uint32_t> workers;
+  if (meant->kind == target_kind::worker) {
+    workers.push_back(meant->worker);
+  } else {
+    const session_answer answer = request(o.choice, socket.path, {{"verb", "status"}});
+    if (answer.refused != exit_ok) return answer.refused;
+    for (const json& w : answer.result.at("workers")) {
+      // A restart fills what was drained or not restarted too, but no place that the pool is too small for.
+      const json why = w.value("why_stopped", json());
+      const bool comes_back = verb == "restart" && (why == "drained" || why == "not restarted");
+      if (w.at("state") != "stopped" || comes_back) workers.push_back(w.at("id").get<std::uint32_t>());
+    }
+    if (workers.empty())
+      return no_such_target(o, fmt::format("there is no worker to {}: all of them are stopped", verb));
+  }
+  for (const std::uint32_t worker : workers) {
+    const session_answer answer = request(o.choice, socket.path, {{"verb", verb}, {"worker", worker}});
+    if (answer.refused != exit_ok) return answer.refused;
+    if (!o.choice.as_json) say(fmt::format("worker/{}: {} asked for", worker, verb));
+  }
+  if (o.choice.as_json) print_json({{verb, workers}});
+  return exit_ok;
+}
+
+/// Until nobody listens on the socket any more.
+int wait_for_the_end(const request_options& o, const std::filesystem::path& socket,
+                     std::optional<std::chrono::milliseconds> longest) {
+  const auto until = std::chrono::steady_clock::now() + longest.value_or(24h * 365);
+  const auto gone = [&] {
+    const auto connected = control::connect_to(socket);
+    return !connected && connected.error().code != errc::timed_out;  // busy is not gone
+  };
+  while (!gone()) {
+    if (std::chrono::steady_clock::now() >= until) {
+      return refuse_with(exit_timed_out,
+                         {errc::timed_out, "the session is still stopping when the time is over", 0},
+                         o.choice.as_json);
+    }
+    std::this_thread::sleep_for(look_again_after);
+  }
+  if (o.choice.as_json) {
+    print_json({{"stopped", true}});
+  } else {
+    say("stopped");
+  }
+  return exit_ok;
+}
+
+int stop(const request_options& o) {
+  const auto longest = timeout_of(o);
+  if (!longest) return refuse_with(exit_usage, longest.error(), o.choice.as_json);
+  if (*longest && !o.wait)
+    return refuse_with(exit_usage, {errc::usage, "--timeout says how long --wait waits; give both", 0},
+                       o.choice.as_json);
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  const session_answer answer = request(o.choice, socket.path, {{"verb", "stop"}, {"now", o.now}});
+  if (answer.refused != exit_ok) return answer.refused;
+  if (o.wait) return wait_for_the_end(o, socket.path, *longest);
+  if (o.choice.as_json) {
+    print_json(answer.result);
+  } else {
+    say("stopping");
+  }
+  return exit_ok;
+}
+
+int scale(const request_options& o) {
+  return ask_session(o.choice, {{"verb", "scale"}, {"workers", o.workers}}, answer_deadline,
+                     [&](const json&) { say("scaling to " + counted(o.workers, "worker")); });
+}
+
+struct verb_place {
+  CLI::App& verb;
+  std::shared_ptr<request_options> options;
+};
+
+verb_place add_verb(verb_table& verbs, verb_facts facts, std::function<int(const request_options&)> act) {
+  auto options = std::make_shared<request_options>();
+  CLI::App& verb = verbs.add(std::move(facts), [options, act = std::move(act)] { return act(*options); });
+  add_session_choice(verb, options->choice);
+  return {verb, options};
+}
+
+std::function<int(const request_options&)> simple(const char* verb, const char* told) {
+  return [=](const request_options& o) {
+    return ask_session(o.choice, {{"verb", verb}}, answer_deadline, [&](const json&) { say(told); });
+  };
+}
+
+void add_wait(verb_table& verbs) {
+  const auto place =
+      add_verb(verbs,
+               {"wait",
+                verb_group::operate,
+                "wait until a session is ready or finished",
+                "Waits up to 3 s, or --timeout, for a session to appear. Exit code 3 if it ends in another "
+                "way, 6 if it is still running when the time is over, 5 if it is gone.",
+                {{"penstock run photos.toml & penstock wait --for=ready --timeout 60s",
+                  "start a run and go on when it works"},
+                 {"penstock wait --for=finished", "until the last batch is delivered"}}},
+               wait);
+  place.verb.add_option("--for", place.options->wait_for, "what to wait for")
+      ->type_name("WHAT")
+      ->check(CLI::IsMember({"ready", "finished"}))
+      ->capture_default_str();
+  place.verb.add_option("--timeout", place.options->timeout, "give up after this time")->type_name("TIME");
+}
+
+void add_changes(verb_table& verbs) {
+  for (const bool restarts : {true, false}) {
+    const std::string name = restarts ? "restart" : "drain";
+    const auto place =
+        add_verb(verbs,
+                 {name,
+                  verb_group::operate,
+                  restarts ? "replace workers once they have finished what they hold"
+                           : "stop workers once they have finished what they hold",
+                  restarts ? "The worker finishes the batches that it was given, and another process takes "
+                             "its place. The stream does not "
+                             "change. A restart by an operator is not held against the worker and clears its "
+                             "history, so one that "
+                             "had failed for good comes back."
+                           : "The worker finishes the batches that it was given, exits, and stays away until "
+                             "it is restarted or the pool is "
+                             "scaled. The others take over; the stream does not change.",
+                  {{"penstock " + name + " worker/3", "one worker"},
+                   {"penstock " + name + " workers",
+                    restarts ? "all of them" : "all of them: the stream then stops until one is restarted"},
+                   {"penstock " + name + (restarts ? " gpu" : " worker/0"),
+                    restarts ? "the GPU owner's process; what it had not delivered is uploaded again"
+                             : "the first one"}}},
+                 [name](const request_options& o) { return for_workers(o, name); });
+    place.verb
+        .add_option("TARGET", place.options->target,
+                    restarts ? "worker/N, workers or gpu" : "worker/N or workers")
+        ->required();
+  }
+  const auto scale_place = add_verb(
+      verbs,
+      {"scale",
+       verb_group::operate,
+       "change the number of workers",
+       "From 1 to [loader.limits] max. Surplus workers finish what they hold and exit. The stream does not "
+       "change.",
+       {{"penstock scale 6", "six workers from now on"}}},
+      scale);
+  takes_whole_number(scale_place.verb.add_option("N", scale_place.options->workers, "workers"),
+                     {0, std::numeric_limits<std::uint32_t>::max()})
+      ->required();
+}
+
+void add_stream_verbs(verb_table& verbs) {
+  add_verb(verbs,
+           {"pause",
+            verb_group::operate,
+            "stop handing out work",
+            "What is loaded already is still delivered; then everything waits for resume.",
+            {{"penstock pause", "free the machine for a while"}}},
+           simple("pause", "paused"));
+  add_verb(verbs,
+           {"resume", verb_group::operate, "hand out work again", "", {{"penstock resume", "after a pause"}}},
+           simple("resume", "resumed"));
+  const auto stop_place = add_verb(verbs,
+                                   {"stop",
+                                    verb_group::operate,
+                                    "end a session cleanly",
+                                    "Workers finish the sample at hand, batches on the device are delivered, "
+                                    "a run writes its report and state.",
+                                    {{"penstock stop", "within the deadline of [supervisor] shutdown"},
+                                     {"penstock stop --wait --timeout 60s", "and come back when it is gone"},
+                                     {"penstock stop --now", "without waiting for samples at hand"}}},
+                                   stop);
+  stop_place.verb.add_flag("--now", stop_place.options->now, "do not wait for samples at hand");
+  stop_place.verb.add_flag("--wait", stop_place.options->wait, "return when the session is gone");
+  stop_place.verb
+      .add_option("--timeout", stop_place.options->timeout, "with --wait: give up after this time")
+      ->type_name("TIME");
+}
+
+}  // namespace
+
+void add_control_commands(verb_table& verbs) {
+  add_wait(verbs);
+  add_changes(verbs);
+  add_stream_verbs(verbs);
+}
+
+}  // namespace penstock::cli

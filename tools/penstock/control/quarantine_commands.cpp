@@ -1,0 +1,135 @@
+// quarantine: samples that kill workers, in a live session or in a file.
+#include "runtime/base/text.hpp"
+#include "runtime/control/quarantine_file.hpp"
+#include "runtime/telemetry/report_json.hpp"
+#include "tools/penstock/commands.hpp"
+#include "tools/penstock/number_option.hpp"
+#include "tools/penstock/session_link.hpp"
+#include "tools/penstock/text_table.hpp"
+#include "tools/penstock/verb_table.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+struct quarantine_options {
+  session_choice choice;
+  std::string act = "list";
+  std::optional<std::uint64_t> sample;
+  std::string file;
+};
+
+std::string words_of(const json& list) {
+  std::string words;
+  for (const json& one : list) words += (words.empty() ? "" : ", ") + one.get<std::string>();
+  return words;
+}
+
+void tell(const json& all) {
+  if (all.empty()) return say("no sample is quarantined");
+  std::vector<std::vector<std::string>> rows;
+  for (const json& q : all) {
+    rows.push_back({q.at("sample").dump(), q.at("attempts").dump(), words_of(q.at("causes")),
+                    q.at("path").is_null() ? "-" : q.at("path").get<std::string>()});
+  }
+  print_raw(text_table({{"sample", column_side::right},
+                        {"attempts", column_side::right},
+                        {"causes"},
+                        {"path", column_side::left, true}},
+                       rows, terminal_width(1)));
+}
+
+/// Without a session: what a file says, and taking a sample out of it.
+int with_file(const quarantine_options& o) {
+  // A run begins the file when it has something to write; who names one here expects it to be there.
+  if (::access(o.file.c_str(), F_OK) != 0) {
+    return refuse_with(
+        exit_failed,
+        os_failure(errc::io, errno, fmt::format("reading the quarantine file '{}'", printable(o.file))),
+        o.choice.as_json);
+  }
+  auto list = control::read_quarantine(o.file);
+  if (!list) return refuse_with(exit_failed, list.error(), o.choice.as_json);
+  for (const std::string& notice : list->notices) say(notice);
+  if (o.act == "list") {
+    json all = json::array();
+    for (const control::quarantine_entry& e : list->entries) {
+      all.push_back(control::as_json(e.sample));
+      all.back()["fingerprint"] = e.fingerprint;
+    }
+    if (o.choice.as_json) {
+      print_json({{"quarantine", all}});
+    } else {
+      tell(all);
+    }
+    return exit_ok;
+  }
+  bool found = false;
+  for (control::quarantine_entry& e : list->entries) {
+    if (e.sample.sample != *o.sample) continue;
+    found = true;
+    e.released = true;
+    e.unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                    std::chrono::system_clock::now().time_since_epoch())
+                    .count();
+    if (auto ok = control::append_quarantine(o.file, e); !ok)
+      return refuse_with(exit_failed, ok.error(), o.choice.as_json);
+  }
+  if (!found) {
+    return refuse_with(
+        exit_no_target,
+        {errc::usage, fmt::format("sample {} is not in '{}'", *o.sample, printable(o.file)), 0},
+        o.choice.as_json);
+  }
+  if (o.choice.as_json) {
+    print_json({{o.act, *o.sample}});
+  } else {
+    say(fmt::format("sample {}: released", *o.sample));
+  }
+  return exit_ok;
+}
+
+int quarantine(const quarantine_options& o) {
+  const auto usage = [&](const std::string& why) {
+    return refuse_with(exit_usage, {errc::usage, why, 0}, o.choice.as_json);
+  };
+  if (o.act != "list" && !o.sample) return usage(fmt::format("quarantine {}: which sample?", o.act));
+  if (!o.file.empty() && o.act == "retry") return usage("quarantine retry needs a live session");
+  if (!o.file.empty()) return with_file(o);
+  json question{{"verb", "quarantine"}, {"act", o.act}};
+  if (o.sample) question["sample"] = *o.sample;
+  return ask_session(o.choice, std::move(question), answer_deadline, [&](const json& result) {
+    if (o.act == "list") return tell(result.at("quarantine"));
+    say(fmt::format("sample {}: {}", *o.sample, o.act == "retry" ? "will be tried again" : "released"));
+  });
+}
+
+}  // namespace
+
+void add_quarantine_commands(verb_table& verbs) {
+  const auto o = std::make_shared<quarantine_options>();
+  CLI::App& verb = verbs.add(
+      {"quarantine",
+       verb_group::operate,
+       "samples that kill workers: list them, try or release one",
+       "retry has the live session load the sample again from where the stream stands; an entry in the "
+       "quarantine file stays. release takes it out of the file too. With --file no session is needed.",
+       {{"penstock quarantine list", "sample, attempts, causes, path"},
+        {"penstock quarantine retry 17", "after its file was repaired"},
+        {"penstock quarantine release 17 --file bad.jsonl", "for the next run"}}},
+      [o] { return quarantine(*o); });
+  add_session_choice(verb, o->choice);
+  verb.add_option("ACT", o->act, "what to do")
+      ->check(CLI::IsMember({"list", "retry", "release"}))
+      ->capture_default_str();
+  takes_whole_number(verb.add_option("SAMPLE", o->sample, "its index"), {0, count_max});
+  verb.add_option("--file", o->file, "a quarantine file instead of a live session")->type_name("FILE");
+}
+
+}  // namespace penstock::cli

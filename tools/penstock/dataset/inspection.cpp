@@ -1,0 +1,329 @@
+#include "tools/penstock/dataset/inspection.hpp"
+
+#include "runtime/base/dataset_type.hpp"
+#include "runtime/base/layout.hpp"
+#include "runtime/dataset/factory.hpp"
+#include "runtime/dataset/file_reader.hpp"
+#include "runtime/dataset/picture/probe.hpp"
+
+#include <penstock/random.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+
+namespace penstock::inspect {
+namespace {
+
+constexpr std::uint64_t picture_bytes_max = std::uint64_t{1} << 30U;
+constexpr std::size_t end_bytes = 64 * 1024;  // where the end marker has to be; some programs write behind it
+constexpr std::uint64_t samples_looked_at = 4096;
+constexpr std::uint64_t told_every = 256;
+
+spread spread_of(std::vector<std::uint64_t> numbers) {
+  if (numbers.empty()) return {};
+  std::ranges::sort(numbers);
+  return {numbers.front(), numbers[numbers.size() / 2], numbers.back()};
+}
+
+// ---- pictures
+
+struct picture_facts {
+  std::string trouble;
+  picture_info info;
+  std::uint64_t content = 0;  ///< a hash
+  bool readable = false;
+};
+
+bool ends_properly(std::span<const std::byte> file, picture_format format) {
+  using namespace std::string_view_literals;
+  const std::string_view all(reinterpret_cast<const char*>(file.data()), file.size());
+  const std::string_view end = all.substr(all.size() - std::min(all.size(), end_bytes));
+  return end.find(format == picture_format::jpeg ? "\xff\xd9"sv : "IEND"sv) != std::string_view::npos;
+}
+
+extent as_seen(const picture_info& info) {
+  // Orientations from 5 on lie on their side.
+  return info.orientation >= 5 ? extent{info.stored.height, info.stored.width} : info.stored;
+}
+
+picture_facts look_at_picture(file_reader& reader, const std::string& path, const config& settings) {
+  picture_facts p;
+  const auto bytes = reader.read(path, picture_bytes_max);
+  if (!bytes) {
+    p.trouble = bytes.error().message;
+    return p;
+  }
+  const picture_format promised = format_by_name(path);
+  const auto info = probe(*bytes, promised);
+  if (!info) {
+    p.trouble = info.error().message;
+    return p;
+  }
+  p.info = *info;
+  p.readable = true;
+  p.content = std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+  const std::uint64_t pixels = std::uint64_t{info->stored.width} * info->stored.height;
+  if (!ends_properly(*bytes, info->format)) {
+    p.trouble = "truncated: it has no end marker";
+  } else if (pixels > settings.image.max_pixels) {
+    p.trouble = fmt::format("{} x {} pixels are more than max_pixels = {}", info->stored.width,
+                            info->stored.height, settings.image.max_pixels);
+  } else if (info->format != promised) {
+    p.trouble = info->format == picture_format::png ? "its name promises a JPEG, it is a PNG"
+                                                    : "its name promises a PNG, it is a JPEG";
+  }
+  return p;
+}
+
+std::vector<picture_facts> look_at_pictures(const listing& list, const config& settings, unsigned threads,
+                                            const progress& told) {
+  std::vector<picture_facts> all(list.files.size());
+  std::atomic<std::uint64_t> next{0};
+  std::atomic<std::uint64_t> done{0};
+  std::mutex telling;
+  {
+    std::vector<std::jthread> pool;
+    for (unsigned t = 0; t < std::max(threads, 1U); ++t) {
+      pool.emplace_back([&] {
+        file_reader reader;
+        for (std::uint64_t i = next++; i < all.size(); i = next++) {
+          const auto path = std::filesystem::path(settings.dataset.path) / list.name_of(list.files[i]);
+          all[i] = look_at_picture(reader, path, settings);
+          if (++done % told_every == 0 && told) {
+            const std::lock_guard one_at_a_time(telling);
+            told(done, all.size());
+          }
+        }
+      });
+    }
+  }
+  if (told) told(all.size(), all.size());
+  return all;
+}
+
+/// Pictures that are there twice: under two classes a contradiction, under one a weight.
+void add_twins(const listing& list, std::vector<picture_facts>& pictures) {
+  struct key {
+    std::uint64_t size, content;
+    bool operator==(const key&) const = default;
+  };
+  struct hash {
+    std::size_t operator()(const key& k) const { return k.size * 0x9e3779b97f4a7c15ULL ^ k.content; }
+  };
+  std::unordered_map<key, std::size_t, hash> first;
+  for (std::size_t i = 0; i < pictures.size(); ++i) {
+    if (!pictures[i].readable) continue;
+    const auto [it, is_first] = first.try_emplace({list.files[i].size, pictures[i].content}, i);
+    if (is_first || !pictures[i].trouble.empty()) continue;
+    const listed_file& twin = list.files[it->second];
+    pictures[i].trouble = fmt::format("the same bytes as {}{}", list.name_of(twin),
+                                      twin.label == list.files[i].label ? "" : ", which is of another class");
+  }
+}
+
+void add_pictures(inspection& to, const listing& list, const config& settings, unsigned threads,
+                  const progress& told) {
+  auto pictures = look_at_pictures(list, settings, threads, told);
+  add_twins(list, pictures);
+  picture_summary& sum = to.pictures.emplace();
+  std::vector<std::uint64_t> widths;
+  std::vector<std::uint64_t> heights;
+  for (std::size_t i = 0; i < pictures.size(); ++i) {
+    const picture_facts& p = pictures[i];
+    if (!p.trouble.empty()) to.suspicious.push_back({i, std::string(list.name_of(list.files[i])), p.trouble});
+    if (!p.readable) continue;
+    ++sum.formats[p.info.format == picture_format::jpeg ? "jpeg" : "png"];
+    sum.turned += p.info.orientation != 1 ? 1 : 0;
+    const extent seen =
+        settings.image.orientation == orientation_rule::exif ? as_seen(p.info) : p.info.stored;
+    sum.smaller_than_size +=
+        seen.height < settings.image.size[0] || seen.width < settings.image.size[1] ? 1 : 0;
+    widths.push_back(seen.width);
+    heights.push_back(seen.height);
+  }
+  sum.width = spread_of(std::move(widths));
+  sum.height = spread_of(std::move(heights));
+}
+
+void add_classes(inspection& to, const listing& list) {
+  for (const std::string& name : list.classes) to.classes.push_back({name, 0, 0});
+  for (const listed_file& f : list.files) {
+    ++to.classes[f.label].samples;
+    to.classes[f.label].bytes += f.size;
+  }
+  for (const class_facts& c : to.classes)
+    if (c.samples == 0) to.notices.push_back(fmt::format("class '{}' has no samples", c.name));
+}
+
+// ---- records
+
+double half(std::uint16_t bits) {
+  const int exponent = bits >> 10U & 0x1fU;
+  const double sign = (bits & 0x8000U) != 0 ? -1 : 1;
+  const double fraction = bits & 0x3ffU;
+  if (exponent == 31) return fraction == 0 ? sign * INFINITY : NAN;
+  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
+}
+
+template <class T>
+T read_as(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+double number_at(dtype type, const std::byte* at) {
+  switch (type) {
+    case dtype::uint8: return read_as<std::uint8_t>(at);
+    case dtype::int8: return read_as<std::int8_t>(at);
+    case dtype::uint16: return read_as<std::uint16_t>(at);
+    case dtype::int16: return read_as<std::int16_t>(at);
+    case dtype::uint32: return read_as<std::uint32_t>(at);
+    case dtype::int32: return read_as<std::int32_t>(at);
+    case dtype::uint64: return static_cast<double>(read_as<std::uint64_t>(at));
+    case dtype::int64: return static_cast<double>(read_as<std::int64_t>(at));
+    case dtype::float16: return half(read_as<std::uint16_t>(at));
+    case dtype::bfloat16: return std::bit_cast<float>(std::uint32_t{read_as<std::uint16_t>(at)} << 16U);
+    case dtype::float32: return read_as<float>(at);
+    case dtype::float64: return read_as<double>(at);
+  }
+  return 0;
+}
+
+/// Running figures over all samples; what is odd about the last one.
+class value_counter {
+ public:
+  explicit value_counter(dtype type) : type_(type) {}
+
+  std::string take(std::span<const std::byte> sample) {
+    const std::size_t size = size_of(type_);
+    std::uint64_t odd = 0;
+    bool zero = true;
+    for (std::size_t at = 0; at + size <= sample.size(); at += size) {
+      const double value = number_at(type_, sample.data() + at);
+      zero &= value == 0;
+      if (!std::isfinite(value)) {
+        ++odd;
+        continue;
+      }
+      least_ = std::min(least_, value);
+      most_ = std::max(most_, value);
+      sum_ += value;
+      ++count_;
+    }
+    not_finite_ += odd;
+    ++samples_;
+    if (odd > 0)
+      return fmt::format("{} of its values {} infinite or no number", odd, odd == 1 ? "is" : "are");
+    return zero ? "all of its values are 0" : "";
+  }
+
+  [[nodiscard]] value_summary summary() const {
+    if (count_ == 0) return {samples_, 0, 0, 0, not_finite_};
+    return {samples_, least_, most_, sum_ / static_cast<double>(count_), not_finite_};
+  }
+
+ private:
+  dtype type_;
+  double least_ = std::numeric_limits<double>::infinity();
+  double most_ = -std::numeric_limits<double>::infinity();
+  double sum_ = 0;
+  std::uint64_t count_ = 0;
+  std::uint64_t not_finite_ = 0;
+  std::uint64_t samples_ = 0;
+};
+
+result<void> add_values(inspection& to, const config& settings, const progress& told) {
+  // Rehearsed faults kill on purpose: not this process.
+  config harmless = settings;
+  harmless.dataset.faults.clear();
+  harmless.dataset.work = harmless.dataset.wait = {};
+  auto prepared = prepare_dataset(harmless);
+  if (!prepared) return tl::unexpected(std::move(prepared.error()));
+  auto dataset = make_dataset(harmless, prepared->index.get());
+  if (!dataset) return tl::unexpected(std::move(dataset.error()));
+  const dataset_description d = (*dataset)->describe();
+  to.samples = d.samples;
+  to.fingerprint = d.fingerprint;
+  const tensor_spec& data = d.tensors.front();
+  to.element = fmt::format("{} [{}]", name_of(data.type), fmt::join(data.shape, ", "));
+  const auto layout = lay_out(d.tensors, 1);
+  if (!layout) return tl::unexpected(layout.error());
+  std::vector<std::byte> memory(layout->bytes);
+  std::vector<std::span<std::byte>> tensors;
+  for (const auto& t : layout->tensors) tensors.push_back(std::span(memory).subspan(t.offset, t.row_bytes));
+  (*dataset)->setup({0, 1, settings.sampler.seed});
+
+  value_counter counter(data.type);
+  const std::uint64_t tries = std::min(d.samples, samples_looked_at);
+  for (std::uint64_t i = 0; i < tries; ++i) {
+    const std::uint64_t sample = i * d.samples / tries;
+    random_source random(settings.sampler.seed, 0, sample);
+    std::string reason;
+    try {
+      (*dataset)->load({sample, 0, 1, random}, sample_slot(tensors));
+      reason = counter.take(tensors.front());
+    } catch (const std::exception& e) {
+      reason = e.what();
+    }
+    if (!reason.empty()) to.suspicious.push_back({sample, (*dataset)->name_of(sample), reason});
+    if (told && i % told_every == 0) told(i, tries);
+  }
+  if (told) told(tries, tries);
+  to.values = counter.summary();
+  return {};
+}
+
+void add_record_files(inspection& to, const listing& list) {
+  const std::uint64_t record = elements_of(list.shape) * size_of(list.element);
+  for (const listed_file& f : list.files) {
+    const std::uint64_t samples = record == 0 ? 0 : (f.size - std::min(f.size, f.data_at)) / record;
+    to.files.push_back({std::string(list.name_of(f)), samples, f.size});
+    if (samples == 0) to.notices.push_back(fmt::format("'{}' holds no samples", list.name_of(f)));
+  }
+}
+
+}  // namespace
+
+result<inspection> look_at(const config& settings, unsigned threads, const progress& told) {
+  inspection all;
+  all.type = name_of(settings.dataset.type);
+  all.path = settings.dataset.path;
+  if (settings.dataset.type == dataset_type::synthetic) {
+    if (auto ok = add_values(all, settings, told); !ok) return tl::unexpected(std::move(ok.error()));
+    return all;
+  }
+  auto list = list_dataset(settings);
+  if (!list) return tl::unexpected(std::move(list.error()));
+  all.samples = list->samples;
+  all.fingerprint = list->fingerprint;
+  all.notices = list->notices;
+  std::vector<std::uint64_t> sizes;
+  for (const listed_file& f : list->files) {
+    all.bytes += f.size;
+    sizes.push_back(f.size);
+  }
+  all.file_bytes = spread_of(std::move(sizes));
+  if (settings.dataset.type == dataset_type::image_folder) {
+    add_classes(all, *list);
+    add_pictures(all, *list, settings, threads, told);
+    return all;
+  }
+  add_record_files(all, *list);
+  if (auto ok = add_values(all, settings, told); !ok) return tl::unexpected(std::move(ok.error()));
+  return all;
+}
+
+}  // namespace penstock::inspect

@@ -1,0 +1,269 @@
+// preview: one batch read back from the device, as a contact sheet.
+#include "actors/session/sizing.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/dataset/factory.hpp"
+#include "runtime/dataset/listing/index.hpp"
+#include "tools/penstock/commands.hpp"
+#include "tools/penstock/config_source.hpp"
+#include "tools/penstock/counted.hpp"
+#include "tools/penstock/dataset/contact_sheet.hpp"
+#include "tools/penstock/number_option.hpp"
+#include "tools/penstock/output.hpp"
+#include "tools/penstock/verb_table.hpp"
+
+#include <penstock/session.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace penstock::cli {
+namespace {
+
+struct preview_options {
+  config_source source;
+  std::uint64_t batch = 0;
+  std::string out;
+  bool as_json = false;
+};
+
+// ---- one pixel's way back
+
+float half_as_float(std::uint16_t h) {
+  const std::uint32_t sign = (h & 0x8000U) << 16U;
+  const std::uint32_t exponent = (h >> 10U) & 0x1fU;
+  const std::uint32_t fraction = h & 0x3ffU;
+  if (exponent == 0) {  // too small for a normal number
+    const float value = std::ldexp(static_cast<float>(fraction), -24);
+    return sign != 0 ? -value : value;
+  }
+  const std::uint32_t wide =
+      exponent == 31 ? 0x7f800000U | (fraction << 13U) : ((exponent + 112) << 23U) | (fraction << 13U);
+  return std::bit_cast<float>(sign | wide);
+}
+
+float element_as_float(const std::byte* at, dtype type) {
+  std::uint16_t two = 0;
+  float four = 0;
+  switch (type) {
+    case dtype::float16: std::memcpy(&two, at, sizeof two); return half_as_float(two);
+    case dtype::bfloat16:
+      std::memcpy(&two, at, sizeof two);
+      return std::bit_cast<float>(static_cast<std::uint32_t>(two) << 16U);
+    case dtype::float32: std::memcpy(&four, at, sizeof four); return four;
+    default: return static_cast<float>(std::to_integer<unsigned>(*at));
+  }
+}
+
+/// Undoes (x/255 - mean)/std: the byte that the device was given.
+class denormaliser {
+ public:
+  denormaliser(const gpu_config& gpu, dtype type) : gpu_(gpu), type_(type) {}
+  [[nodiscard]] std::uint8_t operator()(const std::byte* at, std::size_t channel) const {
+    float value = element_as_float(at, type_);
+    if (type_ != dtype::uint8)
+      value = static_cast<float>((value * gpu_.std[channel] + gpu_.mean[channel]) * 255.0);
+    return static_cast<std::uint8_t>(std::clamp(std::lround(value), 0L, 255L));
+  }
+
+ private:
+  const gpu_config& gpu_;
+  dtype type_;
+};
+
+// ---- a batch
+
+struct image_shape {
+  std::uint32_t height = 0;
+  std::uint32_t width = 0;
+  bool channels_first = false;
+};
+
+result<image_shape> shape_of(const tensor_view& t, const gpu_config& gpu) {
+  const bool first = gpu.layout == image_layout::nchw;
+  if (t.shape.size() != 4 || t.shape[first ? 1 : 3] != 3)
+    return refuse(errc::usage, "the images do not have three channels");
+  return image_shape{static_cast<std::uint32_t>(t.shape[first ? 2 : 1]),
+                     static_cast<std::uint32_t>(t.shape[first ? 3 : 2]), first};
+}
+
+rgb_picture picture_of_row(const std::vector<std::byte>& bytes, std::size_t row, const image_shape& shape,
+                           dtype type, const gpu_config& gpu) {
+  const denormaliser back(gpu, type);
+  const std::size_t plane = std::size_t{shape.height} * shape.width;
+  const std::byte* const begin = bytes.data() + row * plane * 3 * size_of(type);
+  rgb_picture picture{shape.width, shape.height, std::vector<std::uint8_t>(plane * 3)};
+  for (std::size_t pixel = 0; pixel < plane; ++pixel) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      const std::size_t element = shape.channels_first ? c * plane + pixel : pixel * 3 + c;
+      picture.pixels[pixel * 3 + c] = back(begin + element * size_of(type), c);
+    }
+  }
+  return picture;
+}
+
+/// Class names and file names, where the dataset has them.
+class names {
+ public:
+  explicit names(int index_fd) {
+    if (index_fd < 0) return;
+    if (auto view = index_view::map(index_fd)) view_.emplace(std::move(*view));
+  }
+  [[nodiscard]] std::string of_class(std::int64_t label) const {
+    if (view_ && label >= 0 && label < view_->classes())
+      return printable(view_->class_name(static_cast<std::uint32_t>(label)));
+    return fmt::format("class {}", label);
+  }
+  [[nodiscard]] std::optional<std::string> of_sample(std::uint64_t sample) const {
+    if (!view_ || view_->type() != dataset_type::image_folder || sample >= view_->samples())
+      return std::nullopt;
+    return printable(view_->name(sample));
+  }
+
+ private:
+  std::optional<index_view> view_;
+};
+
+struct preview {
+  rgb_picture sheet;
+  nlohmann::ordered_json facts;
+};
+
+result<preview> preview_of(const Batch& batch, const config& settings, const names& known,
+                           const std::string& device) {
+  const auto is_image = [](const tensor_view& t) { return t.name == "image"; };
+  const auto image = std::ranges::find_if(batch.tensors(), is_image);
+  if (image == batch.tensors().end()) {
+    std::string there;
+    for (const tensor_view& t : batch.tensors()) there += (there.empty() ? "" : ", ") + std::string(t.name);
+    return refuse(errc::usage,
+                  "there is nothing to see: batches of this dataset have the tensors {}, no images", there);
+  }
+  const auto shape = shape_of(*image, settings.gpu);
+  if (!shape) return tl::unexpected(shape.error());
+  const std::vector<std::byte> bytes = batch.read_back("image");
+  std::vector<std::int64_t> labels(batch.rows(), -1);
+  for (const tensor_view& t : batch.tensors()) {
+    if (t.name != "label" || t.type != dtype::int64) continue;
+    const auto raw = batch.read_back("label");
+    std::memcpy(labels.data(), raw.data(), std::min(raw.size(), labels.size() * sizeof(std::int64_t)));
+  }
+  std::vector<sheet_tile> tiles;
+  nlohmann::ordered_json samples = nlohmann::ordered_json::array();
+  for (std::size_t row = 0; row < batch.rows(); ++row) {
+    const std::uint64_t sample = batch.samples()[row];
+    const std::string name = known.of_class(labels[row]);
+    tiles.push_back(
+        {picture_of_row(bytes, row, *shape, image->type, settings.gpu), {name, fmt::format("#{}", sample)}});
+    const auto path = known.of_sample(sample);
+    samples.push_back({{"sample", sample},
+                       {"label", labels[row]},
+                       {"class", name},
+                       {"path", path ? nlohmann::ordered_json(*path) : nlohmann::ordered_json(nullptr)}});
+  }
+  const std::string title =
+      fmt::format("{}: epoch {}, batch {}; {} samples of {} x {}, {} on {}", settings.name, batch.epoch(),
+                  batch.sequence(), batch.rows(), shape->height, shape->width, name_of(image->type), device);
+  return preview{contact_sheet(title, tiles),
+                 {{"epoch", batch.epoch()}, {"seq", batch.sequence()}, {"samples", std::move(samples)}}};
+}
+
+// ---- the verb
+
+constexpr std::uint64_t epochs_max = 1'000'000;  // as [sampler] epochs has it
+
+/// The state of a stream that has delivered everything before this batch: how a session begins there.
+result<schedule::stream_state> state_before(const config& settings, const dataset_description& dataset,
+                                            std::uint64_t batch) {
+  const auto order = session::plan_of(settings, dataset);
+  if (!order) return tl::unexpected(order.error());
+  const std::uint64_t per_epoch = order->batches_per_epoch();
+  if (per_epoch == 0) return refuse(errc::sample, "the dataset has no batch");
+  if (batch / per_epoch >= epochs_max) {
+    return refuse(errc::usage, "there is no batch {}: a stream has at most {} epochs, of {} batches here",
+                  batch, epochs_max, per_epoch);
+  }
+  schedule::stream_state state;
+  state.identity = session::identity_of(settings, &dataset);
+  state.epoch = batch / per_epoch;
+  state.next_batch = batch % per_epoch;
+  return state;
+}
+
+result<preview> make_preview(config settings, std::uint64_t batch) {
+  // A look, not a run: nobody attaches to it, one worker is enough for one batch.
+  settings.metrics.listen.clear();
+  settings.loader.workers = 1;
+  settings.loader.limits.min = 1;
+  settings.gpu.placement = placement_rule::embedded;
+  auto prepared = prepare_dataset(settings);
+  if (!prepared) return tl::unexpected(std::move(prepared.error()));
+  const auto state = state_before(settings, prepared->description, batch);
+  if (!state) return tl::unexpected(state.error());
+  const std::vector<std::byte> begin = schedule::serialise(*state);
+  // As many epochs as it takes to get there.
+  settings.sampler.epochs = std::max(settings.sampler.epochs, state->epoch + 1);
+  try {
+    session_options options;
+    options.control_socket = false;
+    options.batches = 1;
+    options.state = begin;
+    Session session(settings, options);
+    const auto found = session.next();
+    if (!found) return refuse(errc::usage, "there is no batch {}", batch);
+    return preview_of(*found, settings, names(prepared->index.get()), session.status().gpu.name);
+  } catch (const error& e) {
+    return tl::unexpected(e.as_failure());
+  }
+}
+
+int preview_batch(const preview_options& o) {
+  auto loaded = load(o.source);
+  if (!loaded) return tell_rejection(loaded.error(), o.as_json);
+  if (!o.as_json) tell_warnings(*loaded);
+  auto made = make_preview(loaded->values, o.batch);
+  if (!made) return refuse_with(exit_failed, made.error(), o.as_json);
+  if (auto ok = write_png(o.out, made->sheet); !ok) return refuse_with(exit_failed, ok.error(), o.as_json);
+  const std::size_t count = made->facts.at("samples").size();
+  if (o.as_json) {
+    made->facts["file"] = o.out;
+    print_json(made->facts);
+  } else {
+    say(fmt::format("{} of batch {} in {} ({} x {} pixels)", counted(count, "sample"), o.batch, o.out,
+                    made->sheet.width, made->sheet.height));
+  }
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_preview_command(verb_table& verbs) {
+  const auto o = std::make_shared<preview_options>();
+  CLI::App& verb =
+      verbs.add({"preview",
+                 verb_group::look,
+                 "a batch as pictures: a contact sheet",
+                 "Loads one batch as a run would, copies it to the device, reads it back, undoes the "
+                 "normalisation and writes "
+                 "all of it as one PNG, pixel for pixel, with class names and sample numbers. What is in the "
+                 "picture is what "
+                 "the network gets: crops, flips, colours. --batch counts through the epochs.",
+                 {{"penstock preview photos.toml --out batch.png", "the first batch"},
+                  {"penstock preview photos.toml --batch 1000 --set sampler.batch_size=32 --out later.png",
+                   "32 samples from further on"},
+                  {"penstock preview photos.toml --out batch.png --json | jq -r '.samples[].path'",
+                   "which files are in it"}}},
+                [o] { return preview_batch(*o); });
+  add_config_options(verb, o->source);
+  add_config_shorthands(verb, o->source);
+  takes_whole_number(verb.add_option("--batch", o->batch, "which batch of the stream, from 0"),
+                     {0, count_max})
+      ->capture_default_str();
+  verb.add_option("--out", o->out, "the picture to write")->type_name("PNG")->required();
+  verb.add_flag("--json", o->as_json, "what is in the picture, as JSON");
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,140 @@
+#include "tools/penstock/run/progress.hpp"
+
+#include "runtime/base/log.hpp"
+#include "runtime/base/units.hpp"
+#include "tools/penstock/counted.hpp"
+#include "tools/penstock/output.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto redraw_every = 200ms;  // on a terminal
+constexpr auto line_every = 5s;       // elsewhere
+
+std::string bar(double share, std::size_t cells) {
+  const auto full = static_cast<std::size_t>(std::floor(share * static_cast<double>(cells)));
+  std::string drawn(std::min(full, cells), '=');
+  if (drawn.size() < cells) drawn += '>';
+  drawn.resize(cells, ' ');
+  return "[" + drawn + "]";
+}
+
+std::string duration_left(double samples_left, double rate) {
+  if (rate <= 0) return "";
+  return "  " +
+         duration_for_people(
+             std::chrono::seconds(static_cast<std::int64_t>(std::ceil(samples_left / rate)))) +
+         " left";
+}
+
+std::string trouble(const session_status& s) {
+  std::string text;
+  const auto ready = std::ranges::count(s.workers, std::string("ready"), &worker_status::state);
+  text += "  " + counted(static_cast<std::uint64_t>(ready), "worker");
+  std::uint32_t restarts = 0;
+  for (const worker_status& w : s.workers) restarts += w.restarts;
+  if (restarts > 0) text += "  " + counted(restarts, "restart");
+  if (s.failed > 0) text += fmt::format("  {} failed", s.failed);
+  if (s.quarantined > 0) text += fmt::format("  {} quarantined", s.quarantined);
+  if (s.state != "ok") text += "  " + s.state;
+  return text;
+}
+
+}  // namespace
+
+std::string progress_line(const session_status& now, const session_status& before, double seconds_between,
+                          std::size_t width, bool with_bar) {
+  const auto done = static_cast<double>(now.samples_delivered);
+  const double rate =
+      seconds_between > 0 ? (done - static_cast<double>(before.samples_delivered)) / seconds_between : 0;
+  const double bytes_rate =
+      seconds_between > 0 ? static_cast<double>(now.bytes_uploaded - before.bytes_uploaded) / seconds_between
+                          : 0;
+  std::string text;
+  if (now.samples_expected > 0) {
+    const double share = std::min(1.0, done / static_cast<double>(now.samples_expected));
+    if (with_bar) text += bar(share, 20) + " ";
+    text += fmt::format("{:3.0f} %", std::floor(share * 100));
+  } else {
+    text += "starting";
+  }
+  text += fmt::format("  epoch {}  {:.0f} samples/s  {}/s", now.epoch, rate,
+                      bytes_for_people(static_cast<std::uint64_t>(bytes_rate)));
+  if (now.samples_expected > 0) text += duration_left(static_cast<double>(now.samples_expected) - done, rate);
+  text += trouble(now);
+  if (text.size() > width) text.resize(width);
+  return text;
+}
+
+progress_display::progress_display(std::function<session_status()> look)
+    : look_(std::move(look)), terminal_(is_terminal(STDERR_FILENO)) {
+  if (terminal_) {
+    // Log lines would be written into the bar.
+    log::set_sink([this](log::level severity, std::string_view part, std::string_view line) {
+      const std::lock_guard hold(mutex_);
+      clear();
+      const style how = severity >= log::level::error  ? style::red
+                        : severity == log::level::warn ? style::yellow
+                                                       : style::faint;
+      say(styled(how, part) + ": " + std::string(line));
+    });
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+progress_display::~progress_display() {
+  {
+    const std::lock_guard hold(mutex_);
+    over_ = true;
+  }
+  over_signal_.notify_all();
+  thread_.join();
+  if (terminal_) {
+    log::set_sink({});
+    const std::lock_guard hold(mutex_);
+    clear();
+  }
+}
+
+void progress_display::run() {
+  auto before_at = std::chrono::steady_clock::now();
+  session_status before = look_();
+  std::unique_lock hold(mutex_);
+  while (!over_signal_.wait_for(
+      hold, terminal_ ? std::chrono::milliseconds(redraw_every) : std::chrono::milliseconds(line_every),
+      [&] { return over_; })) {
+    hold.unlock();
+    const session_status now = look_();
+    const auto now_at = std::chrono::steady_clock::now();
+    hold.lock();
+    const double seconds = std::chrono::duration<double>(now_at - before_at).count();
+    const std::string line =
+        progress_line(now, before, seconds, terminal_ ? terminal_width(STDERR_FILENO) - 1 : 200, terminal_);
+    if (terminal_) {
+      clear();
+      say_raw(line);
+      drawn_ = true;
+    } else {
+      say(line);
+    }
+    // The rate is that of the last few seconds, not of the whole run.
+    if (seconds > 3) {
+      before = now;
+      before_at = now_at;
+    }
+  }
+}
+
+void progress_display::clear() {
+  if (std::exchange(drawn_, false)) say_raw("\r\x1b[2K");
+}
+
+}  // namespace penstock::cli

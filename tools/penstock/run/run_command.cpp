@@ -1,0 +1,365 @@
+// run: a config file from its first batch to its closing report.
+#include "actors/gpu_owner/batch_sink.hpp"
+#include "runtime/base/replace_file.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/telemetry/report_json.hpp"
+#include "tools/penstock/commands.hpp"
+#include "tools/penstock/config_source.hpp"
+#include "tools/penstock/counted.hpp"
+#include "tools/penstock/number_option.hpp"
+#include "tools/penstock/output.hpp"
+#include "tools/penstock/run/progress.hpp"
+#include "tools/penstock/stop_signals.hpp"
+#include "tools/penstock/verb_table.hpp"
+
+#include <penstock/session.hpp>
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <map>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::milliseconds end_after_second_signal = 2s;
+
+struct run_options {
+  config_source source;
+  std::optional<std::uint64_t> batches;
+  bool digest = false;
+  std::string sink = "null";
+  std::string out;
+  std::string report;
+  bool json = false;
+  bool quiet = false;
+  std::string state;
+  std::string state_every = "10s";
+  bool dry_run = false;
+};
+
+// ---- files ------------------------------------------------------------------------------------------------
+
+result<std::vector<std::byte>> read_state(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return std::vector<std::byte>();
+  std::ifstream in(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!in.good() && !in.eof())
+    return refuse_os(errc::io, errno, fmt::format("reading the state '{}'", printable(path)));
+  if (text.empty()) return refuse(errc::state_mismatch, "the state file '{}' is empty", printable(path));
+  const auto* first = reinterpret_cast<const std::byte*>(text.data());
+  return std::vector<std::byte>(first, first + text.size());
+}
+
+std::string_view as_text(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// ---- the run ----------------------------------------------------------------------------------------------
+
+/// The state file of a run. Only a state that differs from what the file holds is written, and only one that
+/// the session certainly knows: a good file is never replaced by a worse one.
+class state_file {
+ public:
+  explicit state_file(std::string path) : path_(std::move(path)) {}
+
+  /// What is in the file; nothing if there is none.
+  result<std::vector<std::byte>> read() {
+    if (path_.empty()) return std::vector<std::byte>();
+    auto found = read_state(path_);
+    if (found) there_ = *found;
+    return found;
+  }
+
+  result<void> write_state_of(const Session& session) {
+    if (path_.empty()) return {};
+    std::vector<std::byte> state;
+    try {
+      state = session.state();
+    } catch (const error& e) {
+      if (e.code() != errc::timed_out) throw;
+      say(fmt::format("{} the state '{}' stays as it was: {}", styled(style::yellow, "warning:"),
+                      printable(path_), e.what()));
+      return {};
+    }
+    if (state == there_) return {};
+    if (auto ok = replace_file(path_, as_text(state)); !ok) return ok;
+    there_ = std::move(state);
+    return {};
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::byte> there_;
+};
+
+/// The places of all that is written are tried at the beginning, not after hours.
+result<void> check_places(const run_options& o) {
+  if (auto ok = gpu_owner::check_sink(o.sink, o.out); !ok) return ok;
+  for (const std::string& path : {o.report, o.state}) {
+    if (path.empty()) continue;
+    if (auto ok = check_replaceable(path); !ok) return ok;
+  }
+  return {};
+}
+
+/// To the end of the stream. What ended it, if it was not the stream.
+std::optional<failure> deliver_all(Session& session, state_file& state, nanoseconds state_every) {
+  const auto pace = std::chrono::ceil<std::chrono::milliseconds>(state_every);
+  try {
+    while (!session.run_for(pace)) {
+      if (auto ok = state.write_state_of(session); !ok) return ok.error();
+    }
+  } catch (const error& e) {
+    return e.as_failure();
+  }
+  return std::nullopt;
+}
+
+std::string epoch_line(const epoch_report& e) {
+  std::string line =
+      fmt::format("epoch {}{}: {} of {} in {}, {}", e.epoch, e.complete ? "" : " (incomplete)", e.delivered,
+                  counted(e.expected, "sample"), counted(e.batches, "batch", "batches"),
+                  duration_for_people(std::chrono::nanoseconds(static_cast<std::int64_t>(e.seconds * 1e9))));
+  if (e.failed > 0) line += fmt::format(", {} failed", e.failed);
+  if (e.quarantined > 0) line += fmt::format(", {} quarantined", e.quarantined);
+  if (e.digest) line += ", digest " + *e.digest;
+  return line;
+}
+
+struct repeated_failure {
+  const failure_report* what;
+  std::uint64_t times;
+};
+
+/// A bad sample fails in every epoch: it is told once, where it failed first.
+std::vector<repeated_failure> without_repeats(const std::vector<failure_report>& all) {
+  std::vector<repeated_failure> once;
+  std::map<std::pair<std::uint64_t, std::string_view>, std::size_t> seen;
+  for (const failure_report& f : all) {
+    const auto [at, is_new] = seen.try_emplace({f.sample, f.error}, once.size());
+    if (is_new) once.push_back({&f, 0});
+    ++once[at->second].times;
+  }
+  return once;
+}
+
+void tell_losses(const run_report& r) {
+  constexpr std::size_t shown = 5;
+  const std::vector<repeated_failure> failures = without_repeats(r.failures);
+  for (std::size_t i = 0; i < std::min(shown, failures.size()); ++i) {
+    const failure_report& f = *failures[i].what;
+    say(fmt::format("  {} sample {} ({}): {}{}", styled(style::yellow, "failed"), f.sample,
+                    f.path.value_or("-"), f.error,
+                    failures[i].times > 1 ? fmt::format(" (x{})", failures[i].times) : ""));
+  }
+  if (failures.size() > shown)
+    say(fmt::format("  ... and {} more; --report FILE lists them", failures.size() - shown));
+  for (const quarantine_report& q : r.quarantine) {
+    say(fmt::format("  {} sample {} ({}): killed {}", styled(style::red, "quarantined"), q.sample,
+                    q.path.value_or("-"), counted(q.attempts, "worker")));
+  }
+}
+
+/// What an operator or a limit of the config had ordered is no news.
+void tell_deaths(const run_report& r) {
+  if (r.workers_ended_unexpectedly > 0)
+    say(fmt::format("workers: {} ended unexpectedly, {}", r.workers_ended_unexpectedly,
+                    counted(r.restarts, "restart")));
+  if (r.owners_ended_unexpectedly > 0)
+    say(fmt::format("GPU owner: {} ended unexpectedly, {}", r.owners_ended_unexpectedly,
+                    counted(r.owner_restarts, "restart")));
+}
+
+void tell_report(const run_report& r) {
+  for (const epoch_report& e : r.epochs) say(epoch_line(e));
+  tell_losses(r);
+  tell_deaths(r);
+  if (r.batches == 0 && r.error) {
+    say(styled(style::red, "error:") + " " + r.error->message);
+    return;
+  }
+  const double rate = r.seconds > 0 ? static_cast<double>(r.samples) / r.seconds : 0;
+  const style how = r.outcome == run_outcome::failed ? style::red : style::green;
+  say(fmt::format("{}: {} in {}: {:.0f} samples/s, {}/s to {}{}; first batch after {}",
+                  styled(how, control::name_of(r.outcome)), counted(r.samples, "sample"),
+                  duration_for_people(nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))), rate,
+                  bytes_for_people(static_cast<std::uint64_t>(
+                      r.seconds > 0 ? static_cast<double>(r.bytes) / r.seconds : 0)),
+                  r.device.name.empty() ? "no device" : r.device.name,
+                  r.device.kind == "host" ? " (the host device; no GPU is used)" : "",
+                  duration_for_people(nanoseconds(static_cast<std::int64_t>(r.first_batch_seconds * 1e9)))));
+  if (r.error) say(styled(style::red, "error:") + " " + r.error->message);
+}
+
+int exit_code_of(const run_report& r, int signal) {
+  if (r.outcome == run_outcome::failed) return exit_failed;
+  if (signal == SIGINT) return exit_interrupted;
+  if (signal == SIGTERM || signal == SIGHUP) return exit_terminated;
+  return exit_ok;
+}
+
+int tell_end(const run_options& o, const run_report& report, int signal) {
+  const auto json = control::as_json(report);
+  if (!o.report.empty()) {
+    const std::string text =
+        json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    if (auto ok = replace_file(o.report, text); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+  }
+  if (o.json) print_json(json);
+  if (!o.quiet) {
+    tell_report(report);
+  } else if (report.error && !o.json) {
+    say(styled(style::red, "error:") + " " + report.error->message);
+  }
+  return exit_code_of(report, signal);
+}
+
+/// Only the worker program knows what is in a custom dataset, and nothing is started here.
+int dry_run_of_custom(const Session::outline& plan, const run_options& o) {
+  if (o.json) {
+    print_json({{"samples", nullptr},
+                {"expected_samples", nullptr},
+                {"batches_per_epoch", nullptr},
+                {"workers", plan.workers},
+                {"slot_bytes", nullptr},
+                {"arena_bytes", nullptr},
+                {"fingerprint", nullptr}});
+    return exit_ok;
+  }
+  print(fmt::format("a custom dataset: only its worker program knows how many samples there are; {}",
+                    counted(plan.workers, "worker")));
+  say("next: penstock doctor " + o.source.file + " starts one worker and tells");
+  return exit_ok;
+}
+
+int dry_run(const config& settings, const run_options& o) {
+  try {
+    const auto plan = Session::dry_run(settings);
+    for (const std::string& notice : plan.notices) say(notice);
+    if (settings.dataset.type == dataset_type::custom) return dry_run_of_custom(plan, o);
+    if (o.json) {
+      print_json({{"samples", plan.samples},
+                  {"expected_samples", plan.expected_samples},
+                  {"batches_per_epoch", plan.batches_per_epoch},
+                  {"workers", plan.workers},
+                  {"slot_bytes", plan.slot_bytes},
+                  {"arena_bytes", plan.arena_bytes},
+                  {"fingerprint", plan.fingerprint}});
+    } else {
+      print(fmt::format("{}, {} in an epoch, {} of {}; {}, {} each of {}: {} of shared memory",
+                        counted(plan.samples, "sample"), plan.expected_samples,
+                        counted(plan.batches_per_epoch, "batch", "batches"), settings.sampler.batch_size,
+                        counted(plan.workers, "worker"), counted(settings.loader.slots_per_worker, "slot"),
+                        bytes_for_people(plan.slot_bytes), bytes_for_people(plan.arena_bytes)));
+      print("fingerprint " + plan.fingerprint);
+    }
+    return exit_ok;
+  } catch (const error& e) {
+    return refuse_with(exit_failed, e.as_failure(), o.json);
+  }
+}
+
+int run(const run_options& o) {
+  const auto state_every = parse_duration(o.state_every);
+  if (!state_every)
+    return refuse_with(exit_usage, {errc::usage, "--state-every: " + state_every.error().message, 0}, o.json);
+  auto loaded = load(o.source);
+  if (!loaded) return tell_rejection(loaded.error(), o.json);
+  if (!o.quiet) tell_warnings(*loaded);
+  config settings = loaded->values;
+  // A crash of the GPU owner costs a run nothing when it has a process of its own.
+  if (!loaded->sources.contains("gpu.placement")) settings.gpu.placement = placement_rule::process;
+  if (o.dry_run) return dry_run(settings, o);
+
+  stop_signals signals;
+  if (auto ok = check_places(o); !ok)
+    return refuse_with(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error(), o.json);
+  state_file state(o.state);
+  const auto resumed = state.read();
+  if (!resumed) return refuse_with(exit_failed, resumed.error(), o.json);
+  try {
+    session_options options;
+    options.digests = o.digest;
+    options.batches = o.batches;
+    options.state = *resumed;
+    options.sink = o.sink;
+    options.sink_out = o.out;
+    Session session(settings, options);
+    signals.listen([&](int times) {
+      if (times == 1) session.stop();
+      if (times == 2) session.stop(end_after_second_signal);
+    });
+    std::optional<failure> trouble;
+    {
+      std::optional<progress_display> display;
+      if (!o.quiet) display.emplace([&session] { return session.status(); });
+      trouble = deliver_all(session, state, *state_every);
+      if (trouble) session.stop();
+      session.close();
+    }
+    signals.ignore();
+    run_report report = session.report();
+    if (trouble) {
+      report.outcome = run_outcome::failed;
+      report.error = trouble;
+    }
+    if (!trouble) {
+      if (auto ok = state.write_state_of(session); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+    }
+    return tell_end(o, report, signals.received());
+  } catch (const error& e) {
+    return refuse_with(exit_failed, e.as_failure(), o.json);
+  }
+}
+
+}  // namespace
+
+void add_run_command(verb_table& verbs) {
+  const auto o = std::make_shared<run_options>();
+  CLI::App* const verb = &verbs.add(
+      {"run",
+       verb_group::run,
+       "load batches onto the device as a config file says",
+       "Starts the workers, delivers every batch of every epoch to the sink and reports. Ctrl-C ends it "
+       "cleanly (exit "
+       "code 130); a second one within two seconds. While it runs, the verbs that operate a live session "
+       "attach to it.",
+       {{"penstock run photos.toml", "with a progress bar and a closing report"},
+        {"penstock run photos.toml --workers 8 --set sampler.batch_size=64",
+         "override some keys of the file"},
+        {"penstock run photos.toml --digest --json --quiet",
+         "for scripts: the report, with a digest of the stream"},
+        {"penstock run photos.toml --sink npy --out batches", "each batch as files, as it lay on the device"},
+        {"penstock run photos.toml --state photos.state", "continue where an earlier run ended"}}},
+      [o] { return run(*o); });
+  add_config_options(*verb, o->source);
+  add_config_shorthands(*verb, o->source);
+  takes_whole_number(
+      verb->add_option("--batches", o->batches, "stop after N batches, counted over all epochs"),
+      {0, count_max});
+  verb->add_flag("--digest", o->digest, "read every batch back from the device and hash it");
+  verb->add_option("--sink", o->sink,
+                   "what happens to batches: null, npy, journal:PATH (a line for each), plugin:PATH")
+      ->type_name("SINK")
+      ->capture_default_str();
+  verb->add_option("--out", o->out, "folder for --sink npy")->type_name("DIR");
+  verb->add_option("--report", o->report, "write the report to a file, as JSON")->type_name("FILE");
+  verb->add_flag("--json", o->json, "the report as one JSON object on stdout");
+  verb->add_flag("--quiet", o->quiet, "no progress, no closing report");
+  verb->add_option("--state", o->state,
+                   "resume from this file if it exists; it is saved at the end and every --state-every")
+      ->type_name("FILE");
+  verb->add_option("--state-every", o->state_every, "how often the state is saved")
+      ->type_name("TIME")
+      ->capture_default_str();
+  verb->add_flag("--dry-run", o->dry_run, "say what would be done, but start nothing");
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,299 @@
+#include "tools/penstock/watch/session_tables.hpp"
+
+#include "runtime/base/units.hpp"
+#include "tools/penstock/counted.hpp"
+#include "tools/penstock/text_table.hpp"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string text_of(const json& value) {
+  return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string last_death_of(const json& worker) {
+  const json& d = worker.at("last_death");
+  if (d.is_null()) return "-";
+  return d.at("sample").is_null() ? ending_of(d) : ending_of(d) + " on " + text_of(d.at("sample"));
+}
+
+std::string state_of(const json& worker) {
+  const json& again = worker.at("next_restart_seconds");
+  const json why = worker.value("why_stopped", json());
+  if (why.is_string()) return fmt::format("{} ({})", text_of(worker.at("state")), why.get<std::string>());
+  if (!again.is_number()) return text_of(worker.at("state"));
+  return fmt::format("{} {:.1f} s", text_of(worker.at("state")), again.get<double>());
+}
+
+/// NVML's word: in a container its pids may be those of another pid namespace, which shows when the owner's
+/// is not among them.
+std::string processes_on_gpu(const json& gpu) {
+  std::string list;
+  bool owner_is_there = false;
+  for (const json& p : gpu.at("processes")) {
+    const bool is_owner = p.at("pid") == gpu.at("pid");
+    owner_is_there |= is_owner;
+    list += fmt::format("{}pid {}{} ({})", list.empty() ? "" : ", ", text_of(p.at("pid")),
+                        is_owner ? ", the owner" : "", bytes_for_people(p.at("bytes").get<std::uint64_t>()));
+  }
+  return fmt::format("gpu  processes on it, says NVML: {}{}", list.empty() ? "none" : list,
+                     list.empty() || owner_is_there ? "" : "; these pids are of another pid namespace");
+}
+
+}  // namespace
+
+std::string worker_name(const json& one) {
+  const json& id = one.contains("worker") ? one.at("worker") : one.at("id");
+  return "worker/" + text_of(id) + (one.value("sacrificial", false) ? " (sacrificial)" : "");
+}
+
+std::string ending_of(const json& d) {
+  const std::string cause = text_of(d.at("cause"));
+  if (cause == "exit") return "exit " + text_of(d.at("code"));
+  return cause == "signal" ? text_of(d.at("signal")) : cause;
+}
+
+std::string status_for_people(const json& s, const target& meant, std::size_t width) {
+  std::string out;
+  const auto line = [&](const std::string& text) { out += cut_to(text, width) + "\n"; };
+  if (meant.means(target_kind::scheduler)) {
+    line(fmt::format("{}  {}  pid {}  epoch {}  {}, {} delivered", text_of(s.at("session")),
+                     text_of(s.at("state")), text_of(s.at("pid")), text_of(s.at("epoch")),
+                     counted(s.at("batches_delivered").get<std::uint64_t>(), "batch", "batches"),
+                     counted(s.at("samples_delivered").get<std::uint64_t>(), "sample")));
+    const json stalled = s.value("stalled", json());
+    if (stalled.is_object())
+      line(fmt::format("stalled for {:.0f} s, {}", stalled.at("seconds").get<double>(),
+                       text_of(stalled.at("text"))));
+  }
+  if (meant.means(target_kind::gpu)) {
+    const json& gpu = s.at("gpu");
+    const auto restarts = gpu.value("restarts", std::uint64_t{0});
+    line(fmt::format("gpu  {}  {}  {}  pid {}{}", text_of(gpu.at("state")), text_of(gpu.at("name")),
+                     text_of(gpu.at("placement")), text_of(gpu.at("pid")),
+                     restarts == 0 ? "" : "  " + counted(restarts, "restart")));
+    if (gpu.contains("processes") && gpu.at("processes").is_array()) line(processes_on_gpu(gpu));
+  }
+  const json& workers = s.at("workers");
+  if (!workers.empty()) {
+    std::vector<std::vector<std::string>> rows;
+    for (const json& w : workers) {
+      rows.push_back({worker_name(w), state_of(w), text_of(w.at("pid")), text_of(w.at("restarts")),
+                      text_of(w.at("samples")), bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()),
+                      last_death_of(w)});
+    }
+    out += text_table({{"worker"},
+                       {"state", column_side::left, true},
+                       {"pid", column_side::right},
+                       {"restarts", column_side::right},
+                       {"samples", column_side::right},
+                       {"memory", column_side::right},
+                       {"last death", column_side::left, true}},
+                      rows, width);
+  }
+  if (meant.kind == target_kind::all && (s.at("failed") != 0 || s.at("quarantined") != 0))
+    line(fmt::format("{} failed, {} quarantined", counted(s.at("failed").get<std::uint64_t>(), "sample"),
+                     text_of(s.at("quarantined"))));
+  return out;
+}
+
+std::string hint_after_status(const json& s) {
+  for (const json& w : s.at("workers")) {
+    if (w.at("state") == "failed") return "penstock restart worker/" + text_of(w.at("id"));
+  }
+  for (const json& w : s.at("workers")) {
+    if (!w.at("last_death").is_null())
+      return fmt::format("penstock logs worker/{} --previous", text_of(w.at("id")));
+  }
+  return s.at("state") == "paused" ? "penstock resume" : "";
+}
+
+json all_deaths(const json& answer) {
+  json all = answer.at("deaths");
+  for (const json& d : answer.value("owner_deaths", json::array())) all.push_back(d);
+  std::stable_sort(all.begin(), all.end(), [](const json& one, const json& other) {
+    return one.at("time").get<std::string>() < other.at("time").get<std::string>();
+  });
+  return all;
+}
+
+std::string hint_after_deaths(const json& deaths) {
+  if (deaths.empty()) return "";
+  const json& last = deaths.back();
+  return last.contains("worker")
+             ? fmt::format("penstock logs worker/{} --previous", text_of(last.at("worker")))
+             : "penstock logs gpu --previous";
+}
+
+std::string deaths_for_people(const json& deaths, std::size_t width) {
+  std::vector<std::vector<std::string>> rows;
+  for (const json& d : deaths) {
+    const std::string lived = duration_for_people(
+        nanoseconds(static_cast<std::int64_t>(d.at("lived_seconds").get<double>() * 1e9)));
+    if (!d.contains("worker")) {
+      rows.push_back(
+          {"gpu", text_of(d.at("pid")), ending_of(d), lived, "-", "-", text_of(d.at("last_words"))});
+      continue;
+    }
+    rows.push_back({worker_name(d), text_of(d.at("pid")), ending_of(d), lived,
+                    d.at("sample").is_null() ? text_of(d.at("phase")) : text_of(d.at("sample")),
+                    d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), text_of(d.at("path"))});
+  }
+  return text_table({{"process"},
+                     {"pid", column_side::right},
+                     {"ended by"},
+                     {"lived", column_side::right},
+                     {"sample", column_side::right},
+                     {"attempt", column_side::right},
+                     {"path", column_side::left, true}},
+                    rows, width);
+}
+
+std::string event_for_people(const json& e, std::size_t width) {
+  const std::string time = text_of(e.at("time"));
+  const std::string clock = time.size() > 22 ? time.substr(11, 12) : time;
+  const std::string who = e.at("worker").is_number() ? "worker/" + text_of(e.at("worker")) : "session";
+  const std::string line =
+      fmt::format("{}  {:<10} {:<19} {}", clock, who, text_of(e.at("kind")), text_of(e.at("text")));
+  return width == 0 ? line : cut_to(line, width);
+}
+
+// ---- describe
+
+json description_of(const json& pipeline, const target& meant) {
+  const json& s = pipeline.at("status");
+  json about{{"schema", "penstock.describe/1"}, {"session", s.at("session")}, {"state", s.at("state")}};
+  if (meant.means(target_kind::scheduler)) {
+    about["scheduler"] = {{"epoch", s.at("epoch")},
+                          {"batches_delivered", s.at("batches_delivered")},
+                          {"samples_delivered", s.at("samples_delivered")},
+                          {"samples_expected", s.at("samples_expected")},
+                          {"failed", s.at("failed")},
+                          {"quarantined", s.at("quarantined")},
+                          {"batches", pipeline.at("batches")},
+                          {"waits_for", pipeline.at("waits_for")}};
+  }
+  if (meant.means(target_kind::gpu)) {
+    about["gpu"] = s.at("gpu");
+    about["gpu"]["bytes_uploaded"] = s.at("bytes_uploaded");
+    about["gpu"]["waits_for"] = pipeline.at("waits_for");
+  }
+  about["workers"] = json::array();
+  for (const json& w : s.at("workers")) {
+    if (meant.means_worker(w.at("id").get<std::uint32_t>())) about["workers"].push_back(w);
+  }
+  return about;
+}
+
+namespace {
+
+class fields {
+ public:
+  explicit fields(std::size_t width) : width_(width) {}
+  void heading(const std::string& text) { out_ += (out_.empty() ? "" : "\n") + cut_to(text, width_) + "\n"; }
+  void add(const char* name, const std::string& value) {
+    out_ += cut_to(fmt::format("  {:<18}{}", name, value), width_) + "\n";
+  }
+  /// Lines of somebody's output.
+  void quote(const char* name, const std::string& text) {
+    bool first = true;
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = std::min(text.find('\n', begin), text.size());
+      add(first ? name : "", text.substr(begin, end - begin));
+      first = false;
+      begin = end + 1;
+    }
+  }
+  [[nodiscard]] std::string text() && { return std::move(out_); }
+
+ private:
+  std::size_t width_;
+  std::string out_;
+};
+
+std::string seconds_for_people(const json& seconds) {
+  return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9)));
+}
+
+void add_death(fields& f, const json& d) {
+  f.add("last death", fmt::format("{} after {}, incarnation {}, pid {}", ending_of(d),
+                                  seconds_for_people(d.at("lived_seconds")), text_of(d.at("incarnation")),
+                                  text_of(d.at("pid"))));
+  if (!d.at("sample").is_null()) {
+    f.add("  charged to", fmt::format("sample {} ({}), attempt {}", text_of(d.at("sample")),
+                                      text_of(d.at("path")), text_of(d.at("attempt"))));
+  }
+  f.add("  while", text_of(d.at("phase")));
+  f.quote("  last output", text_of(d.at("last_output")));
+}
+
+}  // namespace
+
+std::string description_for_people(const json& about, std::size_t width) {
+  fields f(width);
+  if (const auto s = about.find("scheduler"); s != about.end()) {
+    f.heading(fmt::format("scheduler of {}", text_of(about.at("session"))));
+    f.add("state", text_of(about.at("state")));
+    f.add("epoch", text_of(s->at("epoch")));
+    f.add("delivered",
+          fmt::format("{} of {} in {}", text_of(s->at("samples_delivered")),
+                      counted(s->at("samples_expected").get<std::uint64_t>(), "sample"),
+                      counted(s->at("batches_delivered").get<std::uint64_t>(), "batch", "batches")));
+    f.add("lost",
+          fmt::format("{} failed, {} quarantined", counted(s->at("failed").get<std::uint64_t>(), "sample"),
+                      text_of(s->at("quarantined"))));
+    const json& b = s->at("batches");
+    f.add("batches",
+          fmt::format("loading {}, loaded {}, uploading {}, ready {}, in use {}", text_of(b.at("loading")),
+                      text_of(b.at("loaded")), text_of(b.at("uploading")), text_of(b.at("ready")),
+                      text_of(b.at("in_use"))));
+    f.add("the device waits", "for " + text_of(s->at("waits_for")));
+  }
+  if (const auto g = about.find("gpu"); g != about.end()) {
+    f.heading("gpu");
+    f.add("state", text_of(g->at("state")));
+    f.add("device", fmt::format("{} ({})", text_of(g->at("name")), text_of(g->at("kind"))));
+    if (!g->at("uuid").is_null()) f.add("uuid", text_of(g->at("uuid")));
+    f.add("placement", fmt::format("{}, pid {}", text_of(g->at("placement")), text_of(g->at("pid"))));
+    f.add("uploaded", bytes_for_people(g->at("bytes_uploaded").get<std::uint64_t>()));
+    f.add("waits", "for " + text_of(g->at("waits_for")));
+    f.add("restarts", text_of(g->at("restarts")));
+    if (const json d = g->value("last_death", json()); !d.is_null()) {
+      f.add("last death", fmt::format("{} after {}, incarnation {}, pid {}", ending_of(d),
+                                      seconds_for_people(d.at("lived_seconds")), text_of(d.at("incarnation")),
+                                      text_of(d.at("pid"))));
+      if (!d.at("seq").is_null())
+        f.add("  suspected",
+              fmt::format("batch {} of epoch {}", text_of(d.at("seq")), text_of(d.at("epoch"))));
+      if (d.at("recovered_seconds").is_number())
+        f.add("  replaced after", seconds_for_people(d.at("recovered_seconds")));
+      f.quote("  last words", text_of(d.at("last_words")));
+    }
+  }
+  for (const json& w : about.at("workers")) {
+    f.heading(worker_name(w));
+    f.add("state", state_of(w));
+    f.add("process",
+          fmt::format("pid {}, incarnation {}, {}", text_of(w.at("pid")), text_of(w.at("incarnation")),
+                      counted(w.at("restarts").get<std::uint64_t>(), "restart")));
+    f.add("samples", text_of(w.at("samples")) + " by this incarnation");
+    f.add("memory", bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()));
+    f.add("at work on", w.at("current_sample").is_null()
+                            ? "nothing"
+                            : fmt::format("{} for {}", text_of(w.at("current_sample")),
+                                          w.at("current_sample_seconds").is_number()
+                                              ? seconds_for_people(w.at("current_sample_seconds"))
+                                              : "-"));
+    if (!w.at("last_death").is_null()) add_death(f, w.at("last_death"));
+  }
+  return std::move(f).text();
+}
+
+}  // namespace penstock::cli

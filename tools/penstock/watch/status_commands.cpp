@@ -1,0 +1,240 @@
+// status, deaths and sessions: how a session stands, who died in it, and which ones there are.
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/control/control_client.hpp"
+#include "runtime/control/socket_place.hpp"
+#include "tools/penstock/commands.hpp"
+#include "tools/penstock/counted.hpp"
+#include "tools/penstock/session_link.hpp"
+#include "tools/penstock/targets.hpp"
+#include "tools/penstock/text_table.hpp"
+#include "tools/penstock/verb_table.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/stack_names.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using json = nlohmann::ordered_json;
+
+constexpr std::chrono::milliseconds look_deadline = 1s;  // a look that comes later is worth nothing
+
+struct request_options {
+  session_choice choice;
+  std::string target = "all";
+  bool stacks = false;
+  bool check = false;
+  bool prune = false;
+};
+
+int no_such_target(const request_options& o, const std::string& why) {
+  return refuse_with(exit_no_target, {errc::usage, why, 0}, o.choice.as_json);
+}
+
+/// The workers of an answer to "status" that a target means.
+json workers_meant(const json& status, const target& meant) {
+  json some = json::array();
+  for (const json& w : status.at("workers")) {
+    if (meant.means_worker(w.at("id").get<std::uint32_t>())) some.push_back(w);
+  }
+  return some;
+}
+
+int status(const request_options& o) {
+  const auto meant = parse_target(o.target);
+  if (!meant)
+    return no_such_target(
+        o, fmt::format("'{}' is no target; there is: {}", printable(o.target), targets_in_words));
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  session_answer answer = request(o.choice, socket.path, {{"verb", "status"}});
+  if (answer.refused != exit_ok) return answer.refused;
+  json& s = answer.result;
+  s["workers"] = workers_meant(s, *meant);
+  if (meant->kind == target_kind::worker && s.at("workers").empty())
+    return no_such_target(o, "there is no " + o.target);
+  if (o.choice.as_json) {
+    print_json(s);
+  } else {
+    print_raw(status_for_people(s, *meant, terminal_width(1)));
+    if (const std::string next = hint_after_status(s); !next.empty()) say("next: " + next);
+  }
+  return o.check && (s.at("state") != "ok" || s.value("stalled", json()).is_object()) ? exit_not_met
+                                                                                      : exit_ok;
+}
+
+/// With the names of functions: looked up here, since the session must not wait for a debugger's tool.
+void print_stacks(const json& deaths) {
+  for (const json& d : deaths) {
+    if (!d.contains("worker")) continue;  // owners leave last words, not stacks
+    print(fmt::format("\n{} incarnation {}, {}:", worker_name(d), d.at("incarnation").dump(), ending_of(d)));
+    if (!d.at("wait_channel").is_null()) print("  it was " + d.at("wait_channel").get<std::string>());
+    for (const std::string& frame : name_frames(d.at("stack").get<std::vector<std::string>>()))
+      print("  " + frame);
+    if (d.at("stack").empty()) print("  (it could not tell where it stood)");
+  }
+}
+
+int deaths(const request_options& o) {
+  return ask_session(o.choice, {{"verb", "deaths"}}, answer_deadline, [&](const json& result) {
+    const json all = all_deaths(result);
+    if (all.empty()) return say("no worker and no GPU owner died");
+    print_raw(deaths_for_people(all, terminal_width(1)));
+    if (o.stacks) print_stacks(all);
+    say("next: " + hint_after_deaths(all));
+  });
+}
+
+/// What `sessions` says of a live one. One that does not answer in time is busy or stopped; it is listed all the same.
+json session_facts(const control::found_session& s) {
+  json about{{"session", s.name},
+             {"socket", s.path.string()},
+             {"state", nullptr},
+             {"pid", nullptr},
+             {"age_seconds", nullptr},
+             {"epoch", nullptr},
+             {"samples_delivered", nullptr},
+             {"samples_expected", nullptr}};
+  // The socket is as old as the session.
+  std::error_code fault;
+  if (const auto made = std::filesystem::last_write_time(s.path, fault); !fault) {
+    const std::chrono::duration<double> age = std::filesystem::file_time_type::clock::now() - made;
+    about["age_seconds"] = std::round(std::max(age.count(), 0.0) * 10) / 10;
+  }
+  const auto answer = control::ask(s.path, {{"verb", "status"}}, look_deadline);
+  if (!answer || !answer->value("ok", false)) return about;
+  for (const char* key : {"state", "pid", "epoch", "samples_delivered", "samples_expected"})
+    about[key] = answer->at("result").value(key, json());
+  return about;
+}
+
+std::vector<std::string> session_row(const json& s) {
+  const auto text = [&](const char* key) {
+    const json& value = s.at(key);
+    return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
+  };
+  std::string progress = "-";
+  if (s.at("samples_expected").is_number() && s.at("samples_expected") != 0) {
+    const double part = s.at("samples_delivered").get<double>() / s.at("samples_expected").get<double>();
+    progress = fmt::format("{:.0f} %, epoch {}", std::floor(std::min(part, 1.0) * 100), text("epoch"));
+  }
+  const std::string age = s.at("age_seconds").is_null()
+                              ? "-"
+                              : duration_for_people(std::chrono::seconds(
+                                    static_cast<std::int64_t>(s.at("age_seconds").get<double>())));
+  return {text("session"), s.at("state").is_null() ? "no answer" : text("state"), text("pid"), age, progress,
+          text("socket")};
+}
+
+int sessions(const request_options& o) {
+  json live = json::array();
+  std::uint64_t dead = 0;
+  for (const auto& s : control::find_sessions()) {
+    if (s.alive) {
+      live.push_back(session_facts(s));
+    } else {
+      ++dead;
+    }
+  }
+  const std::size_t removed = o.prune ? control::remove_dead_sockets() : 0;
+  dead -= std::min<std::uint64_t>(dead, removed);
+  if (o.choice.as_json) {
+    print_json({{"sessions", std::move(live)}, {"dead", dead}, {"removed", removed}});
+    return exit_ok;
+  }
+  if (live.empty()) {
+    say("no session is live");
+  } else {
+    std::vector<std::vector<std::string>> rows;
+    for (const json& s : live) rows.push_back(session_row(s));
+    print_raw(text_table({{"SESSION"},
+                          {"STATE"},
+                          {"PID", column_side::right},
+                          {"AGE", column_side::right},
+                          {"PROGRESS"},
+                          {"SOCKET", column_side::left, true}},
+                         rows, terminal_width(STDOUT_FILENO)));
+  }
+  if (removed > 0) say(fmt::format("removed {} of dead sessions", counted(removed, "socket")));
+  if (dead > 0) {
+    say(fmt::format("{} left by dead sessions", counted(dead, "socket was", "sockets were")));
+    say("next: penstock sessions --prune");
+  }
+  return exit_ok;
+}
+
+struct verb_place {
+  CLI::App& verb;
+  std::shared_ptr<request_options> options;
+};
+
+verb_place add_verb(verb_table& verbs, verb_facts facts, std::function<int(const request_options&)> act) {
+  auto options = std::make_shared<request_options>();
+  CLI::App& verb = verbs.add(std::move(facts), [options, act = std::move(act)] { return act(*options); });
+  add_session_choice(verb, options->choice);
+  return {verb, options};
+}
+
+void add_status(verb_table& verbs) {
+  const auto place = add_verb(
+      verbs,
+      {"status",
+       verb_group::operate,
+       "how a live session is doing",
+       "One table: the session, its device, its workers with their last deaths. A target limits it to those "
+       "lines.",
+       {{"penstock status", "the only live session"},
+        {"penstock status worker/3 --json | jq .workers[0].current_sample", "what worker 3 is working on"},
+        {"penstock status --check --session photos",
+         "exit code 3 unless its state is ok and it moves, for scripts"}}},
+      status);
+  place.verb.add_flag("--check", place.options->check,
+                      "exit 3 unless the state is ok and the stream is not stalled");
+  place.verb.add_option("TARGET", place.options->target, "worker/N, workers, gpu, scheduler or all");
+}
+
+void add_deaths(verb_table& verbs) {
+  const auto deaths_place = add_verb(
+      verbs,
+      {"deaths",
+       verb_group::operate,
+       "how workers and GPU owners died",
+       "The last 1000 of each, oldest first: cause, signal or exit code, and the sample that the death is "
+       "charged to. "
+       "With --json, owners are in a list of their own, owner_deaths.",
+       {{"penstock deaths", "as a table"},
+        {"penstock deaths --json | jq '.deaths[-1].last_output'", "the last words of the last one"}}},
+      deaths);
+  deaths_place.verb.add_flag("--stacks", deaths_place.options->stacks, "and where each stood when it died");
+}
+
+void add_sessions(verb_table& verbs) {
+  const auto sessions_place =
+      add_verb(verbs,
+               {"sessions",
+                verb_group::look,
+                "list live sessions",
+                "Name, state, pid, age, progress and control socket of each. A session that died leaves its "
+                "socket behind; --prune "
+                "removes those on which nobody listens.",
+                {{"penstock sessions", "as a table"}, {"penstock sessions --prune", "and tidy up"}}},
+               sessions);
+  sessions_place.verb.add_flag("--prune", sessions_place.options->prune,
+                               "remove the sockets of dead sessions");
+}
+
+}  // namespace
+
+void add_status_commands(verb_table& verbs) {
+  add_status(verbs);
+  add_deaths(verbs);
+  add_sessions(verbs);
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,170 @@
+#include "tools/penstock/watch/top.hpp"
+
+#include "runtime/base/units.hpp"
+#include "runtime/control/control_client.hpp"
+#include "tools/penstock/watch/full_screen.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/top_screen.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <deque>
+#include <thread>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using json = nlohmann::ordered_json;
+
+constexpr auto rates_over = 3s;     // long enough to be calm, short enough to be now
+constexpr auto mean_over = 10s;     // what a person compares runs with
+constexpr auto first_look = 300ms;  // of --once: rates need two looks
+constexpr std::chrono::milliseconds patience = 2s;
+
+/// Asks the session again and again; knows what rates are of and what happened last.
+class watcher {
+ public:
+  explicit watcher(std::filesystem::path socket) : socket_(std::move(socket)) {}
+
+  result<void> look() {
+    auto answer = control::ask(socket_, {{"verb", "pipeline"}}, patience);
+    if (!answer) return tl::unexpected(answer.error());
+    if (!answer->value("ok", false))
+      return refuse(errc::protocol, "the session does not know how to be watched");
+    seen_.push_back(std::move(answer->at("result")));
+    const auto age = [&](const json& one) {
+      return nanoseconds(newest().value("now_ns", std::int64_t{0}) - one.value("now_ns", std::int64_t{0}));
+    };
+    while (seen_.size() > 2 && age(seen_[1]) >= mean_over) seen_.pop_front();
+    recent_ = 0;
+    while (recent_ + 2 < seen_.size() && age(seen_[recent_ + 1]) >= rates_over) ++recent_;
+    read_events();
+    return {};
+  }
+  void order(const char* verb) { static_cast<void>(control::ask(socket_, {{"verb", verb}}, patience)); }
+  [[nodiscard]] const json& newest() const { return seen_.back(); }
+  [[nodiscard]] std::vector<std::string> screen(screen_size size, std::size_t first_worker,
+                                                bool colours) const {
+    return top_screen({seen_.front(), seen_[recent_], seen_.back()}, last_event_, size, first_worker,
+                      colours);
+  }
+
+ private:
+  void read_events() {
+    const auto answer = control::ask(socket_, {{"verb", "events"}, {"after", event_}}, patience);
+    if (!answer || !answer->value("ok", false)) return;
+    const json& all = answer->at("result").at("events");
+    if (all.empty()) return;
+    event_ = all.back().at("number").get<std::uint64_t>();
+    last_event_ = event_for_people(all.back(), 0);
+  }
+
+  std::filesystem::path socket_;
+  std::deque<json> seen_;
+  std::size_t recent_ = 0;  // where the time begins that rates are of; the mean's begins at the front
+  std::uint64_t event_ = 0;
+  std::string last_event_;
+};
+
+int print_screen(watcher& watch, const top_options& o) {
+  std::this_thread::sleep_for(first_look);
+  if (auto ok = watch.look(); !ok) return refuse_with(exit_no_session, ok.error(), o.choice.as_json);
+  const screen_size size{terminal_width(STDOUT_FILENO), 1000};
+  std::vector<std::string> lines = watch.screen(size, 0, false);
+  lines.pop_back();  // keys do nothing here
+  std::string text;
+  for (const std::string& line : lines) {
+    if (!line.empty() || !text.ends_with("\n\n")) text += line + "\n";
+  }
+  print_raw(text);
+  return exit_ok;
+}
+
+int print_objects(watcher& watch, const top_options& o, std::chrono::milliseconds every) {
+  while (true) {
+    print_json(watch.newest());
+    if (o.once) return exit_ok;
+    std::this_thread::sleep_for(every);
+    if (!watch.look()) return exit_ok;  // the session is over
+  }
+}
+
+/// Where the list of workers begins after a key; nothing if the key means something else.
+std::optional<std::size_t> scrolled(std::size_t first, char key, std::size_t workers, screen_size size) {
+  const std::size_t last = last_first_worker(workers, size);
+  const std::size_t page = std::max<std::size_t>(rows_for_workers(size), 1);
+  switch (key) {
+    case 'j': return std::min(first + 1, last);
+    case 'k': return first - std::min<std::size_t>(first, 1);
+    case ' ': return std::min(first + page, last);
+    case 'b': return first - std::min(first, page);
+    case 'g': return 0;
+    case 'G': return last;
+    default: return std::nullopt;
+  }
+}
+
+int watch_live(watcher& watch, std::chrono::milliseconds every) {
+  int code = exit_ok;
+  std::string last_words;
+  {
+    auto screen = full_screen::take();
+    if (!screen) return refuse_with(exit_failed, screen.error(), false);
+    const bool colours = colours_on(STDOUT_FILENO);
+    auto next_look = std::chrono::steady_clock::now() + every;
+    std::size_t first_worker = 0;
+    while (true) {
+      const std::size_t workers = watch.newest().at("status").at("workers").size();
+      first_worker = std::min(first_worker, last_first_worker(workers, screen->size()));
+      screen->show(watch.screen(screen->size(), first_worker, colours));
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(next_look - std::chrono::steady_clock::now());
+      const full_screen::input got = screen->wait(std::max(left, std::chrono::milliseconds(0)));
+      if (got.key == 'q' || got.key == 'Q' || got.closed) break;
+      if (got.key == 'p')
+        watch.order(watch.newest().at("status").at("state") == "paused" ? "resume" : "pause");
+      if (const auto to = scrolled(first_worker, got.key, workers, screen->size())) {
+        first_worker = *to;
+        continue;
+      }
+      if (got.signal != 0 && got.signal != SIGWINCH) {
+        code = 128 + got.signal;
+        break;
+      }
+      if (got.key != 'p' && std::chrono::steady_clock::now() < next_look) continue;
+      if (!watch.look()) {
+        last_words = "the session is over";
+        break;
+      }
+      next_look = std::chrono::steady_clock::now() + every;
+    }
+  }
+  if (!last_words.empty()) say(last_words);
+  return code;
+}
+
+}  // namespace
+
+int top(const top_options& o) {
+  const auto every = parse_duration(o.every);
+  if (!every || *every < 50ms || *every > 1h) {
+    return refuse_with(exit_usage, {errc::usage, "--every has to be a time between 50ms and 1h", 0},
+                       o.choice.as_json);
+  }
+  const auto interval = std::chrono::ceil<std::chrono::milliseconds>(*every);
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  watcher watch(socket.path);
+  if (auto ok = watch.look(); !ok) {
+    return refuse_with(ok.error().code == errc::timed_out ? exit_timed_out : exit_no_session, ok.error(),
+                       o.choice.as_json);
+  }
+  if (o.choice.as_json) return print_objects(watch, o, interval);
+  if (o.once || !is_terminal(STDOUT_FILENO) || !is_terminal(STDIN_FILENO)) return print_screen(watch, o);
+  return watch_live(watch, interval);
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,228 @@
+#include "tools/penstock/watch/top_screen.hpp"
+
+#include "runtime/base/units.hpp"
+#include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+// Seven lines and the table's head above the workers; how many are left out, the event and the keys below.
+constexpr std::size_t lines_around_workers = 7 + 1 + 3;
+
+std::string text_of(const json& value) {
+  return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+double number(const json& from, const char* key) {
+  const auto it = from.find(key);
+  return it != from.end() && it->is_number() ? it->get<double>() : 0.0;
+}
+
+/// "12345", "1234", "12.3": four digits are enough for a rate.
+std::string rate_text(double rate) {
+  return rate >= 100 ? fmt::format("{:.0f}", rate) : fmt::format("{:.1f}", rate);
+}
+
+std::string time_text(double seconds) {
+  if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1000);
+  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 120) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 7200) return fmt::format("{:.0f} m", seconds / 60);
+  return fmt::format("{:.0f} h", seconds / 3600);
+}
+
+std::string bar(double part, std::size_t columns) {
+  const auto full =
+      static_cast<std::size_t>(std::lround(std::clamp(part, 0.0, 1.0) * static_cast<double>(columns)));
+  return "[" + std::string(full, '#') + std::string(columns - full, '.') + "]";
+}
+
+/// Left and right ends of a line.
+std::string spread(const std::string& left, const std::string& right, std::size_t width) {
+  const std::size_t used = columns_of(left) + columns_of(right);
+  if (used + 1 > width) return cut_to(left, width);
+  return left + std::string(width - used, ' ') + right;
+}
+
+struct rates {
+  double seconds = 0;
+  double samples = 0;
+  double batches = 0;
+  double bytes = 0;
+  double waited = 0;  // of the time
+};
+
+rates rates_between(const json& before, const json& now) {
+  rates r;
+  r.seconds = (number(now, "now_ns") - number(before, "now_ns")) * 1e-9;
+  if (r.seconds <= 0) return r;
+  const json& a = before.at("status");
+  const json& b = now.at("status");
+  const auto per_second = [&](const char* key) {
+    return std::max(0.0, number(b, key) - number(a, key)) / r.seconds;
+  };
+  r.samples = per_second("samples_delivered");
+  r.batches = per_second("batches_delivered");
+  r.bytes = per_second("bytes_uploaded");
+  r.waited = std::clamp(
+      (number(now, "device_waited_seconds") - number(before, "device_waited_seconds")) / r.seconds, 0.0, 1.0);
+  return r;
+}
+
+double worker_rate(const json& before, const json& worker, double seconds) {
+  if (seconds <= 0) return 0;
+  for (const json& earlier : before.at("status").at("workers")) {
+    if (earlier.at("id") != worker.at("id") || earlier.at("incarnation") != worker.at("incarnation"))
+      continue;
+    return std::max(0.0, number(worker, "samples") - number(earlier, "samples")) / seconds;
+  }
+  return 0;
+}
+
+std::string state_colour(const std::string& state) {
+  if (state == "ok" || state == "ready") return "32";
+  if (state == "failed" || state == "unkillable") return "31;1";
+  return "33";
+}
+
+/// The worker that the device waits for comes first: "worker/3: batch 7 of epoch 0, since 2 s".
+std::vector<json> in_order_of_interest(const json& now) {
+  const json& all = now.at("status").at("workers");
+  std::vector<json> workers(all.begin(), all.end());
+  const std::string awaited = text_of(now.at("waits_for"));
+  std::ranges::stable_partition(
+      workers, [&](const json& w) { return awaited.starts_with("worker/" + text_of(w.at("id")) + ":"); });
+  return workers;
+}
+
+std::vector<std::string> worker_lines(const json& before, const std::vector<json>& workers, double seconds,
+                                      std::size_t width) {
+  std::vector<std::vector<std::string>> rows;
+  for (const json& w : workers) {
+    std::string state = text_of(w.at("state"));
+    if (w.at("next_restart_seconds").is_number())
+      state += " " + time_text(w.at("next_restart_seconds").get<double>());
+    const bool busy = !w.at("current_sample").is_null();
+    const bool died = !busy && !w.at("last_death").is_null() && w.at("pid").is_null();
+    rows.push_back({worker_name(w), state, text_of(w.at("pid")), text_of(w.at("restarts")),
+                    rate_text(worker_rate(before, w, seconds)),
+                    bytes_for_people(static_cast<std::uint64_t>(number(w, "rss_bytes"))),
+                    busy ? time_text(number(w, "current_sample_seconds")) : "-",
+                    busy   ? text_of(w.at("current_sample"))
+                    : died ? ending_of(w.at("last_death"))
+                           : "-"});
+  }
+  const std::string text = text_table({{"worker"},
+                                       {"state", column_side::left, true},
+                                       {"pid", column_side::right},
+                                       {"restarts", column_side::right},
+                                       {"samples/s", column_side::right},
+                                       {"memory", column_side::right},
+                                       {"for", column_side::right},
+                                       {"sample", column_side::left, true}},
+                                      rows, width);
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+std::string progress_text(const json& status, const rates& r, std::size_t width) {
+  const double expected = number(status, "samples_expected");
+  if (expected <= 0) return "";
+  const double done = number(status, "samples_delivered") + number(status, "failed");
+  const double part = std::min(1.0, done / expected);
+  std::string text = fmt::format("{} {:3.0f} %", bar(part, width >= 120 ? 40 : 16), part * 100);
+  if (r.samples > 0) text += "  " + time_text((expected - std::min(done, expected)) / r.samples) + " left";
+  return text;
+}
+
+}  // namespace
+
+std::size_t rows_for_workers(screen_size size) noexcept {
+  return size.rows > lines_around_workers ? size.rows - lines_around_workers : 1;
+}
+
+std::size_t last_first_worker(std::size_t workers, screen_size size) noexcept {
+  return workers - std::min(workers, rows_for_workers(size));
+}
+
+std::vector<std::string> top_screen(const top_looks& looks, const std::string& event, screen_size size,
+                                    std::size_t first_worker, bool colours) {
+  const std::size_t width = size.columns;
+  const json& now = looks.now;
+  const json& s = now.at("status");
+  const rates r = rates_between(looks.before, now);
+  const rates mean = rates_between(looks.long_before, now);
+  const std::string state = text_of(s.at("state"));
+  std::vector<std::string> lines;
+  const auto add = [&](const std::string& line) { lines.push_back(cut_to(line, width)); };
+  const auto in_colour = [&](const std::string& code, const std::string& text) {
+    return colours ? "\x1b[" + code + "m" + text + "\x1b[0m" : text;
+  };
+
+  std::string head =
+      spread(fmt::format("penstock {}  {}", text_of(s.at("session")), state),
+             fmt::format("epoch {}  pid {}", text_of(s.at("epoch")), text_of(s.at("pid"))), width);
+  if (const std::size_t at = head.find("  " + state); colours && at != std::string::npos)
+    head = in_colour("1", head.substr(0, at)) + "  " + in_colour(state_colour(state), state) +
+           head.substr(at + 2 + state.size());
+  lines.push_back(head);
+  add(spread(fmt::format("{} samples/s  {} batches/s  {}/s  (mean of {}: {})", rate_text(r.samples),
+                         rate_text(r.batches), bytes_for_people(static_cast<std::uint64_t>(r.bytes)),
+                         time_text(mean.seconds), rate_text(mean.samples)),
+             progress_text(s, mean, width), width));
+  const json& gpu = s.at("gpu");
+  add(fmt::format("device   {} ({}); the consumer waited {:.0f} % of the time", text_of(gpu.at("state")),
+                  text_of(gpu.at("name")), r.waited * 100));
+  const json stalled = s.value("stalled", json());
+  if (stalled.is_object()) {
+    lines.push_back(
+        in_colour("31;1", cut_to(fmt::format("stalled  {:.0f} s, {}", stalled.at("seconds").get<double>(),
+                                             text_of(stalled.at("text"))),
+                                 width)));
+  } else {
+    add("waits    for " + text_of(now.at("waits_for")));
+  }
+  const json& b = now.at("batches");
+  add(fmt::format("batches  loading {}  loaded {}  uploading {}  ready {}  in use {}",
+                  text_of(b.at("loading")), text_of(b.at("loaded")), text_of(b.at("uploading")),
+                  text_of(b.at("ready")), text_of(b.at("in_use"))));
+  add(fmt::format("samples  {} delivered, {} failed, {} quarantined", text_of(s.at("samples_delivered")),
+                  text_of(s.at("failed")), text_of(s.at("quarantined"))));
+  add("");
+
+  const std::vector<json> workers = in_order_of_interest(now);
+  const std::vector<std::string> table = worker_lines(looks.before, workers, r.seconds, width);
+  const std::size_t first = std::min(first_worker, last_first_worker(workers.size(), size));
+  const std::size_t end = std::min(workers.size(), first + rows_for_workers(size));
+  lines.push_back(in_colour("7", padded(cut_to(table.front(), width), width)));
+  for (std::size_t i = first; i < end; ++i) {
+    std::string line = cut_to(table[i + 1], width);
+    const std::string worker_state = text_of(workers[i].at("state"));
+    if (const std::size_t at = line.find(worker_state, 8); colours && at != std::string::npos)
+      line.replace(at, worker_state.size(), in_colour(state_colour(worker_state), worker_state));
+    lines.push_back(line);
+  }
+  if (end - first < workers.size())
+    add(fmt::format("workers {} to {} of {}: j and k scroll", first + 1, end, workers.size()));
+  while (lines.size() + 2 < size.rows) lines.emplace_back();
+  if (lines.size() + 2 > size.rows) lines.resize(size.rows > 2 ? size.rows - 2 : 0);
+  lines.push_back(cut_to(event, width));
+  lines.push_back(in_colour("2", cut_to("q quit   p pause/resume   j k scroll   penstock help top", width)));
+  return lines;
+}
+
+}  // namespace penstock::cli

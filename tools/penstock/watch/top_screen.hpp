@@ -1,0 +1,36 @@
+// What `penstock top` shows, as lines of text. Pure: two answers of the session in, a screen out.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace penstock::cli {
+
+struct screen_size {
+  std::size_t columns = 80;
+  std::size_t rows = 24;
+};
+
+/// Answers to "pipeline". Rates are of the time from `before` to `now`, the mean of that since `long_before`; none where
+/// two of them are the same.
+struct top_looks {
+  const nlohmann::ordered_json& long_before;
+  const nlohmann::ordered_json& before;
+  const nlohmann::ordered_json& now;
+};
+
+/// `event` is the last thing that happened; `first_worker` how many workers are scrolled away above the others. The
+/// worker that the device waits for always is the first one. Never more lines or columns than there are; with colours,
+/// escape sequences come on top.
+[[nodiscard]] std::vector<std::string> top_screen(const top_looks& looks, const std::string& event,
+                                                  screen_size size, std::size_t first_worker, bool colours);
+
+/// How many workers have room on a screen.
+[[nodiscard]] std::size_t rows_for_workers(screen_size size) noexcept;
+/// The largest `first_worker` that leaves no empty rows below.
+[[nodiscard]] std::size_t last_first_worker(std::size_t workers, screen_size size) noexcept;
+
+}  // namespace penstock::cli

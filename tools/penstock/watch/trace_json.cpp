@@ -1,0 +1,193 @@
+#include "tools/penstock/watch/trace_json.hpp"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr std::int64_t moment = 100;  // nanoseconds: the width of what only happens, so that arrows find it
+
+// Tracks, in the order in which a batch passes them. Workers stand between scheduler and owner.
+enum track : int { scheduler = 1, first_worker = 10, owner = 100'000, copy_stream, conversion, consumer };
+
+class builder {
+ public:
+  explicit builder(std::int64_t zero) : zero_(zero) {}
+
+  void name_process(const std::string& session) {
+    events_.push_back(
+        {{"ph", "M"}, {"pid", 1}, {"name", "process_name"}, {"args", {{"name", "penstock " + session}}}});
+  }
+  void name_track(int tid, const std::string& name) {
+    if (!std::exchange(named_[tid], true)) {
+      events_.push_back(
+          {{"ph", "M"}, {"pid", 1}, {"tid", tid}, {"name", "thread_name"}, {"args", {{"name", name}}}});
+      events_.push_back({{"ph", "M"},
+                         {"pid", 1},
+                         {"tid", tid},
+                         {"name", "thread_sort_index"},
+                         {"args", {{"sort_index", tid}}}});
+    }
+  }
+  /// A span on a track, moved behind what is there already. Gives where it begins.
+  std::int64_t span(int tid, const std::string& name, std::int64_t from, std::int64_t to, json args) {
+    std::int64_t& free = free_from_[tid];
+    from = std::max(from, free);
+    to = std::max(to, from + moment);
+    free = to;
+    events_.push_back({{"ph", "X"},
+                       {"pid", 1},
+                       {"tid", tid},
+                       {"ts", us(from)},
+                       {"dur", static_cast<double>(to - from) / 1000.0},
+                       {"name", name},
+                       {"args", std::move(args)}});
+    return from;
+  }
+  /// The batch's arrow: begins, goes on, ends.
+  void flow(const char* phase, int tid, std::int64_t at, std::uint64_t id) {
+    json e{{"ph", phase}, {"pid", 1},       {"tid", tid},     {"ts", us(at)},
+           {"id", id},    {"cat", "batch"}, {"name", "batch"}};
+    if (phase[0] == 'f') e["bp"] = "e";
+    events_.push_back(std::move(e));
+  }
+  /// Waiting, of which there is much at a time: these may overlap.
+  void wait(const char* what, std::uint64_t id, std::int64_t from, std::int64_t to) {
+    if (from == 0 || to <= from) return;
+    for (const bool begin : {true, false}) {
+      events_.push_back({{"ph", begin ? "b" : "e"},
+                         {"pid", 1},
+                         {"tid", scheduler},
+                         {"ts", us(begin ? from : to)},
+                         {"id", id},
+                         {"cat", what},
+                         {"name", what}});
+    }
+  }
+  void instant(int tid, std::int64_t at, const std::string& name, const std::string& text) {
+    events_.push_back({{"ph", "i"},
+                       {"pid", 1},
+                       {"tid", tid},
+                       {"ts", us(at)},
+                       {"s", "t"},
+                       {"name", name},
+                       {"args", {{"what", text}}}});
+  }
+  [[nodiscard]] json take() && { return std::move(events_); }
+
+ private:
+  [[nodiscard]] double us(std::int64_t at) const { return static_cast<double>(at - zero_) / 1000.0; }
+
+  std::int64_t zero_;
+  json events_ = json::array();
+  std::map<int, std::int64_t> free_from_;
+  std::map<int, bool> named_;
+};
+
+struct step {
+  int tid;
+  std::string name;
+  std::int64_t from;
+  std::int64_t to;
+  std::uint64_t batch;  // an index
+  std::size_t rank;     // of the batch's steps
+};
+
+/// A batch's spans, as far as its stamps are known.
+std::vector<step> steps_of(const traced_batch& b, std::uint64_t index) {
+  const std::string name = fmt::format("batch {}.{}", b.epoch, b.sequence);
+  std::vector<step> steps;
+  const auto add = [&](int tid, const char* what, std::int64_t from, std::int64_t to) {
+    if (from == 0 || to < from) return;
+    steps.push_back({tid, fmt::format("{} {}", what, name), from, to, index, steps.size()});
+  };
+  add(scheduler, "lease", b.leased, b.leased);
+  add(first_worker + static_cast<int>(b.worker), "load", std::max(b.begun, b.leased), b.loaded);
+  add(owner, "submit", b.submitted, b.submitted);
+  add(copy_stream, "copy", b.submitted, b.copied);
+  add(conversion, "convert", b.copied, b.ready);
+  add(consumer, "use", b.taken, b.released);
+  return steps;
+}
+
+}  // namespace
+
+std::optional<traced_batch> traced_batch_of(const json& p) {
+  traced_batch b;
+  const auto at = p.find("at");
+  if (at == p.end() || !at->is_array() || at->size() != 9) return std::nullopt;
+  b.number = p.value("number", std::uint64_t{0});
+  b.epoch = p.value("epoch", std::uint64_t{0});
+  b.sequence = p.value("seq", std::uint64_t{0});
+  b.worker = p.value("worker", std::uint32_t{0});
+  b.incarnation = p.value("incarnation", std::uint32_t{0});
+  b.samples = p.value("samples", std::uint32_t{0});
+  const std::array stamps{&b.leased, &b.begun, &b.loaded, &b.ordered, &b.submitted,
+                          &b.copied, &b.ready, &b.taken,  &b.released};
+  for (std::size_t i = 0; i < stamps.size(); ++i) *stamps[i] = at->at(i).get<std::int64_t>();
+  return b;
+}
+
+json chrome_trace(const std::string& session, std::vector<traced_batch> batches,
+                  const std::vector<traced_event>& events) {
+  std::ranges::sort(batches, {}, &traced_batch::leased);
+  std::int64_t zero = std::numeric_limits<std::int64_t>::max();
+  for (const traced_batch& b : batches) zero = std::min(zero, b.leased);
+  for (const traced_event& e : events) zero = std::min(zero, e.at);
+  builder trace(zero);
+  trace.name_process(session);
+  trace.name_track(scheduler, "scheduler");
+  trace.name_track(owner, "gpu owner");
+  trace.name_track(copy_stream, "copy stream");
+  trace.name_track(conversion, "conversion");
+  trace.name_track(consumer, "consumer");
+
+  std::vector<step> steps;
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    trace.name_track(first_worker + static_cast<int>(batches[i].worker),
+                     fmt::format("worker/{}", batches[i].worker));
+    for (step& s : steps_of(batches[i], i)) steps.push_back(std::move(s));
+  }
+  // Track by track in the order of time, so that moving one span behind another moves as little as possible.
+  std::ranges::stable_sort(steps, {}, &step::from);
+  std::vector<std::vector<std::pair<std::size_t, std::pair<int, std::int64_t>>>> path(batches.size());
+  std::vector<std::int64_t> reached(batches.size());
+  for (const step& s : steps) {
+    const traced_batch& b = batches[s.batch];
+    // Never before the batch's own step before, which may have been moved.
+    std::int64_t& last = reached[s.batch];
+    const std::int64_t from = trace.span(
+        s.tid, s.name, std::max(s.from, last), s.to,
+        {{"epoch", b.epoch}, {"seq", b.sequence}, {"samples", b.samples}, {"incarnation", b.incarnation}});
+    last = from;
+    path[s.batch].push_back({s.rank, {s.tid, from}});
+  }
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    auto& way = path[i];
+    std::ranges::sort(way);
+    for (std::size_t k = 0; k < way.size(); ++k) {
+      trace.flow(k == 0                ? "s"
+                 : k + 1 == way.size() ? "f"
+                                       : "t",
+                 way[k].second.first, way[k].second.second, batches[i].number);
+    }
+    trace.wait("waits for its turn", batches[i].number, batches[i].loaded, batches[i].ordered);
+    trace.wait("waits for a buffer", batches[i].number, batches[i].ordered, batches[i].submitted);
+    trace.wait("waits for the consumer", batches[i].number, batches[i].ready, batches[i].taken);
+  }
+  for (const traced_event& e : events) {
+    const int tid = e.worker ? first_worker + static_cast<int>(*e.worker) : static_cast<int>(scheduler);
+    if (e.worker) trace.name_track(tid, fmt::format("worker/{}", *e.worker));
+    trace.instant(tid, e.at, e.kind, e.text);
+  }
+  return {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(trace).take()}};
+}
+
+}  // namespace penstock::cli

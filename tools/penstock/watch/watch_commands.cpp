@@ -1,0 +1,308 @@
+// top, describe, events and trace: what a live session is doing.
+#include "runtime/base/fd.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/base/write_all.hpp"
+#include "runtime/control/control_client.hpp"
+#include "tools/penstock/commands.hpp"
+#include "tools/penstock/counted.hpp"
+#include "tools/penstock/session_link.hpp"
+#include "tools/penstock/targets.hpp"
+#include "tools/penstock/verb_table.hpp"
+#include "tools/penstock/watch/event_times.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/top.hpp"
+#include "tools/penstock/watch/trace_json.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <thread>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using json = nlohmann::ordered_json;
+
+// ---- events
+
+struct events_options {
+  session_choice choice;
+  bool follow = false;
+  std::string since;
+};
+
+/// Every event from a number on, page by page, until there are no more; with `follow` until the session ends.
+int read_events(const events_options& o, const std::filesystem::path& socket,
+                const std::function<void(const json&)>& each) {
+  std::uint64_t after = 0;
+  while (true) {
+    const bool waiting = o.follow && after > 0;
+    const auto deadline = waiting ? std::nullopt : std::optional(answer_deadline);
+    const auto got =
+        control::ask(socket, {{"verb", "events"}, {"after", after}, {"follow", waiting}}, deadline);
+    // The end of the session is the end of its events.
+    if (!got && waiting) return exit_ok;
+    if (!got) return refuse_with(exit_no_session, got.error(), o.choice.as_json);
+    if (!got->value("ok", false)) {
+      const std::string why = got->value("error", json::object()).value("message", "the session refused");
+      return refuse_with(exit_refused, {errc::protocol, why, 0}, o.choice.as_json);
+    }
+    const json& page = got->at("result");
+    if (const auto lost = page.value("lost", std::uint64_t{0}); lost > 0 && after > 0)
+      say(counted(lost, "event") + " came too fast to be kept");
+    const json& all = page.at("events");
+    for (const json& e : all) {
+      each(e);
+      after = e.at("number").get<std::uint64_t>();
+    }
+    if (all.empty() && (!o.follow || waiting)) return exit_ok;
+    if (all.empty()) after = std::max<std::uint64_t>(after, 1);
+  }
+}
+
+int events(const events_options& o) {
+  const auto since = since_of(o.since, std::chrono::system_clock::now());
+  if (!since)
+    return refuse_with(exit_usage, {errc::usage, "--since: " + since.error().message, 0}, o.choice.as_json);
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  const std::size_t width = is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 0;
+  return read_events(o, socket.path, [&](const json& e) {
+    if (e.at("time").get<std::string>() < *since) return;
+    if (o.choice.as_json) {
+      print_json(e);
+    } else {
+      print(event_for_people(e, width));
+    }
+  });
+}
+
+void add_events(verb_table& verbs) {
+  const auto o = std::make_shared<events_options>();
+  CLI::App& verb = verbs.add(
+      {"events",
+       verb_group::operate,
+       "what happened to a session",
+       "Deaths, restarts, failed samples, epochs and what operators asked for: the last 4096, oldest first. "
+       "Batches are not "
+       "events. --since takes a time span (10m: the last ten minutes), or a time of day or a date in UTC "
+       "(14:05, 2026-11-20T14:05:00).",
+       {{"penstock events --since 10m", "the last ten minutes"},
+        {"penstock events -f", "and keep going until the session ends"},
+        {"penstock events -f --json | jq 'select(.kind == \"worker_died\").death'",
+         "one JSON object a line"}}},
+      [o] { return events(*o); });
+  add_session_choice(verb, o->choice);
+  verb.add_flag("-f,--follow", o->follow, "keep going until the session ends");
+  verb.add_option("--since", o->since, "only what happened since then")->type_name("TIME");
+}
+
+// ---- describe
+
+struct describe_options {
+  session_choice choice;
+  std::string target = "all";
+};
+
+int describe(const describe_options& o) {
+  const auto meant = parse_target(o.target);
+  if (!meant) {
+    return refuse_with(
+        exit_no_target,
+        {errc::usage, fmt::format("'{}' is no target; there is: {}", printable(o.target), targets_in_words),
+         0},
+        o.choice.as_json);
+  }
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  const session_answer answer = request(o.choice, socket.path, {{"verb", "pipeline"}});
+  if (answer.refused != exit_ok) return answer.refused;
+  const json about = description_of(answer.result, *meant);
+  if (meant->kind == target_kind::worker && about.at("workers").empty())
+    return refuse_with(exit_no_target, {errc::usage, "there is no " + o.target, 0}, o.choice.as_json);
+  if (o.choice.as_json) {
+    print_json(about);
+  } else {
+    print_raw(description_for_people(about, terminal_width(STDOUT_FILENO)));
+  }
+  return exit_ok;
+}
+
+void add_describe(verb_table& verbs) {
+  const auto o = std::make_shared<describe_options>();
+  CLI::App& verb =
+      verbs.add({"describe",
+                 verb_group::operate,
+                 "everything about a target",
+                 "What status has no room for: the sample at hand and for how long, the last death in "
+                 "full with the last lines of output, where batches are, who waits for whom.",
+                 {{"penstock describe worker/3", "its state, its sample, its last death"},
+                  {"penstock describe scheduler", "where batches are, and what the device waits for"}}},
+                [o] { return describe(*o); });
+  add_session_choice(verb, o->choice);
+  verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler or all")->required();
+}
+
+// ---- trace
+
+struct trace_options {
+  session_choice choice;
+  double seconds = 5;
+  std::string out;
+};
+
+constexpr auto trace_poll = 50ms;  // the session remembers its last 4096 batches
+constexpr double trace_seconds_max = 3600;
+
+struct trace_recording {
+  std::vector<traced_batch> batches;
+  std::vector<traced_event> events;
+  std::uint64_t missed = 0;
+  int refused = exit_ok;
+};
+
+/// The journal tells the time of day, stamps the steady clock: one moment of both is known.
+std::vector<traced_event> events_between(const session_choice& choice, const std::filesystem::path& socket,
+                                         std::int64_t first_ns, std::int64_t last_ns) {
+  const auto day = std::chrono::system_clock::now();
+  const std::int64_t steady = nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+  std::vector<traced_event> found;
+  events_options all;
+  all.choice = choice;
+  static_cast<void>(read_events(all, socket, [&](const json& e) {
+    const auto when = time_of_utc(e.at("time").get<std::string>());
+    if (!when) return;
+    const std::int64_t at = steady - nanoseconds(day - *when).count();
+    if (at < first_ns || at > last_ns) return;
+    traced_event one{at, std::nullopt, e.at("kind").get<std::string>(), e.at("text").get<std::string>()};
+    if (e.at("worker").is_number()) one.worker = e.at("worker").get<std::uint32_t>();
+    found.push_back(std::move(one));
+  }));
+  return found;
+}
+
+trace_recording record(const trace_options& o, const std::filesystem::path& socket) {
+  trace_recording got;
+  const session_answer first = request(o.choice, socket, {{"verb", "trace"}});
+  if (first.refused != exit_ok) return {{}, {}, 0, first.refused};
+  std::uint64_t after = first.result.value("newest", std::uint64_t{0});
+  const std::int64_t begin_ns = first.result.value("now_ns", std::int64_t{0});
+  const auto end = std::chrono::steady_clock::now() + nanoseconds(static_cast<std::int64_t>(o.seconds * 1e9));
+  for (bool last = false; !last;) {
+    std::this_thread::sleep_until(std::min(std::chrono::steady_clock::now() + nanoseconds(trace_poll), end));
+    last = std::chrono::steady_clock::now() >= end;
+    for (bool more = true; more;) {
+      const auto answer = control::ask(socket, {{"verb", "trace"}, {"after", after}}, answer_deadline);
+      if (!answer || !answer->value("ok", false)) {
+        last = true;  // the session ended; what we have is worth keeping
+        break;
+      }
+      const json& page = answer->at("result");
+      for (const json& p : page.at("batches")) {
+        const auto batch = traced_batch_of(p);
+        if (!batch) continue;
+        got.missed += batch->number - after - 1;
+        after = batch->number;
+        got.batches.push_back(*batch);
+      }
+      more = !page.at("batches").empty() && page.value("newest", after) > after;
+    }
+  }
+  const std::int64_t end_ns = nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+  got.events = events_between(o.choice, socket, begin_ns, end_ns);
+  return got;
+}
+
+result<void> write_file(const std::string& path, const std::string& text) {
+  const unique_fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  const auto no = [&](int code) {
+    return refuse_os(errc::io, code, fmt::format("writing '{}'", printable(path)));
+  };
+  if (!file) return no(errno);
+  if (const int code = write_all(file.get(), text); code != 0) return no(code);
+  return {};
+}
+
+int trace(const trace_options& o) {
+  if (!(o.seconds > 0 && o.seconds <= trace_seconds_max)) {
+    return refuse_with(
+        exit_usage,
+        {errc::usage, fmt::format("--seconds has to be above 0 and at most {}", trace_seconds_max), 0},
+        o.choice.as_json);
+  }
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  if (auto ok = write_file(o.out, ""); !ok) return refuse_with(exit_failed, ok.error(), o.choice.as_json);
+  const trace_recording got = record(o, socket.path);
+  if (got.refused != exit_ok) return got.refused;
+  const std::string session = socket.path.stem().string();
+  const json document = chrome_trace(session, got.batches, got.events);
+  if (auto ok = write_file(o.out, document.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"); !ok)
+    return refuse_with(exit_failed, ok.error(), o.choice.as_json);
+  if (o.choice.as_json) {
+    print_json({{"file", o.out},
+                {"batches", got.batches.size()},
+                {"events", got.events.size()},
+                {"missed", got.missed}});
+    return exit_ok;
+  }
+  say(fmt::format("{} and {} in {}", counted(got.batches.size(), "batch", "batches"),
+                  counted(got.events.size(), "event"), o.out));
+  if (got.missed > 0) say(counted(got.missed, "batch", "batches") + " came too fast to be recorded");
+  say("next: open it at ui.perfetto.dev or chrome://tracing");
+  return exit_ok;
+}
+
+void add_trace(verb_table& verbs) {
+  const auto o = std::make_shared<trace_options>();
+  CLI::App& verb = verbs.add(
+      {"trace",
+       verb_group::operate,
+       "record where batches spend their time",
+       "Chrome's trace format, for Perfetto or chrome://tracing: a track for each worker, the scheduler, the "
+       "GPU "
+       "owner, the copy stream and the consumer; an arrow along each batch; deaths and restarts where they "
+       "happened. Batches that were given back during the recording are in it. It costs the session nothing: "
+       "stages are always stamped.",
+       {{"penstock trace --seconds 10 --out photos.trace.json", "ten seconds of the only live session"}}},
+      [o] { return trace(*o); });
+  add_session_choice(verb, o->choice);
+  verb.add_option("--seconds", o->seconds, "how long")->type_name("N")->capture_default_str();
+  verb.add_option("--out", o->out, "the file to write")->type_name("FILE")->required();
+}
+
+// ---- top
+
+void add_top(verb_table& verbs) {
+  const auto o = std::make_shared<top_options>();
+  CLI::App& verb =
+      verbs.add({"top",
+                 verb_group::operate,
+                 "a live screen of a session",
+                 "Throughput, what the device waits for, where batches are, and each worker "
+                 "with its sample and for how long. "
+                 "The worker that the device waits for is the first one. "
+                 "Keys: q quits, p pauses and resumes the stream; j and k scroll the workers, space and b by "
+                 "pages, g and G to the ends. Without a terminal, or with "
+                 "--once, it prints one screen. "
+                 "With --json one object every interval.",
+                 {{"penstock top", "of the only live session"},
+                  {"penstock top --once", "one look, for scripts and tickets"}}},
+                [o] { return top(*o); });
+  add_session_choice(verb, o->choice);
+  verb.add_option("--every", o->every, "how often it is redrawn")->type_name("TIME")->capture_default_str();
+  verb.add_flag("--once", o->once, "one screen as plain text");
+}
+
+}  // namespace
+
+void add_watch_commands(verb_table& verbs) {
+  add_top(verbs);
+  add_describe(verbs);
+  add_events(verbs);
+  add_trace(verbs);
+}
+
+}  // namespace penstock::cli
