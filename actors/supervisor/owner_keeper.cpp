@@ -2,6 +2,7 @@
 
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/fit.hpp"
+#include "actors/protocol/hello.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
@@ -181,13 +182,6 @@ void attach(keeper_state& s, const gpu_owner::attach_partition& order) {
 
 // ---- the process speaks ---------------------------------------------------------------------------------------
 
-/// Why a program that says this hello is refused; empty if it is not.
-std::string refusal_of(const protocol::hello& hello) {
-  if (hello.magic != protocol::hello::expected_magic) return "it is not penstock's GPU owner";
-  if (hello.version == protocol::version) return {};
-  return fmt::format("it speaks protocol {}, this session {}", hello.version, protocol::version);
-}
-
 /// What one incarnation says, turned into events. What breaks the protocol is not passed on.
 struct hear {
   self_pointer self;
@@ -195,7 +189,9 @@ struct hear {
   keeper_state& s = self->state;
   steady_time now = now_of(self);
 
-  void operator()(const protocol::hello& hello) { s.owner->greeted(incarnation, now, refusal_of(hello)); }
+  void operator()(const protocol::hello& hello) {
+    s.owner->greeted(incarnation, now, protocol::refusal_of(hello, "it is not penstock's GPU owner"));
+  }
   void operator()(const protocol::owner_opened& what) {
     s.device = {what.kind, what.name, what.uuid.empty() ? std::nullopt : std::optional(what.uuid)};
     s.owner->opened(incarnation, now);

@@ -1,5 +1,6 @@
 #include "actors/supervisor/supervisor.hpp"
 
+#include "actors/protocol/hello.hpp"
 #include "actors/supervisor/death_record.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
@@ -174,20 +175,15 @@ void advance(self_pointer self) {
 
 // ---- a worker speaks ------------------------------------------------------------------------------------------
 
-/// Why a program that says this hello is refused; empty if it is not.
-std::string refusal_of(const protocol::hello& hello) {
-  if (hello.magic != protocol::hello::expected_magic) return "it is not a penstock worker program";
-  if (hello.version == protocol::version) return {};
-  return fmt::format("it speaks protocol {}, this session {}", hello.version, protocol::version);
-}
-
 struct hear {
   self_pointer self;
   worker_ref who;
   supervisor_state& s = self->state;
   steady_time now = now_of(self);
 
-  void operator()(const protocol::hello& hello) { s.workers->greeted(who, now, refusal_of(hello)); }
+  void operator()(const protocol::hello& hello) {
+    s.workers->greeted(who, now, protocol::refusal_of(hello, "it is not a penstock worker program"));
+  }
   void operator()(const protocol::dataset_described& dataset) {
     if (s.workers->described(who, now)) self->send(s.others.session, session::worker_described{who, dataset});
   }
@@ -197,6 +193,23 @@ struct hear {
   }
   void operator()(const protocol::batch_loaded&) { s.workers->out_of_turn(who, now, "batch_loaded"); }
 };
+
+// ---- starts ---------------------------------------------------------------------------------------------------
+
+void note_start(supervisor_state& s, const worker_started& news) {
+  if (worker_facts* w = find(s, news.who)) {
+    w->pid = news.pid;
+    w->link = news.link;
+    log::debug("supervisor", "worker {} started (pid {})", news.who.worker, news.pid);
+  }
+  s.workers->started(news.who, news.pid);
+}
+
+void note_refusal(self_pointer self, const start_refused& news) {
+  supervisor_state& s = self->state;
+  s.workers->start_refused(news.who, now_of(self), news.why);
+  if (find(s, news.who) != nullptr) s.facts.erase(news.who.worker);
+}
 
 // ---- ends -----------------------------------------------------------------------------------------------------
 
@@ -312,17 +325,11 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
         advance(self);
       },
       [self](const worker_started& news) {
-        if (worker_facts* w = find(self->state, news.who)) {
-          w->pid = news.pid;
-          w->link = news.link;
-          log::debug("supervisor", "worker {} started (pid {})", news.who.worker, news.pid);
-        }
-        self->state.workers->started(news.who, news.pid);
+        note_start(self->state, news);
         advance(self);
       },
       [self](const start_refused& news) {
-        self->state.workers->start_refused(news.who, now_of(self), news.why);
-        if (find(self->state, news.who) != nullptr) self->state.facts.erase(news.who.worker);
+        note_refusal(self, news);
         advance(self);
       },
       [self](const worker_spoke& said) {

@@ -1,0 +1,20 @@
+// Whether a session can work with the program that says this hello. Pure; used for workers and for the GPU owner's process.
+#pragma once
+
+#include "actors/protocol/messages.hpp"
+
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+
+namespace penstock::protocol {
+
+/// Why it cannot: `stranger` ("it is not a penstock worker program") or both versions. Empty if it can.
+inline std::string refusal_of(const hello& said, std::string_view stranger) {
+  if (said.magic != hello::expected_magic) return std::string(stranger);
+  if (said.version == version) return {};
+  return fmt::format("it speaks protocol {}, this session {}", said.version, version);
+}
+
+}  // namespace penstock::protocol
