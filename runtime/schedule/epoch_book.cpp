@@ -94,7 +94,7 @@ class reader {
       good_ = false;
       return;
     }
-    std::memcpy(to, rest_.data(), count);
+    if (count > 0) std::memcpy(to, rest_.data(), count);  // an empty list has no memory
     rest_ = rest_.subspan(count);
   }
   std::span<const std::byte> rest_;
