@@ -133,6 +133,13 @@ class BadSurroundingsTest(PenstockTest):
         self.assertIn("memory cgroup", err)
         self.assertIn("the arena needs 1.69 GiB (8 workers + 1 sacrificial", err)
 
+    def test_a_sink_that_names_no_file_is_refused_with_what_to_write(self):
+        config = self.write("s.toml", synthetic())
+        for kind in ("journal", "plugin"):
+            code, _, err = self.penstock("run", config, "--sink", kind + ":")
+            self.assertEqual(code, EXIT_USAGE, err)
+            self.assertIn("write --sink %s:PATH" % kind, err)
+
     def test_a_full_disk_under_the_sink_ends_the_run_with_the_file(self):
         config = self.write("d.toml", synthetic(bytes="64KiB"))
         os.mkdir(os.path.join(self.folder, "full"))
