@@ -191,7 +191,8 @@ void pool::drain(std::uint32_t worker) {
     if (p.state == child_state::starting || p.state == child_state::ready) replace(p);
     return;
   }
-  const bool last = p.wanted;
+  // One that survives SIGKILL was lost before the operator spoke: draining its place empties nothing.
+  const bool last = p.wanted && p.state != child_state::unkillable;
   vacate(p, vacancy::drained);
   emptied_by_operator_ |= last && !anybody_comes();
 }
