@@ -9,7 +9,6 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <deque>
 #include <map>
 #include <set>
@@ -66,8 +65,6 @@ class world {
     finish();
   }
 
-  [[nodiscard]] std::uint64_t steps() const { return steps_; }
-
  private:
   struct held_lease {
     load_command load;
@@ -88,7 +85,6 @@ class world {
   };
 
   void perform(step s) {
-    ++steps_;
     switch (s.what) {
       case act::work: work(pick_place(s.pick)); break;
       case act::deliver: deliver(s.pick); break;
@@ -388,25 +384,9 @@ class world {
   std::set<stream_position> left_out_;
   stream_position expected_upload_ = 0;
   stream_position delivered_ = 0;
-  std::uint64_t steps_ = 0;
   bool wrongly_quarantined_ = false;
   bool replacements_changed_ = false;
 };
-
-std::string run(const world_settings& settings, const script& steps_to_do, std::uint64_t* steps = nullptr) {
-  world w(settings);
-  try {
-    w.run(steps_to_do);
-  } catch (const violation& v) {
-    return v.what;
-  }
-  if (steps != nullptr) *steps += w.steps();
-  return {};
-}
-
-script shrunk_to(const world_settings& settings, const script& whole, const std::string& what) {
-  return testing::shrunk<act>(whole, [&](const script& shorter) { return run(settings, shorter) == what; });
-}
 
 world_settings random_settings(random_choice& choose) {
   world_settings s;
@@ -438,28 +418,27 @@ script random_script(random_choice& choose) {
   return made;
 }
 
+std::string describe(const world_settings& s) {
+  return fmt::format("workers {}, slots {}, samples {}, batch size {}, epochs {}", s.workers, s.slots,
+                     s.samples, s.batch_size, s.epochs);
+}
+
+std::size_t run(const world_settings& settings, const script& steps_to_do) {
+  world(settings).run(steps_to_do);
+  return steps_to_do.size();
+}
+
+const testing::model<act, world_settings> model{.name = "ledger model",
+                                                .act_names = act_names,
+                                                .random_script = random_script,
+                                                .random_settings = random_settings,
+                                                .describe = describe,
+                                                .run = run};
+
 }  // namespace
 
 TEST_CASE("every batch is delivered once, in order, with the samples of its plan, whatever dies when") {
-  const std::uint64_t seed = testing::seed_of_this_run();
-  INFO("PENSTOCK_TEST_SEED=" << seed);
-  std::printf("ledger model: PENSTOCK_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
-  random_choice choose(seed);
-  std::uint64_t steps = 0;
-  std::uint64_t scripts = 0;
-  while (steps < 1'000'000) {
-    const world_settings settings = random_settings(choose);
-    const script steps_to_do = random_script(choose);
-    const std::string what = run(settings, steps_to_do, &steps);
-    ++scripts;
-    if (what.empty()) continue;
-    INFO("workers " << settings.workers << ", slots " << settings.slots << ", samples " << settings.samples
-                    << ", batch size " << settings.batch_size << ", epochs " << settings.epochs);
-    FAIL(what << "\nshortest script: "
-              << testing::as_text<act>(shrunk_to(settings, steps_to_do, what), act_names));
-  }
-  std::printf("ledger model: %llu steps in %llu scripts\n", static_cast<unsigned long long>(steps),
-              static_cast<unsigned long long>(scripts));
+  testing::explore(model);
 }
 
 TEST_CASE("the model finds a planted bug and shrinks it to a few steps") {
@@ -469,7 +448,7 @@ TEST_CASE("the model finds a planted bug and shrinks it to a few steps") {
   script steps_to_do(200, step{act::deliver, 0});
   steps_to_do[20] = {act::start, 0};
   steps_to_do[130] = {act::kill, 0};
-  const std::string what = run(settings, steps_to_do);
+  const std::string what = model.trouble_with(settings, steps_to_do);
   REQUIRE(what == "nothing moves any more: deadlock");
-  CHECK(shrunk_to(settings, steps_to_do, what).size() <= 2);  // start a worker, kill it
+  CHECK(model.shortest(settings, steps_to_do, what).size() <= 2);  // start a worker, kill it
 }

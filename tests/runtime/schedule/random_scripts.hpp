@@ -1,11 +1,14 @@
 // Model tests: a small world follows a random script, step by step, until something is violated; then the
-// script is shrunk to what is needed for the same violation and printed, to become a test of its own.
+// script is shrunk to what is needed for the same violation and printed, to become a test of its own. Used by the
+// tests of pure cores, which say what the world is; explore() is the rest.
 #pragma once
 
+#include <catch2/catch_test_macros.hpp>
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <random>
@@ -69,6 +72,66 @@ class random_choice {
 inline std::uint64_t seed_of_this_run() {
   const char* fixed = std::getenv("PENSTOCK_TEST_SEED");
   return fixed != nullptr ? std::strtoull(fixed, nullptr, 10) : std::random_device{}();
+}
+
+/// What a model test explores. Settings say what a world is like, a planted mistake included.
+template <class Act, class Settings>
+struct model {
+  const char* name = "";
+  std::span<const char* const> act_names;
+  script_of<Act> (*random_script)(random_choice&) = nullptr;
+  Settings (*random_settings)(random_choice&) = [](random_choice&) { return Settings(); };
+  std::string (*describe)(const Settings&) = [](const Settings&) { return std::string(); };
+  /// Throws a violation. The number of steps that were done: a world may end before its script.
+  std::function<std::size_t(const Settings&, const script_of<Act>&)> run;
+
+  /// What goes wrong; empty: nothing.
+  [[nodiscard]] std::string trouble_with(const Settings& settings, const script_of<Act>& script) const {
+    try {
+      static_cast<void>(run(settings, script));
+    } catch (const violation& v) {
+      return v.what;
+    }
+    return {};
+  }
+  [[nodiscard]] script_of<Act> shortest(const Settings& settings, const script_of<Act>& script,
+                                        const std::string& trouble) const {
+    return shrunk<Act>(script,
+                       [&](const script_of<Act>& part) { return trouble_with(settings, part) == trouble; });
+  }
+};
+
+/// A million steps in worlds and by scripts that chance chooses; fails the test with the shortest script that shows
+/// what went wrong. The number of scripts.
+template <class Act, class Settings>
+std::uint64_t explore(const model<Act, Settings>& m) {
+  const std::uint64_t seed = seed_of_this_run();
+  std::printf("%s: PENSTOCK_TEST_SEED=%llu\n", m.name, static_cast<unsigned long long>(seed));
+  random_choice choose(seed);
+  std::uint64_t scripts = 0;
+  for (std::uint64_t steps = 0; steps < 1'000'000; ++scripts) {
+    const Settings settings = m.random_settings(choose);
+    const script_of<Act> script = m.random_script(choose);
+    try {
+      steps += m.run(settings, script);
+    } catch (const violation& v) {
+      FAIL("PENSTOCK_TEST_SEED=" << seed << ": " << v.what << "\n"
+                                 << m.describe(settings) << "\nshortest script: "
+                                 << as_text<Act>(m.shortest(settings, script, v.what), m.act_names));
+    }
+  }
+  std::printf("%s: a million steps in %llu scripts\n", m.name, static_cast<unsigned long long>(scripts));
+  return scripts;
+}
+
+/// Whether a few hundred scripts show what is wrong with a world: a model that finds no planted mistake proves nothing.
+template <class Act, class Settings>
+bool finds_a_mistake(const model<Act, Settings>& m, const Settings& planted) {
+  random_choice choose(1);
+  for (int i = 0; i < 1000; ++i) {
+    if (!m.trouble_with(planted, m.random_script(choose)).empty()) return true;
+  }
+  return false;
 }
 
 }  // namespace penstock::testing

@@ -8,7 +8,6 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <csignal>
-#include <cstdio>
 #include <deque>
 #include <map>
 #include <set>
@@ -304,13 +303,11 @@ class world {
   std::set<stream_position> delivered_;  // or left out
 };
 
-std::optional<std::string> trouble_with(const script& steps, const world_settings& settings) {
-  try {
-    world(settings).run(steps);
-  } catch (const violation& v) {
-    return v.what;
-  }
-  return std::nullopt;
+world_settings random_settings(testing::random_choice& choose) {
+  world_settings settings;
+  if (choose.below(4) == 0) settings.on_poison = poison_rule::fail;
+  if (choose.below(2) == 0) settings.killers.insert(choose.below(batches));
+  return settings;
 }
 
 script random_script(testing::random_choice& choose) {
@@ -326,32 +323,25 @@ script random_script(testing::random_choice& choose) {
   return steps;
 }
 
+std::size_t run(const world_settings& settings, const script& steps) {
+  world(settings).run(steps);
+  return steps.size();
+}
+
+const testing::model<act, world_settings> model{.name = "owner model",
+                                                .act_names = act_names,
+                                                .random_script = random_script,
+                                                .random_settings = random_settings,
+                                                .run = run};
+
 }  // namespace
 
 TEST_CASE("no order of events loses a batch, starts two owners, or leaves the end of the run untold") {
-  const std::uint64_t seed = testing::seed_of_this_run();
-  std::printf("owner model: seed %llu\n", static_cast<unsigned long long>(seed));
-  testing::random_choice choose(seed);
-  std::uint64_t steps = 0;
-  while (steps < 1'000'000) {
-    world_settings settings;
-    if (choose.below(4) == 0) settings.on_poison = poison_rule::fail;
-    if (choose.below(2) == 0) settings.killers.insert(choose.below(batches));
-    const script s = random_script(choose);
-    steps += s.size();
-    if (const auto why = trouble_with(s, settings)) {
-      const auto shorter =
-          testing::shrunk<act>(s, [&](const script& part) { return trouble_with(part, settings) == why; });
-      FAIL("seed " << seed << ": " << *why << " in " << testing::as_text<act>(shorter, act_names));
-    }
-  }
+  testing::explore(model);
 }
 
 TEST_CASE("the owner's model test finds a planted mistake") {
-  testing::random_choice choose(1);
   world_settings settings;
   settings.forgets_losses = true;
-  bool found = false;
-  for (int i = 0; i < 500 && !found; ++i) found = trouble_with(random_script(choose), settings).has_value();
-  CHECK(found);
+  CHECK(testing::finds_a_mistake(model, settings));
 }

@@ -8,11 +8,11 @@
 #include "runtime/supervision/pool.hpp"
 #include "tests/runtime/schedule/random_scripts.hpp"
 #include "tests/runtime/schedule/small_plan.hpp"
+#include "tests/runtime/supervision/pool_record.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <deque>
 #include <map>
 #include <set>
@@ -22,8 +22,10 @@ using namespace penstock::schedule;
 using namespace penstock::supervision;
 using namespace std::chrono_literals;
 using testing::random_choice;
+using testing::sacrificial_place;
 using testing::small_plan;
 using testing::violation;
+using testing::workers_max;
 
 namespace {
 
@@ -52,9 +54,6 @@ struct world_settings {
   bool deaths_untold = false;  // a planted bug: nobody tells the pool
 };
 
-constexpr std::uint32_t workers_max = 8;
-constexpr std::uint32_t sacrificial_place = workers_max;
-
 class world {
  public:
   explicit world(world_settings settings)
@@ -62,8 +61,8 @@ class world {
         plan_(settings_.samples, settings_.batch_size),
         end_(plan_.batches() * settings_.epochs),
         books_({3, 1000, bad_sample_rule::skip}, plan_, {0, end_}),
-        pool_(pool_settings_of(settings_)) {
-    for (std::uint32_t w = 0; w < workers_max; ++w) wanted_[w] = w < settings_.workers;
+        pool_(pool_settings_of(settings_)),
+        record_(settings_.workers, settings_.intensity, settings_.type) {
     pool_.open(now_);
     settle();
   }
@@ -78,7 +77,7 @@ class world {
     finish();
   }
 
-  [[nodiscard]] std::uint64_t steps() const { return steps_; }
+  [[nodiscard]] std::size_t steps() const { return steps_; }
   [[nodiscard]] bool gave_up() const { return gave_up_; }
 
  private:
@@ -152,7 +151,7 @@ class world {
   void fail_to_start(process* p) {
     if (p == nullptr || p->ready || p->wedged) return;
     const worker_ref who = p->who;
-    note_counted(who.worker, p->draining);
+    record_.start_failed(who.worker, p->draining, now_);
     processes_.erase(who.worker);
     pool_.start_failed(who, now_, {errc::system, "no more processes", EAGAIN});
   }
@@ -240,6 +239,7 @@ class world {
       if (charged) ++charged_[{plan_.epoch_of(charged->position), charged->sample}];
     }
     p->wedged = true;
+    record_.wedged(p->who.worker);
     p->leases.clear();
   }
 
@@ -257,11 +257,7 @@ class world {
     if (charged) ++charged_[{plan_.epoch_of(charged->position), charged->sample}];
     if (settings_.deaths_untold) return;
     const bool fruitful = gone.ready && gone.done > 0;
-    if (!charged && !fruitful) note_counted(gone.who.worker, gone.draining);
-    const bool brings_nobody_back = settings_.type == restart_type::temporary ||
-                                    (settings_.type == restart_type::transient && how == death::how::normal);
-    if (brings_nobody_back && !gone.draining && gone.who.worker != sacrificial_place)
-      ended_.insert(gone.who.worker);
+    record_.died(gone.who.worker, gone.draining, how, !charged && !fruitful, now_);
     pool_.child_died(gone.who, now_, {how, charged.has_value(), fruitful}, "SIGSEGV", "");
   }
 
@@ -273,51 +269,17 @@ class world {
   }
 
   void scale(std::uint32_t workers) {
-    for (std::uint32_t w = 0; w < workers_max; ++w) {
-      if (w >= workers || !belongs(w)) counted_[w].clear();
-      wanted_[w] = w < workers;
-      if (w < workers) ended_.erase(w);
-    }
-    operator_emptied_it_ = false;
+    record_.scaled(workers);
     pool_.scale(workers, now_);
   }
   void drain(std::uint32_t worker) {
-    if (worker < workers_max && pool_knows(worker)) {
-      const bool came = coming(worker);
-      wanted_[worker] = false;
-      counted_[worker].clear();
-      operator_emptied_it_ |= came && !anybody_comes();
-    }
+    const auto is_its = [&](const place_view& v) { return v.worker == worker; };
+    if (worker < workers_max && std::ranges::any_of(pool_.places(), is_its)) record_.drained(worker);
     pool_.drain(worker);
   }
   void restart(std::uint32_t worker) {
-    if (worker < workers_max) operator_emptied_it_ = false;
-    wanted_[worker] = true;
-    ended_.erase(worker);
-    counted_[worker].clear();
+    record_.restarted(worker);
     pool_.restart(worker, now_);
-  }
-
-  // From what operators said, what died how, and what the pool has given up.
-  bool belongs(std::uint32_t worker) const {
-    return wanted_.at(worker) && !ended_.contains(worker) && !known_failed_.contains(worker);
-  }
-  bool coming(std::uint32_t worker) const {
-    const auto p = processes_.find(worker);
-    return belongs(worker) && !(p != processes_.end() && p->second.wedged);
-  }
-  bool anybody_comes() const {
-    for (std::uint32_t w = 0; w < workers_max; ++w) {
-      if (coming(w)) return true;
-    }
-    return false;
-  }
-  bool pool_knows(std::uint32_t worker) const {
-    return std::ranges::any_of(pool_.places(), [&](const place_view& v) { return v.worker == worker; });
-  }
-
-  void note_counted(std::uint32_t worker, bool operated) {
-    if (!operated) counted_[worker].push_back(now_);
   }
 
   // ---- the device and the consumer
@@ -368,7 +330,7 @@ class world {
     for (int round = 0; round < 20; ++round) {
       bool quiet = true;
       if (std::exchange(trial_wanted_, books_.wants_sacrificial()) != books_.wants_sacrificial())
-        counted_[sacrificial_place].clear();
+        record_.trial_changed();
       pool_.want_sacrificial(books_.wants_sacrificial(), now_);
       for (const pool_command& c : pool_.advance(now_)) {
         quiet = false;
@@ -378,7 +340,10 @@ class world {
           if (!books_.wants_sacrificial()) throw violation{"nobody wanted the sacrificial worker"};
           books_.cannot_try_alone(end->reason);
         }
-        if (const auto* end = std::get_if<pool_failed>(&c)) take_failure(end->reason);
+        if (const auto* end = std::get_if<pool_failed>(&c)) {
+          gave_up_ = true;
+          record_.check_failure(end->reason, now_);
+        }
       }
       for (const command& c : books_.advance()) {
         quiet = false;
@@ -395,21 +360,14 @@ class world {
       if (quiet) break;
       if (round == 19) throw violation{"pool and ledger never come to rest"};
     }
-    check_views();
+    testing::living_processes living;
+    for (const auto& [place, p] : processes_) living[place] = {p.ready, p.wedged};
+    record_.check_places(pool_.places(), living, now_);
   }
 
   void take_start(const start_child& start) {
     if (processes_.contains(start.who.worker)) throw violation{"two processes in one place"};
-    auto& last = incarnations_[start.who.worker];
-    if (start.who.incarnation != last + 1) throw violation{"an incarnation was left out, or came again"};
-    const bool again = ++last > 1;
-    if (start.sacrificial != (start.who.worker == sacrificial_place))
-      throw violation{"the wrong place is sacrificial"};
-    if (again) {
-      restarts_.push_back(now_);
-      while (now_ - restarts_.front() >= 1s) restarts_.pop_front();
-      if (restarts_.size() > 50) throw violation{"more than fifty restarts in a second"};
-    }
+    record_.check_start(start, now_);
     processes_[start.who.worker] = {start.who, false, false, false, 0, {}};
   }
 
@@ -419,23 +377,6 @@ class world {
       throw violation{"somebody drains who is not there"};
     p->second.draining = true;
     if (p->second.ready) books_.worker_drains(order.who);
-  }
-
-  void take_failure(const failure& why) {
-    gave_up_ = true;
-    // Either a place was given up by the rules, or there were too few for a minute.
-    const bool too_often =
-        std::ranges::any_of(counted_, [&](const auto& entry) { return too_many(entry.second); });
-    const bool too_few = few_since_ && now_ - *few_since_ >= 60s;
-    if (!too_often && !too_few && anybody_comes())
-      throw violation{"the pool gave up without reason: " + why.message};
-    if (operator_emptied_it_)
-      throw violation{"the pool gave up although an operator had emptied it: " + why.message};
-  }
-
-  bool too_many(const std::deque<steady_time>& deaths) const {
-    const auto recent = std::ranges::count_if(deaths, [&](steady_time t) { return now_ - t <= 60s; });
-    return recent > static_cast<std::ptrdiff_t>(settings_.intensity);
   }
 
   void carry_out(const command& c) {
@@ -468,39 +409,13 @@ class world {
     p->second.leases.push_back({load, 0, {}});
   }
 
-  void check_views() {
-    std::uint32_t ready = 0;
-    for (const place_view& view : pool_.places()) {
-      const auto p = processes_.find(view.worker);
-      const bool exists = p != processes_.end();
-      const bool says_so = view.state == child_state::starting || view.state == child_state::ready ||
-                           view.state == child_state::draining || view.state == child_state::unkillable;
-      if (exists != says_so) throw violation{"the pool shows a process that is not there, or hides one"};
-      if (view.state == child_state::ready && !p->second.ready) throw violation{"ready before its time"};
-      if (exists && p->second.ready && !p->second.wedged && view.worker != sacrificial_place) ++ready;
-      if (view.state == child_state::failed) {
-        if (!too_many(counted_[view.worker]) && !known_failed_.contains(view.worker))
-          throw violation{"a place failed without having died too often"};
-        known_failed_.insert(view.worker);
-      } else {
-        known_failed_.erase(view.worker);
-      }
-    }
-    if (anybody_comes()) operator_emptied_it_ = false;
-    if (ready >= 1) {
-      few_since_.reset();
-    } else if (!few_since_) {
-      few_since_ = now_;
-    }
-  }
-
   // No more accidents, and nobody helps: the stream ends, the pool fails with a reason, or it waits for the
   // operator who emptied it; once he has the workers restarted, it goes on.
   void finish() {
     books_.set_paused(false);
     go_on();
     if (!gave_up_ && !books_.finished()) {
-      if (!operator_emptied_it_) throw violation{"the pool is stranded"};
+      if (!record_.operator_emptied_it()) throw violation{"the pool is stranded"};
       for (std::uint32_t w = 0; w < settings_.workers; ++w) restart(w);
       go_on();
     }
@@ -558,48 +473,20 @@ class world {
   stream_position end_;
   ledger books_;
   pool pool_;
+  testing::pool_record record_;
   steady_time now_{};
   std::map<std::uint32_t, process> processes_;
-  std::map<std::uint32_t, std::uint32_t> incarnations_;
-  std::map<std::uint32_t, bool> wanted_;                      // as operators said last
-  std::set<std::uint32_t> ended_;                             // and the restart type brings nobody back
-  std::map<std::uint32_t, std::deque<steady_time>> counted_;  // since the last operator's action
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> charged_;
-  std::deque<steady_time> restarts_;
   std::deque<load_report> in_transit_;
   std::deque<upload_command> uploads_;
   std::deque<bool> copied_;
   std::set<std::uint64_t> quarantined_;
-  std::set<std::uint32_t> known_failed_;
-  std::optional<steady_time> few_since_;
   stream_position next_upload_ = 0;
   stream_position delivered_ = 0;
-  std::uint64_t steps_ = 0;
+  std::size_t steps_ = 0;
   bool trial_wanted_ = false;
-  bool operator_emptied_it_ = false;
   bool gave_up_ = false;
 };
-
-struct outcome {
-  std::string what;
-  bool gave_up = false;
-};
-
-outcome run(const world_settings& settings, const script& steps_to_do, std::uint64_t* steps = nullptr) {
-  try {
-    world w(settings);
-    w.run(steps_to_do);
-    if (steps != nullptr) *steps += w.steps();
-    return {{}, w.gave_up()};
-  } catch (const violation& v) {
-    return {v.what, false};
-  }
-}
-
-script shrunk_to(const world_settings& settings, const script& whole, const std::string& what) {
-  return testing::shrunk<act>(whole,
-                              [&](const script& shorter) { return run(settings, shorter).what == what; });
-}
 
 world_settings random_settings(random_choice& choose) {
   world_settings s;
@@ -639,36 +526,37 @@ script random_script(random_choice& choose) {
   return made;
 }
 
+std::string describe(const world_settings& s) {
+  return fmt::format(
+      "workers {}, slots {}, samples {}, batch size {}, epochs {}, intensity {}, restart type {}, "
+      "sacrificial fails {}",
+      s.workers, s.slots, s.samples, s.batch_size, s.epochs, s.intensity, static_cast<int>(s.type),
+      s.sacrificial_fails);
+}
+
+std::uint64_t given_up = 0;  // scripts, by the rules
+
+std::size_t run(const world_settings& settings, const script& steps_to_do) {
+  world w(settings);
+  w.run(steps_to_do);
+  given_up += w.gave_up() ? 1 : 0;
+  return w.steps();
+}
+
+const testing::model<act, world_settings> model{.name = "pool and ledger model",
+                                                .act_names = act_names,
+                                                .random_script = random_script,
+                                                .random_settings = random_settings,
+                                                .describe = describe,
+                                                .run = run};
+
 }  // namespace
 
 TEST_CASE("pool and ledger together deliver everything once, whatever dies, drains or is restarted when") {
-  const std::uint64_t seed = testing::seed_of_this_run();
-  INFO("PENSTOCK_TEST_SEED=" << seed);
-  std::printf("pool and ledger model: PENSTOCK_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
-  random_choice choose(seed);
-  std::uint64_t steps = 0;
-  std::uint64_t scripts = 0;
-  std::uint64_t given_up = 0;
-  while (steps < 1'000'000) {
-    const world_settings settings = random_settings(choose);
-    const script steps_to_do = random_script(choose);
-    const outcome end = run(settings, steps_to_do, &steps);
-    ++scripts;
-    given_up += end.gave_up ? 1 : 0;
-    if (end.what.empty()) continue;
-    INFO("workers " << settings.workers << ", slots " << settings.slots << ", samples " << settings.samples
-                    << ", batch size " << settings.batch_size << ", epochs " << settings.epochs
-                    << ", intensity " << settings.intensity << ", restart type "
-                    << static_cast<int>(settings.type) << ", sacrificial fails "
-                    << settings.sacrificial_fails);
-    FAIL(end.what << "\nshortest script: "
-                  << testing::as_text<act>(shrunk_to(settings, steps_to_do, end.what), act_names));
-  }
+  given_up = 0;
+  const std::uint64_t scripts = testing::explore(model);
   // A model that always gives up would prove nothing.
   CHECK(given_up * 2 < scripts);
-  std::printf("pool and ledger model: %llu steps in %llu scripts, %llu gave up by the rules\n",
-              static_cast<unsigned long long>(steps), static_cast<unsigned long long>(scripts),
-              static_cast<unsigned long long>(given_up));
 }
 
 TEST_CASE("the model of pool and ledger finds a planted bug and shrinks it to a few steps") {
@@ -677,7 +565,7 @@ TEST_CASE("the model of pool and ledger finds a planted bug and shrinks it to a 
   script steps_to_do(200, step{act::tick, 1});
   steps_to_do[20] = {act::get_ready, 0};
   steps_to_do[130] = {act::kill, 0};
-  const std::string what = run(settings, steps_to_do).what;
+  const std::string what = model.trouble_with(settings, steps_to_do);
   REQUIRE(what == "the pool shows a process that is not there, or hides one");
-  CHECK(shrunk_to(settings, steps_to_do, what).size() <= 1);
+  CHECK(model.shortest(settings, steps_to_do, what).size() <= 1);
 }

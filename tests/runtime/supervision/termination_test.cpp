@@ -1,12 +1,12 @@
 // The end of one child: the ladder of signals, its reasons, and what the end means. A model test tries every order of
 // events against what must hold of all of them.
 #include "runtime/supervision/termination.hpp"
+
 #include "tests/runtime/schedule/random_scripts.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
 #include <csignal>
-#include <cstdio>
 
 using namespace penstock;
 using namespace penstock::supervision;
@@ -161,8 +161,12 @@ enum class act : std::uint8_t { look, sleep, retire, stop, hang, violate, kill, 
 constexpr const char* act_names[] = {"look", "sleep", "retire", "stop", "hang", "violate", "kill", "close_link"};
 using script = testing::script_of<act>;
 
+struct world_settings {
+  bool forgets_kills = false;  // a planted mistake of the record
+};
+
 /// What must hold of any life: checked from a record of its own.
-void live(const script& steps, bool planted) {
+std::size_t live(const world_settings& settings, const script& steps) {
   steady_time now = begin;
   termination t({}, now);
   std::optional<steady_time> due;       // the earliest promised time of the kill
@@ -230,7 +234,7 @@ void live(const script& steps, bool planted) {
         if (now < *killed + 5s) throw testing::violation{"written off before 5 s of looking"};
       }
     }
-    if (planted && s.what == act::stop) killed.reset();
+    if (settings.forgets_kills && s.what == act::stop) killed.reset();
     if (due && *due <= now && !killed) throw testing::violation{"its time was over and it was not killed"};
     if (killed && !written_off && now >= *killed + 5s) throw testing::violation{"it was not written off in time"};
     if (killed && !t.cause()) throw testing::violation{"killed without a reason"};
@@ -241,15 +245,7 @@ void live(const script& steps, bool planted) {
     static_cast<void>(t.advance(now));
   }
   if (wanted && !t.written_off()) throw testing::violation{"its end never came"};
-}
-
-std::optional<std::string> trouble_with(const script& steps, bool planted) {
-  try {
-    live(steps, planted);
-  } catch (const testing::violation& v) {
-    return v.what;
-  }
-  return std::nullopt;
+  return steps.size();
 }
 
 script random_script(testing::random_choice& choose) {
@@ -262,27 +258,15 @@ script random_script(testing::random_choice& choose) {
   return steps;
 }
 
+const testing::model<act, world_settings> model{
+    .name = "termination model", .act_names = act_names, .random_script = random_script, .run = live};
+
 }  // namespace
 
 TEST_CASE("no order of events keeps a child alive past its time, signals it twice or writes it off too early") {
-  const std::uint64_t seed = testing::seed_of_this_run();
-  std::printf("termination model: seed %llu\n", static_cast<unsigned long long>(seed));
-  testing::random_choice choose(seed);
-  std::uint64_t steps = 0;
-  while (steps < 1'000'000) {
-    const script s = random_script(choose);
-    steps += s.size();
-    if (const auto why = trouble_with(s, false)) {
-      const auto shorter =
-          testing::shrunk<act>(s, [&](const script& part) { return trouble_with(part, false) == why; });
-      FAIL("seed " << seed << ": " << *why << " in " << testing::as_text<act>(shorter, act_names));
-    }
-  }
+  testing::explore(model);
 }
 
 TEST_CASE("the model test of terminations finds a planted mistake") {
-  testing::random_choice choose(1);
-  bool found = false;
-  for (int i = 0; i < 1000 && !found; ++i) found = trouble_with(random_script(choose), true).has_value();
-  CHECK(found);
+  CHECK(testing::finds_a_mistake(model, {.forgets_kills = true}));
 }

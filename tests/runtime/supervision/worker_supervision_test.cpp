@@ -7,7 +7,6 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <csignal>
-#include <cstdio>
 
 using namespace penstock;
 using namespace penstock::supervision;
@@ -273,14 +272,17 @@ constexpr const char* act_names[] = {"pass", "sleep", "advance_one", "die", "exi
 // clang-format on
 using script = testing::script_of<act>;
 
+struct world_settings {
+  bool forgets_deaths = false;  // a planted mistake of the world: every fifth death is judged by nobody
+};
+
 class world {
  public:
-  world() : workers_(rules()) {
+  explicit world(const world_settings& settings) : settings_(settings), workers_(rules()) {
     workers_.open(now_);
     settle();
   }
-  void run(const script& steps, bool planted) {
-    planted_ = planted;
+  void run(const script& steps) {
     for (const auto& s : steps) {
       perform(s);
       settle();
@@ -431,7 +433,7 @@ class world {
     p.killed = order.number == SIGKILL;
   }
   void carry_out(judge_death& end) {
-    if (planted_ && ++judged_ % 5 == 0) return;
+    if (settings_.forgets_deaths && ++judged_ % 5 == 0) return;
     waiting_.push_back(end.who);
   }
   void carry_out(workers_failed&) { failed_ = true; }
@@ -482,26 +484,17 @@ class world {
     return ready == 3;
   }
 
+  const world_settings settings_;
   steady_time now_ = steady_time(1h);
   worker_supervision workers_;
   std::map<std::uint32_t, process_here> here_;
   std::vector<worker_ref> waiting_;
   std::uint64_t beats_ = 2;
   int judged_ = 0;
-  bool planted_ = false;
   bool closing_ = false;
   bool closed_ = false;
   bool failed_ = false;
 };
-
-std::optional<std::string> trouble_with(const script& steps, bool planted) {
-  try {
-    world().run(steps, planted);
-  } catch (const testing::violation& v) {
-    return v.what;
-  }
-  return std::nullopt;
-}
 
 script random_script(testing::random_choice& choose) {
   script steps(1 + choose.below(400));
@@ -514,27 +507,20 @@ script random_script(testing::random_choice& choose) {
   return steps;
 }
 
+std::size_t run(const world_settings& settings, const script& steps) {
+  world(settings).run(steps);
+  return steps.size();
+}
+
+const testing::model<act, world_settings> model{
+    .name = "worker supervision model", .act_names = act_names, .random_script = random_script, .run = run};
+
 }  // namespace
 
 TEST_CASE("no order of events leaves a wanted place empty, two processes in one, or a session that does not close") {
-  const std::uint64_t seed = testing::seed_of_this_run();
-  std::printf("worker supervision model: seed %llu\n", static_cast<unsigned long long>(seed));
-  testing::random_choice choose(seed);
-  std::uint64_t steps = 0;
-  while (steps < 1'000'000) {
-    const script s = random_script(choose);
-    steps += s.size();
-    if (const auto why = trouble_with(s, false)) {
-      const auto shorter =
-          testing::shrunk<act>(s, [&](const script& part) { return trouble_with(part, false) == why; });
-      FAIL("seed " << seed << ": " << *why << " in " << testing::as_text<act>(shorter, act_names));
-    }
-  }
+  testing::explore(model);
 }
 
 TEST_CASE("the model test of the workers' supervision finds a planted mistake") {
-  testing::random_choice choose(1);
-  bool found = false;
-  for (int i = 0; i < 500 && !found; ++i) found = trouble_with(random_script(choose), true).has_value();
-  CHECK(found);
+  CHECK(testing::finds_a_mistake(model, {.forgets_deaths = true}));
 }
