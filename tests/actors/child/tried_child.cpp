@@ -1,0 +1,53 @@
+// A child process that does nothing but its first steps and its last one, as its first argument says.
+#include "actors/child/child.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+
+using namespace penstock;
+
+namespace {
+
+/// Says which of the session's descriptors a program has that this one starts.
+[[noreturn]] void start_a_program() {
+  ::execl("/bin/sh", "sh", "-c",
+          "for fd in 3 4 5 6 7; do [ ! -e /proc/self/fd/$fd ] || echo $fd; done; echo end", nullptr);
+  ::_exit(exit_codes::not_executed);
+}
+
+/// Beats on page 1, though it is told another one later, until the session ends.
+[[noreturn]] void live() {
+  child::heart heart;
+  heart.adopt(1);
+  heart.adopt(0);
+  std::puts("alive");
+  std::fflush(stdout);
+  while (true) ::pause();
+}
+
+[[noreturn]] void leave() {
+  std::atexit([] { std::puts("a destructor"); });
+  std::puts("not flushed");
+  child::leave(7, [](std::function<void()> then) {
+    std::thread([then = std::move(then)] {
+      std::puts("sent");
+      then();
+    }).detach();
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  if (!child::started_by_a_session("a child of the tests")) return exit_codes::configuration;
+  if (what == "start-a-program") start_a_program();
+  if (what == "live") live();
+  if (what == "leave") leave();
+  if (what == "leave-unheard") child::leave(8, [](const std::function<void()>&) {});
+  return exit_codes::failed;
+}
