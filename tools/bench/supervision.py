@@ -41,21 +41,6 @@ heartbeat_timeout = "1s"
 item_timeout = "1s"
 """
 
-PLAIN = """
-[dataset]
-type = "synthetic"
-samples = {samples}
-bytes_per_sample = "4KiB"
-fill = "random"
-{dataset}
-[sampler]
-batch_size = {batch}
-epochs = {epochs}
-[gpu]
-device = "host"
-{more}
-"""
-
 
 class Bench:
     def __init__(self, folder_of_programs, quick):
@@ -198,9 +183,9 @@ class Bench:
     def sessions_killed(self, placement, program, n):
         choose = random.Random(9)
         more = 'placement = "%s"\n[loader]\ncommand = ["%s"]'
-        plain = self.write("session.toml", PLAIN.format(samples=100000, batch=8, epochs=1, dataset='work = "3ms"',
+        plain = self.write("session.toml", harness.synthetic(samples=100000, batch=8, epochs=1, dataset='work = "3ms"',
                                                         more=more % (placement, "penstock-worker")))
-        family = self.write("session-family.toml", PLAIN.format(samples=100000, batch=8, epochs=1, dataset='work = "3ms"', more=more % (placement, program)))
+        family = self.write("session-family.toml", harness.synthetic(samples=100000, batch=8, epochs=1, dataset='work = "3ms"', more=more % (placement, program)))
         files_before = files_of_penstock()
         seen = {"spawning": 0, "busy": 0, "with grandchildren": 0, "stopped": 0}
         tries, watched, slowest, left = 0, 0, 0.0, 0
@@ -271,7 +256,7 @@ class Bench:
     def part_load(self):
         """Four times as many busy processes as cores; default timeouts."""
         seconds = 10 if self.quick else 60
-        config = self.write("load.toml", PLAIN.format(samples=100000, batch=16, epochs=100, dataset='work = "1ms"', more=""))
+        config = self.write("load.toml", harness.synthetic(samples=100000, batch=16, epochs=100, dataset='work = "1ms"'))
         burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * len(os.sched_getaffinity(0)))]
         try:
             process = self.start("run", config, "--workers", 4, "--json", "--quiet")
@@ -299,7 +284,7 @@ class Bench:
                 word = "no such library" if "exit 1" in script else "waiting"
             else:
                 dataset = "faults = [%s]" % ", ".join('{sample = %d, kind = "exit", times = 0}' % i for i in range(64))
-            config = self.write("giving-up.toml", PLAIN.format(samples=64, batch=4, epochs=1, dataset=dataset, more=more))
+            config = self.write("giving-up.toml", harness.synthetic(samples=64, batch=4, epochs=1, dataset=dataset, more=more))
             begin = time.monotonic()
             code, r = self.json("run", config, "--workers", 2)
             took = time.monotonic() - begin
@@ -310,7 +295,7 @@ class Bench:
         """stop with a worker that is stopped, one that ignores SIGTERM, and all of them busy for a minute."""
         program = self.write("deaf", "#!/bin/sh\ntrap '' TERM\nexec %s/penstock-worker\n" % self.bin)
         os.chmod(program, 0o755)
-        config = self.write("stopping.toml", PLAIN.format(samples=1000, batch=8, epochs=1, dataset='wait = "60s"', more='[loader]\ncommand = ["%s"]' % program))
+        config = self.write("stopping.toml", harness.synthetic(samples=1000, batch=8, epochs=1, dataset='wait = "60s"', more='[loader]\ncommand = ["%s"]' % program))
         for options, bar in ((["--now"], 8), ([], 25)):
             process = self.start("run", config, "--workers", 3, "--json", "--quiet")
             while len([p for p in harness.children_of(process.pid) if harness.name_of(p).startswith("penstock-worke")]) < 3:
@@ -329,7 +314,7 @@ class Bench:
     def part_throughput(self):
         """Four workers, 2 ms of work a sample, under kills."""
         samples = 4000 if self.quick else 20000
-        config = self.write("throughput.toml", PLAIN.format(samples=samples, batch=16, epochs=1, dataset='work = "2ms"', more=""))
+        config = self.write("throughput.toml", harness.synthetic(samples=samples, batch=16, epochs=1, dataset='work = "2ms"'))
         for rate in (1, 10):
             seconds = 5 if self.quick else 30
             code, v = self.chaos(config, "--workers", 4, "--kinds", "kill", "--rate", rate, "--seconds", "%ds" % seconds, "--seed", 10)
@@ -341,7 +326,7 @@ class Bench:
     def part_restarts(self):
         """1000 restarts in one session: nothing grows."""
         n = 100 if self.quick else 1000
-        config = self.write("restarts.toml", PLAIN.format(samples=1000000, batch=16, epochs=100, dataset='wait = "2ms"', more=""))
+        config = self.write("restarts.toml", harness.synthetic(samples=1000000, batch=16, epochs=100, dataset='wait = "2ms"'))
         process = self.start("run", config, "--workers", 4, "--json", "--quiet")
         killed, seen, first = 0, set(), None
         while killed < n + 50:
