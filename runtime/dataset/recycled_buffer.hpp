@@ -3,6 +3,8 @@
 // resizing.
 #pragma once
 
+#include "runtime/base/mapping.hpp"
+
 #include <cstddef>
 #include <cstdint>
 
@@ -11,23 +13,17 @@ namespace penstock {
 /// Move-only owner of anonymous pages. Contents are lost with every take().
 class recycled_buffer {
  public:
-  recycled_buffer() noexcept = default;
-  recycled_buffer(recycled_buffer&& other) noexcept;
-  recycled_buffer& operator=(recycled_buffer&& other) noexcept;
-  ~recycled_buffer();
-
   /// At least `bytes` bytes, page-aligned, valid until the next call. Throws std::bad_alloc when the kernel
   /// refuses. Shrinks when over the last 32 calls no more than a quarter of it was needed.
   std::byte* take(std::size_t bytes);
   std::uint8_t* take_u8(std::size_t bytes) { return reinterpret_cast<std::uint8_t*>(take(bytes)); }
 
-  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+  [[nodiscard]] std::size_t capacity() const noexcept { return memory_.bytes().size(); }
 
  private:
   void resize(std::size_t bytes);
 
-  std::byte* memory_ = nullptr;
-  std::size_t capacity_ = 0;
+  mapping memory_;
   std::size_t largest_lately_ = 0;
   unsigned calls_ = 0;
 };

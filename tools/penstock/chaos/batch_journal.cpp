@@ -1,8 +1,9 @@
 #include "tools/penstock/chaos/batch_journal.hpp"
 
+#include "runtime/base/mapping.hpp"
+
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -70,9 +71,9 @@ result<journal_reading> read_journal(std::string_view text) {
 }
 
 result<batch_journal> batch_journal::create() {
-  unique_fd memory(::memfd_create("penstock-journal", MFD_CLOEXEC));
-  if (!memory) return refuse_os(errc::system, errno, "making room for the journal of batches");
-  return batch_journal(std::move(memory));
+  auto memory = create_memory_file("penstock-journal", "the journal of batches");
+  if (!memory) return tl::unexpected(std::move(memory.error()));
+  return batch_journal(std::move(*memory));
 }
 
 std::string batch_journal::sink() const {
@@ -86,15 +87,11 @@ std::uint64_t batch_journal::bytes() const {
 }
 
 result<journal_reading> batch_journal::read() const {
-  std::string text(bytes(), '\0');
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t got =
-        ::pread(memory_.get(), text.data() + done, text.size() - done, static_cast<off_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return refuse_os(errc::io, errno, "reading the journal of batches");
-    done += static_cast<std::size_t>(got);
-  }
-  return read_journal(text);
+  const std::uint64_t written = bytes();
+  if (written == 0) return journal_reading();
+  const mapping text = map_read_only(memory_.get(), {0, written});
+  if (!text) return refuse_os(errc::io, errno, "reading the journal of batches");
+  return read_journal({reinterpret_cast<const char*>(text.bytes().data()), text.bytes().size()});
 }
 
 }  // namespace penstock::cli
