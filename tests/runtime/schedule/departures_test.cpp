@@ -1,0 +1,62 @@
+#include "runtime/schedule/departures.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using schedule::departures;
+
+namespace {
+
+constexpr worker_ref first{0, 1};
+constexpr worker_ref second{1, 1};
+
+std::vector<worker_ref> due(departures& d, std::size_t leases) {
+  return d.due([=](std::uint32_t) { return leases; });
+}
+
+}  // namespace
+
+TEST_CASE("a worker that drains is told to stop once, when it holds no lease any more") {
+  departures d;
+  CHECK(due(d, 0).empty());
+  d.drains(first, false);
+  CHECK(due(d, 2).empty());
+  d.finished_a_batch(first);
+  CHECK(due(d, 1).empty());
+  CHECK(due(d, 0) == std::vector{first});
+  CHECK(due(d, 0).empty());
+}
+
+TEST_CASE("a worker that hurries is told to stop after the batch at hand, whatever else it holds") {
+  departures d;
+  d.finished_a_batch(first);
+  d.drains(first, true);
+  CHECK(due(d, 2).empty());
+  d.finished_a_batch(second);
+  CHECK(due(d, 2).empty());
+  d.finished_a_batch(first);
+  CHECK(due(d, 1) == std::vector{first});
+}
+
+TEST_CASE("a worker that is asked to hurry later goes with its next batch") {
+  departures d;
+  d.drains(first, false);
+  d.finished_a_batch(first);
+  d.drains(first, true);
+  CHECK(due(d, 2).empty());
+  d.finished_a_batch(first);
+  CHECK(due(d, 2) == std::vector{first});
+}
+
+TEST_CASE("whoever is gone is not told, and its successor in the same place begins anew") {
+  departures d;
+  d.drains(first, true);
+  d.finished_a_batch(first);
+  d.gone(first);
+  CHECK(due(d, 0).empty());
+  const worker_ref successor{0, 2};
+  d.drains(successor, false);
+  d.gone(first);  // late news
+  CHECK(due(d, 1).empty());
+  CHECK(due(d, 0) == std::vector{successor});
+}
