@@ -78,7 +78,7 @@ void fail(owner_state& s, const failure& why) {
   if (s.stage == owner_stage::failed) return;
   s.stage = owner_stage::failed;
   s.waiting.clear();
-  s.around.failed(why);
+  s.around.news->failed(why);
 }
 
 /// Where an upload's bytes are, or why they are nowhere: a batch that does not lie in the arena is refused by
@@ -160,7 +160,7 @@ void harvest(owner_state& s) {
     if (copied != s.in_flight.end() && copied->order.upload == p.upload)
       stamp(s, copied->order.position, batch_stage::copied, now);
   }
-  if (!released.empty()) s.around.slots_released(std::move(released));
+  if (!released.empty()) s.around.news->slots_released(std::move(released));
   std::vector<ready_batch> finished;
   std::uint64_t bytes = 0;
   for (const device::progress& p : *news) {
@@ -180,7 +180,7 @@ void harvest(owner_state& s) {
   if (finished.empty()) return;
   const std::size_t count = finished.size();
   // Counted before the consumer can see them: whoever has all batches has all counts.
-  s.around.progressed(count, bytes, s.pinned);
+  s.around.news->progressed(count, bytes, s.pinned);
   const stage_range range("deliver");
   s.around.consumer->put(std::move(finished));
 }
@@ -211,7 +211,7 @@ void open(owner_state& s) {
   auto opened = s.around.device->open();
   if (!opened) return fail(s, opened.error());
   s.stage = owner_stage::open;
-  s.around.opened(*opened);
+  s.around.news->opened(*opened);
 }
 
 void prepare(self_pointer self, const prepare_device& order) {

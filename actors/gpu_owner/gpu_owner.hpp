@@ -3,9 +3,8 @@
 //
 //   hears   open_device, prepare_device, attach_partition, upload_batches, buffers_released, close_device
 //           device_moved (from its device), look_at_device (from itself)
-//   says    opened, failed                        to the session
-//           slots_released                        to the scheduler
-//           ready batches                         to the consumer, through hand_over
+//   says    ready batches                         to the consumer, through hand_over
+//           everything else                       through owner_news: it knows no other actor
 //   owns    the device, the mapped partitions, the ring of buffers
 //
 //   closed --open_device--> open --prepare_device--> ready --close_device--> closed
@@ -18,12 +17,12 @@
 
 #include "actors/gpu_owner/hand_over.hpp"
 #include "actors/protocol/local/actors.hpp"
+#include "actors/protocol/local/news.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/base/batch_times.hpp"
 #include "runtime/base/upload_order.hpp"
 #include "runtime/device/device.hpp"
 
-#include <functional>
 #include <memory>
 
 namespace caf {
@@ -35,15 +34,10 @@ namespace penstock::gpu_owner {
 /// The name of the owner's thread in /proc and in debuggers.
 inline constexpr char owner_thread_name[] = "penstock-owner";
 
-/// Whom the owner reports to: plain functions, so that it knows no other actor. Called on the owner's thread.
 struct owner_surroundings {
   std::shared_ptr<device::device> device;
   std::shared_ptr<hand_over> consumer;
-  std::function<void(const device::identity&)> opened;
-  std::function<void(const failure&)> failed;
-  std::function<void(std::vector<std::uint64_t> uploads)> slots_released;
-  /// After each burst: finished uploads and their bytes, and whether the device reads the arena directly.
-  std::function<void(std::uint64_t uploads, std::uint64_t bytes, bool pinned)> progressed;
+  owner_news* news = nullptr;          ///< outlives the actor
   std::shared_ptr<batch_times> times;  ///< where the stages of batches are stamped; may be null
   /// A copy or kernel that has not ended by then never will. Counted only while something is under way, and only
   /// while the owner's thread runs.

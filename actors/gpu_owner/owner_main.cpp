@@ -62,7 +62,7 @@ int exit_code_of(errc why) {
   }
 }
 
-class owner_program {
+class owner_program final : owner_news {
  public:
   owner_program();
   int run();
@@ -74,6 +74,10 @@ class owner_program {
   void hear(const protocol::map_partition& order);
   void hear(protocol::upload_slots& order);
   void hear(const protocol::stop_owner& order);
+  void opened(const device::identity& what) override;
+  void failed(const failure& why) override { die(why); }
+  void slots_released(std::vector<std::uint64_t> uploads) override;
+  void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override;
   result<void> start_sink();
   result<void> deliver(ready_batch ready);
   result<void> put_in_sink(const Batch& batch);
@@ -174,21 +178,8 @@ void owner_program::hear(const protocol::open_owner& order) {
   owner_surroundings around;
   around.device = device_;
   around.consumer = consumer_;
+  around.news = this;
   around.times = times_;
-  around.opened = [this](const device::identity& what) {
-    link_->send(protocol::owner_opened{what.kind, what.name, what.uuid.value_or("")});
-    if (what.uuid) watch_.emplace(*what.uuid, [this](const auto& seen) { tell_processes(seen); });
-  };
-  around.failed = [this](const failure& why) { die(why); };
-  around.slots_released = [this](std::vector<std::uint64_t> uploads) {
-    for (protocol::slots_copied& some : protocol::split_to_fit(std::move(uploads)))
-      link_->send(std::move(some));
-  };
-  around.progressed = [this](std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
-    uploads_ += uploads;
-    bytes_ += bytes;
-    pinned_ = pinned;
-  };
   owner_ = spawn_gpu_owner(system_, std::move(around));
   caf::anon_send(owner_, open_device{});
 }
@@ -242,6 +233,24 @@ void owner_program::hear(const protocol::stop_owner& order) {
   // Whole: everything was acknowledged, so nothing is under way.
   consumer_->stop();
   if (!std::exchange(planned_, true)) plan_is_known_.set_value(false);
+}
+
+// ---- news of the owner (its thread) ---------------------------------------------------------------------------
+
+void owner_program::opened(const device::identity& what) {
+  link_->send(protocol::owner_opened{what.kind, what.name, what.uuid.value_or("")});
+  if (what.uuid) watch_.emplace(*what.uuid, [this](const auto& seen) { tell_processes(seen); });
+}
+
+void owner_program::slots_released(std::vector<std::uint64_t> uploads) {
+  for (protocol::slots_copied& some : protocol::split_to_fit(std::move(uploads)))
+    link_->send(std::move(some));
+}
+
+void owner_program::progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
+  uploads_ += uploads;
+  bytes_ += bytes;
+  pinned_ = pinned;
 }
 
 // ---- batches (main thread) --------------------------------------------------------------------------------

@@ -49,9 +49,6 @@ class planned_source final : public schedule::batch_source {
 struct joined_worker {
   worker_ref who;
   std::shared_ptr<protocol::worker_link> link;
-  bool draining = false;
-  bool hurries = false;  // goes with the batch at hand
-  bool told_to_stop = false;
 };
 
 struct scheduler_state {
@@ -61,12 +58,13 @@ struct scheduler_state {
   scheduler_state& operator=(const scheduler_state&) = delete;
 
   protocol::peers others;
-  scheduler_news news;
+  scheduler_surroundings around;
   std::map<std::uint64_t, std::string> names;  // of bad samples, for messages
   std::unique_ptr<planned_source> source;
   std::unique_ptr<schedule::ledger> ledger;
   std::unique_ptr<schedule::epoch_book> book;
   std::optional<schedule::failure_limit> failures;
+  schedule::departures departures;
   std::map<std::uint32_t, joined_worker> workers;
   std::map<std::pair<std::uint32_t, std::uint32_t>, stream_position>
       leased;  // by worker and slot: for stamps
@@ -108,21 +106,21 @@ struct carry_out {
     message.samples.reserve(load.samples.size());
     for (const schedule::planned_sample& p : load.samples) message.samples.push_back({p.sample, p.attempt});
     worker->second.link->send(std::move(message));
-    if (!s.news.times) return;
+    if (!s.around.times) return;
     s.leased[{load.lease.holder.worker, load.lease.slot}] = load.position;
-    s.news.times->lease({0,
-                         load.position,
-                         load.epoch,
-                         s.source->sequence_of(load.position),
-                         load.lease.holder.worker,
-                         load.lease.holder.incarnation,
-                         load.lease.slot,
-                         static_cast<std::uint32_t>(load.samples.size()),
-                         {}},
-                        now);
+    s.around.times->lease({0,
+                           load.position,
+                           load.epoch,
+                           s.source->sequence_of(load.position),
+                           load.lease.holder.worker,
+                           load.lease.holder.incarnation,
+                           load.lease.slot,
+                           static_cast<std::uint32_t>(load.samples.size()),
+                           {}},
+                          now);
   }
   void operator()(schedule::upload_command& upload) {
-    if (s.news.times) s.news.times->note(upload.position, batch_stage::ordered, now);
+    if (s.around.times) s.around.times->note(upload.position, batch_stage::ordered, now);
     uploads.orders.push_back({upload.upload, s.era, s.seek_number, upload.position,
                               s.source->epoch_of(upload.position), s.source->sequence_of(upload.position),
                               upload.worker, upload.slot, std::move(upload.samples)});
@@ -131,34 +129,30 @@ struct carry_out {
     lost_sample lost = named(s, failed.position, failed.sample);
     s.failures->note(lost.name, failed.reason);
     lost.reason = std::move(failed.reason);
-    s.news.sample_failed(lost);
+    s.around.news->sample_failed(lost);
   }
   void operator()(schedule::sample_quarantined& quarantined) {
     lost_sample lost = named(s, quarantined.position, quarantined.sample);
     lost.attempts = quarantined.attempts;
     lost.causes = std::move(quarantined.causes);
-    s.news.sample_quarantined(lost);
+    s.around.news->sample_quarantined(lost);
+    caf::anon_send(s.others.session, session::sample_quarantined{std::move(lost)});
   }
   void operator()(schedule::batch_discarded& discarded) {
     log::debug("scheduler", "batch {} is loaded again later: an earlier one needed its slot",
                discarded.position);
   }
   void operator()(schedule::batch_recovered& again) {
-    s.news.batch_recovered(s.source->epoch_of(again.position), s.source->sequence_of(again.position));
+    s.around.news->batch_recovered(s.source->epoch_of(again.position), s.source->sequence_of(again.position));
   }
-  void operator()(schedule::give_up& end) { s.news.gave_up(end.reason); }
+  void operator()(schedule::give_up& end) { s.around.news->gave_up(end.reason); }
 };
 
-void tell_to_stop(scheduler_state& s, joined_worker& worker) {
-  if (std::exchange(worker.told_to_stop, true)) return;
-  worker.link->send(protocol::stop_work{});
-  caf::anon_send(s.others.supervisor, supervisor::worker_told_to_stop{worker.who});
-}
-
-/// Draining workers that have nothing left.
 void tell_drained_to_stop(scheduler_state& s) {
-  for (auto& [index, worker] : s.workers) {
-    if (worker.draining && (!s.ledger || s.ledger->leases_of(index) == 0)) tell_to_stop(s, worker);
+  const auto leases_of = [&](std::uint32_t worker) { return s.ledger ? s.ledger->leases_of(worker) : 0; };
+  for (const worker_ref who : s.departures.due(leases_of)) {
+    s.workers.at(who.worker).link->send(protocol::stop_work{});
+    caf::anon_send(s.others.supervisor, supervisor::worker_told_to_stop{who});
   }
 }
 
@@ -170,13 +164,14 @@ void act(self_pointer self) {
   for (schedule::command& c : s.ledger->advance()) std::visit(orders, c);
   if (!orders.uploads.orders.empty()) self->send(s.others.owner, std::move(orders.uploads));
   tell_drained_to_stop(s);
-  for (const auto& [index, worker] : s.workers) s.news.leases->set(index, s.ledger->leases_of(index));
+  for (const auto& [index, worker] : s.workers) s.around.leases->set(index, s.ledger->leases_of(index));
   if (s.ledger->wants_sacrificial() != s.sacrificial) {
     s.sacrificial = s.ledger->wants_sacrificial();
     self->send(s.others.supervisor, supervisor::want_sacrificial{s.sacrificial});
   }
-  s.news.counted(s.ledger->stale_dropped(), s.ledger->quarantined());
-  if (s.ledger->finished() && !std::exchange(s.finished_told, true)) s.news.stream_finished(s.seek_number);
+  s.around.news->counted(s.ledger->stale_dropped(), s.ledger->quarantined());
+  if (s.ledger->finished() && !std::exchange(s.finished_told, true))
+    s.around.news->stream_finished(s.seek_number);
 }
 
 void open(scheduler_state& s, const open_stream& order) {
@@ -197,8 +192,15 @@ void open(scheduler_state& s, const open_stream& order) {
 }
 
 void join(scheduler_state& s, const worker_joined& joined) {
-  s.workers[joined.who.worker] = {joined.who, joined.link, false, false, false};
+  s.workers[joined.who.worker] = {joined.who, joined.link};
   s.ledger->worker_joined(joined.who, joined.slots, joined.kind);
+}
+
+void drain(scheduler_state& s, const worker_drains& order) {
+  if (s.ledger) s.ledger->worker_drains(order.who);
+  const auto worker = s.workers.find(order.who.worker);
+  if (worker != s.workers.end() && worker->second.who == order.who)
+    s.departures.drains(order.who, order.hurries);
 }
 
 /// The name first: a verdict of quarantine is told with it.
@@ -212,7 +214,8 @@ void forget(scheduler_state& s, worker_ref who) {
   const auto worker = s.workers.find(who.worker);
   if (worker == s.workers.end() || worker->second.who != who) return;
   s.workers.erase(worker);
-  s.news.leases->set(who.worker, 0);
+  s.departures.gone(who);
+  s.around.leases->set(who.worker, 0);
 }
 
 void write_off(scheduler_state& s, const worker_written_off& lost) {
@@ -248,9 +251,9 @@ void note_names(scheduler_state& s, const lease_reported& news) {
 
 void stamp_loaded(scheduler_state& s, const lease_reported& news, steady_time now) {
   const auto lease = s.leased.find({news.who.worker, news.report.slot});
-  if (!s.news.times || lease == s.leased.end()) return;
-  s.news.times->note_loaded(lease->second, nanoseconds(static_cast<std::int64_t>(news.report.busy_ns)),
-                            now);
+  if (!s.around.times || lease == s.leased.end()) return;
+  s.around.times->note_loaded(lease->second, nanoseconds(static_cast<std::int64_t>(news.report.busy_ns)),
+                              now);
 }
 
 void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
@@ -262,8 +265,7 @@ void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
   const schedule::arrival how = s.ledger->loaded(report);
   if (how == schedule::arrival::accepted) {
     stamp_loaded(s, news, now);
-    const auto worker = s.workers.find(news.who.worker);
-    if (worker != s.workers.end() && worker->second.hurries) tell_to_stop(s, worker->second);
+    s.departures.finished_a_batch(news.who);
   }
   if (how == schedule::arrival::impossible) {
     caf::anon_send(s.others.supervisor,
@@ -282,9 +284,9 @@ void deliver(scheduler_state& s, const batch_delivered& batch) {
   const schedule::epoch_account& account =
       s.book->delivered({done->position, done->delivered, done->failed, done->quarantined, batch.digest,
                          batch.demanded, batch.taken.value_or(std::chrono::steady_clock::now())});
-  s.news.delivered(*done, account.epoch);
-  if (account.complete) s.news.epoch_done(account);
-  if (const auto too_many = s.failures->check(account)) s.news.gave_up(*too_many);
+  s.around.news->batch_delivered(*done, account.epoch);
+  if (account.complete) s.around.news->epoch_done(account);
+  if (const auto too_many = s.failures->check(account)) s.around.news->gave_up(*too_many);
 }
 
 void lose_owner(scheduler_state& s, const owner_lost& news) {
@@ -307,13 +309,13 @@ void seek(scheduler_state& s, const seek_stream& where) {
   s.seek_number = where.seek_number;
   s.finished_told = false;
   if (!s.ledger) return;
-  if (s.news.times) s.news.times->forget();
+  if (s.around.times) s.around.times->forget();
   s.ledger->seek(where.range);
   s.book->begin_at(where.range.first);
 }
 
-scheduler_actor::behavior_type behave(self_pointer self, scheduler_news news) {
-  self->state.news = std::move(news);
+scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings around) {
+  self->state.around = std::move(around);
   return {
       [self](const protocol::meet& all) { self->state.others = all.others; },
       [self](const open_stream& order) {
@@ -333,13 +335,7 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_news news) {
         decide_soon(self);
       },
       [self](const worker_drains& order) {
-        scheduler_state& state = self->state;
-        if (state.ledger) state.ledger->worker_drains(order.who);
-        const auto worker = state.workers.find(order.who.worker);
-        if (worker != state.workers.end() && worker->second.who == order.who) {
-          worker->second.draining = true;
-          worker->second.hurries = order.hurries;
-        }
+        drain(self->state, order);
         decide_soon(self);
       },
       [self](const leases_reported& some) {
@@ -386,8 +382,8 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_news news) {
 
 }  // namespace
 
-scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_news news) {
-  return system.spawn(behave, std::move(news));
+scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_surroundings around) {
+  return system.spawn(behave, std::move(around));
 }
 
 }  // namespace penstock::scheduler

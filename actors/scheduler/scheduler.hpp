@@ -7,6 +7,7 @@
 //           slots_released, owner_lost                                  from the GPU owner, or its keeper
 //           batches_delivered, seek_stream, pause_stream                from the consumer's side
 //   says    load_batch, stop_work                                       to workers
+//           sample_quarantined                                          to the session actor
 //           upload_batches                                              to the GPU owner
 //           through scheduler_news                                      everything that others want to know
 //   owns    the ledger, the plan, the accounts of the stream
@@ -17,21 +18,15 @@
 
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/lease_counts.hpp"
+#include "actors/protocol/local/news.hpp"
 #include "runtime/base/batch_times.hpp"
 #include "runtime/dataset/order/plan.hpp"
+#include "runtime/schedule/departures.hpp"
 #include "runtime/schedule/epoch_book.hpp"
 #include "runtime/schedule/failure_limit.hpp"
 #include "runtime/schedule/ledger.hpp"
 
-#include <penstock/report.hpp>
-
-#include <atomic>
-#include <functional>
-#include <future>
 #include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 namespace caf {
 class actor_system;
@@ -39,23 +34,12 @@ class actor_system;
 
 namespace penstock::scheduler {
 
-/// What the scheduler tells the rest of the session. Plain functions, called on a scheduler thread of CAF;
-/// they must only pass a message on or note something down.
-struct scheduler_news {
+struct scheduler_surroundings {
   std::shared_ptr<lease_counts> leases;
-  std::function<void(const lost_sample&)> sample_failed;
-  std::function<void(const lost_sample&)> sample_quarantined;
-  /// A batch was delivered; `stale_dropped` counts messages that came too late or were false.
-  std::function<void(const schedule::delivery&, std::uint64_t epoch)> delivered;
-  std::function<void(const schedule::epoch_account&)> epoch_done;
-  /// A batch that a dead worker had is loaded after all.
-  std::function<void(std::uint64_t epoch, std::uint64_t sequence)> batch_recovered;
-  std::function<void(std::uint64_t stale_dropped, std::uint64_t quarantined)> counted;
-  std::function<void(const failure&)> gave_up;
-  std::function<void(std::uint64_t seek_number)> stream_finished;
   std::shared_ptr<batch_times> times;  ///< where the stages of batches are stamped; may be null
+  scheduler_news* news = nullptr;      ///< outlives the actor
 };
 
-scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_news news);
+scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_surroundings around);
 
 }  // namespace penstock::scheduler

@@ -24,10 +24,6 @@ std::int64_t unix_ms_now() {
 
 }  // namespace
 
-std::string process_logs::name_of(worker_ref who) {
-  return fmt::format("worker/{}", who.worker);
-}
-
 void process_logs::wrote(const std::string& source, std::uint32_t incarnation, std::string_view line) {
   const auto passage =
       book_.wrote(source, incarnation, line, std::chrono::steady_clock::now(), unix_ms_now());

@@ -79,11 +79,11 @@ result<void> build(session_state& s, self_pointer self) {
   s.shape = *shape;
   auto known = s.quarantine->open(s.dataset->fingerprint);
   if (!known) return tl::unexpected(std::move(known.error()));
-  s.around.quarantine_known(*known);
+  s.around.news->quarantine_known(*known);
 
   const auto shared_order = std::make_shared<const plan>(std::move(*order));
   const auto shared_transfer = std::make_shared<const device::transfer_plan>(std::move(*transfer));
-  s.around.planned(shared_order, shared_transfer, *range);
+  s.around.news->planned(shared_order, shared_transfer, *range);
   // From here on scale() checks the memory itself; what it asked for before is checked here.
   if (const std::uint32_t more = s.around.workers_wanted(); more > workers) {
     if (auto ok = check_memory_for(c, *shape, more); !ok) return ok;
@@ -160,7 +160,7 @@ session_actor::behavior_type behave(self_pointer self, session_surroundings arou
             answer.slots = std::move(*slots);
           } else {
             s.failed = true;
-            s.around.failed(slots.error());
+            s.around.news->gave_up(slots.error());
           }
         }
         self->send(s.others.supervisor, std::move(answer));

@@ -5,6 +5,7 @@
 //   says    open_pool, partition_prepared                 to the supervisor
 //           open_stream                                   to the scheduler
 //           prepare_device, attach_partition              to the GPU owner
+//           through stream_news                           everything that others want to know
 //   owns    the arena
 //
 // The first worker that describes its dataset decides what everything is made for; later ones must say the
@@ -12,6 +13,7 @@
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
+#include "actors/protocol/local/news.hpp"
 #include "actors/session/sizing.hpp"
 
 #include <penstock/dataset.hpp>
@@ -21,7 +23,6 @@
 #include <optional>
 
 namespace penstock::session {
-
 
 struct session_surroundings {
   config settings;
@@ -33,12 +34,7 @@ struct session_surroundings {
   stream_request request;
   steady_time demanded{};  ///< when the first batch was asked for
   std::shared_ptr<arena::arena> memory;
-  /// The plan is known: how the stream is cut into batches.
-  std::function<void(std::shared_ptr<const plan>, std::shared_ptr<const device::transfer_plan>,
-                     schedule::stream_range)>
-      planned;
-  std::function<void(const std::vector<quarantine_report>&)> quarantine_known;
-  std::function<void(const failure&)> failed;
+  stream_news* news = nullptr;  ///< outlives the actor
 };
 
 session_actor spawn_session(caf::actor_system& system, session_surroundings around);

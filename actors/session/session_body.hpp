@@ -5,6 +5,7 @@
 //   session.cpp          the public face
 //   session_life.cpp     start, commands, failure, end
 //   session_wiring.cpp   makes the actors and connects them
+//   news_of_actors.hpp   what they tell the session
 //   session_progress.cpp whether the stream moves
 //   session_batches.cpp  batches on their way to the consumer, or into a sink
 //
@@ -31,8 +32,6 @@
 #include "runtime/base/home_process.hpp"
 #include "runtime/control/control_server.hpp"
 #include "runtime/dataset/factory.hpp"
-#include "runtime/device/exclusive_use.hpp"
-#include "runtime/device/gpu_process_watch.hpp"
 #include "runtime/process/lifeline.hpp"
 #include "runtime/telemetry/event_journal.hpp"
 #include "runtime/telemetry/metrics_server.hpp"
@@ -77,6 +76,8 @@ class Session::body {
   [[nodiscard]] std::vector<std::byte> state();
 
  private:
+  class news_of_actors;
+
   // Everything that exists only while the session runs, in the order in which it is made; undone in reverse
   // (handles to actors and the objects that they share before the actor system, the io thread after what
   // lives on it).
@@ -94,10 +95,9 @@ class Session::body {
     std::unique_ptr<session::progress_ticker> progress;
     std::shared_ptr<supervisor::worker_processes> processes;
     std::shared_ptr<supervisor::owner_process> owner_process;
-    std::optional<device::exclusive_use> lock;       // of the GPU
-    std::optional<device::gpu_process_watch> watch;  // of the GPU, when it is ours
-    supervisor::owner_keeper_actor keeper;           // in front of owner_process
-    gpu_owner::gpu_owner_actor owner;                // the owner itself, or its keeper
+    std::shared_ptr<news_of_actors> news;   // whom all of the following report to
+    supervisor::owner_keeper_actor keeper;  // in front of owner_process
+    gpu_owner::gpu_owner_actor owner;       // the owner itself, or its keeper
     scheduler::scheduler_actor scheduler;
     supervisor::supervisor_actor supervisor;
     session::session_actor session;
@@ -113,7 +113,6 @@ class Session::body {
   void spawn_scheduler(engine& e);
   void spawn_supervisor(engine& e);
   void spawn_session_actor(engine& e);
-  void owner_opened(engine& e, const device::identity& what);
   [[nodiscard]] supervisor::worker_program program_of_workers(const engine& e) const;
   [[nodiscard]] supervisor::supervisor_settings supervisor_settings_now() const;
   void open_control_socket(engine& e);
@@ -150,7 +149,6 @@ class Session::body {
   const std::shared_ptr<control::event_journal> journal_ = std::make_shared<control::event_journal>();
   const std::shared_ptr<batch_times> times_ = std::make_shared<batch_times>();
   session::process_logs logs_;
-  session::worker_watch watch_;  // used only by callbacks of the supervisor
   std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
   session::stream_cursor cursor_;  // where the consumer stands
   session::ending ending_;         // how far the end has come

@@ -116,4 +116,13 @@ result<schedule::stream_range> range_of(const config& settings, const stream_req
   return range;
 }
 
+std::uint64_t samples_in(const plan& order, schedule::stream_range range) {
+  const std::uint64_t per_epoch = order.batches_per_epoch();
+  if (per_epoch == 0) return 0;
+  const auto before = [&](stream_position p) {
+    return p / per_epoch * order.expected_samples() + p % per_epoch * order.settings().batch_size;
+  };
+  return before(range.end) - before(range.first);
+}
+
 }  // namespace penstock::session

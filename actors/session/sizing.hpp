@@ -46,4 +46,7 @@ schedule::stream_identity identity_of(const config& settings, const dataset_desc
 result<schedule::stream_range> range_of(const config& settings, const stream_request& request,
                                         const plan& order, const dataset_description& dataset);
 
+/// Planned samples of a part of the stream. All batches but an epoch's last are full.
+[[nodiscard]] std::uint64_t samples_in(const plan& order, schedule::stream_range range);
+
 }  // namespace penstock::session

@@ -73,7 +73,7 @@ void tell_changes(keeper_state& s) {
   const owner_facts facts{std::string(name_of(o.stage())), o.pid(), o.restarts(), o.irreplaceable()};
   if (facts == s.told) return;
   s.told = facts;
-  s.around.news.changed(facts);
+  s.around.news->owner_changed(facts);
 }
 
 std::optional<std::uint32_t> in_hand(const arena::flight_reading& flight) {
@@ -128,11 +128,12 @@ struct carry_out {
     self->send(s.others.scheduler, scheduler::owner_lost{lost.era, std::move(poison)});
   }
   void operator()(const supervision::owner_is_ready& ready) {
-    if (ready.first) return s.around.news.opened(s.device);
-    s.around.news.reopened(s.owner->pid().value_or(0));
+    if (ready.first) return s.around.news->opened(s.device);
+    s.around.news->reopened(s.owner->pid().value_or(0));
   }
   void operator()(const supervision::owner_recovered& again) {
-    s.around.news.recovered(again.incarnation, std::chrono::duration<double>(again.since_its_end).count());
+    s.around.news->owner_recovered(again.incarnation,
+                                   std::chrono::duration<double>(again.since_its_end).count());
   }
   void operator()(const supervision::owner_died& death) {
     const owner_death_report& d = death.report;
@@ -140,15 +141,15 @@ struct carry_out {
               d.signal ? *d.signal : fmt::format("exit {}", d.code.value_or(-1)),
               death.in_hand ? ", while its sink worked on " + *death.in_hand : "");
     s.waited_before += std::exchange(s.waited, nanoseconds(0));
-    s.around.news.died(d);
+    s.around.news->owner_died(d);
   }
   void operator()(const supervision::owner_left_out& batch) { log::warn("gpu", "{}", batch.text); }
   void operator()(const supervision::owner_not_started& no) {
     log::warn("gpu", "the GPU owner was not started: {}; trying again in {}", no.reason.message,
               duration_for_people(no.again_in));
   }
-  void operator()(const supervision::owner_failed& end) { s.around.news.gave_up(end.reason); }
-  void operator()(const supervision::owner_closed&) { s.around.news.closed(); }
+  void operator()(const supervision::owner_failed& end) { s.around.news->gave_up(end.reason); }
+  void operator()(const supervision::owner_closed&) { s.around.news->owner_closed(); }
 };
 
 void advance(self_pointer self) {
@@ -217,8 +218,8 @@ struct hear {
     }
     if (news.snapshots) s.owner->keep_snapshot(news.snapshot);
     s.waited = nanoseconds(static_cast<std::int64_t>(news.waited_ns));
-    s.around.news.progressed(news.uploads, news.bytes, news.pinned);
-    s.around.news.waited(s.waited_before + s.waited);
+    s.around.news->progressed(news.uploads, news.bytes, news.pinned);
+    s.around.news->owner_waited(s.waited_before + s.waited);
   }
   void operator()(const protocol::worker_gives_up& last) {
     s.owner->gave_up(incarnation, now, {static_cast<errc>(last.kind), last.reason, 0});
@@ -228,7 +229,7 @@ struct hear {
     std::vector<gpu_process> processes;
     for (const protocol::wire_gpu_process& p : seen.processes)
       processes.push_back({static_cast<std::int64_t>(p.pid), p.bytes});
-    s.around.news.processes_seen(std::move(processes));
+    s.around.news->gpu_processes_seen(std::move(processes));
   }
 
   /// The owner's own stamps come with its acknowledgement; until then these tell who is waited for. A conversion

@@ -16,6 +16,7 @@ namespace {
 // Its hello, what it opened, why it gives up, and what NVML shows it from time to time.
 constexpr std::uint64_t unasked_messages_max = 16;
 constexpr std::size_t last_lines_kept = 10;  // of its output, for messages
+const std::string output_source = "gpu";
 
 std::vector<std::string> own_environment() {
   std::vector<std::string> list;
@@ -34,7 +35,9 @@ void owner_process::start_now(std::uint32_t incarnation) {
   if (shut_down_) return;
   starting_ = starting{incarnation, {}};
   process::child_callbacks process_calls;
-  process_calls.output = [this, incarnation](std::string_view line) { listeners_.wrote(incarnation, line); };
+  process_calls.output = [this, incarnation](std::string_view line) {
+    listeners_.output->wrote(output_source, incarnation, line);
+  };
   process_calls.exited = [this, incarnation](const process::exit_report& report,
                                              const process::output_tail& tail) {
     on_end(incarnation, report, tail);
@@ -72,7 +75,7 @@ void owner_process::started(std::uint32_t incarnation, result<linked_child> chil
   link_calls.unasked_max = unasked_messages_max;
   auto link = protocol::owner_link::make(io_.context(), std::move(child->link), std::move(link_calls));
   running_.emplace(running{incarnation, std::move(child->process), link});
-  listeners_.started(incarnation);
+  listeners_.output->started(output_source, incarnation);
   caf::anon_send(listeners_.keeper, owner_started{incarnation, running_->process->pid(), link});
   link->start();
   for (const int number : signals) running_->process->signal(number);
@@ -84,7 +87,7 @@ void owner_process::on_end(std::uint32_t incarnation, const process::exit_report
   // What it acknowledged before it died counts.
   running_->link->drain();
   running_->link->close();
-  listeners_.ended();
+  listeners_.output->ended(output_source);
   caf::anon_send(listeners_.keeper,
                  owner_exited{incarnation, report,
                               process::last_lines_without_stack(tail.text(), last_lines_kept)});

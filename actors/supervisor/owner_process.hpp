@@ -4,13 +4,13 @@
 
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/local/actors.hpp"
+#include "actors/protocol/local/news.hpp"
 #include "actors/supervisor/child_starter.hpp"
 #include "actors/supervisor/linked_child.hpp"
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,9 +28,7 @@ struct owner_descriptors {
 /// Whom the owner's process is reported to. The handle is dropped by shut_down().
 struct owner_listeners {
   owner_keeper_actor keeper;
-  std::function<void(std::uint32_t incarnation)> started;  ///< its log begins; on the io thread, as the others
-  std::function<void(std::uint32_t incarnation, std::string_view line)> wrote;
-  std::function<void()> ended;
+  output_listener* output = nullptr;
 };
 
 class owner_process final : public child_starter<std::uint32_t>,

@@ -83,7 +83,7 @@ void tell_changes(const supervisor_state& s, steady_time now) {
   const supervision::pool& pool = s.workers->places();
   std::vector<worker_status> all;
   for (const supervision::place_view& place : pool.places()) all.push_back(status_of(s, place, now));
-  s.around.news.changed(all, pool.degraded(), pool.started(), pool.restarts());
+  s.around.news->workers_changed(all, pool.degraded(), pool.started(), pool.restarts());
 }
 
 // ---- commands -------------------------------------------------------------------------------------------------
@@ -154,10 +154,10 @@ struct carry_out {
     log::warn("supervisor", "{}: samples that wait to be tried alone are quarantined", lost.reason);
     self->send(s.others.scheduler, scheduler::cannot_try_alone{lost.reason});
   }
-  void operator()(const supervision::workers_failed& end) { s.around.news.gave_up(end.reason); }
+  void operator()(const supervision::workers_failed& end) { s.around.news->gave_up(end.reason); }
   void operator()(const supervision::workers_closed&) {
     s.closed = true;
-    s.around.news.pool_closed();
+    s.around.news->pool_closed();
   }
 };
 
@@ -241,7 +241,7 @@ void settle_death_of(self_pointer self, const scheduler::judgement& verdict) {
               report.path ? fmt::format(" ({})", *report.path) : "");
     s.last_deaths[report.worker] = report;
   }
-  if (news.worth_telling) s.around.news.worker_died(report);
+  if (news.worth_telling) s.around.news->worker_died(report);
 }
 
 // ---- looking --------------------------------------------------------------------------------------------------

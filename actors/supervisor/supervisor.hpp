@@ -16,28 +16,18 @@
 
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/lease_counts.hpp"
+#include "actors/protocol/local/news.hpp"
 #include "actors/supervisor/child_starter.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/supervision/worker_supervision.hpp"
 
 #include <penstock/report.hpp>
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 namespace penstock::supervisor {
-
-/// What the supervisor tells the rest of the session; called on a scheduler thread of CAF, must not block.
-struct supervisor_news {
-  std::function<void(const std::vector<worker_status>&, bool degraded, std::uint32_t started,
-                     std::uint32_t restarts)>
-      changed;
-  std::function<void(const death_report&)> worker_died;
-  std::function<void(const failure&)> gave_up;
-  std::function<void()> pool_closed;
-};
 
 struct supervisor_settings {
   supervision::worker_rules rules;
@@ -50,7 +40,7 @@ struct supervisor_surroundings {
   std::shared_ptr<child_starter<worker_ref>> processes;
   std::shared_ptr<arena::flight_recorders> flights;
   std::shared_ptr<const scheduler::lease_counts> leases;
-  supervisor_news news;
+  supervisor_news* news = nullptr;  ///< outlives the actor
 };
 
 supervisor_actor spawn_supervisor(caf::actor_system& system, supervisor_surroundings around);

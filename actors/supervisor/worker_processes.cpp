@@ -18,6 +18,10 @@ namespace {
 constexpr std::uint64_t unasked_messages_max = 8;
 constexpr std::size_t last_lines_kept = 10;  // of its output, for messages
 
+std::string source_of(worker_ref who) {
+  return fmt::format("worker/{}", who.worker);
+}
+
 }  // namespace
 
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& extra) {
@@ -48,7 +52,9 @@ void worker_processes::start_now(worker_ref who) {
   if (shut_down_) return;
   starting_[who.worker] = {who, {}};
   process::child_callbacks process_calls;
-  process_calls.output = [this, who](std::string_view line) { listeners_.wrote(who, line); };
+  process_calls.output = [this, who](std::string_view line) {
+    listeners_.output->wrote(source_of(who), who.incarnation, line);
+  };
   process_calls.exited = [this, who](const process::exit_report& report, const process::output_tail& tail) {
     on_end(who, report, tail);
   };
@@ -85,7 +91,7 @@ void worker_processes::started(worker_ref who, result<linked_child> child) {
 
   running& entry = running_[who.worker];
   entry = {who, std::move(child->process), link};
-  listeners_.started(who);
+  listeners_.output->started(source_of(who), who.incarnation);
   caf::anon_send(listeners_.supervisor, worker_started{who, entry.process->pid(), link});
   link->start();
   for (const int number : signals) entry.process->signal(number);
@@ -106,7 +112,7 @@ void worker_processes::on_end(worker_ref who, const process::exit_report& report
   // What it said before it died counts; a grandchild may hold the socket, so nobody waits for its end.
   it->second.link->drain();
   it->second.link->close();
-  listeners_.ended(who);
+  listeners_.output->ended(source_of(who));
   caf::anon_send(listeners_.supervisor,
                  worker_exited{who, report, process::last_lines_without_stack(tail.text(), last_lines_kept),
                                process::stack_in(tail.text())});

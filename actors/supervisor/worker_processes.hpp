@@ -5,12 +5,12 @@
 
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/local/actors.hpp"
+#include "actors/protocol/local/news.hpp"
 #include "actors/supervisor/child_starter.hpp"
 #include "actors/supervisor/linked_child.hpp"
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,9 +36,7 @@ struct worker_listeners {
   supervisor_actor supervisor;                       ///< starts, links, ends, and every message but batch_loaded
   scheduler::scheduler_actor scheduler;              ///< batch_loaded, through the pile
   std::shared_ptr<scheduler::report_pile> reports;
-  std::function<void(worker_ref)> started;           ///< the log of an incarnation begins; on the io thread, as the others
-  std::function<void(worker_ref, std::string_view line)> wrote;
-  std::function<void(worker_ref)> ended;
+  output_listener* output = nullptr;
 };
 
 class worker_processes final : public child_starter<worker_ref>,

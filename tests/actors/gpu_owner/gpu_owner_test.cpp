@@ -27,7 +27,7 @@ constexpr std::uint32_t rows = 4;
 constexpr arena::geometry shape{4096, 8, 2};
 
 /// An owner with one partition of eight slots, each filled with its own number.
-class stage {
+class stage final : owner_news {
  public:
   explicit stage(std::uint32_t buffers) : system_(settings_) {
     auto memory = arena::arena::create();
@@ -57,16 +57,7 @@ class stage {
     owner_surroundings around;
     around.device = device;
     around.consumer = consumer;
-    around.opened = [this](const penstock::device::identity&) { ++opened; };
-    around.failed = [this](const failure& why) {
-      ++failures;
-      consumer->fail(why);
-    };
-    around.slots_released = [this](const std::vector<std::uint64_t>& uploads) {
-      for (const std::uint64_t upload : uploads) in_order = in_order && upload == ++last_released;
-      released += uploads.size();
-    };
-    around.progressed = [](std::uint64_t, std::uint64_t, bool) {};
+    around.news = this;
     around.flight_deadline = flight_deadline;
     owner_ = spawn_gpu_owner(system_, std::move(around));
     caf::anon_send(owner_, open_device{});
@@ -86,13 +77,24 @@ class stage {
       std::make_shared<device_test::faulty_device>(penstock::device::make_host_device());
   nanoseconds flight_deadline = 30s;
   std::shared_ptr<hand_over> consumer = std::make_shared<hand_over>();
-  std::atomic<int> opened{0};
+  std::atomic<int> times_opened{0};
   std::atomic<int> failures{0};
   std::atomic<std::size_t> released{0};
   std::uint64_t last_released = 0;   // the owner's thread
   std::atomic<bool> in_order{true};  // slots were released as uploads 1, 2, 3, ...
 
  private:
+  void opened(const penstock::device::identity&) override { ++times_opened; }
+  void failed(const failure& why) override {
+    ++failures;
+    consumer->fail(why);
+  }
+  void slots_released(std::vector<std::uint64_t> uploads) override {
+    for (const std::uint64_t upload : uploads) in_order = in_order && upload == ++last_released;
+    released += uploads.size();
+  }
+  void progressed(std::uint64_t, std::uint64_t, bool) override {}
+
   protocol::actor_settings settings_{2};
   caf::actor_system system_;
   std::shared_ptr<mapping> partition_;

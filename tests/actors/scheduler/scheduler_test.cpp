@@ -12,21 +12,12 @@ namespace {
 
 constexpr std::uint32_t batch_size = 2;
 
-class stage {
+class stage final : scheduler::scheduler_news {
  public:
   explicit stage(std::uint64_t samples = 20) {
-    scheduler::scheduler_news news;
-    news.leases = std::make_shared<scheduler::lease_counts>(4);
-    news.sample_failed = [this](const scheduler::lost_sample& lost) { failed.push_back(lost.sample); };
-    news.sample_quarantined = [this](const scheduler::lost_sample& lost) { quarantined.push_back(lost.sample); };
-    news.delivered = [this](const schedule::delivery& d, std::uint64_t) { delivered.push_back(d.position); };
-    news.epoch_done = [](const schedule::epoch_account&) {};
-    news.batch_recovered = [](std::uint64_t, std::uint64_t) {};
-    news.counted = [](std::uint64_t, std::uint64_t) {};
-    news.gave_up = [this](const failure& why) { failures.push_back(why); };
-    news.stream_finished = [this](std::uint64_t) { ++finished; };
-    actor = scheduler::spawn_scheduler(world.system, std::move(news));
-    say(protocol::meet{{owner.actor, actor, supervisor.actor, {}}});
+    const auto leases = std::make_shared<scheduler::lease_counts>(4);
+    actor = scheduler::spawn_scheduler(world.system, {leases, nullptr, this});
+    say(protocol::meet{{owner.actor, actor, supervisor.actor, session.actor}});
     auto order = std::make_shared<const plan>(plan::create({samples, 7, false, batch_size, false, 0, 1}).value());
     scheduler::open_stream open;
     open.range = {0, order->batches_per_epoch()};
@@ -47,6 +38,17 @@ class stage {
   void deliver(std::uint64_t upload) {
     if (deliveries->add({upload, std::nullopt})) say(scheduler::batches_delivered{deliveries});
   }
+  /// Both with the first sample in hand.
+  void lose_two_workers() {
+    for (std::uint32_t i = 1; i <= 2; ++i) {
+      told_worker worker;
+      const worker_ref who{0, i};
+      say(scheduler::worker_joined{who, 1, schedule::worker_kind::loader, worker.link});
+      const protocol::load_batch lease = worker.all<protocol::load_batch>().at(0);
+      say(scheduler::worker_ended{who, schedule::flight_mark{lease.slot, lease.generation, 0}, "",
+                                  "SIGSEGV"});
+    }
+  }
   std::vector<upload_order> uploads() const {
     std::vector<upload_order> all;
     for (const auto& message : owner.all<gpu_owner::upload_batches>())
@@ -57,6 +59,7 @@ class stage {
   testing::deterministic_system world;
   testing::recorder<gpu_owner::heard> owner{world.system};
   testing::recorder<supervisor::heard> supervisor{world.system};
+  testing::recorder<session::heard> session{world.system};
   std::shared_ptr<scheduler::report_pile> reports = std::make_shared<scheduler::report_pile>();
   std::shared_ptr<scheduler::delivery_pile> deliveries = std::make_shared<scheduler::delivery_pile>();
   std::vector<std::uint64_t> failed;
@@ -65,6 +68,18 @@ class stage {
   std::vector<failure> failures;
   int finished = 0;
   scheduler::scheduler_actor actor;
+
+ private:
+  void sample_failed(const scheduler::lost_sample& lost) override { failed.push_back(lost.sample); }
+  void sample_quarantined(const scheduler::lost_sample& lost) override { quarantined.push_back(lost.sample); }
+  void batch_delivered(const schedule::delivery& d, std::uint64_t) override {
+    delivered.push_back(d.position);
+  }
+  void batch_recovered(std::uint64_t, std::uint64_t) override {}
+  void epoch_done(const schedule::epoch_account&) override {}
+  void counted(std::uint64_t, std::uint64_t) override {}
+  void gave_up(const failure& why) override { failures.push_back(why); }
+  void stream_finished(std::uint64_t) override { ++finished; }
 };
 
 constexpr worker_ref first{0, 1};
@@ -115,15 +130,20 @@ TEST_CASE("the death of a worker is judged, and its leases go to another one") {
 
 TEST_CASE("a sample that has killed twice is tried alone: the supervisor is asked for the sacrificial worker") {
   stage s;
-  for (std::uint32_t i = 1; i <= 2; ++i) {
-    told_worker worker;
-    const worker_ref who{0, i};
-    s.say(scheduler::worker_joined{who, 1, schedule::worker_kind::loader, worker.link});
-    const protocol::load_batch lease = worker.all<protocol::load_batch>().at(0);
-    s.say(scheduler::worker_ended{who, schedule::flight_mark{lease.slot, lease.generation, 0}, "", "SIGSEGV"});
-  }
+  s.lose_two_workers();
   REQUIRE(s.supervisor.all<supervisor::want_sacrificial>().size() == 1);
   CHECK(s.supervisor.all<supervisor::want_sacrificial>()[0].wanted);
+}
+
+TEST_CASE("a quarantined sample is told as news, and to the session actor, which remembers it") {
+  stage s;
+  s.lose_two_workers();
+  CHECK(s.session.all<session::sample_quarantined>().empty());
+  s.say(scheduler::cannot_try_alone{"the sacrificial worker does not start"});
+  REQUIRE(s.session.all<session::sample_quarantined>().size() == 1);
+  CHECK(s.session.all<session::sample_quarantined>()[0].lost.sample == 0);
+  CHECK(s.session.all<session::sample_quarantined>()[0].lost.attempts == 2);
+  CHECK(s.quarantined == std::vector<std::uint64_t>{0});
 }
 
 TEST_CASE("a draining worker finishes its leases, then is told to stop, and the supervisor hears of it") {

@@ -21,23 +21,14 @@ struct fake_process final : supervisor::child_starter<std::uint32_t> {
   std::vector<int> signals;
 };
 
-class stage {
+class stage final : supervisor::keeper_news {
  public:
   stage() {
     supervisor::keeper_surroundings around;
     around.process = process;
     around.deliveries = deliveries;
     around.flights = std::make_shared<arena::flight_recorders>(arena::flight_recorders::create(1).value());
-    around.news.opened = [this](const device::identity&) { ++opened; };
-    around.news.changed = [](const supervisor::owner_facts&) {};
-    around.news.died = [this](const owner_death_report& d) { deaths.push_back(d); };
-    around.news.reopened = [this](pid_t) { ++reopened; };
-    around.news.recovered = [](std::uint32_t, double) {};
-    around.news.progressed = [](std::uint64_t, std::uint64_t, bool) {};
-    around.news.waited = [](nanoseconds) {};
-    around.news.processes_seen = [](const std::vector<gpu_process>&) {};
-    around.news.gave_up = [this](const failure& why) { failures.push_back(why); };
-    around.news.closed = [this] { ++closed; };
+    around.news = this;
     actor = supervisor::spawn_owner_keeper(world.system, std::move(around));
     say(protocol::meet{{{}, scheduler.actor, {}, {}}});
     say(gpu_owner::open_device{});
@@ -70,10 +61,22 @@ class stage {
   std::shared_ptr<scheduler::delivery_pile> deliveries = std::make_shared<scheduler::delivery_pile>();
   std::vector<owner_death_report> deaths;
   std::vector<failure> failures;
-  int opened = 0;
-  int reopened = 0;
+  int times_opened = 0;
+  int times_reopened = 0;
   int closed = 0;
   supervisor::owner_keeper_actor actor;
+
+ private:
+  void opened(const device::identity&) override { ++times_opened; }
+  void reopened(pid_t) override { ++times_reopened; }
+  void owner_changed(const supervisor::owner_facts&) override {}
+  void owner_died(const owner_death_report& d) override { deaths.push_back(d); }
+  void owner_recovered(std::uint32_t, double) override {}
+  void progressed(std::uint64_t, std::uint64_t, bool) override {}
+  void owner_waited(nanoseconds) override {}
+  void gpu_processes_seen(std::vector<gpu_process>) override {}
+  void gave_up(const failure& why) override { failures.push_back(why); }
+  void owner_closed() override { ++closed; }
 };
 
 }  // namespace
@@ -89,7 +92,7 @@ TEST_CASE("an owner is told the config first, then its partitions, then the uplo
   CHECK(std::holds_alternative<protocol::open_owner>(told[0]));
   CHECK(std::get<protocol::map_partition>(told[1]).partition == 3);
   CHECK(std::get<protocol::upload_slots>(told[2]).uploads.size() == 2);
-  CHECK(s.opened == 1);
+  CHECK(s.times_opened == 1);
 }
 
 TEST_CASE("uploads of more than a frame are split, for the first owner and for each that replaces it") {
@@ -112,7 +115,7 @@ TEST_CASE("uploads of more than a frame are split, for the first owner and for e
   told_owner second;
   s.be_ready(2, second);
   CHECK(uploads_told(second) == 20);
-  CHECK(s.reopened == 1);
+  CHECK(s.times_reopened == 1);
 }
 
 TEST_CASE("acknowledgements reach the scheduler in order; one out of order fences the owner instead") {

@@ -23,7 +23,7 @@ struct fake_processes final : supervisor::child_starter<worker_ref> {
   std::vector<std::pair<worker_ref, int>> signals;
 };
 
-class stage {
+class stage final : supervisor::supervisor_news {
  public:
   explicit stage(std::uint32_t workers = 1) {
     supervisor::supervisor_surroundings around;
@@ -34,10 +34,7 @@ class stage {
     around.processes = processes;
     around.flights = flights;
     around.leases = leases;
-    around.news.changed = [](const auto&, bool, std::uint32_t, std::uint32_t) {};
-    around.news.worker_died = [this](const death_report& d) { deaths.push_back(d); };
-    around.news.gave_up = [this](const failure& why) { failures.push_back(why); };
-    around.news.pool_closed = [this] { ++closed; };
+    around.news = this;
     actor = supervisor::spawn_supervisor(world.system, std::move(around));
     say(protocol::meet{{{}, scheduler.actor, actor, session.actor}});
     say(supervisor::open_pool{});
@@ -77,6 +74,12 @@ class stage {
   std::vector<failure> failures;
   int closed = 0;
   supervisor::supervisor_actor actor;
+
+ private:
+  void workers_changed(const std::vector<worker_status>&, bool, std::uint32_t, std::uint32_t) override {}
+  void worker_died(const death_report& d) override { deaths.push_back(d); }
+  void gave_up(const failure& why) override { failures.push_back(why); }
+  void pool_closed() override { ++closed; }
 };
 
 constexpr worker_ref first{0, 1};

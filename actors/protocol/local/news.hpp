@@ -1,0 +1,142 @@
+// What actors tell whoever made them: one interface for each actor that has something to say to no other actor. The
+// session implements them (actors/session/news_of_actors.hpp), the GPU owner's process its own (owner_main.cpp),
+// tests theirs.
+//
+// Called on the thread that the actor happens to run on, one call of an actor at a time. Must not block; whoever
+// implements it outlives the actor.
+#pragma once
+
+#include "actors/protocol/local/scheduler_messages.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/device/transfer_plan.hpp"
+
+#include <penstock/report.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::gpu_owner {
+
+class owner_news {
+ public:
+  virtual void opened(const device::identity& what) = 0;
+  /// Once. The device is not used again.
+  virtual void failed(const failure& why) = 0;
+  /// These uploads are copied: their slots are free.
+  virtual void slots_released(std::vector<std::uint64_t> uploads) = 0;
+  /// After each burst: finished uploads and their bytes, and whether the device reads the arena directly.
+  virtual void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) = 0;
+
+ protected:
+  ~owner_news() = default;
+};
+
+}  // namespace penstock::gpu_owner
+
+namespace penstock::supervisor {
+
+class supervisor_news {
+ public:
+  /// How all workers stand, whenever something may have changed.
+  virtual void workers_changed(const std::vector<worker_status>& workers, bool degraded,
+                               std::uint32_t started, std::uint32_t restarts) = 0;
+  virtual void worker_died(const death_report& death) = 0;
+  /// The run cannot go on.
+  virtual void gave_up(const failure& why) = 0;
+  /// All workers are gone, after close_pool.
+  virtual void pool_closed() = 0;
+
+ protected:
+  ~supervisor_news() = default;
+};
+
+/// What is known of the owner's process.
+struct owner_facts {
+  std::string state;  ///< starting, ready, backoff, failed, stopped
+  std::optional<pid_t> pid;
+  std::uint32_t restarts = 0;
+  bool irreplaceable = false;  ///< its death fails the run: its sink keeps state and gives no snapshots
+
+  bool operator==(const owner_facts&) const = default;
+};
+
+class keeper_news {
+ public:
+  /// The first process has opened the device.
+  virtual void opened(const device::identity& what) = 0;
+  /// Its replacement has.
+  virtual void reopened(pid_t owner) = 0;
+  virtual void owner_changed(const owner_facts& facts) = 0;
+  /// As soon as it is known.
+  virtual void owner_died(const owner_death_report& death) = 0;
+  /// Uploads go on after the death of this incarnation.
+  virtual void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) = 0;
+  virtual void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) = 0;
+  /// How long its sink has waited for batches, in all incarnations.
+  virtual void owner_waited(nanoseconds in_all) = 0;
+  /// By NVML, on the GPU.
+  virtual void gpu_processes_seen(std::vector<gpu_process> processes) = 0;
+  virtual void gave_up(const failure& why) = 0;
+  /// The process is gone, after close_device.
+  virtual void owner_closed() = 0;
+
+ protected:
+  ~keeper_news() = default;
+};
+
+/// Where the output of child processes goes, by source ("worker/3", "gpu"); called on the io thread.
+class output_listener {
+ public:
+  virtual void started(const std::string& source, std::uint32_t incarnation) = 0;
+  virtual void wrote(const std::string& source, std::uint32_t incarnation, std::string_view line) = 0;
+  virtual void ended(const std::string& source) = 0;
+
+ protected:
+  ~output_listener() = default;
+};
+
+}  // namespace penstock::supervisor
+
+namespace penstock::scheduler {
+
+class scheduler_news {
+ public:
+  virtual void sample_failed(const lost_sample& lost) = 0;
+  virtual void sample_quarantined(const lost_sample& lost) = 0;
+  virtual void batch_delivered(const schedule::delivery& batch, std::uint64_t epoch) = 0;
+  /// A batch that a dead worker had is loaded after all.
+  virtual void batch_recovered(std::uint64_t epoch, std::uint64_t sequence) = 0;
+  virtual void epoch_done(const schedule::epoch_account& done) = 0;
+  /// Messages that came too late or were false, and samples in quarantine.
+  virtual void counted(std::uint64_t stale_dropped, std::uint64_t quarantined) = 0;
+  virtual void gave_up(const failure& why) = 0;
+  virtual void stream_finished(std::uint64_t seek_number) = 0;
+
+ protected:
+  ~scheduler_news() = default;
+};
+
+}  // namespace penstock::scheduler
+
+namespace penstock::session {
+
+/// Of the session actor.
+class stream_news {
+ public:
+  /// How the stream is cut into batches.
+  virtual void planned(std::shared_ptr<const plan> order,
+                       std::shared_ptr<const device::transfer_plan> transfer,
+                       schedule::stream_range range) = 0;
+  /// From earlier runs.
+  virtual void quarantine_known(const std::vector<quarantine_report>& known) = 0;
+  virtual void gave_up(const failure& why) = 0;
+
+ protected:
+  ~stream_news() = default;
+};
+
+}  // namespace penstock::session

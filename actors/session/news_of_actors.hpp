@@ -1,0 +1,164 @@
+// What the actors tell a session: noted on the board, told as events, and passed on to whoever waits for it. Made with
+// the engine, before the actors, and outlives them. Private to session_wiring.cpp.
+//
+// Threads: each actor calls on its own, so whatever is touched here is thread-safe or belongs to one caller.
+#pragma once
+
+#include "actors/protocol/local/news.hpp"
+#include "actors/session/session_body.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/device/exclusive_use.hpp"
+#include "runtime/device/gpu_process_watch.hpp"
+
+#include <caf/send.hpp>
+
+namespace penstock {
+
+class Session::body::news_of_actors final : public gpu_owner::owner_news,
+                                            public supervisor::supervisor_news,
+                                            public supervisor::keeper_news,
+                                            public scheduler::scheduler_news,
+                                            public session::stream_news {
+ public:
+  news_of_actors(body& session, engine& e) : session_(session), board_(session.board_), engine_(e) {}
+
+  // ---- of several ---------------------------------------------------------------------------------------------
+
+  void gave_up(const failure& why) override { session_.fail(why); }
+
+  void opened(const device::identity& what) override {
+    if (what.uuid && !session_.settings_.gpu.share) {
+      auto ours = device::exclusive_use::take(*what.uuid);
+      if (!ours) return gave_up(ours.error());
+      lock_.emplace(std::move(*ours));
+    }
+    // Never from a session that leaves the GPU to another process: asking opens the GPU's device files.
+    if (what.uuid && !session_.elsewhere())
+      watch_.emplace(*what.uuid, [this](const std::vector<gpu_process>& seen) { gpu_processes_seen(seen); });
+    board_.device_opened(what);
+    session_.tell(session::event_of(event_kind::device_opened, what.name));
+    log::debug("gpu", "opened {}", what.name);
+    caf::anon_send(engine_.session, session::device_ready{});
+  }
+
+  void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override {
+    board_.uploaded(uploads, bytes, pinned);
+  }
+
+  // ---- of a GPU owner in this process -------------------------------------------------------------------------
+
+  void failed(const failure& why) override {
+    board_.device_state("failed");
+    session_.tell(session::event_of(event_kind::device_failed, why.message));
+    gave_up(why);
+  }
+
+  void slots_released(std::vector<std::uint64_t> uploads) override {
+    caf::anon_send(engine_.scheduler, scheduler::slots_released{std::move(uploads)});
+  }
+
+  // ---- of the keeper of one in another process ----------------------------------------------------------------
+
+  void reopened(pid_t owner) override {
+    event again = session::event_of(event_kind::device_opened,
+                                    fmt::format("{}, by another GPU owner", board_.status().gpu.name));
+    again.pid = owner;
+    session_.tell(std::move(again));
+  }
+
+  void owner_changed(const supervisor::owner_facts& facts) override {
+    board_.owner_changed(facts.state, facts.pid, facts.restarts);
+    session_.owner_is_irreplaceable_ = facts.irreplaceable;
+  }
+
+  void owner_died(const owner_death_report& death) override {
+    board_.owner_died(death);
+    session_.tell(session::event_of(death));
+  }
+
+  void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) override {
+    board_.owner_recovered(incarnation, seconds_since_its_end);
+  }
+
+  void owner_waited(nanoseconds in_all) override { board_.waited(in_all); }
+
+  void gpu_processes_seen(std::vector<gpu_process> processes) override {
+    board_.gpu_processes_seen(std::move(processes));
+  }
+
+  void owner_closed() override { session_.ending_.owner_gone(); }
+
+  // ---- of the supervisor --------------------------------------------------------------------------------------
+
+  void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
+                       std::uint32_t restarts) override {
+    board_.workers_changed(workers, degraded, started, restarts);
+    for (event& one : workers_.look(workers, degraded)) session_.tell(std::move(one));
+  }
+
+  void worker_died(const death_report& death) override {
+    board_.worker_died(death);
+    session_.tell(session::event_of(death));
+  }
+
+  void pool_closed() override { session_.ending_.pool_gone(); }
+
+  // ---- of the scheduler ---------------------------------------------------------------------------------------
+
+  void sample_failed(const scheduler::lost_sample& lost) override {
+    board_.sample_failed(lost);
+    warn(session::event_of_failed(lost));
+  }
+
+  void sample_quarantined(const scheduler::lost_sample& lost) override {
+    board_.sample_quarantined(lost);
+    warn(session::event_of_quarantined(lost));
+  }
+
+  void batch_delivered(const schedule::delivery& batch, std::uint64_t epoch) override {
+    board_.delivered(batch, epoch);
+    if (session_.elsewhere()) board_.batch_taken(now());
+  }
+
+  void batch_recovered(std::uint64_t epoch, std::uint64_t sequence) override {
+    session_.tell(session::event_of_recovered(epoch, sequence));
+  }
+
+  void epoch_done(const schedule::epoch_account& done) override { session_.tell(session::event_of(done)); }
+
+  void counted(std::uint64_t stale_dropped, std::uint64_t quarantined) override {
+    board_.counted(stale_dropped, quarantined);
+  }
+
+  void stream_finished(std::uint64_t seek_number) override { session_.consumer_->finish(seek_number); }
+
+  // ---- of the session actor -----------------------------------------------------------------------------------
+
+  void planned(std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
+               schedule::stream_range range) override {
+    board_.planned(session::samples_in(*order, range));
+    session_.tell(session::event_of(event_kind::stream_opened,
+                                    fmt::format("{} batches an epoch of {} samples",
+                                                order->batches_per_epoch(), order->expected_samples())));
+    session_.cursor_.open(std::move(order), std::move(transfer), range);
+  }
+
+  void quarantine_known(const std::vector<quarantine_report>& known) override {
+    board_.quarantine_known(known);
+  }
+
+ private:
+  void warn(event what) {
+    log::warn("scheduler", "{}", what.text);
+    session_.tell(std::move(what));
+  }
+
+  body& session_;
+  session::board& board_;
+  engine& engine_;
+  std::optional<device::exclusive_use> lock_;       // of the GPU
+  std::optional<device::gpu_process_watch> watch_;  // of the GPU, when it is ours
+  session::worker_watch workers_;                   // the supervisor's calls alone
+};
+
+}  // namespace penstock
