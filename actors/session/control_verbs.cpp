@@ -80,9 +80,8 @@ json deaths_of(const session_controls& controls) {
   return control::good_answer({{"deaths", std::move(workers)}, {"owner_deaths", std::move(owners)}});
 }
 
-json pipeline(const session_status& status, const session_controls& controls) {
-  json j =
-      pipeline_as_json(status, *controls.times, controls.waited_seconds(), std::chrono::steady_clock::now());
+json pipeline(const session_controls& controls) {
+  json j = pipeline_as_json(controls.progress(), controls.waited_seconds(), std::chrono::steady_clock::now());
   mark_sacrificial(j.at("status").at("workers"), "id", controls);
   return control::good_answer(std::move(j));
 }
@@ -153,7 +152,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
     return wait_for(what.is_string() ? what.get<std::string>() : std::string(), last_call, status);
   }
   if (verb == "deaths") return deaths_of(controls);
-  if (verb == "pipeline") return pipeline(status, controls);
+  if (verb == "pipeline") return pipeline(controls);
   if (verb == "trace") return trace(request, controls);
   if (verb == "quarantine") return quarantine(request, controls);
   if (verb == "logs") return answer_logs(request, last_call, *controls.logs);

@@ -4,6 +4,7 @@
 #include "runtime/base/batch_times.hpp"
 #include "runtime/control/control_server.hpp"
 #include "runtime/process/log_book.hpp"
+#include "runtime/supervision/awaited.hpp"
 #include "runtime/telemetry/event_journal.hpp"
 
 #include <penstock/report.hpp>
@@ -15,6 +16,7 @@ namespace penstock::session {
 /// What a verb can do to a session. Called on the io thread; none of them waits for an actor.
 struct session_controls {
   std::function<session_status()> status;
+  std::function<supervision::progress_facts()> progress;
   std::function<std::vector<death_report>()> deaths;
   std::function<std::vector<owner_death_report>()> owner_deaths;
   std::function<double()> waited_seconds;  ///< how long the consumer has waited for batches

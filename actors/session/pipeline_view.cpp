@@ -1,11 +1,9 @@
 #include "actors/session/pipeline_view.hpp"
 
 #include "runtime/base/text.hpp"
-#include "runtime/base/units.hpp"
 #include "runtime/telemetry/metrics_text.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
-#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -36,43 +34,21 @@ session_status look_closer(session_status status, const arena::flight_recorders&
   return status;
 }
 
-std::string waits_for(const session_status& status, const std::vector<batch_passage>& under_way,
-                      steady_time now) {
-  if (status.state == "paused") return "an operator: the session is paused";
-  if (status.gpu_state != "ready") return "itself: it is " + status.gpu_state;
-  const control::pipeline_counts counts = control::count_pipeline(under_way);
-  if (counts.ready > 0) {
-    return fmt::format("the consumer, which has {} batch{} to take", counts.ready,
-                       counts.ready == 1 ? "" : "es");
-  }
-  if (counts.in_use > 0 && counts.uploading + counts.loaded > 0 && counts.loading == 0)
-    return "the consumer, which is working on a batch";
-  if (counts.uploading > 0) return "nobody: it is copying a batch";
-  // The first batch in order decides, whatever is finished behind it.
-  const auto first = std::ranges::find_if(under_way, [](const batch_passage& b) {
-    return b.reached() == batch_stage::leased || b.reached() == batch_stage::begun;
-  });
-  if (first == under_way.end())
-    return counts.in_use > 0 ? "the consumer, which is working on a batch" : "work: no batch is under way";
-  const nanoseconds since(as_ns(now) - first->time_of(batch_stage::leased));
-  return fmt::format("worker/{}: batch {} of epoch {}, for {}", first->worker, first->sequence,
-                     first->epoch, duration_for_people(std::max(since, nanoseconds(0))));
-}
-
-json pipeline_as_json(const session_status& status, const batch_times& times, double waited_seconds,
-                      steady_time now) {
-  const std::vector<batch_passage> under_way = times.under_way();
-  const control::pipeline_counts counts = control::count_pipeline(under_way);
-  return {{"status", control::as_json(status)},
+json pipeline_as_json(const supervision::progress_facts& facts, double waited_seconds, steady_time now) {
+  const control::pipeline_counts counts = control::count_pipeline(facts.under_way);
+  const supervision::awaited who = supervision::who_is_waited_for(facts);
+  const auto& died = facts.status.last_owner_death;
+  return {{"status", control::as_json(facts.status)},
           {"batches",
            {{"loading", counts.loading},
             {"loaded", counts.loaded},
             {"uploading", counts.uploading},
             {"ready", counts.ready},
             {"in_use", counts.in_use}}},
-          {"waits_for", waits_for(status, under_way, now)},
+          {"waits_for", who.text},
+          {"waits_for_worker", who.worker ? json(*who.worker) : json()},
           {"device_waited_seconds", waited_seconds},
-          {"owner_last_death", status.last_owner_death ? control::as_json(*status.last_owner_death) : json()},
+          {"owner_last_death", died ? control::as_json(*died) : json()},
           {"now_ns", as_ns(now)}};
 }
 

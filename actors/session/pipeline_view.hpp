@@ -4,12 +4,11 @@
 
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/batch_times.hpp"
+#include "runtime/supervision/awaited.hpp"
 
 #include <penstock/report.hpp>
 
 #include <nlohmann/json_fwd.hpp>
-
-#include <vector>
 
 namespace penstock::session {
 
@@ -17,12 +16,8 @@ namespace penstock::session {
 [[nodiscard]] session_status look_closer(session_status status, const arena::flight_recorders& flights,
                                          steady_time now);
 
-/// Who the device waits for, in words: "worker/3: batch 17 of epoch 0, for 1.2 s", "the consumer".
-[[nodiscard]] std::string waits_for(const session_status& status, const std::vector<batch_passage>& under_way,
-                                    steady_time now);
-
 /// Answer to "pipeline": where batches are, who is waited for.
-[[nodiscard]] nlohmann::ordered_json pipeline_as_json(const session_status& status, const batch_times& times,
+[[nodiscard]] nlohmann::ordered_json pipeline_as_json(const supervision::progress_facts& facts,
                                                       double waited_seconds, steady_time now);
 
 /// Answer to "trace": the batches that were released after number `after`, with their stamps in nanoseconds.

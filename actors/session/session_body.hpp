@@ -118,6 +118,7 @@ class Session::body {
   void open_control_socket(engine& e);
   void open_metrics(engine& e);
   void watch_progress(engine& e);
+  [[nodiscard]] supervision::progress_facts progress_now(const engine& e) const;
   void fail(const failure& why);
   void tell(event what) { journal_->note(std::move(what)); }
   void tell_ended(run_outcome how);

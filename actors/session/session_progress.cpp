@@ -6,20 +6,21 @@
 
 namespace penstock {
 
+supervision::progress_facts Session::body::progress_now(const engine& e) const {
+  supervision::progress_facts f;
+  f.status = session::look_closer(board_.status(), *e.flights, now());
+  f.under_way = times_->under_way();
+  f.released = times_->released();
+  f.buffers = settings_.gpu.buffers;
+  f.sacrificial_place = settings_.loader.limits.max;
+  f.consumer_waits = taking_;
+  f.owner_is_elsewhere = elsewhere();
+  f.standing = session::standing_of(f.status, *e.flights);
+  return f;
+}
+
 void Session::body::watch_progress(engine& e) {
-  engine* const all = &e;
-  const auto facts = [this, all] {
-    supervision::progress_facts f;
-    f.status = session::look_closer(board_.status(), *all->flights, now());
-    f.under_way = times_->under_way();
-    f.released = times_->released();
-    f.buffers = settings_.gpu.buffers;
-    f.sacrificial_place = settings_.loader.limits.max;
-    f.consumer_waits = taking_;
-    f.owner_is_elsewhere = elsewhere();
-    f.standing = session::standing_of(f.status, *all->flights);
-    return f;
-  };
+  const auto facts = [this, all = &e] { return progress_now(*all); };
   using news = supervision::progress_watch::news;
   const auto tell_news = [this](news what, const std::optional<stall_report>& stalled, double stood) {
     board_.stalled(stalled);

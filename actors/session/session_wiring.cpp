@@ -123,6 +123,7 @@ void Session::body::open_control_socket(engine& e) {
   engine* const all = &e;
   session::session_controls controls;
   controls.status = [this, all] { return session::look_closer(board_.status(), *all->flights, now()); };
+  controls.progress = [this, all] { return progress_now(*all); };
   controls.waited_seconds = [this] { return board_.waited_seconds(); };
   controls.times = times_;
   controls.events = [journal = journal_](std::uint64_t after, std::size_t limit) {

@@ -162,7 +162,7 @@ class WatchTest(PenstockTest):
 
     def test_describe_scheduler_says_whom_the_device_waits_for(self):
         self.live(text=synthetic(samples=100000, dataset='wait = "20ms"'), workers=1)
-        self.wait_until(lambda: self.answer("describe", "scheduler")["scheduler"]["waits_for"].startswith("worker/0: batch"), "worker/0")
+        self.wait_until(lambda: self.answer("describe", "scheduler")["scheduler"]["waits_for"].startswith("worker/0, which has "), "worker/0")
         self.penstock("pause")
         self.wait_until(lambda: "paused" in self.answer("describe", "scheduler")["scheduler"]["waits_for"], "the operator")
 

@@ -5,13 +5,16 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 
 using namespace penstock::cli;
 using json = nlohmann::ordered_json;
 
 namespace {
 
-json look(std::int64_t seconds, std::uint64_t samples, std::size_t workers, const std::string& waits_for) {
+json look(std::int64_t seconds, std::uint64_t samples, std::size_t workers,
+          std::optional<std::uint32_t> waits_for = std::nullopt) {
   json all = json::array();
   for (std::size_t i = 0; i < workers; ++i) {
     all.push_back({{"id", i},
@@ -40,7 +43,8 @@ json look(std::int64_t seconds, std::uint64_t samples, std::size_t workers, cons
             {"gpu", {{"state", "ready"}, {"name", "host"}}},
             {"workers", all}}},
           {"batches", {{"loading", 0}, {"loaded", 0}, {"uploading", 0}, {"ready", 0}, {"in_use", 0}}},
-          {"waits_for", waits_for},
+          {"waits_for", waits_for ? "worker/" + std::to_string(*waits_for) + ", which is ready" : "nobody"},
+          {"waits_for_worker", waits_for ? json(*waits_for) : json()},
           {"device_waited_seconds", 0.0},
           {"now_ns", seconds * 1'000'000'000}};
 }
@@ -61,23 +65,23 @@ bool has(const std::vector<std::string>& screen, const std::string& text) {
 }  // namespace
 
 TEST_CASE("the rate is that of the last seconds, and the mean of ten stands beside it") {
-  const json then = look(0, 0, 1, "nobody");
-  const json lately = look(7, 700, 1, "nobody");
-  const json now = look(10, 2200, 1, "nobody");
+  const json then = look(0, 0, 1);
+  const json lately = look(7, 700, 1);
+  const json now = look(10, 2200, 1);
   const auto screen = top_screen({then, lately, now}, "", {100, 24}, 0, false);
   CHECK(has(screen, "500 samples/s"));
   CHECK(has(screen, "(mean of 10 s: 220)"));
 }
 
 TEST_CASE("the worker that the device waits for is the first one, and no other of a like number") {
-  const json now = look(0, 0, 40, "worker/3: batch 7 of epoch 0, since 2 s");
+  const json now = look(0, 0, 40, 3);
   CHECK(workers_of(top_screen({now, now, now}, "", {100, 60}, 0, false)).front() == "worker/3");
-  const json other = look(0, 0, 40, "worker/33: batch 7 of epoch 0, since 2 s");
+  const json other = look(0, 0, 40, 33);
   CHECK(workers_of(top_screen({other, other, other}, "", {100, 60}, 0, false)).front() == "worker/33");
 }
 
 TEST_CASE("workers beyond the screen are reached by scrolling, to the last one and no further") {
-  const json now = look(0, 0, 40, "nobody");
+  const json now = look(0, 0, 40);
   const screen_size size{100, 24};
   const std::size_t rows = rows_for_workers(size);
   CHECK(workers_of(top_screen({now, now, now}, "", size, 0, false)).size() == rows);
@@ -88,12 +92,11 @@ TEST_CASE("workers beyond the screen are reached by scrolling, to the last one a
   CHECK(workers_of(end).size() == rows);
   CHECK(has(end, "to 40 of 40"));
   CHECK(last_first_worker(3, size) == 0);
-  CHECK_FALSE(has(top_screen({look(0, 0, 3, ""), look(0, 0, 3, ""), look(0, 0, 3, "")}, "", size, 0, false),
-                  " of 3:"));
+  CHECK_FALSE(has(top_screen({look(0, 0, 3), look(0, 0, 3), look(0, 0, 3)}, "", size, 0, false), " of 3:"));
 }
 
 TEST_CASE("a screen of any size is never overrun") {
-  const json now = look(0, 0, 40, "worker/3: x");
+  const json now = look(0, 0, 40, 3);
   for (const std::size_t rows : {1U, 2U, 5U, 11U, 12U, 13U, 24U}) {
     for (const std::size_t columns : {1U, 20U, 80U}) {
       for (const std::string& line : top_screen({now, now, now}, "event", {columns, rows}, 7, false))

@@ -94,13 +94,12 @@ std::string state_colour(const std::string& state) {
   return "33";
 }
 
-/// The worker that the device waits for comes first: "worker/3: batch 7 of epoch 0, since 2 s".
+/// The worker that is waited for comes first.
 std::vector<json> in_order_of_interest(const json& now) {
   const json& all = now.at("status").at("workers");
   std::vector<json> workers(all.begin(), all.end());
-  const std::string awaited = text_of(now.at("waits_for"));
-  std::ranges::stable_partition(
-      workers, [&](const json& w) { return awaited.starts_with("worker/" + text_of(w.at("id")) + ":"); });
+  const json awaited = now.value("waits_for_worker", json());
+  std::ranges::stable_partition(workers, [&](const json& w) { return w.at("id") == awaited; });
   return workers;
 }
 

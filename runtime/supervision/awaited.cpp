@@ -1,0 +1,225 @@
+#include "runtime/supervision/awaited.hpp"
+
+#include "runtime/base/units.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace penstock::supervision {
+namespace {
+
+using awaited_if_any = std::optional<awaited>;
+
+std::string in_words(double seconds) {
+  return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9)));
+}
+
+std::string name_of(const worker_status& w) {
+  return fmt::format("worker/{}", w.id);
+}
+
+std::string name_of(const batch_passage& b) {
+  return fmt::format("batch {} of epoch {}", b.sequence, b.epoch);
+}
+
+std::string ending_of(const death_report& d) {
+  if (d.signal) return *d.signal;
+  return d.code ? fmt::format("exit {}", *d.code) : penstock::name_of(d.cause);
+}
+
+bool in_state(const worker_status& w, std::string_view state) {
+  return w.state == state;
+}
+
+struct places_of_batches {
+  std::uint32_t ready = 0;
+  std::uint32_t taken = 0;
+  std::uint32_t before = 0;                  // the consumer: anywhere on the way to it
+  const batch_passage* delivered = nullptr;  // the first one that is ready or taken
+  const batch_passage* uploading = nullptr;  // the first one
+  const batch_passage* loading = nullptr;    // the first one: it decides, whatever is finished behind it
+};
+
+places_of_batches look_at(const std::vector<batch_passage>& under_way) {
+  places_of_batches found;
+  for (const batch_passage& b : under_way) {
+    switch (b.reached()) {
+      case batch_stage::leased:
+      case batch_stage::begun:
+        if (found.loading == nullptr) found.loading = &b;
+        break;
+      case batch_stage::loaded: break;
+      case batch_stage::ordered:
+      case batch_stage::submitted:
+      case batch_stage::copied:
+        if (found.uploading == nullptr) found.uploading = &b;
+        break;
+      case batch_stage::ready:
+      case batch_stage::taken:
+        if (found.delivered == nullptr) found.delivered = &b;
+        ++(b.reached() == batch_stage::ready ? found.ready : found.taken);
+        break;
+      case batch_stage::released: continue;
+    }
+    found.before += b.reached() < batch_stage::taken ? 1 : 0;
+  }
+  return found;
+}
+
+bool is_over(const session_status& s) {
+  return s.outcome != run_outcome::running || s.state == "stopping";
+}
+
+/// What it is at: "sample 'tom.jpg' for 7.2 s (running)".
+std::string sample_of(const progress_facts& f, const worker_status& w) {
+  const auto where = f.standing.find(w.id);
+  return fmt::format("sample '{}' for {}{}", w.current_sample.value_or(""),
+                     in_words(w.current_sample_seconds.value_or(0)),
+                     where == f.standing.end() || where->second.empty() ? ""
+                     : where->second == "running"                       ? " (it computes)"
+                                                  : fmt::format(" (it waits in {})", where->second));
+}
+
+awaited_if_any consumer_of(const progress_facts& f, const places_of_batches& batches) {
+  if (f.owner_is_elsewhere) {
+    if (batches.delivered == nullptr || f.status.gpu_state != "ready") return std::nullopt;
+    return awaited{stall_kind::consumer,
+                   fmt::format("the consumer, the sink in the GPU owner's process (pid {}), which has {}",
+                               f.status.gpu_pid, name_of(*batches.delivered))};
+  }
+  if (batches.ready > 0 && !f.consumer_waits) {
+    return awaited{stall_kind::consumer,
+                   fmt::format("the consumer, which has {} batch{} to take and asks for none", batches.ready,
+                               batches.ready == 1 ? "" : "es")};
+  }
+  if (f.buffers > 0 && batches.taken >= f.buffers) {
+    return awaited{
+        stall_kind::consumer,
+        fmt::format("the consumer, which holds {} of {} device buffers{}", batches.taken, f.buffers,
+                    f.consumer_waits ? " and asks for another batch: it has to release one first" : "")};
+  }
+  return std::nullopt;
+}
+
+awaited_if_any owner_of(const progress_facts& f, const places_of_batches& batches) {
+  const std::string& state = f.status.gpu_state;
+  if (state != "ready") return awaited{stall_kind::gpu_owner, "the GPU owner, which is " + state};
+  if (batches.uploading == nullptr) return std::nullopt;
+  const std::string which =
+      f.owner_is_elsewhere ? fmt::format("the GPU owner (pid {})", f.status.gpu_pid) : "the GPU owner";
+  return awaited{stall_kind::gpu_owner,
+                 fmt::format("{}, which has {} to copy", which, name_of(*batches.uploading))};
+}
+
+/// The worker that has the first batch that is not loaded.
+awaited_if_any loading_of(const progress_facts& f, const places_of_batches& batches) {
+  if (batches.loading == nullptr) return std::nullopt;
+  const batch_passage& b = *batches.loading;
+  const auto w = std::ranges::find(f.status.workers, b.worker, &worker_status::id);
+  // After a death the batch waits for another lease.
+  if (w == f.status.workers.end() || w->incarnation != b.incarnation || !w->pid) return std::nullopt;
+  if (w->current_sample) {
+    return awaited{
+        stall_kind::sample,
+        fmt::format("{}, which has been loading {}, in {}", name_of(*w), sample_of(f, *w), name_of(b)),
+        w->id};
+  }
+  const std::string how = in_state(*w, "ready") ? "works on no sample" : "is " + w->state;
+  return awaited{stall_kind::worker, fmt::format("{}, which has {} and {}", name_of(*w), name_of(b), how),
+                 w->id};
+}
+
+awaited_if_any trial_of(const progress_facts& f) {
+  const auto w = std::ranges::find(f.status.workers, f.sacrificial_place, &worker_status::id);
+  if (w == f.status.workers.end() || in_state(*w, "stopped") || in_state(*w, "failed")) return std::nullopt;
+  const std::string how = w->current_sample ? "has been loading " + sample_of(f, *w) : "is " + w->state;
+  return awaited{
+      stall_kind::trial,
+      fmt::format("a sample that may kill workers, to be tried alone in {}, which {}", name_of(*w), how),
+      w->id};
+}
+
+/// No worker has what is missing.
+awaited workers_of(const progress_facts& f) {
+  const worker_status* starting = nullptr;
+  const worker_status* waiting = nullptr;
+  const worker_status* other = nullptr;
+  std::uint32_t drained = 0;
+  std::string gone;
+  for (const worker_status& w : f.status.workers) {
+    if (w.id == f.sacrificial_place) continue;
+    if (in_state(w, "starting")) {
+      if (starting == nullptr) starting = &w;
+    } else if (in_state(w, "backoff")) {
+      if (waiting == nullptr ||
+          w.next_restart_seconds.value_or(0) < waiting->next_restart_seconds.value_or(0))
+        waiting = &w;
+    } else if (in_state(w, "failed") || in_state(w, "unkillable") || w.why_stopped == "not restarted") {
+      gone += fmt::format("{}{} is {}", gone.empty() ? "" : ", ", name_of(w),
+                          w.why_stopped.empty() ? w.state : w.why_stopped);
+    } else if (w.why_stopped == "drained") {
+      ++drained;
+    } else if (!in_state(w, "stopped")) {
+      other = &w;
+    }
+  }
+  if (other != nullptr && !in_state(*other, "ready"))
+    return {stall_kind::worker, fmt::format("{}, which is {}", name_of(*other), other->state), other->id};
+  if (other != nullptr)
+    return {stall_kind::worker, fmt::format("{}, which is ready and was given nothing", name_of(*other)),
+            other->id};
+  if (starting != nullptr)
+    return {stall_kind::worker, fmt::format("{}, which is starting", name_of(*starting)), starting->id};
+  if (waiting != nullptr) {
+    return {stall_kind::worker,
+            fmt::format("{}, which is restarted in {}{}", name_of(*waiting),
+                        in_words(waiting->next_restart_seconds.value_or(0)),
+                        waiting->last_death ? " after " + ending_of(*waiting->last_death) : ""),
+            waiting->id};
+  }
+  if (drained > 0) {
+    return {stall_kind::operator_,
+            fmt::format("an operator, who has drained all workers{}; `penstock restart workers` "
+                        "brings them back",
+                        gone.empty() ? "" : " that were left (" + gone + ")")};
+  }
+  return {stall_kind::nobody,
+          gone.empty() ? "nobody: there is no worker" : "nobody: no worker is left (" + gone + ")"};
+}
+
+}  // namespace
+
+const char* name_of(stall_kind kind) noexcept {
+  switch (kind) {
+    case stall_kind::sample: return "sample";
+    case stall_kind::worker: return "worker";
+    case stall_kind::trial: return "trial";
+    case stall_kind::nobody: return "nobody";
+    case stall_kind::gpu_owner: return "gpu";
+    case stall_kind::consumer: return "consumer";
+    case stall_kind::operator_: return "operator";
+  }
+  return "nobody";
+}
+
+bool is_owed(const progress_facts& f) {
+  if (is_over(f.status)) return false;
+  return f.consumer_waits || f.owner_is_elsewhere || look_at(f.under_way).before > 0;
+}
+
+/// Nearest to the consumer first: whatever stands still there holds up all that is behind it.
+awaited who_is_waited_for(const progress_facts& f) {
+  const places_of_batches batches = look_at(f.under_way);
+  if (is_over(f.status)) return {stall_kind::nobody, "nobody: the stream is over", {}};
+  if (!is_owed(f)) return {stall_kind::consumer, "the consumer, which asks for no batch", {}};
+  if (auto r = consumer_of(f, batches)) return *r;
+  if (auto r = owner_of(f, batches)) return *r;
+  if (f.status.state == "paused")
+    return {stall_kind::operator_, "an operator, who has paused the session; `penstock resume` goes on", {}};
+  if (auto r = loading_of(f, batches)) return *r;
+  if (auto r = trial_of(f)) return *r;
+  return workers_of(f);
+}
+
+}  // namespace penstock::supervision

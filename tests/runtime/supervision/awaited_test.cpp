@@ -1,0 +1,169 @@
+// Who is waited for, one situation a test.
+#include "runtime/supervision/awaited.hpp"
+
+#include "tests/runtime/supervision/progress_facts.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::supervision;
+using namespace penstock::testing;
+
+TEST_CASE("a sample that takes long is named with its worker, its batch and where it stands") {
+  progress_facts f = asking();
+  f.under_way = {batch_at(17, batch_stage::begun, 3), batch_at(18, batch_stage::loaded)};
+  f.status.workers.push_back(worker_in(3, "ready"));
+  f.status.workers[1].current_sample = "cats/tom.jpg";
+  f.status.workers[1].current_sample_seconds = 7.25;
+  SECTION("in the kernel") {
+    f.standing[3] = "folio_wait_bit_common";
+    const awaited s = who_is_waited_for(f);
+    CHECK(s.kind == stall_kind::sample);
+    CHECK(s.worker == 3);
+    CHECK(s.text ==
+          "worker/3, which has been loading sample 'cats/tom.jpg' for 7.25 s (it waits in "
+          "folio_wait_bit_common), in batch 17 of epoch 0");
+  }
+  SECTION("computing") {
+    f.standing[3] = "running";
+    CHECK(who_is_waited_for(f).text.find("(it computes)") != std::string::npos);
+  }
+  SECTION("unknown") {
+    CHECK(who_is_waited_for(f).text.find("for 7.25 s, in batch") != std::string::npos);
+  }
+}
+
+TEST_CASE("a worker that has the next batch and works on nothing is named") {
+  progress_facts f = asking();
+  f.under_way = {batch_at(2, batch_stage::leased)};
+  CHECK(who_is_waited_for(f).text == "worker/0, which has batch 2 of epoch 0 and works on no sample");
+  f.status.workers[0].state = "unkillable";
+  CHECK(who_is_waited_for(f).text == "worker/0, which has batch 2 of epoch 0 and is unkillable");
+}
+
+TEST_CASE("a consumer that takes no batch is named before whatever is behind it") {
+  progress_facts f = asking();
+  f.consumer_waits = false;
+  f.status.state = "paused";
+  f.under_way = {batch_at(0, batch_stage::ready), batch_at(1, batch_stage::ready),
+                 batch_at(2, batch_stage::begun)};
+  const awaited s = who_is_waited_for(f);
+  CHECK(s.kind == stall_kind::consumer);
+  CHECK(s.text == "the consumer, which has 2 batches to take and asks for none");
+}
+
+TEST_CASE("a consumer that holds every buffer and asks for more is told to release one") {
+  progress_facts f = asking();
+  f.buffers = 2;
+  f.under_way = {batch_at(0, batch_stage::taken), batch_at(1, batch_stage::taken),
+                 batch_at(2, batch_stage::ordered)};
+  const awaited s = who_is_waited_for(f);
+  CHECK(s.kind == stall_kind::consumer);
+  CHECK(s.text ==
+        "the consumer, which holds 2 of 2 device buffers and asks for another batch: it has to "
+        "release one first");
+}
+
+TEST_CASE("a slow sink is the consumer wherever the owner lives") {
+  progress_facts f = asking();
+  f.consumer_waits = false;
+  f.under_way = {batch_at(5, batch_stage::taken), batch_at(6, batch_stage::ready),
+                 batch_at(7, batch_stage::ordered), batch_at(8, batch_stage::begun)};
+  CHECK(who_is_waited_for(f).kind == stall_kind::consumer);
+  f.owner_is_elsewhere = true;
+  f.status.gpu_pid = 4711;
+  CHECK(who_is_waited_for(f).kind == stall_kind::consumer);
+  CHECK(who_is_waited_for(f).text ==
+        "the consumer, the sink in the GPU owner's process (pid 4711), which has batch 5 of epoch 0");
+  SECTION("until that process is gone with its batches") {
+    f.status.gpu_state = "backoff";
+    CHECK(who_is_waited_for(f).text == "the GPU owner, which is backoff");
+  }
+}
+
+TEST_CASE("a stream that owes nothing waits for the consumer's next demand, or is over") {
+  progress_facts f = asking();
+  f.consumer_waits = false;
+  f.under_way = {batch_at(0, batch_stage::taken)};
+  CHECK_FALSE(is_owed(f));
+  CHECK(who_is_waited_for(f).text == "the consumer, which asks for no batch");
+  f.status.outcome = run_outcome::finished;
+  CHECK(who_is_waited_for(f).text == "nobody: the stream is over");
+}
+
+TEST_CASE("the GPU owner is named while it is not ready, and while it has a batch") {
+  progress_facts f = asking();
+  SECTION("starting") {
+    f.status.gpu_state = "starting";
+    CHECK(who_is_waited_for(f).text == "the GPU owner, which is starting");
+  }
+  SECTION("copying") {
+    f.under_way = {batch_at(5, batch_stage::submitted)};
+    CHECK(who_is_waited_for(f).text == "the GPU owner, which has batch 5 of epoch 0 to copy");
+  }
+  SECTION("copying in its own process") {
+    f.consumer_waits = false;
+    f.owner_is_elsewhere = true;
+    f.status.gpu_pid = 4711;
+    f.under_way = {batch_at(5, batch_stage::ordered)};
+    CHECK(who_is_waited_for(f).text == "the GPU owner (pid 4711), which has batch 5 of epoch 0 to copy");
+  }
+  CHECK(who_is_waited_for(f).kind == stall_kind::gpu_owner);
+}
+
+TEST_CASE("an operator who paused the session or drained every worker is reminded how to go on") {
+  progress_facts f = asking();
+  SECTION("paused") {
+    f.status.state = "paused";
+    CHECK(who_is_waited_for(f).text.find("penstock resume") != std::string::npos);
+  }
+  SECTION("drained") {
+    f.status.workers = {worker_in(0, "stopped"), worker_in(1, "stopped"), worker_in(sacrificial, "stopped")};
+    f.status.workers[0].why_stopped = f.status.workers[1].why_stopped = "drained";
+    CHECK(who_is_waited_for(f).text.find("penstock restart workers") != std::string::npos);
+  }
+  CHECK(who_is_waited_for(f).kind == stall_kind::operator_);
+}
+
+TEST_CASE("a suspect that has to be loaded alone is what its batch waits for") {
+  progress_facts f = asking();
+  // The batch was last leased to a worker that died.
+  f.under_way = {batch_at(4, batch_stage::begun)};
+  f.status.workers[0].incarnation = 2;
+  f.status.workers.push_back(worker_in(sacrificial, "starting"));
+  CHECK(who_is_waited_for(f).kind == stall_kind::trial);
+  CHECK(who_is_waited_for(f).text ==
+        "a sample that may kill workers, to be tried alone in worker/64, which is starting");
+  f.status.workers[1].state = "ready";
+  f.status.workers[1].current_sample = "tom.jpg";
+  f.status.workers[1].current_sample_seconds = 6;
+  CHECK(who_is_waited_for(f).text.find("which has been loading sample 'tom.jpg' for 6 s") !=
+        std::string::npos);
+}
+
+TEST_CASE("without anybody at work the worker that comes next is named, or that nobody comes") {
+  progress_facts f = asking();
+  f.status.workers = {worker_in(0, "backoff"), worker_in(1, "backoff"), worker_in(2, "failed")};
+  f.status.workers[0].next_restart_seconds = 12;
+  f.status.workers[1].next_restart_seconds = 8;
+  f.status.workers[1].last_death.emplace();
+  f.status.workers[1].last_death->signal = "SIGSEGV";
+  SECTION("in backoff") {
+    CHECK(who_is_waited_for(f).text == "worker/1, which is restarted in 8 s after SIGSEGV");
+  }
+  SECTION("starting") {
+    f.status.workers[0] = worker_in(0, "starting");
+    CHECK(who_is_waited_for(f).text == "worker/0, which is starting");
+  }
+  SECTION("nobody") {
+    f.status.workers = {worker_in(2, "failed"), worker_in(3, "stopped")};
+    f.status.workers[1].why_stopped = "not restarted";
+    CHECK(who_is_waited_for(f).kind == stall_kind::nobody);
+    CHECK(who_is_waited_for(f).text ==
+          "nobody: no worker is left (worker/2 is failed, worker/3 is not restarted)");
+  }
+  SECTION("ready but idle") {
+    f.status.workers = {worker_in(2, "ready")};
+    CHECK(who_is_waited_for(f).text == "worker/2, which is ready and was given nothing");
+  }
+}
