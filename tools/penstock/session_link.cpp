@@ -3,6 +3,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
+#include "tools/penstock/targets.hpp"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -17,6 +18,14 @@ void add_session_choice(CLI::App& verb, session_choice& into) {
       ->type_name("NAME");
   verb.add_option("--socket", into.socket, "the session's control socket")->type_name("PATH");
   verb.add_flag("--json", into.as_json, "JSON on stdout, errors too");
+}
+
+int no_such_target(const session_choice& choice, const std::string& why) {
+  return refuse_with(exit_no_target, {errc::usage, why, 0}, choice.as_json);
+}
+
+std::string not_a_target(const std::string& word) {
+  return fmt::format("'{}' is no target; there is: {}", printable(word), targets_in_words);
 }
 
 chosen_socket choose(const session_choice& choice) {

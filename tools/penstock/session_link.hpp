@@ -19,6 +19,8 @@ class App;
 namespace penstock::cli {
 
 inline constexpr std::chrono::milliseconds answer_deadline{10'000};
+/// Of looking at many sessions, or at one while waiting: a look that comes later is worth nothing.
+inline constexpr std::chrono::milliseconds look_deadline{1'000};
 
 /// Which session is meant, and how the answer is wanted.
 struct session_choice {
@@ -29,6 +31,11 @@ struct session_choice {
 
 /// --session, --socket and --json.
 void add_session_choice(CLI::App& verb, session_choice& into);
+
+/// Tells that a verb's target does not exist; gives the exit code.
+int no_such_target(const session_choice& choice, const std::string& why);
+/// For that: "'x' is no target; there is: ...".
+[[nodiscard]] std::string not_a_target(const std::string& word);
 
 struct chosen_socket {
   std::filesystem::path path;

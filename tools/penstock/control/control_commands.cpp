@@ -6,9 +6,8 @@
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/counted.hpp"
 #include "tools/penstock/number_option.hpp"
-#include "tools/penstock/session_link.hpp"
+#include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
-#include "tools/penstock/verb_table.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -22,7 +21,6 @@ using json = nlohmann::ordered_json;
 
 constexpr std::chrono::milliseconds appearance_deadline = 3s;  // of a session that is just being started
 constexpr auto look_again_after = 20ms;
-constexpr std::chrono::milliseconds look_deadline = 1s;  // a look that comes later is worth nothing
 
 struct request_options {
   session_choice choice;
@@ -33,10 +31,6 @@ struct request_options {
   bool now = false;
   bool wait = false;
 };
-
-int no_such_target(const request_options& o, const std::string& why) {
-  return refuse_with(exit_no_target, {errc::usage, why, 0}, o.choice.as_json);
-}
 
 /// `penstock run ... & penstock wait` must not depend on who is faster.
 void wait_for_a_session(const session_choice& choice, std::chrono::milliseconds longest) {
@@ -121,8 +115,8 @@ int for_workers(const request_options& o, const std::string& verb) {
                        [&](const json&) { say("gpu: restart asked for"); });
   }
   if (!meant || meant->kind == target_kind::gpu || meant->kind == target_kind::scheduler) {
-    return no_such_target(
-        o, fmt::format("'{}' cannot be told to {}: write worker/N or workers", printable(o.target), verb));
+    return no_such_target(o.choice, fmt::format("'{}' cannot be told to {}: write worker/N or workers",
+                                                printable(o.target), verb));
   }
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
@@ -139,7 +133,7 @@ int for_workers(const request_options& o, const std::string& verb) {
       if (w.at("state") != "stopped" || comes_back) workers.push_back(w.at("id").get<std::uint32_t>());
     }
     if (workers.empty())
-      return no_such_target(o, fmt::format("there is no worker to {}: all of them are stopped", verb));
+      return no_such_target(o.choice, fmt::format("there is no worker to {}: all of them are stopped", verb));
   }
   for (const std::uint32_t worker : workers) {
     const session_answer answer = request(o.choice, socket.path, {{"verb", verb}, {"worker", worker}});
@@ -198,18 +192,6 @@ int scale(const request_options& o) {
                      [&](const json&) { say("scaling to " + counted(o.workers, "worker")); });
 }
 
-struct verb_place {
-  CLI::App& verb;
-  std::shared_ptr<request_options> options;
-};
-
-verb_place add_verb(verb_table& verbs, verb_facts facts, std::function<int(const request_options&)> act) {
-  auto options = std::make_shared<request_options>();
-  CLI::App& verb = verbs.add(std::move(facts), [options, act = std::move(act)] { return act(*options); });
-  add_session_choice(verb, options->choice);
-  return {verb, options};
-}
-
 std::function<int(const request_options&)> simple(const char* verb, const char* told) {
   return [=](const request_options& o) {
     return ask_session(o.choice, {{"verb", verb}}, answer_deadline, [&](const json&) { say(told); });
@@ -217,54 +199,52 @@ std::function<int(const request_options&)> simple(const char* verb, const char* 
 }
 
 void add_wait(verb_table& verbs) {
-  const auto place =
-      add_verb(verbs,
-               {"wait",
-                verb_group::operate,
-                "wait until a session is ready or finished",
-                "Waits up to 3 s, or --timeout, for a session to appear. Exit code 3 if it ends in another "
-                "way, 6 if it is still running when the time is over, 5 if it is gone.",
-                {{"penstock run photos.toml & penstock wait --for=ready --timeout 60s",
-                  "start a run and go on when it works"},
-                 {"penstock wait --for=finished", "until the last batch is delivered"}}},
-               wait);
-  place.verb.add_option("--for", place.options->wait_for, "what to wait for")
+  const auto [verb, o] = add_session_verb<request_options>(
+      verbs,
+      {"wait",
+       verb_group::operate,
+       "wait until a session is ready or finished",
+       "Waits up to 3 s, or --timeout, for a session to appear. Exit code 3 if it ends in another "
+       "way, 6 if it is still running when the time is over, 5 if it is gone.",
+       {{"penstock run photos.toml & penstock wait --for=ready --timeout 60s",
+         "start a run and go on when it works"},
+        {"penstock wait --for=finished", "until the last batch is delivered"}}},
+      wait);
+  verb.add_option("--for", o->wait_for, "what to wait for")
       ->type_name("WHAT")
       ->check(CLI::IsMember({"ready", "finished"}))
       ->capture_default_str();
-  place.verb.add_option("--timeout", place.options->timeout, "give up after this time")->type_name("TIME");
+  verb.add_option("--timeout", o->timeout, "give up after this time")->type_name("TIME");
 }
 
 void add_changes(verb_table& verbs) {
   for (const bool restarts : {true, false}) {
     const std::string name = restarts ? "restart" : "drain";
-    const auto place =
-        add_verb(verbs,
-                 {name,
-                  verb_group::operate,
-                  restarts ? "replace workers once they have finished what they hold"
-                           : "stop workers once they have finished what they hold",
-                  restarts ? "The worker finishes the batches that it was given, and another process takes "
-                             "its place. The stream does not "
-                             "change. A restart by an operator is not held against the worker and clears its "
-                             "history, so one that "
-                             "had failed for good comes back."
-                           : "The worker finishes the batches that it was given, exits, and stays away until "
-                             "it is restarted or the pool is "
-                             "scaled. The others take over; the stream does not change.",
-                  {{"penstock " + name + " worker/3", "one worker"},
-                   {"penstock " + name + " workers",
-                    restarts ? "all of them" : "all of them: the stream then stops until one is restarted"},
-                   {"penstock " + name + (restarts ? " gpu" : " worker/0"),
-                    restarts ? "the GPU owner's process; what it had not delivered is uploaded again"
-                             : "the first one"}}},
-                 [name](const request_options& o) { return for_workers(o, name); });
-    place.verb
-        .add_option("TARGET", place.options->target,
-                    restarts ? "worker/N, workers or gpu" : "worker/N or workers")
+    const auto [verb, o] = add_session_verb<request_options>(
+        verbs,
+        {name,
+         verb_group::operate,
+         restarts ? "replace workers once they have finished what they hold"
+                  : "stop workers once they have finished what they hold",
+         restarts ? "The worker finishes the batches that it was given, and another process takes "
+                    "its place. The stream does not "
+                    "change. A restart by an operator is not held against the worker and clears its "
+                    "history, so one that "
+                    "had failed for good comes back."
+                  : "The worker finishes the batches that it was given, exits, and stays away until "
+                    "it is restarted or the pool is "
+                    "scaled. The others take over; the stream does not change.",
+         {{"penstock " + name + " worker/3", "one worker"},
+          {"penstock " + name + " workers",
+           restarts ? "all of them" : "all of them: the stream then stops until one is restarted"},
+          {"penstock " + name + (restarts ? " gpu" : " worker/0"),
+           restarts ? "the GPU owner's process; what it had not delivered is uploaded again"
+                    : "the first one"}}},
+        [name](const request_options& given) { return for_workers(given, name); });
+    verb.add_option("TARGET", o->target, restarts ? "worker/N, workers or gpu" : "worker/N or workers")
         ->required();
   }
-  const auto scale_place = add_verb(
+  const auto [scale_verb, scale_options] = add_session_verb<request_options>(
       verbs,
       {"scale",
        verb_group::operate,
@@ -273,36 +253,38 @@ void add_changes(verb_table& verbs) {
        "change.",
        {{"penstock scale 6", "six workers from now on"}}},
       scale);
-  takes_whole_number(scale_place.verb.add_option("N", scale_place.options->workers, "workers"),
+  takes_whole_number(scale_verb.add_option("N", scale_options->workers, "workers"),
                      {0, std::numeric_limits<std::uint32_t>::max()})
       ->required();
 }
 
 void add_stream_verbs(verb_table& verbs) {
-  add_verb(verbs,
-           {"pause",
-            verb_group::operate,
-            "stop handing out work",
-            "What is loaded already is still delivered; then everything waits for resume.",
-            {{"penstock pause", "free the machine for a while"}}},
-           simple("pause", "paused"));
-  add_verb(verbs,
-           {"resume", verb_group::operate, "hand out work again", "", {{"penstock resume", "after a pause"}}},
-           simple("resume", "resumed"));
-  const auto stop_place = add_verb(verbs,
-                                   {"stop",
-                                    verb_group::operate,
-                                    "end a session cleanly",
-                                    "Workers finish the sample at hand, batches on the device are delivered, "
-                                    "a run writes its report and state.",
-                                    {{"penstock stop", "within the deadline of [supervisor] shutdown"},
-                                     {"penstock stop --wait --timeout 60s", "and come back when it is gone"},
-                                     {"penstock stop --now", "without waiting for samples at hand"}}},
-                                   stop);
-  stop_place.verb.add_flag("--now", stop_place.options->now, "do not wait for samples at hand");
-  stop_place.verb.add_flag("--wait", stop_place.options->wait, "return when the session is gone");
-  stop_place.verb
-      .add_option("--timeout", stop_place.options->timeout, "with --wait: give up after this time")
+  add_session_verb<request_options>(
+      verbs,
+      {"pause",
+       verb_group::operate,
+       "stop handing out work",
+       "What is loaded already is still delivered; then everything waits for resume.",
+       {{"penstock pause", "free the machine for a while"}}},
+      simple("pause", "paused"));
+  add_session_verb<request_options>(
+      verbs,
+      {"resume", verb_group::operate, "hand out work again", "", {{"penstock resume", "after a pause"}}},
+      simple("resume", "resumed"));
+  const auto [stop_verb, stop_options] = add_session_verb<request_options>(
+      verbs,
+      {"stop",
+       verb_group::operate,
+       "end a session cleanly",
+       "Workers finish the sample at hand, batches on the device are delivered, "
+       "a run writes its report and state.",
+       {{"penstock stop", "within the deadline of [supervisor] shutdown"},
+        {"penstock stop --wait --timeout 60s", "and come back when it is gone"},
+        {"penstock stop --now", "without waiting for samples at hand"}}},
+      stop);
+  stop_verb.add_flag("--now", stop_options->now, "do not wait for samples at hand");
+  stop_verb.add_flag("--wait", stop_options->wait, "return when the session is gone");
+  stop_verb.add_option("--timeout", stop_options->timeout, "with --wait: give up after this time")
       ->type_name("TIME");
 }
 

@@ -4,9 +4,8 @@
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/number_option.hpp"
-#include "tools/penstock/session_link.hpp"
+#include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/text_table.hpp"
-#include "tools/penstock/verb_table.hpp"
 
 #include <unistd.h>
 
@@ -113,8 +112,8 @@ int quarantine(const quarantine_options& o) {
 }  // namespace
 
 void add_quarantine_commands(verb_table& verbs) {
-  const auto o = std::make_shared<quarantine_options>();
-  CLI::App& verb = verbs.add(
+  const auto [verb, o] = add_session_verb<quarantine_options>(
+      verbs,
       {"quarantine",
        verb_group::operate,
        "samples that kill workers: list them, try or release one",
@@ -123,8 +122,7 @@ void add_quarantine_commands(verb_table& verbs) {
        {{"penstock quarantine list", "sample, attempts, causes, path"},
         {"penstock quarantine retry 17", "after its file was repaired"},
         {"penstock quarantine release 17 --file bad.jsonl", "for the next run"}}},
-      [o] { return quarantine(*o); });
-  add_session_choice(verb, o->choice);
+      quarantine);
   verb.add_option("ACT", o->act, "what to do")
       ->check(CLI::IsMember({"list", "retry", "release"}))
       ->capture_default_str();

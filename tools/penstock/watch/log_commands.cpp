@@ -4,9 +4,8 @@
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/counted.hpp"
 #include "tools/penstock/number_option.hpp"
-#include "tools/penstock/session_link.hpp"
+#include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
-#include "tools/penstock/verb_table.hpp"
 
 #include <limits>
 
@@ -50,11 +49,8 @@ int follow(const log_options& o, const chosen_socket& socket, json question, jso
 int logs(const log_options& o) {
   const auto meant = parse_target(o.target);
   if (!meant || meant->kind == target_kind::scheduler) {
-    return refuse_with(
-        exit_no_target,
-        {errc::usage,
-         fmt::format("'{}' writes no log: write worker/N, workers, gpu or all", printable(o.target)), 0},
-        o.choice.as_json);
+    return no_such_target(o.choice, fmt::format("'{}' writes no log: write worker/N, workers, gpu or all",
+                                                printable(o.target)));
   }
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
@@ -74,8 +70,8 @@ int logs(const log_options& o) {
 }  // namespace
 
 void add_log_commands(verb_table& verbs) {
-  const auto o = std::make_shared<log_options>();
-  CLI::App& verb = verbs.add(
+  const auto [verb, o] = add_session_verb<log_options>(
+      verbs,
       {"logs",
        verb_group::operate,
        "what a session's processes wrote",
@@ -84,8 +80,7 @@ void add_log_commands(verb_table& verbs) {
        {{"penstock logs worker/3 --previous", "the last words of the process that died there"},
         {"penstock logs workers -f", "all workers, as they write"},
         {"penstock logs all --tail 20 --json", "for scripts"}}},
-      [o] { return logs(*o); });
-  add_session_choice(verb, o->choice);
+      logs);
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu or all");
   verb.add_flag("-f,--follow", o->follow, "keep going until the session ends");
   verb.add_flag("--previous", o->previous, "of the process before the current one");

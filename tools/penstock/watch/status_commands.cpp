@@ -5,10 +5,9 @@
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/counted.hpp"
-#include "tools/penstock/session_link.hpp"
+#include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 #include "tools/penstock/text_table.hpp"
-#include "tools/penstock/verb_table.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 #include "tools/penstock/watch/stack_names.hpp"
 
@@ -23,8 +22,6 @@ namespace {
 using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 
-constexpr std::chrono::milliseconds look_deadline = 1s;  // a look that comes later is worth nothing
-
 struct request_options {
   session_choice choice;
   std::string target = "all";
@@ -32,10 +29,6 @@ struct request_options {
   bool check = false;
   bool prune = false;
 };
-
-int no_such_target(const request_options& o, const std::string& why) {
-  return refuse_with(exit_no_target, {errc::usage, why, 0}, o.choice.as_json);
-}
 
 /// The workers of an answer to "status" that a target means.
 json workers_meant(const json& status, const target& meant) {
@@ -48,9 +41,7 @@ json workers_meant(const json& status, const target& meant) {
 
 int status(const request_options& o) {
   const auto meant = parse_target(o.target);
-  if (!meant)
-    return no_such_target(
-        o, fmt::format("'{}' is no target; there is: {}", printable(o.target), targets_in_words));
+  if (!meant) return no_such_target(o.choice, not_a_target(o.target));
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   session_answer answer = request(o.choice, socket.path, {{"verb", "status"}});
@@ -58,7 +49,7 @@ int status(const request_options& o) {
   json& s = answer.result;
   s["workers"] = workers_meant(s, *meant);
   if (meant->kind == target_kind::worker && s.at("workers").empty())
-    return no_such_target(o, "there is no " + o.target);
+    return no_such_target(o.choice, "there is no " + o.target);
   if (o.choice.as_json) {
     print_json(s);
   } else {
@@ -169,20 +160,8 @@ int sessions(const request_options& o) {
   return exit_ok;
 }
 
-struct verb_place {
-  CLI::App& verb;
-  std::shared_ptr<request_options> options;
-};
-
-verb_place add_verb(verb_table& verbs, verb_facts facts, std::function<int(const request_options&)> act) {
-  auto options = std::make_shared<request_options>();
-  CLI::App& verb = verbs.add(std::move(facts), [options, act = std::move(act)] { return act(*options); });
-  add_session_choice(verb, options->choice);
-  return {verb, options};
-}
-
 void add_status(verb_table& verbs) {
-  const auto place = add_verb(
+  const auto [verb, o] = add_session_verb<request_options>(
       verbs,
       {"status",
        verb_group::operate,
@@ -194,13 +173,12 @@ void add_status(verb_table& verbs) {
         {"penstock status --check --session photos",
          "exit code 3 unless its state is ok and it moves, for scripts"}}},
       status);
-  place.verb.add_flag("--check", place.options->check,
-                      "exit 3 unless the state is ok and the stream is not stalled");
-  place.verb.add_option("TARGET", place.options->target, "worker/N, workers, gpu, scheduler or all");
+  verb.add_flag("--check", o->check, "exit 3 unless the state is ok and the stream is not stalled");
+  verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler or all");
 }
 
 void add_deaths(verb_table& verbs) {
-  const auto deaths_place = add_verb(
+  const auto [verb, o] = add_session_verb<request_options>(
       verbs,
       {"deaths",
        verb_group::operate,
@@ -211,22 +189,21 @@ void add_deaths(verb_table& verbs) {
        {{"penstock deaths", "as a table"},
         {"penstock deaths --json | jq '.deaths[-1].last_output'", "the last words of the last one"}}},
       deaths);
-  deaths_place.verb.add_flag("--stacks", deaths_place.options->stacks, "and where each stood when it died");
+  verb.add_flag("--stacks", o->stacks, "and where each stood when it died");
 }
 
 void add_sessions(verb_table& verbs) {
-  const auto sessions_place =
-      add_verb(verbs,
-               {"sessions",
-                verb_group::look,
-                "list live sessions",
-                "Name, state, pid, age, progress and control socket of each. A session that died leaves its "
-                "socket behind; --prune "
-                "removes those on which nobody listens.",
-                {{"penstock sessions", "as a table"}, {"penstock sessions --prune", "and tidy up"}}},
-               sessions);
-  sessions_place.verb.add_flag("--prune", sessions_place.options->prune,
-                               "remove the sockets of dead sessions");
+  const auto [verb, o] = add_session_verb<request_options>(
+      verbs,
+      {"sessions",
+       verb_group::look,
+       "list live sessions",
+       "Name, state, pid, age, progress and control socket of each. A session that died leaves its "
+       "socket behind; --prune "
+       "removes those on which nobody listens.",
+       {{"penstock sessions", "as a table"}, {"penstock sessions --prune", "and tidy up"}}},
+      sessions);
+  verb.add_flag("--prune", o->prune, "remove the sockets of dead sessions");
 }
 
 }  // namespace

@@ -6,9 +6,8 @@
 #include "runtime/control/control_client.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/counted.hpp"
-#include "tools/penstock/session_link.hpp"
+#include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
-#include "tools/penstock/verb_table.hpp"
 #include "tools/penstock/watch/event_times.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 #include "tools/penstock/watch/top.hpp"
@@ -80,8 +79,8 @@ int events(const events_options& o) {
 }
 
 void add_events(verb_table& verbs) {
-  const auto o = std::make_shared<events_options>();
-  CLI::App& verb = verbs.add(
+  const auto [verb, o] = add_session_verb<events_options>(
+      verbs,
       {"events",
        verb_group::operate,
        "what happened to a session",
@@ -93,8 +92,7 @@ void add_events(verb_table& verbs) {
         {"penstock events -f", "and keep going until the session ends"},
         {"penstock events -f --json | jq 'select(.kind == \"worker_died\").death'",
          "one JSON object a line"}}},
-      [o] { return events(*o); });
-  add_session_choice(verb, o->choice);
+      events);
   verb.add_flag("-f,--follow", o->follow, "keep going until the session ends");
   verb.add_option("--since", o->since, "only what happened since then")->type_name("TIME");
 }
@@ -108,20 +106,14 @@ struct describe_options {
 
 int describe(const describe_options& o) {
   const auto meant = parse_target(o.target);
-  if (!meant) {
-    return refuse_with(
-        exit_no_target,
-        {errc::usage, fmt::format("'{}' is no target; there is: {}", printable(o.target), targets_in_words),
-         0},
-        o.choice.as_json);
-  }
+  if (!meant) return no_such_target(o.choice, not_a_target(o.target));
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   const session_answer answer = request(o.choice, socket.path, {{"verb", "pipeline"}});
   if (answer.refused != exit_ok) return answer.refused;
   const json about = description_of(answer.result, *meant);
   if (meant->kind == target_kind::worker && about.at("workers").empty())
-    return refuse_with(exit_no_target, {errc::usage, "there is no " + o.target, 0}, o.choice.as_json);
+    return no_such_target(o.choice, "there is no " + o.target);
   if (o.choice.as_json) {
     print_json(about);
   } else {
@@ -131,17 +123,16 @@ int describe(const describe_options& o) {
 }
 
 void add_describe(verb_table& verbs) {
-  const auto o = std::make_shared<describe_options>();
-  CLI::App& verb =
-      verbs.add({"describe",
-                 verb_group::operate,
-                 "everything about a target",
-                 "What status has no room for: the sample at hand and for how long, the last death in "
-                 "full with the last lines of output, where batches are, who waits for whom.",
-                 {{"penstock describe worker/3", "its state, its sample, its last death"},
-                  {"penstock describe scheduler", "where batches are, and what the device waits for"}}},
-                [o] { return describe(*o); });
-  add_session_choice(verb, o->choice);
+  const auto [verb, o] = add_session_verb<describe_options>(
+      verbs,
+      {"describe",
+       verb_group::operate,
+       "everything about a target",
+       "What status has no room for: the sample at hand and for how long, the last death in "
+       "full with the last lines of output, where batches are, who waits for whom.",
+       {{"penstock describe worker/3", "its state, its sample, its last death"},
+        {"penstock describe scheduler", "where batches are, and what the device waits for"}}},
+      describe);
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler or all")->required();
 }
 
@@ -256,8 +247,8 @@ int trace(const trace_options& o) {
 }
 
 void add_trace(verb_table& verbs) {
-  const auto o = std::make_shared<trace_options>();
-  CLI::App& verb = verbs.add(
+  const auto [verb, o] = add_session_verb<trace_options>(
+      verbs,
       {"trace",
        verb_group::operate,
        "record where batches spend their time",
@@ -267,8 +258,7 @@ void add_trace(verb_table& verbs) {
        "happened. Batches that were given back during the recording are in it. It costs the session nothing: "
        "stages are always stamped.",
        {{"penstock trace --seconds 10 --out photos.trace.json", "ten seconds of the only live session"}}},
-      [o] { return trace(*o); });
-  add_session_choice(verb, o->choice);
+      trace);
   verb.add_option("--seconds", o->seconds, "how long")->type_name("N")->capture_default_str();
   verb.add_option("--out", o->out, "the file to write")->type_name("FILE")->required();
 }
@@ -276,22 +266,21 @@ void add_trace(verb_table& verbs) {
 // ---- top
 
 void add_top(verb_table& verbs) {
-  const auto o = std::make_shared<top_options>();
-  CLI::App& verb =
-      verbs.add({"top",
-                 verb_group::operate,
-                 "a live screen of a session",
-                 "Throughput, what the device waits for, where batches are, and each worker "
-                 "with its sample and for how long. "
-                 "The worker that the device waits for is the first one. "
-                 "Keys: q quits, p pauses and resumes the stream; j and k scroll the workers, space and b by "
-                 "pages, g and G to the ends. Without a terminal, or with "
-                 "--once, it prints one screen. "
-                 "With --json one object every interval.",
-                 {{"penstock top", "of the only live session"},
-                  {"penstock top --once", "one look, for scripts and tickets"}}},
-                [o] { return top(*o); });
-  add_session_choice(verb, o->choice);
+  const auto [verb, o] = add_session_verb<top_options>(
+      verbs,
+      {"top",
+       verb_group::operate,
+       "a live screen of a session",
+       "Throughput, what the device waits for, where batches are, and each worker "
+       "with its sample and for how long. "
+       "The worker that the device waits for is the first one. "
+       "Keys: q quits, p pauses and resumes the stream; j and k scroll the workers, space and b by "
+       "pages, g and G to the ends. Without a terminal, or with "
+       "--once, it prints one screen. "
+       "With --json one object every interval.",
+       {{"penstock top", "of the only live session"},
+        {"penstock top --once", "one look, for scripts and tickets"}}},
+      top);
   verb.add_option("--every", o->every, "how often it is redrawn")->type_name("TIME")->capture_default_str();
   verb.add_flag("--once", o->once, "one screen as plain text");
 }

@@ -1,0 +1,31 @@
+// Adding a verb that operates a live session. Used by every file that has such verbs.
+#pragma once
+
+#include "tools/penstock/session_link.hpp"
+#include "tools/penstock/verb_table.hpp"
+
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace penstock::cli {
+
+/// For the verb's own options to be added: `verb.add_option("--tail", options->tail, ...)`.
+template <class Options>
+struct session_verb {
+  CLI::App& verb;
+  std::shared_ptr<Options> options;
+};
+
+/// `Options` is what the command line says: a struct with a session_choice called `choice`, which is added here.
+template <class Options>
+session_verb<Options> add_session_verb(verb_table& verbs, verb_facts facts,
+                                       std::type_identity_t<std::function<int(const Options&)>> act) {
+  auto options = std::make_shared<Options>();
+  CLI::App& verb = verbs.add(std::move(facts), [options, act = std::move(act)] { return act(*options); });
+  add_session_choice(verb, options->choice);
+  return {verb, std::move(options)};
+}
+
+}  // namespace penstock::cli
