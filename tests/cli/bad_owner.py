@@ -6,15 +6,10 @@ import os
 import struct
 import sys
 
-from bad_worker import Link, flood, size, sleep_for_ever, text
+from bad_worker import Link, flood, hello, misbehave_as_any_child, once, size, sleep_for_ever, text
 
-PROTOCOL = 1
-HELLO, OPENED, COPIED, DELIVERED, GIVES_UP, IRREPLACEABLE, PROCESSES = range(7)
+_HELLO, OPENED, COPIED, DELIVERED, _GIVES_UP, IRREPLACEABLE, PROCESSES = range(7)  # the first and the last words are any child's
 OPEN, PREPARE, MAP, UPLOAD, STOP = range(5)
-
-
-def hello(link, version=PROTOCOL, magic=0x4b545350):
-    link.send(HELLO, struct.pack(">IIi", magic, version, os.getpid()))
 
 
 def opened(link):
@@ -62,19 +57,8 @@ def work(link, batches):
 
 def misbehave(how):
     link = Link()
-    if how == "garbage":
-        link.raw(os.urandom(100000))
-    elif how == "garbage-after-the-introduction":
-        introduce(link)
-        link.raw(b"\x05\0\0\0\x03\0\0\0hello")
-    elif how == "four-gigabytes":
-        link.raw(struct.pack("<II", 0xffffffff, HELLO) + b"x" * 1000)
-    elif how == "unknown-type":
-        link.raw(struct.pack("<II", 0, 77))
-    elif how == "another-version":
-        hello(link, version=999)
-    elif how == "another-program":
-        hello(link, magic=0x12345678)
+    if misbehave_as_any_child(link, how, lambda: introduce(link)):
+        pass
     elif how == "open-before-its-time":
         opened(link)
     elif how == "opens-twice":
@@ -97,9 +81,6 @@ def misbehave(how):
         link.receive(OPEN, stop=STOP)
         link.send(IRREPLACEABLE, b"")
         opened(link)
-    elif how.startswith("exits-"):
-        introduce(link)
-        os._exit(int(how.rsplit("-", 1)[1]))
     elif how.startswith("dies-when-all-is-delivered-"):
         work(link, int(how.rsplit("-", 1)[1]))
         os._exit(1)
@@ -111,31 +92,18 @@ def misbehave(how):
         introduce(link)
         link.raw(struct.pack("<II", 1000, DELIVERED) + b"half")
         os._exit(0)
-    elif how == "closes-its-link-and-lives":
-        introduce(link)
-        link.socket.close()
     elif how == "flood-of-processes":
         introduce(link)
         flood(link, PROCESSES, size(0))
     elif how == "flood-of-empty-deliveries":
         introduce(link)
         flood(link, DELIVERED, delivered([]))
-    elif how == "flood-of-long-last-words":
-        introduce(link)
-        flood(link, GIVES_UP, struct.pack(">iB", 75, 0) + text("x" * 4000000))
     sleep_for_ever()
 
 
 def main():
     how, turn, real = sys.argv[1:]
-    try:
-        os.mkdir(turn)
-    except FileExistsError:
-        os.execv(real, [real])
-    try:
-        misbehave(how)
-    except (BrokenPipeError, ConnectionResetError):
-        sleep_for_ever()
+    once(turn, real, lambda: misbehave(how))
 
 
 if __name__ == "__main__":

@@ -24,13 +24,7 @@ class BadOwnerTest(PenstockTest):
                           env=dict(self.environment, PENSTOCK_LIBEXEC=os.path.dirname(program)))
 
     def end_of(self, process, how, code):
-        most, begin = 0, time.monotonic()
-        while process.poll() is None and time.monotonic() - begin < 20:
-            try:
-                most = max(most, rss_anon(process.pid))
-            except OSError:
-                pass
-            time.sleep(0.005)
+        most = self.most_memory_of(process, 20)
         if process.poll() is None:
             process.kill()
         out, err = process.communicate(timeout=10)

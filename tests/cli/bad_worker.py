@@ -92,18 +92,13 @@ def sleep_for_ever():
         time.sleep(1000)
 
 
-def misbehave(how, fingerprint, samples, sample_bytes):
-    link = Link()
-    introduce = lambda: get_ready(link, fingerprint, samples, sample_bytes)
+def misbehave_as_any_child(link, how, introduce):
+    """What any child of a session can do wrong, whatever it is for. Whether there is such a wrong."""
     if how == "garbage":
         link.raw(os.urandom(100000))
     elif how == "garbage-after-the-introduction":
         introduce()
         link.raw(b"\x05\0\0\0\x03\0\0\0hello")
-    elif how == "truncated":
-        introduce()
-        link.raw(struct.pack("<II", 1000, LOADED) + b"half")
-        os._exit(0)
     elif how == "four-gigabytes":
         link.raw(struct.pack("<II", 0xffffffff, HELLO) + b"x" * 1000)
     elif how == "unknown-type":
@@ -112,6 +107,29 @@ def misbehave(how, fingerprint, samples, sample_bytes):
         hello(link, version=999)
     elif how == "another-program":
         hello(link, magic=0x12345678)
+    elif how.startswith("exits-"):
+        introduce()
+        os._exit(int(how.rsplit("-", 1)[1]))
+    elif how == "closes-its-link-and-lives":
+        introduce()
+        link.socket.close()
+    elif how == "flood-of-long-last-words":
+        introduce()
+        flood(link, GIVES_UP, struct.pack(">iB", 75, 0) + text("x" * 4000000))
+    else:
+        return False
+    return True
+
+
+def misbehave(how, fingerprint, samples, sample_bytes):
+    link = Link()
+    introduce = lambda: get_ready(link, fingerprint, samples, sample_bytes)
+    if misbehave_as_any_child(link, how, introduce):
+        pass
+    elif how == "truncated":
+        introduce()
+        link.raw(struct.pack("<II", 1000, LOADED) + b"half")
+        os._exit(0)
     elif how == "another-dataset":
         hello(link)
         link.receive(OPEN_DATASET)
@@ -135,21 +153,12 @@ def misbehave(how, fingerprint, samples, sample_bytes):
     elif how == "ready-before-its-time":
         hello(link)
         link.send(READY, b"")
-    elif how.startswith("exits-"):
-        introduce()
-        os._exit(int(how.rsplit("-", 1)[1]))
-    elif how == "closes-its-link-and-lives":
-        introduce()
-        link.socket.close()
     elif how == "flood-of-reports":
         slot, generation, rows = introduce()
         flood(link, LOADED, struct.pack(">III", slot, generation + 1, rows) + size(0) + struct.pack(">Q", 1))
     elif how == "flood-of-ready":
         introduce()
         flood(link, READY, b"")
-    elif how == "flood-of-long-last-words":
-        introduce()
-        flood(link, GIVES_UP, struct.pack(">iB", 75, 0) + text("x" * 4000000))
     elif how == "never-reads":
         introduce()
     sleep_for_ever()
@@ -161,16 +170,21 @@ def flood(link, kind, payload):
         link.raw(frame * max(1, 65536 // len(frame)))
 
 
-def main():
-    how, turn, fingerprint, samples, sample_bytes, real = sys.argv[1:]
+def once(turn, real, wrong):
+    """The first process to come does what is wrong, the others run the real program."""
     try:
         os.mkdir(turn)
     except FileExistsError:
         os.execv(real, [real])
     try:
-        misbehave(how, fingerprint, int(samples), int(sample_bytes))
+        wrong()
     except (BrokenPipeError, ConnectionResetError):
         sleep_for_ever()
+
+
+def main():
+    how, turn, fingerprint, samples, sample_bytes, real = sys.argv[1:]
+    once(turn, real, lambda: misbehave(how, fingerprint, int(samples), int(sample_bytes)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 stream is the undisturbed one. The session's memory stays bounded."""
 
 import os
-import time
 
 from harness import *
 
@@ -29,13 +28,7 @@ class BadWorkerTest(PenstockTest):
     def survived(self, how, more=""):
         """The only death of a run in which one of three workers misbehaves once."""
         process = self.start("run", self.config_of(how, more), "--workers", 3, "--json", "--quiet", "--digest")
-        most, begin = 0, time.monotonic()
-        while process.poll() is None and time.monotonic() - begin < 60:
-            try:
-                most = max(most, rss_anon(process.pid))
-            except OSError:
-                pass
-            time.sleep(0.005)
+        most = self.most_memory_of(process, 60)
         out, err = process.communicate(timeout=10)
         self.assertEqual(process.returncode, EXIT_OK, (how, err))
         self.assertLess(most, 200 << 20, how)

@@ -101,7 +101,7 @@ class ControlTest(PenstockTest):
     def test_wait_tells_a_session_that_is_gone_from_one_that_runs(self):
         process = self.live()
         waiting = self.start("wait", "--for=finished")
-        time.sleep(0.2)  # into the waiting; where it comes too late, the next lines hold all the same
+        self.wait_until(lambda: is_asking(waiting.pid), "it waits")
         process.kill()
         process.communicate()
         _, err = waiting.communicate(timeout=15)
@@ -114,7 +114,7 @@ class ControlTest(PenstockTest):
     def test_wait_for_finished_says_so_when_the_run_was_stopped(self):
         process = self.live()
         waiting = self.start("wait", "--for=finished")
-        time.sleep(0.2)
+        self.wait_until(lambda: is_asking(waiting.pid), "it waits")
         self.penstock("stop")
         process.communicate(timeout=15)
         waiting.communicate(timeout=15)

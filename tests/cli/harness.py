@@ -87,6 +87,17 @@ class PenstockTest(unittest.TestCase):
             time.sleep(0.005)
         self.fail("not within %g s: %s" % (seconds, what))
 
+    def most_memory_of(self, process, seconds):
+        """The largest RssAnon that was seen until the process ended, or the time was over."""
+        most, end = 0, time.monotonic() + seconds
+        while process.poll() is None and time.monotonic() < end:
+            try:
+                most = max(most, rss_anon(process.pid))
+            except OSError:
+                pass
+            time.sleep(0.005)
+        return most
+
     def workers_of(self, process):
         return [pid for pid in children_of(process.pid) if name_of(pid).startswith("penstock-worke")]
 
@@ -128,6 +139,21 @@ def descendants_of(ancestor):
 
 def alive(pid):
     return state_and_parent(pid)[0] not in "ZX"
+
+
+def times_waited(pid):
+    """How often the main thread of a process has gone to sleep: it grows when a wait with a deadline is over and another begins."""
+    with open("/proc/%d/status" % pid) as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("voluntary_ctxt_switches:"))
+
+
+def is_asking(pid):
+    """Whether a process waits, and has a socket open."""
+    try:
+        links = [os.readlink("/proc/%d/fd/%s" % (pid, fd)) for fd in os.listdir("/proc/%d/fd" % pid)]
+    except OSError:
+        return False
+    return state_and_parent(pid)[0] == "S" and any(link.startswith("socket:") for link in links)
 
 
 def rss_anon(pid):

@@ -20,10 +20,12 @@ class LifecycleTest(PenstockTest):
 
     def test_exactly_the_configured_number_of_workers_is_started(self):
         process = self.running(workers=3)
-        time.sleep(0.2)
+        self.assertEqual(self.penstock("wait", "--for=ready", "--timeout", "20s")[0], EXIT_OK)
         self.assertEqual(len(self.workers_of(process)), 3)
         self.assertEqual(sorted(name_of(pid) for pid in descendants_of(process.pid)),
                          ["penstock-gpu"] + 3 * ["penstock-worker"])
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(json.loads(process.communicate(timeout=15)[0])["workers"]["started"], 3)
 
     def test_no_worker_has_cuda_or_a_gpu_device_open(self):
         process = self.running(workers=8)
@@ -87,9 +89,13 @@ class LifecycleTest(PenstockTest):
 
     def test_a_second_ctrl_c_does_not_wait_for_a_long_sample(self):
         process = self.running(text=synthetic(samples=100, dataset='wait = "60s"', epochs=1), workers=2)
-        time.sleep(0.3)
+
+        def status():
+            code, out, _ = self.penstock("status", "--json")
+            return json.loads(out) if code == EXIT_OK else {"state": "", "workers": []}
+        self.wait_until(lambda: [w["current_sample"] is None for w in status()["workers"]] == [False, False], "samples at hand")
         process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
+        self.wait_until(lambda: status()["state"] == "stopping", "the first one is heard")
         begin = time.monotonic()
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=10)
@@ -123,7 +129,7 @@ class LifecycleTest(PenstockTest):
         for options in ({}, {"start_new_session": True}):
             process = self.start("run", self.write("s.toml", SLOW), "--workers", 3, "--json", "--quiet", **options)
             self.wait_until(lambda: len(self.workers_of(process)) == 3, "3 workers")
-            time.sleep(0.2)
+            self.assertEqual(self.penstock("wait", "--for=ready", "--timeout", "20s")[0], EXIT_OK)
             family = descendants_of(process.pid)
             for pid in family:
                 os.kill(pid, signal.SIGSTOP)

@@ -70,7 +70,9 @@ class ResumeTest(PenstockTest):
         process = self.start("run", config, "--digest", "--json", "--quiet", "--state", "state", "--state-every", "20ms",
                              *options, **popen)
         self.wait_until(lambda: any(name_of(pid) == "sleep" for pid in children_of(process.pid)), "a worker")
-        time.sleep(0.1)  # some periods of --state-every, in which nothing may be written
+        # Some periods of --state-every, in which nothing may be written.
+        before = times_waited(process.pid)
+        self.wait_until(lambda: times_waited(process.pid) >= before + 5, "five periods")
         return process
 
     def check_no_leftovers(self):
