@@ -93,7 +93,8 @@ TEST_CASE("a failed and a quarantined sample are each told once, by name") {
   REQUIRE(e.of(event_kind::sample_quarantined).size() == 1);
   CHECK(e.of(event_kind::sample_quarantined)[0].sample == 6);
   CHECK(e.of(event_kind::worker_died).size() == 3);
-  CHECK(e.heard.back().kind == event_kind::run_finished);
+  // Not the last one for certain: the replacement of a worker may start while the session ends.
+  CHECK(e.of(event_kind::run_finished).size() == 1);
 }
 
 TEST_CASE("a run that fails tells why, once") {
