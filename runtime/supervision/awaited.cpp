@@ -38,7 +38,7 @@ struct places_of_batches {
   std::uint32_t before = 0;                  // the consumer: anywhere on the way to it
   const batch_passage* delivered = nullptr;  // the first one that is ready or taken
   const batch_passage* uploading = nullptr;  // the first one
-  const batch_passage* loading = nullptr;    // the first one: it decides, whatever is finished behind it
+  const batch_passage* loading = nullptr;    // the first one decides, even if later batches are finished
 };
 
 places_of_batches look_at(const std::vector<batch_passage>& under_way) {
@@ -71,7 +71,7 @@ bool is_over(const session_status& s) {
   return s.outcome != run_outcome::running || s.state == "stopping";
 }
 
-/// What it is at: "sample 'tom.jpg' for 7.2 s (running)".
+/// The sample it is loading: "sample 'tom.jpg' for 7.2 s (running)".
 std::string sample_of(const progress_facts& f, const worker_status& w) {
   const auto where = f.standing.find(w.id);
   return fmt::format("sample '{}' for {}{}", w.current_sample.value_or(""),
@@ -117,7 +117,7 @@ awaited_if_any loading_of(const progress_facts& f, const places_of_batches& batc
   if (batches.loading == nullptr) return std::nullopt;
   const batch_passage& b = *batches.loading;
   const auto w = std::ranges::find(f.status.workers, b.worker, &worker_status::id);
-  // After a death the batch waits for another lease.
+  // After a death the batch waits to be leased again.
   if (w == f.status.workers.end() || w->incarnation != b.incarnation || !w->pid) return std::nullopt;
   if (w->current_sample) {
     return awaited{
@@ -125,7 +125,7 @@ awaited_if_any loading_of(const progress_facts& f, const places_of_batches& batc
         fmt::format("{}, which has been loading {}, in {}", name_of(*w), sample_of(f, *w), name_of(b)),
         w->id};
   }
-  const std::string how = in_state(*w, "ready") ? "works on no sample" : "is " + w->state;
+  const std::string how = in_state(*w, "ready") ? "is not working on a sample" : "is " + w->state;
   return awaited{stall_kind::worker, fmt::format("{}, which has {} and {}", name_of(*w), name_of(b), how),
                  w->id};
 }
@@ -140,7 +140,7 @@ awaited_if_any trial_of(const progress_facts& f) {
       w->id};
 }
 
-/// No worker has what is missing.
+/// No worker holds the missing batch.
 awaited workers_of(const progress_facts& f) {
   const worker_status* starting = nullptr;
   const worker_status* waiting = nullptr;
@@ -167,21 +167,20 @@ awaited workers_of(const progress_facts& f) {
   if (other != nullptr && !in_state(*other, "ready"))
     return {stall_kind::worker, fmt::format("{}, which is {}", name_of(*other), other->state), other->id};
   if (other != nullptr)
-    return {stall_kind::worker, fmt::format("{}, which is ready and was given nothing", name_of(*other)),
+    return {stall_kind::worker, fmt::format("{}, which is ready but has no lease", name_of(*other)),
             other->id};
   if (starting != nullptr)
     return {stall_kind::worker, fmt::format("{}, which is starting", name_of(*starting)), starting->id};
   if (waiting != nullptr) {
     return {stall_kind::worker,
-            fmt::format("{}, which is restarted in {}{}", name_of(*waiting),
+            fmt::format("{}, which restarts in {}{}", name_of(*waiting),
                         in_words(waiting->next_restart_seconds.value_or(0)),
                         waiting->last_death ? " after " + ending_of(*waiting->last_death) : ""),
             waiting->id};
   }
   if (drained > 0) {
     return {stall_kind::operator_,
-            fmt::format("an operator, who has drained all workers{}; `penstock restart workers` "
-                        "brings them back",
+            fmt::format("an operator, who drained all workers{}; `penstock restart workers` brings them back",
                         gone.empty() ? "" : " that were left (" + gone + ")")};
   }
   return {stall_kind::nobody,
@@ -208,7 +207,7 @@ bool is_owed(const progress_facts& f) {
   return f.consumer_waits || f.owner_is_elsewhere || look_at(f.under_way).before > 0;
 }
 
-/// Nearest to the consumer first: whatever stands still there holds up all that is behind it.
+/// Nearest to the consumer first: whatever is stuck there holds up everything behind it.
 awaited who_is_waited_for(const progress_facts& f) {
   const places_of_batches batches = look_at(f.under_way);
   if (is_over(f.status)) return {stall_kind::nobody, "nobody: the stream is over", {}};
@@ -216,7 +215,7 @@ awaited who_is_waited_for(const progress_facts& f) {
   if (auto r = consumer_of(f, batches)) return *r;
   if (auto r = owner_of(f, batches)) return *r;
   if (f.status.state == "paused")
-    return {stall_kind::operator_, "an operator, who has paused the session; `penstock resume` goes on", {}};
+    return {stall_kind::operator_, "an operator, who paused the session; `penstock resume` continues it", {}};
   if (auto r = loading_of(f, batches)) return *r;
   if (auto r = trial_of(f)) return *r;
   return workers_of(f);

@@ -1,5 +1,5 @@
-// Who the stream waits for at one moment: for `top` and `describe` at any time, and for progress_watch when nothing has
-// moved for long. Pure.
+// What the stream waits for at one moment: for `top` and `describe` at any time, and for progress_watch when nothing
+// has moved for long. Pure.
 #pragma once
 
 #include "runtime/base/batch_times.hpp"
@@ -14,26 +14,26 @@
 
 namespace penstock::supervision {
 
-/// How the session stands at one moment.
+/// The session at one moment.
 struct progress_facts {
   session_status status;                 ///< with the samples that workers are at right now
   std::vector<batch_passage> under_way;  ///< by position
-  std::uint64_t released = 0;            ///< batches that the consumer gave back, ever
-  std::uint32_t buffers = 0;             ///< device buffers that there are: [gpu] buffers
+  std::uint64_t released = 0;            ///< batches that the consumer has given back so far
+  std::uint32_t buffers = 0;             ///< number of device buffers: [gpu] buffers
   std::uint32_t sacrificial_place = 0;
   bool consumer_waits = false;                    ///< it is asking for a batch right now
   bool owner_is_elsewhere = false;                ///< placement = "process": its sink is the consumer
-  std::map<std::uint32_t, std::string> standing;  ///< of workers: where the thread at the sample stands
+  std::map<std::uint32_t, std::string> standing;  ///< of workers: where the thread that loads the sample is
 };
 
-/// Who is waited for. The names are those of the field `kind` in status.
+/// What the stream waits for. The names are those of the field `kind` in status.
 enum class stall_kind : std::uint8_t {
-  sample,     ///< "sample": a worker has been at one for a while
-  worker,     ///< "worker": one that starts, waits for its restart, or has a batch and does not begin it
+  sample,     ///< "sample": a worker has been loading one for a while
+  worker,     ///< "worker": it is starting, waits for its restart, or has not started its batch
   trial,      ///< "trial": a suspect has to be loaded alone first
   nobody,     ///< "nobody": no worker is left
-  gpu_owner,  ///< "gpu": it starts, is being replaced, or copies
-  consumer,  ///< "consumer": it takes no batch, releases none, or, as the sink of another process, works on one
+  gpu_owner,  ///< "gpu": it is starting, being replaced, or copying
+  consumer,  ///< "consumer": it takes or releases no batch, or, as the sink of another process, works on one
   operator_  ///< "operator": paused, or every worker is drained
 };
 [[nodiscard]] const char* name_of(stall_kind kind) noexcept;
@@ -46,7 +46,7 @@ struct awaited {
 };
 [[nodiscard]] awaited who_is_waited_for(const progress_facts& facts);
 
-/// Whether somebody is owed a batch. If not, nothing has to move.
+/// Whether a batch is owed. If not, nothing has to move.
 [[nodiscard]] bool is_owed(const progress_facts& facts);
 
 }  // namespace penstock::supervision

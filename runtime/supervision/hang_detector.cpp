@@ -44,12 +44,12 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
     const auto it = watched_.find(sign.worker);
     if (it == watched_.end()) continue;
     clocks& c = it->second;
-    if (slept.count() > 0) {  // we were not looking: the time in between proves nothing
+    if (slept.count() > 0) {  // nobody polled: the time in between proves nothing
       c.started += slept;
       c.last_heartbeat += slept;
       c.last_work += slept;
     }
-    if (sign.traced) c.started = now;  // what it has left then is a whole deadline
+    if (sign.traced) c.started = now;  // its deadline starts again when the debugger leaves
     if (sign.heartbeats != c.heartbeats || sign.traced) c.last_heartbeat = now;
     if (sign.work_mark != c.work_mark || !sign.busy || sign.traced) c.last_work = now;
     c.heartbeats = sign.heartbeats;
@@ -57,7 +57,7 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
     if (const auto verdict = judge(c, sign, now)) verdicts.push_back(*verdict);
   }
 
-  // Over half the pool at once is the machine, not the children - but not for ever.
+  // If over half the pool is late at once, blame the machine, not the children, but not for ever.
   const bool together = signs.size() >= pool_size_for_joint_misses && verdicts.size() * 2 > signs.size();
   if (!together) {
     held_since_.reset();

@@ -1,6 +1,6 @@
-// Is a child that is not dead still of use? Three clocks (semantics 20): the start deadline, the heartbeat,
-// which proves only that the process runs, and the item timeout, one sample's work. Pure; fed by the
-// supervisor's tick.
+// Detects children that are alive but hang. Three clocks (semantics 20): the start deadline; the heartbeat,
+// which proves only that the process runs; and the item timeout, for the work on one sample. Pure; the
+// supervisor's tick feeds it.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -17,14 +17,13 @@ struct hang_settings {
   nanoseconds heartbeat_timeout{10'000'000'000};
   nanoseconds item_timeout{30'000'000'000};
 
-  /// How often to look, so that a hang is found at most 0.2 timeouts late, even by a machine with other
-  /// things to do.
+  /// How often to poll so that a hang is found at most 0.2 timeouts late, even on a busy machine.
   [[nodiscard]] nanoseconds tick() const noexcept;
 };
 
 enum class hang : std::uint8_t { start, heartbeat, item };
 
-/// What the supervisor saw of one child just now.
+/// The state of one child as the supervisor just read it.
 struct child_sign {
   std::uint32_t worker = 0;
   bool ready = false;            ///< false: still starting
@@ -37,20 +36,20 @@ struct child_sign {
 struct hang_verdict {
   std::uint32_t worker = 0;
   hang kind = hang::heartbeat;
-  nanoseconds since{0};  ///< for how long there was no sign
+  nanoseconds since{0};  ///< time without a sign of life
 };
 
 class hang_detector {
  public:
   explicit hang_detector(const hang_settings& settings) : settings_(settings) {}
 
-  /// A new child in this place; its clocks begin now.
+  /// A new child has this place; its clocks start now.
   void watch(std::uint32_t worker, steady_time now);
   void forget(std::uint32_t worker);
 
-  /// Call about every settings.tick(). Holds fire (semantics 21) when this call itself comes late by more
-  /// than half a timeout, and, with four or more children, for one further timeout when over half of them
-  /// missed together.
+  /// Call about every settings.tick(). Reports no hang (semantics 21) when the call itself is late by more
+  /// than half a timeout and, with four or more children, for one further timeout when over half of them
+  /// missed their deadline together.
   std::vector<hang_verdict> look(steady_time now, const std::vector<child_sign>& signs);
 
  private:
@@ -68,7 +67,7 @@ class hang_detector {
   hang_settings settings_;
   std::map<std::uint32_t, clocks> watched_;
   std::optional<steady_time> last_look_;
-  std::optional<steady_time> held_since_;  // over half missed together
+  std::optional<steady_time> held_since_;  // since when over half have missed their deadline
 };
 
 }  // namespace penstock::supervision

@@ -23,15 +23,15 @@ std::vector<upload_order> owner_orders::take_unsent() {
 std::optional<std::string> owner_orders::copied(std::uint64_t upload) {
   const bool told = outstanding_.contains(upload) && !std::ranges::binary_search(unsent_, upload);
   if (told && copied_.insert(upload).second) return std::nullopt;
-  return fmt::format("it says that it has copied upload {}, which it was not to copy", upload);
+  return fmt::format("it acknowledged a copy of upload {}, which it was not asked to copy", upload);
 }
 
 std::optional<std::string> owner_orders::delivered(std::uint64_t upload) {
   if (!copied_.contains(upload))
-    return fmt::format("it says that it has delivered upload {}, which it has not copied", upload);
+    return fmt::format("it acknowledged delivery of upload {}, which it has not copied", upload);
   const auto first = outstanding_.begin();
   if (first->first != upload)
-    return fmt::format("it says that it has delivered upload {} before upload {}", upload, first->first);
+    return fmt::format("it acknowledged delivery of upload {} before upload {}", upload, first->first);
   copied_.erase(upload);
   killings_.erase(first->second.position);
   outstanding_.erase(first);

@@ -26,7 +26,7 @@ std::string how_it_ended(const process::exit_report& end) {
     case process::exit_report::how::exited: return fmt::format("ended with exit code {}", end.code);
     case process::exit_report::how::unknown: break;
   }
-  return "ended in a way that somebody else was told (is SIGCHLD ignored?)";
+  return "ended, but another part of this program reaped it (is SIGCHLD ignored?)";
 }
 
 }  // namespace
@@ -78,13 +78,14 @@ void owner_supervision::started(std::uint32_t incarnation, pid_t pid) {
 void owner_supervision::start_failed(std::uint32_t incarnation, steady_time now, const failure& why) {
   if (incarnation != incarnation_ || is_over()) return;
   hangs_.forget(the_owner);
-  // A program that is missing or cannot be executed is no better the next time; a full table of processes is.
+  // Retrying helps when the process table is full, but not when the program is missing or cannot be executed.
   if (why.code == errc::worker_program) return fail(why);
   const restart_decision next = policy_.start_failed(now);
   if (next.act == restart_decision::what::restart) outbox_.emplace_back(owner_not_started{why, next.at - now});
-  restart_or_fail(now, next,
-                  {why.code, fmt::format("{}; it was tried more often than [gpu.restart] allows", why.message),
-                   why.os_code});
+  restart_or_fail(
+      now, next,
+      {why.code, fmt::format("{}; all the retries that [gpu.restart] allows have failed", why.message),
+       why.os_code});
 }
 
 bool owner_supervision::heeded(std::uint32_t incarnation) const {
@@ -102,22 +103,21 @@ void owner_supervision::greeted(std::uint32_t incarnation, steady_time now, cons
                              pid, refusal),
                  0});
   }
-  if (stage_ != owner_stage::starting) return violate(now, "it says hello twice");
+  if (stage_ != owner_stage::starting) return violate(now, "it sent hello twice");
   stage_ = owner_stage::introduced;
   outbox_.emplace_back(introduce_owner{incarnation_});
 }
 
 void owner_supervision::opened(std::uint32_t incarnation, steady_time now) {
   if (!heeded(incarnation) || stage_ == owner_stage::stopping) return;
-  if (stage_ != owner_stage::introduced)
-    return violate(now, "it says at the wrong time that it has opened its device");
+  if (stage_ != owner_stage::introduced) return violate(now, "it reported an open device at the wrong time");
   stage_ = owner_stage::ready;
   policy_.child_ready(now);
   outbox_.emplace_back(owner_is_ready{!std::exchange(known_, true)});
   if (finishing_) say_stop(now);
 }
 
-// ---- what it says ---------------------------------------------------------------------------------------------
+// ---- its messages ---------------------------------------------------------------------------------------------
 
 void owner_supervision::violate(steady_time now, const std::string& reason) {
   gave_up_.reset();
@@ -126,7 +126,7 @@ void owner_supervision::violate(steady_time now, const std::string& reason) {
 
 void owner_supervision::gave_up(std::uint32_t incarnation, steady_time now, failure why) {
   if (!heeded(incarnation)) return;
-  if (gave_up_) return violate(now, "it says twice why it gives up");
+  if (gave_up_) return violate(now, "it gave up twice");
   gave_up_ = std::move(why);
 }
 
@@ -163,7 +163,7 @@ void owner_supervision::link_closed(std::uint32_t incarnation, steady_time now, 
 
 void owner_supervision::look(steady_time now, const owner_sign& sign) {
   wait_channel_ = sign.wait_channel;
-  if (!pid_ || is_over() || stage_ == owner_stage::stopping) return;  // one that stops has its own deadline
+  if (!pid_ || is_over() || stage_ == owner_stage::stopping) return;  // a stopping one has its own deadline
   const child_sign seen{the_owner,           stage_ == owner_stage::ready, sign.heartbeats, sign.work_mark,
                         sign.in_hand.has_value(), sign.traced};
   for (const hang_verdict& v : hangs_.look(now, {seen})) {
@@ -197,11 +197,11 @@ void owner_supervision::say_stop(steady_time now) {
 void owner_supervision::close(steady_time now, bool whole, nanoseconds patience) {
   if (stage_ == owner_stage::stopped) return;
   close_by_ = std::min(close_by_, now + patience);
-  if (stage_ == owner_stage::stopping) return ending_.stop(now, patience);  // somebody has lost patience
+  if (stage_ == owner_stage::stopping) return ending_.stop(now, patience);  // the new deadline may be earlier
   whole_ = whole;
   if (pid_ && hears()) return say_stop(now);
-  // Nobody hears. When the stream is whole, the process that is on its way lets its sink finish; else there is
-  // nothing to wait for, and it ends with the session.
+  // There is no process to tell. If the stream is complete, the process that is starting lets its sink finish; else
+  // there is nothing to wait for, and it ends with the session.
   finishing_ = whole && stage_ != owner_stage::failed;
   if (finishing_) return;
   stage_ = owner_stage::stopped;
@@ -238,7 +238,7 @@ owner_death_report owner_supervision::report_of(const owner_end& end, const std:
   owner_death_report d;
   d.pid = pid_.value_or(0);
   d.incarnation = incarnation_;
-  // One that was told to finish and went before it had died of its own end.
+  // A process that was told to finish and exited before its sink had finished died by itself.
   const bool own_end = ending_.cause() == death_cause::stopped && !ending_.killed_here(end.report);
   d.cause = own_end ? termination::own_cause_of(end.report) : ending_.cause_of(end.report);
   if (end.oom_killed) d.cause = death_cause::oom;
@@ -263,8 +263,8 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
   if (gave_up_ && gave_up_->code != errc::device_poisoned) return gave_up_;
   if (irreplaceable_) {
     return failure{errc::sink,
-                   fmt::format("the GPU owner's process (pid {}) died, and with it what the device program knew: it "
-                               "keeps state and gives no snapshots (implement snapshot() and restore())",
+                   fmt::format("the GPU owner's process (pid {}) died and took the device program's state "
+                               "with it: the program gives no snapshots (implement snapshot() and restore())",
                                pid_.value_or(0)),
                    0};
   }
@@ -276,16 +276,16 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
   return std::nullopt;
 }
 
-/// What becomes of a batch that has killed two owners: it fails the run, or is left out.
+/// A batch that has killed two owners fails the run or is skipped.
 std::optional<uploads_lost::poison> owner_supervision::judge(const owner_orders::loss& loss) {
   const std::string what =
       fmt::format("{} has killed {} GPU owners{}", describe(*loss.suspect), owner_orders::deaths_that_prove,
-                  gave_up_ ? fmt::format("; the last one said: {}", gave_up_->message) : "");
+                  gave_up_ ? fmt::format("; the last one reported: {}", gave_up_->message) : "");
   if (settings_.on_poison == poison_rule::fail) {
-    fail({errc::device_poisoned, what + "; [gpu] on_poison_batch = \"skip\" would leave it out", 0});
+    fail({errc::device_poisoned, what + "; [gpu] on_poison_batch = \"skip\" would skip it", 0});
     return std::nullopt;
   }
-  outbox_.emplace_back(owner_left_out{what + "; it is left out"});
+  outbox_.emplace_back(owner_left_out{what + "; skipping it"});
   return uploads_lost::poison{loss.suspect->position,
                               fmt::format("its batch ({} of epoch {}) has killed {} GPU owners", loss.suspect->sequence,
                                           loss.suspect->epoch, owner_orders::deaths_that_prove)};
@@ -295,7 +295,7 @@ void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const
   if (incarnation != incarnation_ || !pid_) return;
   hangs_.forget(the_owner);
   if (is_over()) return pid_.reset();
-  not_recovered_.reset();  // what died before has not recovered, and now never will
+  not_recovered_.reset();  // an earlier incarnation that has not recovered never will
   if (stage_ == owner_stage::stopping && (end.report.exited_with(0) || !whole_)) {
     pid_.reset();
     stage_ = owner_stage::stopped;
@@ -329,8 +329,8 @@ void owner_supervision::settle_death(steady_time now, const owner_end& end, cons
   d.outside_kill = ending_.killed_from_outside(end.report) && !end.oom_killed;
   const std::string words = gave_up_ ? gave_up_->message : end.last_lines;
   const std::string why =
-      permanent ? std::string(" and would do so again")
-                : fmt::format(", after {} restarts: more often without a batch between than [gpu.restart] allows",
+      permanent ? std::string(", and so would the next one")
+                : fmt::format(", after {} restarts without a batch in between; [gpu.restart] allows no more",
                               restarts_);
   restart_or_fail(now, policy_.child_died(now, d),
                   {errc::device_unavailable,
@@ -354,9 +354,7 @@ void owner_supervision::restart_or_fail(steady_time now, const restart_decision&
 
 std::vector<owner_command> owner_supervision::advance(steady_time now) {
   if (finishing_ && !pid_ && close_by_ <= now) {
-    fail({errc::sink,
-          fmt::format("the sink did not finish in time: {} GPU owners ended before it had",
-                      restarts_),
+    fail({errc::sink, fmt::format("the sink did not finish in time: {} GPU owners ended first", restarts_),
           0});
   }
   if (stage_ == owner_stage::backoff && start_due_ <= now) start(now);
@@ -367,8 +365,8 @@ std::vector<owner_command> owner_supervision::advance(steady_time now) {
       if (const auto* signal = std::get_if<send_signal>(&c)) outbox_.emplace_back(*signal);
       if (!std::holds_alternative<survives_kill>(c)) continue;
       fail({errc::device_unavailable,
-            fmt::format("the GPU owner (pid {}) survives SIGKILL: it waits in the kernel ({}), and what it holds of "
-                        "the device is not free",
+            fmt::format("the GPU owner (pid {}) survives SIGKILL: it is stuck in the kernel ({}) and still "
+                        "holds device memory",
                         *pid_, wait_channel_),
             0});
     }

@@ -1,6 +1,6 @@
-// The GPU owner's process under supervision (placement = "process"): when it is started, what it is told, when it is
-// ended, and what its death means for the run. Pure: events and the time come in, commands come out of advance().
-// Driven by actors/supervisor/owner_keeper, which translates messages, reads /proc and the flight recorder.
+// Supervises the GPU owner's process (placement = "process"): when to start it, what to tell it, when to end it, and
+// what its death means for the run. Pure: events and the time come in, commands come out of advance(). Driven by
+// actors/supervisor/owner_keeper, which translates messages, reads /proc and the flight recorder.
 //
 //            open            hello               opened            close
 //   idle ----------> starting -----> introduced --------> ready -----------> stopping --exited--> stopped
@@ -9,8 +9,8 @@
 //                     |                             v
 //                     +------------------------- backoff            any: no restart helps ----> failed
 //
-// It combines four pure parts: the end of the process at hand (termination), its clocks (hang_detector), the rules for
-// restarts (restart_policy) and what it owes (owner_orders).
+// It combines four pure parts: how the current process ends (termination), its clocks (hang_detector), the restart
+// rules (restart_policy) and its unacknowledged uploads (owner_orders).
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -28,7 +28,7 @@ namespace penstock::supervision {
 
 struct owner_settings {
   restart_settings restart;
-  std::uint64_t seed = 0;  ///< of the backoff's jitter
+  std::uint64_t seed = 0;  ///< for the backoff's jitter
   hang_settings clocks;
   termination_settings ending;
   poison_rule on_poison = poison_rule::fail;
@@ -42,7 +42,7 @@ enum class owner_stage : std::uint8_t { idle, starting, introduced, ready, backo
 struct start_owner_process {
   std::uint32_t incarnation = 0;
 };
-/// Tell it which device to open, where slots lie, and the last snapshot. Uploads follow in a command of their own.
+/// Tell it which device to open, where the slots are, and the last snapshot. Uploads follow in a separate command.
 struct introduce_owner {
   std::uint32_t incarnation = 0;
 };
@@ -50,23 +50,23 @@ struct send_uploads {
   std::vector<upload_order> uploads;
 };
 struct stop_owner_process {
-  bool whole = false;  ///< the stream is over: its sink may finish
+  bool whole = false;  ///< the stream is complete: its sink may finish
 };
-/// To the scheduler: what was not acknowledged has to be ordered again, under this era.
+/// To the scheduler: order again, under this era, what was not acknowledged.
 struct uploads_lost {
   struct poison {
     stream_position position = 0;
     std::string reason;
   };
   std::uint64_t era = 0;
-  std::optional<poison> left_out;  ///< this batch has killed two owners and is left out
+  std::optional<poison> left_out;  ///< this batch has killed two owners and is skipped
 };
 struct owner_is_ready {
-  bool first = false;  ///< of the session: the device becomes known
+  bool first = false;  ///< the session's first: the device becomes known
 };
-/// Uploads go on after the death of an incarnation.
+/// Uploads have resumed after the death of an incarnation.
 struct owner_recovered {
-  std::uint32_t incarnation = 0;  ///< that died
+  std::uint32_t incarnation = 0;  ///< the one that died
   nanoseconds since_its_end{};
 };
 struct owner_died {
@@ -74,13 +74,13 @@ struct owner_died {
   std::optional<std::string> in_hand;  ///< the suspected batch, in words
 };
 struct owner_left_out {
-  std::string text;  ///< a warning: which batch is left out, and why
+  std::string text;  ///< a warning: which batch is skipped, and why
 };
 struct owner_failed {
   failure reason;
 };
 struct owner_closed {};
-/// A start failed; it is tried again.
+/// A start failed and will be retried.
 struct owner_not_started {
   failure reason;
   nanoseconds again_in{};
@@ -91,16 +91,16 @@ using owner_command =
                  uploads_lost, owner_is_ready, owner_recovered, owner_died, owner_left_out, owner_not_started,
                  owner_failed, owner_closed>;
 
-/// What the keeper reads of the process when it looks.
+/// What the keeper reads about the process when it polls.
 struct owner_sign {
   std::uint64_t heartbeats = 0;
   std::uint64_t work_mark = 0;
-  std::optional<std::uint32_t> in_hand;  ///< mark of the upload that the sink works on
+  std::optional<std::uint32_t> in_hand;  ///< mark of the upload that the sink is working on
   bool traced = false;
-  std::string wait_channel;  ///< where it waits, for messages
+  std::string wait_channel;  ///< the kernel function it waits in, for messages
 };
 
-/// What is known when it is reaped.
+/// Known when it is reaped.
 struct owner_end {
   process::exit_report report;
   std::optional<std::uint32_t> in_hand;
@@ -115,28 +115,28 @@ class owner_supervision {
   // From the session and the scheduler.
   void open(steady_time now);
   void order(upload_order upload) { orders_.order(std::move(upload)); }
-  /// Its process finishes, and its sink too if the stream is whole; it is killed after `patience`. Again: sooner.
+  /// Lets the process finish, and its sink too if the stream is complete; kills it after `patience`. A second call can
+  /// only shorten that.
   void close(steady_time now, bool whole, nanoseconds patience);
-  /// An operator's order: never counts, and does not wait.
+  /// An operator's order: never counted, no backoff.
   void restart(steady_time now);
 
-  // From the process. All but the first are dropped when they are about another incarnation, or come from one that
-  // broke the protocol.
+  // From the process. All but the first are dropped if they concern another incarnation or one that broke the protocol.
   void started(std::uint32_t incarnation, pid_t pid);
   void start_failed(std::uint32_t incarnation, steady_time now, const failure& why);
-  /// `refusal`: why this is no program that the session can work with; empty: it is.
+  /// `refusal`: why the session cannot work with this program; empty: it can.
   void greeted(std::uint32_t incarnation, steady_time now, const std::string& refusal);
   void opened(std::uint32_t incarnation, steady_time now);
   void gave_up(std::uint32_t incarnation, steady_time now, failure why);
   void cannot_be_replaced(std::uint32_t incarnation);
-  /// False: not to be heeded.
+  /// False: ignore it.
   [[nodiscard]] bool copied(std::uint32_t incarnation, steady_time now, std::uint64_t upload);
   [[nodiscard]] bool delivered(std::uint32_t incarnation, steady_time now, std::uint64_t upload);
   void keep_snapshot(std::string state) { orders_.keep_snapshot(std::move(state)); }
   void link_closed(std::uint32_t incarnation, steady_time now, const std::string& reason);
   void exited(std::uint32_t incarnation, steady_time now, const owner_end& end);
 
-  /// What the process looks like now. Call about every clocks.tick(), at most 250 ms apart.
+  /// The process's current state. Call about every clocks.tick(), at most 250 ms apart.
   void look(steady_time now, const owner_sign& sign);
 
   [[nodiscard]] std::vector<owner_command> advance(steady_time now);
@@ -149,7 +149,7 @@ class owner_supervision {
   [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_; }
   [[nodiscard]] bool irreplaceable() const noexcept { return irreplaceable_; }
   [[nodiscard]] const owner_orders& orders() const noexcept { return orders_; }
-  /// It hears what it is told: prepare_owner, map_partition.
+  /// Whether it takes messages: prepare_owner, map_partition.
   [[nodiscard]] bool hears() const noexcept {
     return stage_ == owner_stage::introduced || stage_ == owner_stage::ready;
   }
@@ -179,18 +179,19 @@ class owner_supervision {
   std::uint32_t incarnation_ = 0;
   std::uint32_t restarts_ = 0;
   std::optional<pid_t> pid_;
-  std::optional<failure> gave_up_;  // the process's own last word
+  std::optional<failure> gave_up_;  // the reason that the process gave before it exited
   steady_time started_at_{};
   steady_time start_due_ = never;  // in backoff
   steady_time close_by_ = never;
-  std::optional<std::pair<std::uint32_t, steady_time>> not_recovered_;  // the incarnation that died last, and when
-  std::string wait_channel_;    // where the process was seen last
+  std::optional<std::pair<std::uint32_t, steady_time>>
+      not_recovered_;           // the last incarnation that died, and when
+  std::string wait_channel_;    // last known for the process
   bool known_ = false;          // the session knows the device
   bool fruitful_ = false;       // this incarnation has acknowledged a batch
   bool operated_ = false;       // an operator ended it
   bool irreplaceable_ = false;  // its sink keeps state and gives no snapshots
-  bool whole_ = false;          // the stream is over
-  bool finishing_ = false;      // whole, but the process that was to let its sink finish is gone: the next one does
+  bool whole_ = false;          // the stream is complete
+  bool finishing_ = false;  // whole, but the process died before its sink finished: the next one finishes it
 };
 
 }  // namespace penstock::supervision

@@ -51,7 +51,7 @@ pool::pool(const pool_settings& settings) : settings_(settings) {
 
 pool::place& pool::at(std::uint32_t worker) {
   restart_settings rules = settings_.restart;
-  // Whatever the type says of loaders: a suspect that waits for this worker holds up the whole stream.
+  // Independent of the loaders' restart type: a suspect that waits for this worker holds up the whole stream.
   if (is_sacrificial(worker)) rules.type = restart_type::permanent;
   return places_.try_emplace(worker, restart_policy(rules, settings_.seed + worker)).first->second;
 }
@@ -101,7 +101,7 @@ void pool::child_died(worker_ref who, steady_time now, const death& d, const std
   const restart_decision next = p->policy.child_died(now, counted_as);
   if (p->wanted && next.act == restart_decision::what::fail && counted_as.ending == death::how::no_restart) {
     fail({errc::worker_program,
-          fmt::format("worker {} ended with {} and would do so again{}{}", who.worker, cause,
+          fmt::format("worker {} ended with {}, and so would a replacement{}{}", who.worker, cause,
                       last_words.empty() ? "" : "; its last output:\n", last_words),
           0});
   }
@@ -112,7 +112,7 @@ void pool::start_failed(worker_ref who, steady_time now, const failure& why) {
   place* p = current(who);
   if (p == nullptr) return;
   if (why.code == errc::worker_program) {
-    // Missing or not executable: every place would say the same.
+    // Missing or not executable: no other place would fare better.
     p->state = child_state::failed;
     p->wanted = false;
     fail(why);
@@ -126,7 +126,7 @@ void pool::start_failed(worker_ref who, steady_time now, const failure& why) {
   settle_death(who.worker, *p, next, now, !asked_to_go);
 }
 
-/// The place has no process any more; what comes next is decided.
+/// The place has lost its process: decides what comes next.
 void pool::settle_death(std::uint32_t worker, place& p, const restart_decision& next, steady_time now,
                         bool counted) {
   p.state = child_state::stopped;
@@ -168,7 +168,7 @@ void pool::scale(std::uint32_t workers, steady_time now) {
     if (!at(w).wanted) occupy(at(w), now);
   }
   for (auto& [worker, p] : places_) {
-    // Whatever became of a place beyond the new size, nobody misses it.
+    // A place beyond the new size is not needed, whatever state it is in.
     if (worker >= workers && !is_sacrificial(worker)) vacate(p, vacancy::scaled_down);
   }
 }
@@ -187,23 +187,23 @@ void pool::drain(std::uint32_t worker) {
   if (it == places_.end()) return;
   place& p = it->second;
   if (is_sacrificial(worker)) {
-    // Its need decides whether there is one; what an operator can have is another process.
+    // Whether it exists depends on whether it is needed; an operator can only have it replaced.
     if (p.state == child_state::starting || p.state == child_state::ready) replace(p);
     return;
   }
-  // One that survives SIGKILL was lost before the operator spoke: draining its place empties nothing.
+  // A process that survives SIGKILL was lost before the operator's order: draining its place empties nothing.
   const bool last = p.wanted && p.state != child_state::unkillable;
   vacate(p, vacancy::drained);
   emptied_by_operator_ |= last && !anybody_comes();
 }
 
-/// Its process is asked to go, and another one follows.
+/// Its process is told to stop; a replacement follows.
 void pool::replace(place& p) {
   p.operated = true;
   p.state = child_state::draining;
 }
 
-/// Nobody has to be here any more; a process that is may finish what it holds.
+/// This place is not needed any more; its process may finish what it holds.
 void pool::vacate(place& p, vacancy why) {
   p.policy.forgive();
   p.wanted = false;
@@ -213,7 +213,7 @@ void pool::vacate(place& p, vacancy why) {
   if (p.state == child_state::backoff || p.state == child_state::failed) p.state = child_state::stopped;
 }
 
-/// A process has to be here again.
+/// This place needs a process again.
 void pool::occupy(place& p, steady_time now) {
   p.policy.forgive();
   p.wanted = true;
@@ -222,7 +222,7 @@ void pool::occupy(place& p, steady_time now) {
   const bool empty =
       p.state == child_state::stopped || p.state == child_state::backoff || p.state == child_state::failed;
   if (!empty) {
-    // One that was not told to go yet stays.
+    // A process that has not been told to stop yet stays.
     if (p.state == child_state::starting || p.state == child_state::ready) p.operated = false;
     return;
   }
@@ -274,12 +274,12 @@ void pool::start_due_places(steady_time now) {
                      p.restart_at <= now && !p.canary_waits;
     if (!due) continue;
     const bool again = p.incarnation > 0;
-    // The ceiling delays restarts; it never fails anything, and first starts are not restarts.
+    // The ceiling only delays restarts, it never fails anything; first starts are not restarts.
     if (again && recent_starts_.size() >= settings_.restarts_per_second_max) continue;
     if (again) {
       recent_starts_.push_back(now);
       ++p.restarts;
-      // The sacrificial worker comes and goes with its need.
+      // The sacrificial worker exists only while it is needed.
       if (!is_sacrificial(worker)) ++restarts_;
     }
     ++p.incarnation;
@@ -295,20 +295,20 @@ void pool::detect_mass_death(steady_time now) {
     recent_counted_.pop_front();
   std::uint32_t loaders = 0;
   for (const auto& [worker, p] : places_) loaders += !is_sacrificial(worker) && p.wanted ? 1 : 0;
-  std::set<std::uint32_t> died;  // one place that dies again and again is not half the pool
+  std::set<std::uint32_t> died;  // one place that keeps dying is not half the pool
   for (const auto& [when, worker] : recent_counted_) died.insert(worker);
   if (loaders < canary_pool_size || canary_ || died.size() * 2 < loaders) return;
-  // One event, not many: one place tries it for all.
+  // One common cause: one place retries on behalf of all.
   for (auto& [worker, p] : places_) {
     if (is_sacrificial(worker)) continue;
     if (p.state == child_state::backoff) p.canary_waits = true;
-    if (p.state == child_state::starting) canary_ = worker;  // it is trying already
+    if (p.state == child_state::starting) canary_ = worker;  // it is already starting
   }
   recent_counted_.clear();
   choose_canary();
 }
 
-/// Whenever places wait for a canary there is one, and it may start.
+/// Whenever places wait for a canary, there is one and it may start.
 void pool::choose_canary() {
   const auto can_try = [](const place& p) {
     return p.wanted && (p.state == child_state::stopped || p.state == child_state::backoff ||
@@ -329,7 +329,7 @@ void pool::end_canary() {
   for (auto& [worker, p] : places_) p.canary_waits = false;
 }
 
-/// A suspect waits: its worker has to be ready as soon as the loaders had to be.
+/// A suspect waits: its worker gets as long as the loaders do to become ready.
 void pool::check_sacrificial(steady_time now) {
   const auto it = places_.find(settings_.sacrificial_place);
   if (it == places_.end()) return;
@@ -360,15 +360,15 @@ void pool::check_minimum(steady_time now) {
   if (anybody_comes()) emptied_by_operator_ = false;
   const std::uint32_t draining = loader_count(child_state::draining);
   if (emptied_by_operator_) {
-    below_minimum_since_.reset();  // he will say when to go on
+    below_minimum_since_.reset();  // the operator decides when to continue
     return;
   }
   if (!anybody_comes() && draining == 0) {
     fail({errc::workers_exhausted,
-          with_last_trouble("no loader worker is left, and by [loader.restart] none is started again"), 0});
+          with_last_trouble("no loader worker is left, and [loader.restart] allows no restart"), 0});
     return;
   }
-  // Places that an operator has emptied are not missed.
+  // Places that an operator has emptied do not count.
   const std::uint32_t minimum = std::min(settings_.min_ready, loaders_asked_for());
   const std::uint32_t ready = loader_count(child_state::ready) + draining;
   if (ready >= minimum) {
@@ -383,7 +383,7 @@ void pool::check_minimum(steady_time now) {
         0});
 }
 
-/// A loader is there to stay, or will be started.
+/// A loader exists and stays, or will be started.
 bool pool::anybody_comes() const {
   return std::ranges::any_of(places_, [&](const auto& e) {
     const place& p = e.second;
@@ -407,7 +407,7 @@ steady_time pool::next_deadline() const {
   for (const auto& [worker, p] : places_) {
     if (p.wanted && !p.canary_waits) next = std::min(next, p.restart_at);
   }
-  // A place that is due and was held back by the ceiling is due again when a second has passed.
+  // A place that the ceiling held back is due again after one second.
   if (next != never && !recent_starts_.empty() &&
       recent_starts_.size() >= settings_.restarts_per_second_max) {
     next = std::max(next, recent_starts_.front() + 1s);

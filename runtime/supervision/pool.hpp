@@ -1,5 +1,5 @@
-// The pool of loader places: which process has to exist, which has to go, and when to give up. Pure: events
-// and the time come in, commands go out. Driven by actors/supervisor, which does the spawning and killing.
+// The pool of loader places: which processes to start, which to stop, and when to give up. Pure: events and the time
+// come in, commands go out. Driven by actors/supervisor, which spawns and kills.
 //
 // A place is a number that one worker process at a time may hold; its incarnation counts the processes.
 //
@@ -12,8 +12,8 @@
 //   any of them: too many counted deaths, or an exit that would repeat ----> failed
 //   killed and not dead after its deadline ----> unkillable
 //
-// Whatever happens, the pool either has a process, a time at which it starts one, no place that anybody
-// wants, or it has failed with a reason.
+// At any time the pool has a process, or a time at which it starts one, or no place that is wanted, or it has failed
+// with a reason.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -36,10 +36,10 @@ enum class child_state : std::uint8_t { stopped, starting, ready, draining, back
 
 /// Why a place is stopped.
 enum class vacancy : std::uint8_t {
-  none,           ///< it is not stopped, or it starts as soon as it may
+  none,           ///< it is not stopped, or it starts as soon as it can
   drained,        ///< by an operator; until somebody restarts or scales
   scaled_down,    ///< the pool is smaller now
-  not_restarted,  ///< its process ended, and the restart type brings nobody back
+  not_restarted,  ///< its process ended, and the restart type allows no replacement
   not_needed      ///< the sacrificial place: no sample is suspected
 };
 /// "drained", "not restarted"; empty for none.
@@ -47,13 +47,12 @@ enum class vacancy : std::uint8_t {
 
 struct pool_settings {
   restart_settings restart;     ///< of loader places; the sacrificial place is always restarted
-  std::uint32_t workers = 1;    ///< wanted at the beginning
+  std::uint32_t workers = 1;    ///< wanted at the start
   std::uint32_t min_ready = 1;  ///< fewer for `min_ready_within` fail the run; at most as many as are wanted
-  nanoseconds min_ready_within{
-      60'000'000'000};  ///< also how long the sacrificial worker may take to be ready
+  nanoseconds min_ready_within{60'000'000'000};  ///< the sacrificial worker has as long to become ready
   std::uint32_t restarts_per_second_max = 50;
   std::uint32_t sacrificial_place = 64;  ///< number of the extra place; loader places have smaller ones
-  std::uint64_t seed = 0;                ///< of the backoff's jitter
+  std::uint64_t seed = 0;                ///< for the backoff's jitter
 };
 
 /// Spawn a process for this place.
@@ -65,10 +64,9 @@ struct start_child {
 struct drain_child {
   worker_ref who;
 };
-/// The sacrificial worker does not come up: whatever waits to be tried alone cannot be. Once for each
-/// want_sacrificial(true).
+/// The sacrificial worker does not come up, so suspects cannot be tried alone. Once for each want_sacrificial(true).
 struct sacrificial_failed {
-  std::string reason;  ///< with the last words of the last one
+  std::string reason;  ///< with the last output of the last one
 };
 struct pool_failed {
   failure reason;
@@ -88,15 +86,15 @@ class pool {
  public:
   explicit pool(const pool_settings& settings);
 
-  /// First demand: all wanted places are started.
+  /// First demand: start all wanted places.
   void open(steady_time now);
-  /// The session ends: nothing is started any more.
+  /// The session ends: start nothing any more.
   void close();
 
-  // What processes do. News of an incarnation that is gone changes nothing.
+  // Events of processes. Those of an incarnation that is gone change nothing.
 
   void child_ready(worker_ref who, steady_time now);
-  /// The process is reaped. `last_words` goes into the error if this fails the run.
+  /// The process is reaped. `last_words` becomes part of the error if this fails the run.
   void child_died(worker_ref who, steady_time now, const death& d, const std::string& cause,
                   const std::string& last_words);
   /// The process could not be started at all: a counted death. A program that cannot be executed fails the
@@ -104,13 +102,13 @@ class pool {
   void start_failed(worker_ref who, steady_time now, const failure& why);
   /// It survives SIGKILL. Its place stays taken until child_died().
   void child_unkillable(worker_ref who);
-  /// The session did not run for so long (it was stopped, the machine slept): that time does not count against the
-  /// minimum of ready workers.
+  /// The session did not run for this long (it was stopped, the machine slept): that time does not count towards the
+  /// deadline for the minimum of ready workers.
   void nobody_looked(nanoseconds time) noexcept;
 
-  // What operators order. It never counts, and clears the history of the places concerned. Places of numbers
-  // from sacrificial_place on are none of theirs: scale() refuses them, restart() and drain() replace a
-  // sacrificial worker that exists, since the need for it decides whether there is one.
+  // Operators' orders. They never count and clear the history of the places concerned. Operators do not control the
+  // sacrificial place: scale() refuses numbers from sacrificial_place on, and restart() and drain() only replace a
+  // sacrificial worker that exists.
 
   void scale(std::uint32_t workers, steady_time now);
   /// Drains it and starts a replacement; starts one at once where there is no process.
@@ -118,12 +116,12 @@ class pool {
   /// Drains it; the place stays empty until scale() or restart().
   void drain(std::uint32_t worker);
 
-  /// The ledger has a sample to be tried alone, or has none any more.
+  /// Whether the ledger has a sample to be tried alone.
   void want_sacrificial(bool wanted, steady_time now);
-  /// A worker that grew too large or did its share: drained and replaced, not counted.
+  /// A worker that grew too large or has loaded its share of samples: drained and replaced, not counted.
   void recycle(worker_ref who);
 
-  /// What is to be done now.
+  /// What to do now.
   [[nodiscard]] std::vector<pool_command> advance(steady_time now);
   /// When to call advance() again at the latest.
   [[nodiscard]] steady_time next_deadline() const;
@@ -142,9 +140,9 @@ class pool {
     child_state state = child_state::stopped;
     std::uint32_t incarnation = 0;
     std::uint32_t restarts = 0;
-    bool wanted = false;                // a process has to be here
+    bool wanted = false;                // this place needs a process
     vacancy why_empty = vacancy::none;  // why it is not wanted
-    bool operated = false;              // its end was asked for: not counted
+    bool operated = false;              // its end was ordered: not counted
     bool drain_sent = false;
     bool canary_waits = false;  // held back until the canary is ready
     steady_time restart_at = never;
@@ -183,12 +181,12 @@ class pool {
   std::optional<std::uint32_t> canary_;
   std::optional<steady_time> below_minimum_since_;
   std::optional<steady_time> sacrificial_missing_since_;
-  std::string last_trouble_;              // cause and last words of the latest death that nobody asked for
+  std::string last_trouble_;              // cause and last output of the latest unexpected death
   std::string last_sacrificial_trouble_;  // the same of the sacrificial worker
   std::uint32_t started_ = 0;
   std::uint32_t restarts_ = 0;
   bool sacrificial_wanted_ = false;
-  bool emptied_by_operator_ = false;  // a drain took the last loader that would have come back
+  bool emptied_by_operator_ = false;  // a drain removed the last loader that would have come back
   bool open_ = false;
   bool failed_ = false;
 };

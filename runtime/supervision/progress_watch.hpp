@@ -1,12 +1,12 @@
-// Whether the stream moves, and if not, who is waited for (awaited.hpp). A stream that stands still without a word
-// is the worst kind of failure, so whenever nothing has moved for 5 s this says why. Pure: facts and the time come
-// in, a stall comes out. Driven by actors/session/progress_ticker, once a second.
+// Whether the stream moves and, if not, what it waits for (awaited.hpp). A stream that stops silently is the worst kind
+// of failure, so whenever nothing has moved for 5 s this says why. Pure: facts and the time come in, a stall comes out.
+// Driven by actors/session/progress_ticker, once a second.
 //
-// It moves when a worker finishes a sample or a batch passes a stage of its way. What does not count: starts,
-// deaths, heartbeats and restarts of processes, since a pool can crash in circles for ever.
+// The stream moves when a worker finishes a sample or a batch passes a stage. Starts, deaths, heartbeats and restarts
+// of processes do not count, since a pool can crash and restart for ever.
 //
-// It need not move while nobody is owed a batch: before the first demand, after the end, and while the
-// consumer asks for nothing and everything that was prepared lies in its hands.
+// It need not move while no batch is owed: before the first demand, after the end, and while the consumer asks for
+// nothing and holds everything that was prepared.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -28,11 +28,11 @@ class progress_watch {
 
   explicit progress_watch(nanoseconds patience = nanoseconds(5'000'000'000)) : patience_(patience) {}
 
-  /// What has changed: `stalled` again when another kind of thing is waited for. Ask at least as often as the
-  /// patience is long: what moved and came to rest between two looks counts as moved at the second one.
+  /// What has changed; `stalled` again when the stream waits for something of another kind. Call at least once in each
+  /// patience period: a movement between two calls counts at the second one.
   news look(steady_time now, const progress_facts& facts);
 
-  /// None while it moves, or need not. Its seconds count from the last movement.
+  /// None while the stream moves or need not. Its seconds count from the last movement.
   [[nodiscard]] const std::optional<stall_report>& stalled() const noexcept { return stalled_; }
 
  private:

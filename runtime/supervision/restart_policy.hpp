@@ -1,24 +1,24 @@
-// Whether and when a dead child is started again. One policy for each place: the pool has one per loader
-// worker, the GPU owner has its own. Rules that concern several places stand in pool.hpp. Pure.
+// Whether and when to restart a dead child. One policy for each place: the pool has one per loader worker,
+// the GPU owner has its own. Rules that concern several places are in pool.hpp. Pure.
 //
 //   restart type   exit 0      other exit, signal, hang   exit 77, 78, 82
 //   permanent      restart     restart                    give the place up
 //   transient      stop        restart                    give the place up
 //   temporary      stop        stop                       stop
 //
-// What somebody here asked for (`operated`) is restarted under every type: the caller does not ask about a
-// place that is to stay empty.
+// A child whose end was ordered (`operated`) is restarted under every type: the caller does not ask about a
+// place that has to stay empty.
 //
-// How soon, and whether it counts towards the intensity (the first line that fits):
+// How soon, and whether it counts towards the intensity (the first matching line applies):
 //
 //   death                                    restarts                    counts   resets the backoff
-//   operated: somebody here asked for it     at once                     no       yes, and clears the history
+//   operated: an ordered end                 at once                     no       yes, and clears the history
 //   charged to a sample, or fruitful         at once                     no       yes
 //   outside_kill                             after the backoff           no       no
 //   any other, or the start failed           after the backoff           yes      no
 //
-// A worker that gets work done is worth restarting for ever, a sample that kills is the ledger's business,
-// and a SIGKILL from outside says nothing about the program that it hits.
+// A worker that gets work done can be restarted for ever, samples that kill are the ledger's concern, and a
+// SIGKILL from outside says nothing about the program.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -53,8 +53,8 @@ struct death {
   how ending = how::abnormal;
   bool charged = false;   ///< to a sample
   bool fruitful = false;  ///< it completed a sample (a worker) or a batch (the owner) since it was ready
-  /// SIGKILL that nobody here sent, and no OOM kill was counted. The GPU owner's deaths set it; a worker's do
-  /// not, since workers that a memory limit outside our sight kills at every start have to be given up.
+  /// SIGKILL that this session did not send, and no OOM kill was counted. Set for the GPU owner's deaths
+  /// only: workers that a memory limit we cannot see kills at every start have to be given up.
   bool outside_kill = false;
 
   /// Counts towards the intensity (semantics 16).
@@ -63,7 +63,7 @@ struct death {
   [[nodiscard]] bool backs_off() const noexcept { return ending != how::operated && !charged && !fruitful; }
 };
 
-/// What becomes of the place.
+/// What happens to the place.
 struct restart_decision {
   enum class what : std::uint8_t { restart, stop, fail };
   what act = what::restart;
@@ -76,12 +76,12 @@ class restart_policy {
   restart_policy(const restart_settings& settings, std::uint64_t seed) : settings_(settings), random_(seed) {}
 
   restart_decision child_died(steady_time now, const death& d);
-  /// There is no process: it could not be spawned (EMFILE, EAGAIN, ...). A counted death, but restarted
-  /// whatever the type says, since that speaks of processes that ran.
+  /// The process could not be spawned (EMFILE, EAGAIN, ...). A counted death, but restarted under every type,
+  /// since types are about processes that ran.
   restart_decision start_failed(steady_time now);
   /// A child that was ready for [backoff] reset_after before it died starts with a clean history.
   void child_ready(steady_time now) noexcept { ready_since_ = now; }
-  /// An operator acted on this place: its history is cleared.
+  /// An operator acted on this place: clear its history.
   void forgive() noexcept;
 
  private:
@@ -91,7 +91,7 @@ class restart_policy {
   restart_settings settings_;
   std::mt19937_64 random_;
   std::deque<steady_time> counted_;  // within the intensity's period: at most intensity_max + 1
-  std::uint32_t in_a_row_ = 0;       // deaths that backed off, without one between that did not
+  std::uint32_t in_a_row_ = 0;       // consecutive deaths that backed off
   steady_time ready_since_ = never;
 };
 

@@ -9,7 +9,7 @@
 namespace penstock::supervision {
 
 void termination::begin(death_cause why, std::string reason) {
-  // A child that only was to go when it is done, and now hangs or lies, is ended for that.
+  // A child that was asked to finish, and now hangs or breaks the protocol, is ended for that.
   const bool harmless = !cause_ || *cause_ == death_cause::stopped || *cause_ == death_cause::memory;
   if (!harmless) return;
   cause_ = why;
@@ -20,7 +20,7 @@ void termination::kill_by(steady_time when) {
   if (!killed_) kill_at_ = std::min(kill_at_, when);
 }
 
-/// Time in which nobody looked does not count against the child.
+/// Time in which nobody polled does not count against the child.
 void termination::look(steady_time now) {
   const nanoseconds since = now - looked_;
   looked_ = std::max(looked_, now);
@@ -77,9 +77,9 @@ std::vector<termination_command> termination::advance(steady_time now) {
     kill_at_ = never;
     killed_ = true;
     write_off_at_ = now + settings_.after_kill;
-    if (!cause_ && left_its_link_) begin(death_cause::protocol, "it closed its link and lives");
+    if (!cause_ && left_its_link_) begin(death_cause::protocol, "it closed its link but did not exit");
     if (!cause_) cause_ = death_cause::stopped;
-    if (reason_.empty()) reason_ = asked_ ? "it did not end in time" : "it was told to end";
+    if (reason_.empty()) reason_ = asked_ ? "it did not end in time" : "it was told to exit";
     const bool fault = cause_ != death_cause::stopped && cause_ != death_cause::memory;
     if (fault && !std::exchange(announced_, true)) outbox_.emplace_back(killing_begins{*cause_, reason_});
     outbox_.emplace_back(send_signal{SIGKILL});

@@ -1,6 +1,6 @@
-// The end of one child process, worker or GPU owner alike: who was told what and when, which signal is due next, and
-// what the end that is finally reported means. Pure: events and the time come in, signals to send come out of
-// advance(). Used by worker_supervision and owner_supervision.
+// Terminates one child process, worker or GPU owner alike: what it was told and when, which signal is due next, and how
+// to read its exit status in the end. Pure: events and the time come in, signals to send come out of advance(). Used by
+// worker_supervision and owner_supervision.
 //
 //              stop(patience)          patience is over
 //   running ------------------> asked --------------------+
@@ -10,12 +10,12 @@
 //      +-- violate, kill ----------------------------------+
 //      +-- link closed -- grace, and it still lives -------+
 //
-// The first reason stays the reason: a worker that is killed for its silence and breaks the protocol meanwhile died of
-// its silence. Later events only bring deadlines forward.
+// The first reason stays: a worker that is being killed for missing heartbeats and then breaks the protocol died of
+// missing heartbeats. Later events only bring deadlines forward.
 //
-// A deadline does not count time in which nobody looked (semantics 21): when advance() itself comes late, because the
-// session was stopped or the machine slept, what is pending is put off by as much. Else a child that ended in time, and
-// whose end only has not been read yet, would be taken for one that survives SIGKILL.
+// A deadline does not count time in which nobody polled (semantics 21): when advance() itself is late, because the
+// session was stopped or the machine slept, pending deadlines move back by as much. Otherwise a child that ended in
+// time, but whose exit has not been read yet, would be taken for one that survives SIGKILL.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -34,20 +34,20 @@ namespace penstock::supervision {
 struct termination_settings {
   nanoseconds after_abort{2'000'000'000};        ///< its handler writes a stack; then SIGKILL
   nanoseconds after_kill{5'000'000'000};         ///< still there: an uninterruptible system call
-  nanoseconds after_closed_link{250'000'000};    ///< a process that ends closes its link a moment before
-  nanoseconds late_look{1'000'000'000};          ///< a call this long after the last one was itself late
+  nanoseconds after_closed_link{250'000'000};    ///< an exiting process closes its link a moment earlier
+  nanoseconds late_look{1'000'000'000};          ///< a call this long after the last one is itself late
 };
 
-/// To the child's whole group. SIGABRT is followed by SIGCONT: a stopped process dies of it only when it goes on.
+/// To the child's whole group. SIGABRT is followed by SIGCONT: a stopped process dies of it only once it continues.
 struct send_signal {
   int number = 0;
 };
-/// It is about to be killed, for this reason: something to log. Comes before its signal, once.
+/// It is about to be killed, for this reason: to be logged. Comes once, before the signal.
 struct killing_begins {
   death_cause cause = death_cause::unknown;
   std::string reason;  ///< "no heartbeat for 10 s"
 };
-/// It survives SIGKILL. Comes once; its end may still be reported later.
+/// It survives SIGKILL. Comes once; its exit may still be reported later.
 struct survives_kill {};
 
 using termination_command = std::variant<send_signal, killing_begins, survives_kill>;
@@ -56,44 +56,44 @@ class termination {
  public:
   termination(const termination_settings& settings, steady_time now) : settings_(settings), looked_(now) {}
 
-  /// It will have to go, for this reason (stopped or memory), when it has finished what it has. No deadline yet.
+  /// It has to go, for this reason (stopped or memory), once it has finished what it holds. No deadline yet.
   void retire(death_cause why);
-  /// It was told to stop and has so long. Again: only ever sooner.
+  /// It was told to stop and has this long. Later calls can only shorten that.
   void stop(steady_time now, nanoseconds patience);
-  /// It hangs: SIGABRT, then SIGKILL. Nothing if its end is under way already.
+  /// It hangs: SIGABRT, then SIGKILL. Does nothing if it is already being terminated.
   void hang(steady_time now, death_cause why, std::string reason);
-  /// It broke the protocol: SIGKILL at once, and nothing that it says counts any more.
+  /// It broke the protocol: SIGKILL at once; its messages are ignored from now on.
   void violate(steady_time now, std::string reason);
-  /// SIGKILL at once without a fault of its own: an operator's order, or no memory for it.
+  /// SIGKILL at once, through no fault of its own: an operator's order, or no memory for it.
   void kill(steady_time now);
-  /// It closed its link. One that lives on past the grace is killed for a breach of protocol.
+  /// It closed its link. If it outlives the grace period, it is killed for a protocol violation.
   void link_closed(steady_time now);
 
-  /// What is to be done now. Call after every event, at next_deadline(), and at least twice a second.
+  /// What to do now. Call after every event, at next_deadline(), and at least twice a second.
   [[nodiscard]] std::vector<termination_command> advance(steady_time now);
   [[nodiscard]] steady_time next_deadline() const;
 
-  /// It broke the protocol: what it says is dropped.
+  /// It broke the protocol: its messages are dropped.
   [[nodiscard]] bool fenced() const noexcept { return fenced_; }
   /// A signal has been sent or is due at a known time.
   [[nodiscard]] bool under_way() const noexcept { return kill_at_ != never || killed_; }
   [[nodiscard]] bool written_off() const noexcept { return written_off_; }
-  /// Why we end it; nothing as long as nobody wants its end.
+  /// Why it is being ended; nothing while it is not.
   [[nodiscard]] std::optional<death_cause> cause() const noexcept { return cause_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
 
-  // What the end means. Asked once it is reaped.
+  // What its exit means. Ask once it is reaped.
 
   /// Why it died: our reason if we ended it, else its own.
   [[nodiscard]] death_cause cause_of(const process::exit_report& end) const;
   /// The same in words: "SIGSEGV", "exit 3", "hang".
   [[nodiscard]] std::string cause_in_words(const process::exit_report& end) const;
-  /// Signal, exit or unknown, as if we had had no part in it.
+  /// Signal, exit or unknown, ignoring our part in it.
   [[nodiscard]] static death_cause own_cause_of(const process::exit_report& end) noexcept;
   [[nodiscard]] bool killed_here(const process::exit_report& end) const { return killed_ && end.ended_by(SIGKILL); }
-  /// A SIGKILL that nobody here has sent.
+  /// A SIGKILL that this session did not send.
   [[nodiscard]] bool killed_from_outside(const process::exit_report& end) const;
-  /// It went because it was told to, or was killed because it did not: no death of what it was working on.
+  /// It exited because it was told to, or was killed because it did not: what it was working on is not to blame.
   [[nodiscard]] bool left_as_told(const process::exit_report& end) const;
 
  private:

@@ -82,7 +82,7 @@ void worker_supervision::greeted(worker_ref who, steady_time now, const std::str
                                          0}});
     return;
   }
-  if (c->at != stage::started) return c->ending.violate(now, "it says hello twice");
+  if (c->at != stage::started) return c->ending.violate(now, "it sent hello twice");
   c->at = stage::introduced;
   outbox_.emplace_back(introduce_worker{who});
 }
@@ -91,7 +91,7 @@ bool worker_supervision::described(worker_ref who, steady_time now) {
   child* c = living(who);
   if (c == nullptr || c->ending.fenced()) return false;
   if (c->at != stage::introduced) {
-    c->ending.violate(now, "it describes its dataset at the wrong time");
+    c->ending.violate(now, "it described its dataset at the wrong time");
     return false;
   }
   c->at = stage::described;
@@ -112,7 +112,7 @@ bool worker_supervision::prepared(worker_ref who, steady_time now, bool has_memo
 void worker_supervision::ready(worker_ref who, steady_time now) {
   child* c = living(who);
   if (c == nullptr || c->ending.fenced()) return;
-  if (c->at != stage::assigned) return c->ending.violate(now, "it says at the wrong time that it is ready");
+  if (c->at != stage::assigned) return c->ending.violate(now, "it reported ready at the wrong time");
   c->at = stage::ready;
   pool_.child_ready(who, now);
   outbox_.emplace_back(hand_over_worker{who, c->sacrificial});
@@ -122,7 +122,7 @@ void worker_supervision::ready(worker_ref who, steady_time now) {
 void worker_supervision::gave_up(worker_ref who, steady_time now, failure why) {
   child* c = living(who);
   if (c == nullptr || c->ending.fenced()) return;
-  if (c->last_word) return c->ending.violate(now, "it says twice why it gives up");
+  if (c->last_word) return c->ending.violate(now, "it gave up twice");
   c->last_word = std::move(why);
 }
 
@@ -147,8 +147,8 @@ void worker_supervision::retire(child& c, steady_time now) {
   c.draining = true;
   c.ending.retire(death_cause::stopped);
   if (c.at != stage::ready) return c.ending.kill(now);  // it holds nothing yet
-  // One that grows does not work all its leases off first. The batch at hand it does finish: else a batch that takes
-  // more than the limit would never be loaded.
+  // A worker over its memory limit gives up its other leases but finishes the current batch: otherwise a batch that
+  // needs more than the limit would never be loaded.
   outbox_.emplace_back(retire_worker{c.who, c.ending.cause() == death_cause::memory});
 }
 
@@ -238,7 +238,7 @@ void worker_supervision::measured(worker_ref who, std::uint64_t private_bytes, s
   }
 }
 
-/// Only the owner uses the GPU: neither a worker nor anything that it has started.
+/// Only the owner may use the GPU: no worker, and nothing that a worker has started.
 void worker_supervision::uses_gpu(worker_ref who, steady_time now, const std::string& use) {
   child* c = living(who);
   if (c == nullptr || rules_.exclusive == exclusive_rule::off || std::exchange(c->gpu_use_known, true)) return;
@@ -267,7 +267,7 @@ void worker_supervision::carry_out_pool_commands(steady_time now) {
 
 void worker_supervision::enforce_deadlines(steady_time now) {
   for (auto& [place, c] : children_) {
-    if (c.ended || !c.pid) continue;  // one that is being spawned hears no signal
+    if (c.ended || !c.pid) continue;  // a process that is being spawned gets no signal
     const pid_t pid = *c.pid;
     for (termination_command& command : c.ending.advance(now)) {
       if (const auto* signal = std::get_if<send_signal>(&command)) {

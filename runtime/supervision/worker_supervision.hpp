@@ -1,8 +1,8 @@
-// The loader workers under supervision: who is started, introduced, watched, replaced and ended. Pure: events and the
-// time come in, commands come out of advance(). Driven by actors/supervisor/supervisor, which translates messages, reads
-// /proc and the flight recorders, and keeps what death reports show.
+// Supervises the loader workers: which to start, introduce, watch, replace and end. Pure: events and the time come in,
+// commands come out of advance(). Driven by actors/supervisor/supervisor, which translates messages, reads /proc and
+// the flight recorders, and collects what death reports show.
 //
-// A worker's way:
+// The life of a worker:
 //
 //   started -- hello --> introduced -- describes its dataset --> described -- memory for it --> assigned -- ready --> ready
 //   (handed to the scheduler) ... exited --> ended --> judged by the scheduler --> the pool decides about a replacement
@@ -24,7 +24,7 @@ struct worker_rules {
   pool_settings pool;
   hang_settings clocks;
   termination_settings ending;
-  nanoseconds leave_deadline{10'000'000'000};  ///< of a worker that has nothing left and was told to stop
+  nanoseconds leave_deadline{10'000'000'000};  ///< for a worker that has finished and was told to stop
   std::uint64_t memory_max_bytes = 0;          ///< private memory of one worker; 0: no limit
   std::uint64_t recycle_after_samples = 0;     ///< 0: never
   exclusive_rule exclusive = exclusive_rule::report;
@@ -40,15 +40,15 @@ struct start_worker {
 struct introduce_worker {
   worker_ref who;
 };
-/// It is ready: the scheduler may give it leases.
+/// It is ready: the scheduler may lease to it.
 struct hand_over_worker {
   worker_ref who;
   bool sacrificial = false;
 };
-/// To the scheduler: no more leases. When it has nothing left it is told to stop.
+/// To the scheduler: no more leases. The worker is told to stop once it has none left.
 struct retire_worker {
   worker_ref who;
-  bool hurries = false;  ///< only the batch at hand; others load the rest again
+  bool hurries = false;  ///< it finishes only its current batch; others load the rest again
 };
 /// Tell the process to finish its sample and exit.
 struct stop_worker {
@@ -58,32 +58,32 @@ struct signal_worker {
   worker_ref who;
   int number = 0;
 };
-/// It is about to be killed, for this reason. Something to log; the process still exists.
+/// It is about to be killed, for this reason: to be logged. The process still exists.
 struct killing_worker {
   worker_ref who;
   pid_t pid = -1;
   death_cause cause = death_cause::unknown;
   std::string reason;
 };
-/// It survives SIGKILL: what it has goes to others.
+/// It survives SIGKILL: others get its leases.
 struct write_off_worker {
   worker_ref who;
   pid_t pid = -1;
   bool blames_sample = false;  ///< the sample at hand is suspected
 };
-/// It is reaped: the scheduler says whether a sample is charged; answer with judged().
+/// It is reaped: the scheduler decides whether a sample is charged; call judged() with its answer.
 struct judge_death {
   worker_ref who;
   std::string cause;           ///< in words
   bool blames_sample = false;  ///< the sample at hand is suspected
 };
-/// It outgrew its memory and is replaced when its batch is done.
+/// It exceeded its memory limit and is replaced when its batch is done.
 struct memory_exceeded {
   worker_ref who;
   pid_t pid = -1;
   std::uint64_t bytes = 0;
 };
-/// A process of its uses the GPU, and the rule is to report it.
+/// It, or a process that it started, uses the GPU, and the rule is to report it.
 struct gpu_use_reported {
   worker_ref who;
   std::string use;
@@ -91,7 +91,7 @@ struct gpu_use_reported {
 struct workers_failed {
   failure reason;
 };
-/// The session ends and no process is left.
+/// The session is ending and no process is left.
 struct workers_closed {};
 
 using worker_command =
@@ -99,15 +99,15 @@ using worker_command =
                  killing_worker, write_off_worker, judge_death, memory_exceeded, gpu_use_reported,
                  sacrificial_failed, workers_failed, workers_closed>;
 
-/// What the supervisor sees of one worker when it looks.
+/// What the supervisor reads about one worker when it polls.
 struct worker_sign {
   std::uint32_t worker = 0;
   std::uint64_t heartbeats = 0;
   std::uint64_t work_mark = 0;
-  bool busy = false;         ///< works on a sample, or holds leases that it does not begin
-  bool traced = false;       ///< a debugger holds it
+  bool busy = false;         ///< it works on a sample, or holds leases and does not start
+  bool traced = false;       ///< a debugger is attached
   std::string work;          ///< "it has been loading 'cat.jpg'"; "it has not begun its next batch"
-  std::string wait_channel;  ///< where its thread waits; empty: unknown
+  std::string wait_channel;  ///< the kernel function that its thread waits in; empty: unknown
 };
 
 class worker_supervision {
@@ -116,54 +116,55 @@ class worker_supervision {
 
   // From the session and operators.
   void open(steady_time now);
-  /// Nothing is started any more; workers finish their sample and are killed after `patience`. Again: sooner.
+  /// Starts nothing any more; workers finish their sample and are killed after `patience`. A second call can only
+  /// shorten that.
   void close(steady_time now, nanoseconds patience);
   void scale(std::uint32_t workers, steady_time now) { pool_.scale(workers, now); }
   void restart(std::uint32_t worker, steady_time now) { pool_.restart(worker, now); }
   void drain(std::uint32_t worker) { pool_.drain(worker); }
   void want_sacrificial(bool wanted, steady_time now) { pool_.want_sacrificial(wanted, now); }
 
-  // From the process. Events about another incarnation, or about one that has ended, are dropped.
+  // From the process. Events of another incarnation, or of one that has ended, are dropped.
   void started(worker_ref who, pid_t pid);
   void start_refused(worker_ref who, steady_time now, const failure& why);
-  /// `refusal`: why this is no program that the session can work with; empty: it is.
+  /// `refusal`: why the session cannot work with this program; empty: it can.
   void greeted(worker_ref who, steady_time now, const std::string& refusal);
-  /// False: at the wrong time, not to be heeded.
+  /// False: it came at the wrong time; ignore it.
   [[nodiscard]] bool described(worker_ref who, steady_time now);
-  /// False: it may not be told where its slots lie.
+  /// False: do not tell it where its slots are.
   [[nodiscard]] bool prepared(worker_ref who, steady_time now, bool has_memory);
   void ready(worker_ref who, steady_time now);
   void gave_up(worker_ref who, steady_time now, failure why);
   void out_of_turn(worker_ref who, steady_time now, std::string_view message);
   void link_closed(worker_ref who, steady_time now, const std::string& reason);
   void fence(worker_ref who, steady_time now, const std::string& reason);
-  /// The scheduler has told it to stop: it has nothing left to do.
+  /// It has nothing left to do, and the scheduler has told it to stop.
   void told_to_stop(worker_ref who, steady_time now);
   void exited(worker_ref who, steady_time now, const process::exit_report& end, bool oom_killed);
-  /// What others hear of a death that is settled.
+  /// The published result of a settled death.
   struct settled {
     std::string cause;           ///< in words
-    bool unasked = false;        ///< neither we nor an operator wanted its end
-    bool worth_telling = false;  ///< false: the session ends, or the sacrificial worker is not needed
+    bool unasked = false;        ///< neither the session nor an operator ordered it
+    bool worth_telling = false;  ///< false: the session is ending, or the sacrificial worker is not needed
   };
-  /// The scheduler's answer to judge_death. `last_words` end up in the error if this ends the run.
+  /// The scheduler's answer to judge_death. `last_words` become part of the error if this fails the run.
   settled judged(worker_ref who, steady_time now, bool charged, std::uint64_t samples_done,
               const std::string& last_words);
 
-  /// What the workers look like now: all that have a process. Call about every clocks.tick().
+  /// The current state of all workers that have a process. Call about every clocks.tick().
   void look(steady_time now, const std::vector<worker_sign>& signs);
-  /// Once a second for each worker.
+  /// Call once a second for each worker.
   void measured(worker_ref who, std::uint64_t private_bytes, std::uint64_t samples_done);
-  /// It, or a process that it started, was found to use the GPU.
+  /// It, or a process that it started, was found using the GPU.
   void uses_gpu(worker_ref who, steady_time now, const std::string& use);
 
   [[nodiscard]] std::vector<worker_command> advance(steady_time now);
   [[nodiscard]] steady_time next_deadline() const;
 
   [[nodiscard]] const pool& places() const noexcept { return pool_; }
-  /// The end of a worker that is not settled yet; nothing for others.
+  /// The exit of a worker whose death is not settled yet.
   [[nodiscard]] const termination* ending_of(worker_ref who) const;
-  /// Whether somebody has to look at what of the GPU it uses.
+  /// Whether its use of the GPU has to be checked.
   [[nodiscard]] bool audits_gpu_use(worker_ref who) const;
 
  private:
@@ -178,7 +179,7 @@ class worker_supervision {
     std::optional<pid_t> pid;
     bool draining = false;
     bool gpu_use_known = false;
-    std::optional<failure> last_word;  // why it gives up, in its own words
+    std::optional<failure> last_word;  // the reason it gave for giving up
     std::optional<process::exit_report> ended;
     std::string cause;  // in words, once it has ended
   };
@@ -195,7 +196,7 @@ class worker_supervision {
   worker_rules rules_;
   pool pool_;
   hang_detector hangs_;
-  std::map<std::uint32_t, child> children_;  // by place; living or not judged yet
+  std::map<std::uint32_t, child> children_;  // by place; alive or not judged yet
   std::vector<worker_command> outbox_;
   std::optional<steady_time> looked_;
   bool closing_ = false;

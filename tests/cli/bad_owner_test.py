@@ -80,8 +80,8 @@ class BadOwnerTest(PenstockTest):
                 self.assertEqual([d["code"] for d in report["gpu"]["deaths"]], [1])
 
     def test_an_owner_whose_exit_code_says_that_another_would_do_no_better_is_not_replaced(self):
-        for code, words in ((77, "ended with exit code 77 and would do so again"), (78, "ended with exit code 78 and would do so again"),
-                            (80, "broken hardware"), (82, "ended with exit code 82 and would do so again")):
+        for code, words in ((77, "ended with exit code 77, and so would the next one"), (78, "ended with exit code 78, and so would the next one"),
+                            (80, "broken hardware"), (82, "ended with exit code 82, and so would the next one")):
             with self.subTest(code):
                 how = "exits-%d" % code
                 report, _ = self.end_of(self.start_with(how), how, EXIT_FAILED)
@@ -113,7 +113,7 @@ class BadOwnerTest(PenstockTest):
         self.assertIn("keeps state and gives no snapshots", err)
         os.kill(gpu["pid"], signal.SIGKILL)
         report, _ = self.end_of(process, "keeps-what-it-knows", EXIT_FAILED)
-        self.assertIn("died, and with it what the device program knew", report["error"])
+        self.assertIn("died and took the device program's state with it", report["error"])
         self.assertEqual(report["gpu"]["restarts"], 0)
 
     def test_an_owner_of_another_version_or_another_program_ends_the_run_by_name(self):

@@ -92,7 +92,7 @@ class BadWorkerTest(PenstockTest):
     def test_who_says_by_its_exit_code_that_another_would_do_no_better_ends_the_run(self):
         for code in (77, 78, 82):
             with self.subTest(code):
-                self.assertIn("ended with exit %d and would do so again" % code, self.refused("exits-%d" % code))
+                self.assertIn("ended with exit %d, and so would a replacement" % code, self.refused("exits-%d" % code))
                 os.rmdir(os.path.join(self.folder, "turn"))
 
     def test_another_version_another_program_and_another_dataset_end_the_run_by_name(self):

@@ -36,7 +36,7 @@ TEST_CASE("a sample that takes long is named with its worker, its batch and wher
 TEST_CASE("a worker that has the next batch and works on nothing is named") {
   progress_facts f = asking();
   f.under_way = {batch_at(2, batch_stage::leased)};
-  CHECK(who_is_waited_for(f).text == "worker/0, which has batch 2 of epoch 0 and works on no sample");
+  CHECK(who_is_waited_for(f).text == "worker/0, which has batch 2 of epoch 0 and is not working on a sample");
   f.status.workers[0].state = "unkillable";
   CHECK(who_is_waited_for(f).text == "worker/0, which has batch 2 of epoch 0 and is unkillable");
 }
@@ -149,7 +149,7 @@ TEST_CASE("without anybody at work the worker that comes next is named, or that 
   f.status.workers[1].last_death.emplace();
   f.status.workers[1].last_death->signal = "SIGSEGV";
   SECTION("in backoff") {
-    CHECK(who_is_waited_for(f).text == "worker/1, which is restarted in 8 s after SIGSEGV");
+    CHECK(who_is_waited_for(f).text == "worker/1, which restarts in 8 s after SIGSEGV");
   }
   SECTION("starting") {
     f.status.workers[0] = worker_in(0, "starting");
@@ -164,6 +164,6 @@ TEST_CASE("without anybody at work the worker that comes next is named, or that 
   }
   SECTION("ready but idle") {
     f.status.workers = {worker_in(2, "ready")};
-    CHECK(who_is_waited_for(f).text == "worker/2, which is ready and was given nothing");
+    CHECK(who_is_waited_for(f).text == "worker/2, which is ready but has no lease");
   }
 }

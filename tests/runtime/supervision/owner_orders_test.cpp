@@ -36,12 +36,12 @@ TEST_CASE("uploads are sent once, in order, and forgotten when they are delivere
 
 TEST_CASE("copies and deliveries that were not ordered, come twice or out of order are lies") {
   owner_orders o = with_uploads(3);
-  CHECK(o.copied(9) == "it says that it has copied upload 9, which it was not to copy");
-  CHECK(o.delivered(1) == "it says that it has delivered upload 1, which it has not copied");
+  CHECK(o.copied(9) == "it acknowledged a copy of upload 9, which it was not asked to copy");
+  CHECK(o.delivered(1) == "it acknowledged delivery of upload 1, which it has not copied");
   REQUIRE_FALSE(o.copied(1));
   CHECK(o.copied(1).has_value());
   REQUIRE_FALSE(o.copied(2));
-  CHECK(o.delivered(2) == "it says that it has delivered upload 2 before upload 1");
+  CHECK(o.delivered(2) == "it acknowledged delivery of upload 2 before upload 1");
   CHECK_FALSE(o.delivered(1));
   CHECK(o.delivered(1).has_value());
   o.order(upload(4, 3));

@@ -137,8 +137,8 @@ TEST_CASE("an owner that crashes without a batch more often than allowed ends th
   }
   REQUIRE(s.all<owner_failed>().size() == 1);
   CHECK(s.all<owner_failed>()[0].reason.message ==
-        "the GPU owner (pid 7) ended with exit code 3, after 3 restarts: more often without a batch between than "
-        "[gpu.restart] allows: no more room");
+        "the GPU owner (pid 7) ended with exit code 3, after 3 restarts without a batch in between; "
+        "[gpu.restart] allows no more: no more room");
   CHECK(s.owner.stage() == owner_stage::failed);
 }
 

@@ -174,7 +174,7 @@ TEST_CASE("an exit that would repeat itself ends the run at once") {
   w.started();
   REQUIRE(w.failed());
   CHECK(w.failed()->message ==
-        "worker 1 ended with exit 78 and would do so again; its last output:\ndataset differs");
+        "worker 1 ended with exit 78, and so would a replacement; its last output:\ndataset differs");
 }
 
 TEST_CASE("more than fifty restarts a second are delayed, not refused") {

@@ -83,7 +83,7 @@ TEST_CASE("a child that closes its link and ends within the grace died of its ow
 
   SECTION("one that lives on is killed for a breach of protocol") {
     const auto commands = t.advance(begin + 250ms);
-    CHECK(std::get<killing_begins>(commands.at(0)).reason == "it closed its link and lives");
+    CHECK(std::get<killing_begins>(commands.at(0)).reason == "it closed its link but did not exit");
     CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::protocol);
     CHECK(t.cause_of(signalled(SIGSEGV)) == death_cause::signal);  // it was ending by itself meanwhile
   }
