@@ -170,7 +170,7 @@ void board::waited(nanoseconds in_all) {
 
 bool board::ended(run_outcome how, const std::optional<failure>& why, steady_time now) {
   const std::lock_guard hold(mutex_);
-  if (report_.outcome == run_outcome::failed) return false;  // the first reason stays
+  if (report_.outcome == run_outcome::failed) return false;  // keep the first reason
   if (why) report_.error = why;
   ended_ = how == run_outcome::running ? std::nullopt : std::optional(now);
   return std::exchange(report_.outcome, how) != how;

@@ -1,5 +1,5 @@
-// What is known about the session right now, for everybody who asks: status, report, progress, metrics.
-// Actors note facts down as they happen; readers take copies and never wait for an actor. Thread-safe.
+// The current state of the session, for status, report, progress and metrics. Actors record facts as they
+// happen; readers take copies and never wait for an actor. Thread-safe.
 #pragma once
 
 #include "actors/protocol/local/scheduler_messages.hpp"
@@ -14,9 +14,9 @@
 namespace penstock::session {
 
 enum class quarantine_standing : std::uint8_t {
-  none,  ///< it never was quarantined
+  none,  ///< it was never quarantined
   in_force,
-  lifted,  ///< earlier in this run; a quarantine file may still remember it
+  lifted,  ///< earlier in this run; a quarantine file may still list it
 };
 
 class board {
@@ -36,7 +36,7 @@ class board {
   void sample_failed(const scheduler::lost_sample& lost);
   void sample_quarantined(const scheduler::lost_sample& lost);
   void quarantine_known(const std::vector<quarantine_report>& known);
-  /// Lifts it for this run. How the sample stood before.
+  /// Lifts it for this run. Returns the sample's standing before.
   quarantine_standing lift_quarantine(std::uint64_t sample);
   void uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned);
   void delivered(const schedule::delivery& batch, std::uint64_t epoch);
@@ -48,7 +48,7 @@ class board {
   void begun(steady_time now);
   void batch_taken(steady_time taken);
   void waited(nanoseconds in_all);
-  // True if that was news.
+  // True if that changed anything.
   bool ended(run_outcome how, const std::optional<failure>& why, steady_time now);
   bool ended_if_running(run_outcome how, steady_time now);
   bool paused(bool is_paused);
@@ -58,7 +58,7 @@ class board {
   [[nodiscard]] session_status status() const;
   [[nodiscard]] double waited_seconds() const;
   [[nodiscard]] control::metrics_facts metrics(steady_time now) const;
-  /// With the epochs as the scheduler's accounts have them.
+  /// With the epochs from the scheduler's accounts.
   [[nodiscard]] run_report report(const std::vector<schedule::epoch_account>& accounts,
                                   steady_time now) const;
 
@@ -66,8 +66,8 @@ class board {
   mutable std::mutex mutex_;
   session_status status_;
   run_report report_;
-  std::array<std::uint64_t, control::death_causes> deaths_{};        // of workers by cause, all of them
-  std::array<std::uint64_t, control::death_causes> owner_deaths_{};  // of the GPU owner's processes
+  std::array<std::uint64_t, control::death_causes> deaths_{};        // all deaths of workers, by cause
+  std::array<std::uint64_t, control::death_causes> owner_deaths_{};  // the same for the GPU owner's processes
   std::optional<steady_time> begun_;
   std::optional<steady_time> first_batch_;
   std::optional<steady_time> ended_;

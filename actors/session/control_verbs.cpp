@@ -33,7 +33,7 @@ control::answer wait_for(const std::string& what, bool last_call, const session_
                                    : s.outcome == run_outcome::finished;
   if (what != "ready" && what != "finished") {
     return control::refusal(exit_refused, "usage",
-                            fmt::format("nobody can wait for '{}'; there is: ready, finished", what));
+                            fmt::format("cannot wait for '{}'; choose ready or finished", what));
   }
   if (met) return control::good_answer({{"waited_for", what}, {"outcome", control::name_of(s.outcome)}});
   if (!over && !last_call) return std::nullopt;
@@ -51,7 +51,7 @@ struct target {
 target worker_of(const json& request, const session_status& s) {
   const json number = request.value("worker", json());
   if (!number.is_number_unsigned())
-    return {std::nullopt, control::refusal(exit_refused, "usage", "'worker' has to be a number")};
+    return {std::nullopt, control::refusal(exit_refused, "usage", "'worker' must be a number")};
   const auto worker = number.get<std::uint64_t>();
   if (std::ranges::none_of(s.workers, [&](const worker_status& w) { return w.id == worker; })) {
     return {std::nullopt,
@@ -60,7 +60,7 @@ target worker_of(const json& request, const session_status& s) {
   return {static_cast<std::uint32_t>(worker), {}};
 }
 
-/// Says of each worker, or of each death of one, whether it is the sacrificial worker.
+/// Marks each worker, or each death of one, that is the sacrificial worker's.
 void mark_sacrificial(json& list, const char* id, const session_controls& controls) {
   for (json& one : list) one["sacrificial"] = one.at(id).get<std::uint32_t>() == controls.workers_max;
 }
@@ -86,12 +86,12 @@ json pipeline(const session_controls& controls) {
   return control::good_answer(std::move(j));
 }
 
-/// {"after": N, "follow": bool}: the events after number N; with follow, when there is one or the session
-/// ends.
+/// {"after": N, "follow": bool}: the events after number N; with follow, as soon as there is one or the
+/// session ends.
 control::answer events_after(const json& request, bool last_call, const session_controls& controls) {
   const json number = request.value("after", json(0U));
   if (!number.is_number_unsigned())
-    return control::refusal(exit_refused, "usage", "'after' has to be the number of an event, or 0");
+    return control::refusal(exit_refused, "usage", "'after' must be the number of an event, or 0");
   const control::event_reading found = controls.events(number.get<std::uint64_t>(), events_in_an_answer);
   if (found.events.empty() && request.value("follow", json()) == true && !last_call) return std::nullopt;
   json all = json::array();
@@ -99,13 +99,13 @@ control::answer events_after(const json& request, bool last_call, const session_
   return control::good_answer({{"events", std::move(all)}, {"lost", found.lost}, {"last", found.last}});
 }
 
-/// {"after": N}: the batches released after number N; without it only the number of the newest.
+/// {"after": N}: the batches released after number N; without it, only the number of the newest.
 json trace(const json& request, const session_controls& controls) {
   const json number = request.value("after", json());
   if (number.is_null())
     return control::good_answer(passages_as_json(*controls.times, 0, 0, std::chrono::steady_clock::now()));
   if (!number.is_number_unsigned())
-    return control::refusal(exit_refused, "usage", "'after' has to be a number");
+    return control::refusal(exit_refused, "usage", "'after' must be a number");
   return control::good_answer(passages_as_json(*controls.times, number.get<std::uint64_t>(),
                                                passages_in_an_answer, std::chrono::steady_clock::now()));
 }
@@ -122,7 +122,8 @@ json quarantine(const json& request, const session_controls& controls) {
   }
   const json sample = request.value("sample", json());
   if ((act != "retry" && act != "release") || !sample.is_number_unsigned())
-    return control::refusal(exit_refused, "usage", "quarantine: list, or retry or release with a sample");
+    return control::refusal(exit_refused, "usage",
+                            "quarantine: 'act' must be list, or retry or release with a sample");
   if (!controls.lift_quarantine(sample.get<std::uint64_t>(), act == "release")) {
     return control::refusal(exit_no_target, "no_target",
                             fmt::format("sample {} is not quarantined", sample.get<std::uint64_t>()));
@@ -136,7 +137,7 @@ json scale(const json& request, const session_controls& controls) {
       number.get<std::uint64_t>() > controls.workers_max) {
     return control::refusal(
         exit_refused, "range",
-        fmt::format("the number of workers has to be 1 to {} ([loader.limits] max)", controls.workers_max));
+        fmt::format("the number of workers must be 1 to {} ([loader.limits] max)", controls.workers_max));
   }
   controls.scale(number.get<std::uint32_t>());
   return control::good_answer({{"workers", number}});
@@ -168,10 +169,9 @@ control::answer answer_request(const json& request, bool last_call, const sessio
   if (verb == "scale") return scale(request, controls);
   if (verb == "restart" && request.value("gpu", json()) == true) {
     if (!controls.restart_owner) {
-      return control::refusal(
-          exit_refused, "usage",
-          "the GPU owner lives in the session's own process ([gpu] placement = \"embedded\"): it "
-          "cannot be restarted alone");
+      return control::refusal(exit_refused, "usage",
+                              "the GPU owner lives in the session's own process ([gpu] placement = "
+                              "\"embedded\"): it cannot be restarted separately");
     }
     controls.restart_owner();
     return control::good_answer({{"restart", "gpu"}});
@@ -182,7 +182,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
     (verb == "restart" ? controls.restart : controls.drain)(*t.worker);
     return control::good_answer({{verb, *t.worker}});
   }
-  return control::refusal(exit_refused, "usage", fmt::format("this session knows no verb '{}'", verb));
+  return control::refusal(exit_refused, "usage", fmt::format("unknown verb '{}'", verb));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the control socket's verbs mean: each request becomes a look at the board or a message to an actor.
+// The verbs of the control socket: each request reads the board or becomes a message to an actor.
 #pragma once
 
 #include "runtime/base/batch_times.hpp"
@@ -13,7 +13,7 @@
 
 namespace penstock::session {
 
-/// What a verb can do to a session. Called on the io thread; none of them waits for an actor.
+/// What verbs can do to a session. Called on the io thread; none of them waits for an actor.
 struct session_controls {
   std::function<session_status()> status;
   std::function<supervision::progress_facts()> progress;
@@ -23,16 +23,16 @@ struct session_controls {
   std::shared_ptr<const batch_times> times;
   std::function<control::event_reading(std::uint64_t after, std::size_t limit)> events;
   std::function<std::vector<quarantine_report>()> quarantine;
-  /// Tries it again; for good: the quarantine file forgets it too. False: it is not quarantined.
+  /// Tries it again; with `for_good`, also removes it from the quarantine file. False: it is not quarantined.
   std::function<bool(std::uint64_t sample, bool for_good)> lift_quarantine;
   std::function<void(bool at_once)> stop;
   std::function<void(bool paused)> pause;
   std::function<void(std::uint32_t workers)> scale;
   std::function<void(std::uint32_t worker)> restart;
-  std::function<void()> restart_owner;  ///< none when the owner is no process of its own
+  std::function<void()> restart_owner;  ///< none when the owner is not a separate process
   std::function<void(std::uint32_t worker)> drain;
   const process::log_book* logs = nullptr;
-  std::uint32_t workers_max = 0;  ///< the place behind them is the sacrificial worker's
+  std::uint32_t workers_max = 0;  ///< the place after these is the sacrificial worker's
 };
 
 [[nodiscard]] control::request_handler make_request_handler(session_controls controls);

@@ -1,5 +1,6 @@
-// The end of a session: what was asked for, who is gone, and how long each part of it may still take
-// (semantics 29). Remembers and waits; the session tells the parts. Used by the session alone; thread-safe.
+// The shutdown of a session: what was requested, which parts are gone, and how long each may still take
+// (semantics 29). Records and waits; the session itself notifies the parts. Used by the session only;
+// thread-safe.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -16,9 +17,9 @@ class ending {
   /// [supervisor] shutdown.
   explicit ending(nanoseconds in_all) : in_all_(in_all) {}
 
-  /// The session starts. False: it has started before, or was stopped first.
+  /// The session starts. False: it has already started, or was stopped before that.
   bool begin();
-  /// Nothing new may start. The whole end takes at most this long, unless less was asked for before.
+  /// Nothing new may start. The whole shutdown takes at most this long, or less if less was requested before.
   void stop(std::optional<nanoseconds> at_most);
   void close();
 
@@ -26,14 +27,14 @@ class ending {
   [[nodiscard]] bool closed() const;
   [[nodiscard]] supervision::shutdown_shares shares() const;
 
-  /// The owner's process is told to leave; whether the stream was whole.
+  /// The owner's process is told to exit; `whole`: the stream was complete.
   void owner_told(bool whole);
   [[nodiscard]] std::optional<bool> owner_was_told() const;
 
-  // Told by the actors, once each.
+  // Called by the actors, once each.
   void pool_gone();
   void owner_gone();
-  /// Wait until that part is gone, or until its share of the time is over; stop() may shorten it meanwhile.
+  /// Wait until that part is gone or its share of the time is over; stop() may shorten that meanwhile.
   void wait_for_pool();
   void wait_for_owner();
 

@@ -36,13 +36,13 @@ std::map<std::string, std::uint64_t> cursor_of(const json& after) {
 control::answer answer_logs(const json& request, bool last_call, const process::log_book& book) {
   const json target = request.value("target", json("all"));
   process::log_query query;
-  if (!target.is_string()) return control::refusal(exit_refused, "usage", "'target' has to be a name");
+  if (!target.is_string()) return control::refusal(exit_refused, "usage", "'target' must be a name");
   query.source = target.get<std::string>();
   if (query.source == "all" || query.source == "workers") query.source.clear();
   if (!query.source.empty() && !book.knows(query.source)) {
-    return control::refusal(exit_no_target, "no_target",
-                            fmt::format("there is no '{}' that could have written anything",
-                                        shortened(printable(query.source), 60)));
+    return control::refusal(
+        exit_no_target, "no_target",
+        fmt::format("there is no '{}' with a log", shortened(printable(query.source), 60)));
   }
   query.previous = request.value("previous", json()) == true;
   const json tail = request.value("tail", json());

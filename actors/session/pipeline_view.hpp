@@ -1,5 +1,5 @@
-// What `penstock top`, `trace` and the metrics see of a running session: the board, looked at more closely.
-// Pure functions of copies; used on the io thread.
+// What `penstock top`, `trace` and the metrics show of a running session: the board in more detail. Pure
+// functions of copies; used on the io thread.
 #pragma once
 
 #include "runtime/arena/flight_recorder.hpp"
@@ -12,15 +12,15 @@
 
 namespace penstock::session {
 
-/// The board knows what workers did when the supervisor last looked; their flight recorders know it now.
+/// The board has the workers' state as the supervisor last polled it; their flight recorders have it now.
 [[nodiscard]] session_status look_closer(session_status status, const arena::flight_recorders& flights,
                                          steady_time now);
 
-/// Answer to "pipeline": where batches are, who is waited for.
+/// The answer to "pipeline": where batches are, and what they wait for.
 [[nodiscard]] nlohmann::ordered_json pipeline_as_json(const supervision::progress_facts& facts,
                                                       double waited_seconds, steady_time now);
 
-/// Answer to "trace": the batches that were released after number `after`, with their stamps in nanoseconds.
+/// The answer to "trace": the batches released after number `after`, with their timestamps in nanoseconds.
 [[nodiscard]] nlohmann::ordered_json passages_as_json(const batch_times& times, std::uint64_t after,
                                                       std::size_t limit, steady_time now);
 

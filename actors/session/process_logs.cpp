@@ -9,11 +9,11 @@
 namespace penstock::session {
 namespace {
 
-// A line of the session's own log has to fit a pipe at once, see log.cpp.
+// A line of the session's own log must fit one atomic write to a pipe, see log.cpp.
 constexpr std::size_t passed_line_max = 2000;
 
 void tell_dropped(const std::string& source, std::uint64_t lines) {
-  if (lines > 0) log::info(source, "dropped {} lines; `penstock logs {}` has the last ones", lines, source);
+  if (lines > 0) log::info(source, "dropped {} lines; `penstock logs {}` shows the last ones", lines, source);
 }
 
 std::int64_t unix_ms_now() {

@@ -10,7 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto look_every = 1s;     // the watch's patience is 5 s
-constexpr double long_seconds = 4;  // a sample that takes as long is about to be what is waited for
+constexpr double long_seconds = 4;  // a sample that takes this long is about to stall the stream
 
 }  // namespace
 

@@ -30,7 +30,7 @@ result<control::quarantine_list> read_and_check(const std::string& file) {
 
 }  // namespace
 
-/// What is on its way to the disk. Shared with the thread, which may be left behind.
+/// What is being written. Shared with the thread, which may outlive us.
 struct quarantine_keeper::writing {
   std::mutex mutex;
   std::deque<std::uint64_t> samples;
@@ -41,7 +41,7 @@ struct quarantine_keeper::writing {
     const std::lock_guard hold(mutex);
     samples.pop_front();
     if (!ok && !given_up) {
-      log::error("quarantine", "{}; sample {} will be met again by the next run", ok.error().message,
+      log::error("quarantine", "{}; the next run will try sample {} again", ok.error().message,
                  entry.sample.sample);
     }
   }
@@ -68,7 +68,7 @@ result<std::vector<quarantine_report>> quarantine_keeper::open(const std::string
     return refuse_os(errc::system, EAGAIN, "starting the thread that reads the quarantine file");
   if (arrived.wait_for(deadlines_.reading) != std::future_status::ready) {
     return refuse(errc::timed_out,
-                  "[quarantine] file '{}' could not be read in {} ms: its file system does not answer",
+                  "[quarantine] file '{}' could not be read in {} ms: its file system is not responding",
                   printable(file_), deadlines_.reading.count());
   }
   auto list = arrived.get();
@@ -109,8 +109,8 @@ void quarantine_keeper::append(quarantine_report sample, bool released) {
     return;
   const std::lock_guard hold(writing_->mutex);
   writing_->samples.pop_back();
-  log::error("quarantine", "sample {} could not be written to '{}': no thread to write it", number,
-             printable(file_));
+  log::error("quarantine", "sample {} could not be written to '{}': no thread could be started to write it",
+             number, printable(file_));
 }
 
 void quarantine_keeper::close() {
@@ -121,8 +121,8 @@ void quarantine_keeper::close() {
     writing_->given_up = true;
     if (!writing_->samples.empty()) {
       log::error("quarantine",
-                 "[quarantine] file '{}' took nothing for {} ms: is it locked, or does its disk not answer? "
-                 "The next run may meet sample {} again",
+                 "writing [quarantine] file '{}' took more than {} ms: is the file locked, or is its disk "
+                 "not responding? The next run may try these samples again: {}",
                  printable(file_), deadlines_.closing.count(), fmt::join(writing_->samples, ", "));
     }
   }

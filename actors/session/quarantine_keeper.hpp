@@ -1,6 +1,6 @@
-// Remembers quarantined samples in [quarantine] file from run to run; without a file it does nothing. Lives
-// with the session actor. The file may lie on a disk that does not answer, or be locked by somebody who does
-// not let go: it is read and written on a thread of its own, and nobody waits for it longer than a deadline.
+// Keeps quarantined samples in [quarantine] file from run to run; without a file it does nothing. Owned by
+// the session actor. The file may be on a disk that does not respond, or locked by another process for ever:
+// a separate thread reads and writes it, and nothing waits for it longer than a deadline.
 #pragma once
 
 #include "actors/protocol/local/scheduler_messages.hpp"
@@ -17,7 +17,7 @@
 namespace penstock::session {
 
 struct quarantine_deadlines {
-  std::chrono::milliseconds reading{10'000};  ///< at the start of the stream, which needs to know
+  std::chrono::milliseconds reading{10'000};  ///< at the start of the stream, which needs the list
   std::chrono::milliseconds closing{2'000};   ///< at the end of the session
 };
 
@@ -27,15 +27,14 @@ class quarantine_keeper {
   /// close()
   ~quarantine_keeper();
 
-  /// The samples of this dataset that are known to kill workers. Refuses (errc::io) a file that cannot be
-  /// read or is no regular one, or to which nothing could be added; errc::timed_out when it has not answered
-  /// in time.
+  /// The samples of this dataset that are known to kill workers. Refuses with errc::io if the file is not a
+  /// regular one or cannot be read or appended to; with errc::timed_out if it does not respond in time.
   result<std::vector<quarantine_report>> open(const std::string& fingerprint);
-  /// Never waits. What cannot be written is logged: the run goes on, it only is not remembered.
+  /// Never waits. If it cannot be written, that is logged and the run goes on.
   void keep(const scheduler::lost_sample& lost);
   void release(std::uint64_t sample);
-  /// Waits until all of it is on the disk, or the time is over: then an error in the log names the samples
-  /// that may be missing. Nothing can be kept afterwards.
+  /// Waits until everything is on the disk or the time is over; in that case an error in the log names the
+  /// samples that may be missing. Nothing can be added afterwards.
   void close();
 
  private:

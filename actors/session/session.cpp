@@ -7,13 +7,13 @@ namespace penstock {
 Session::Session(config settings, session_options options)
     : body_(std::make_unique<body>(std::move(settings), options)) {}
 Session::~Session() {
-  // A forked copy has no threads to end, and ending the workers is not its business. Its memory goes with it.
+  // A forked copy has no threads to end, and it must not end the workers. Its memory goes with it.
   if (body_ && body_->process().left()) static_cast<void>(body_.release());
 }
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&& other) noexcept {
   Session taken(std::move(other));
-  std::swap(body_, taken.body_);  // ours ends with it
+  std::swap(body_, taken.body_);  // our old body is destroyed with it
   return *this;
 }
 
@@ -78,11 +78,11 @@ std::optional<Batch> Session::Epoch::next() {
 }
 Session::Epoch::iterator Session::Epoch::begin() {
   if (std::exchange(begun_, true))
-    throw error({errc::usage, fmt::format("this range over epoch {} was begun before", number_), 0});
+    throw error({errc::usage, fmt::format("this range over epoch {} is already being iterated", number_), 0});
   return iterator(*this);
 }
 void Session::Epoch::iterator::past_the_end() {
-  throw error({errc::usage, "this iterator is at the end of its epoch", 0});
+  throw error({errc::usage, "this iterator is already at the end of its epoch", 0});
 }
 
 Session::outline Session::dry_run(const config& given) {

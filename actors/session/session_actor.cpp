@@ -24,9 +24,9 @@ struct session_state {
   session_surroundings around;
   std::unique_ptr<quarantine_keeper> quarantine;
   protocol::peers others;
-  std::optional<dataset_description> dataset;  // as the first worker described it
+  std::optional<dataset_description> dataset;  // as described by the first worker
   arena::geometry shape;
-  std::set<std::uint32_t> prepared;  // partitions that are reserved and attached
+  std::set<std::uint32_t> prepared;  // partitions that are already reserved and attached
   bool built = false;
   bool failed = false;
 };
@@ -45,7 +45,7 @@ result<dataset_description> checked(const config& settings, const protocol::data
 std::string difference(const dataset_description& a, const dataset_description& b) {
   if (a.type != b.type) return fmt::format("type {} and {}", a.type, b.type);
   if (a.samples != b.samples) return fmt::format("{} and {} samples", a.samples, b.samples);
-  if (a.tensors != b.tensors) return "other tensors";
+  if (a.tensors != b.tensors) return "different tensors";
   return fmt::format("fingerprints {} and {}", a.fingerprint, b.fingerprint);
 }
 
@@ -60,7 +60,7 @@ result<void> check_memory_for(const config& c, const arena::geometry& shape, std
   return arena::check_memory(memory_need_of(c, shape, workers), arena::memory_limits());
 }
 
-/// Everything that depends on what the dataset is.
+/// Everything that depends on the dataset's description.
 result<void> build(session_state& s, self_pointer self) {
   const config& c = s.around.settings;
   auto layout = lay_out(s.dataset->tensors, c.sampler.batch_size);
@@ -84,7 +84,7 @@ result<void> build(session_state& s, self_pointer self) {
   const auto shared_order = std::make_shared<const plan>(std::move(*order));
   const auto shared_transfer = std::make_shared<const device::transfer_plan>(std::move(*transfer));
   s.around.news->planned(shared_order, shared_transfer, *range);
-  // From here on scale() checks the memory itself; what it asked for before is checked here.
+  // From here on scale() checks the memory itself; earlier requests are checked here.
   if (const std::uint32_t more = s.around.workers_wanted(); more > workers) {
     if (auto ok = check_memory_for(c, *shape, more); !ok) return ok;
   }
@@ -103,7 +103,7 @@ result<void> build(session_state& s, self_pointer self) {
   return {};
 }
 
-/// Reserves memory for the first worker of a place. Its replacements use the same, and the owner may still
+/// Reserves memory for the first worker of a place. Replacements use the same memory, and the owner may still
 /// be reading from it.
 result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_t partition) {
   if (!s.prepared.insert(partition).second) return {};
@@ -114,7 +114,7 @@ result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_
     if (!memory) return tl::unexpected(std::move(memory.error()));
     order.memory = std::make_shared<mapping>(std::move(*memory));
   }
-  // Sent before the worker is told: no upload can reach the owner before the memory that it names.
+  // Sent before the worker is told: no upload may reach the owner before the memory that it refers to.
   self->send(s.others.owner, std::move(order));
   return {};
 }
@@ -132,7 +132,7 @@ result<protocol::assign_slots> welcome(self_pointer self, const worker_described
                                            : s.around.expected ? &*s.around.expected
                                                                : nullptr;
   if (known != nullptr && *described != *known) {
-    return refuse(errc::protocol, "worker {} sees another dataset than the session: {}", news.who.worker,
+    return refuse(errc::protocol, "worker {} sees a different dataset than the session: {}", news.who.worker,
                   difference(*known, *described));
   }
   if (!s.built) {

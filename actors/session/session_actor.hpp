@@ -1,5 +1,5 @@
-// The session actor: makes the parts fit at the start. It may block (it has a thread of its own) so that
-// nobody else has to: sizing, sealing and reserving shared memory takes 0.3 s a GiB.
+// The session actor: sizes everything at the start. It has its own thread so that it may block and no other
+// actor has to: sizing, sealing and reserving shared memory takes 0.3 s per GiB.
 //
 //   hears   device_ready, worker_described                from the GPU owner and the supervisor
 //   says    open_pool, partition_prepared                 to the supervisor
@@ -8,8 +8,7 @@
 //           through stream_news                           everything that others want to know
 //   owns    the arena
 //
-// The first worker that describes its dataset decides what everything is made for; later ones must say the
-// same.
+// Everything is sized for the dataset as the first worker describes it; later workers must describe the same.
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
@@ -26,13 +25,13 @@ namespace penstock::session {
 
 struct session_surroundings {
   config settings;
-  /// How many workers are wanted now: scale() may change it until the dataset is known. Thread-safe.
+  /// The number of workers wanted now: scale() may change it until the dataset is known. Thread-safe.
   std::function<std::uint32_t()> workers_wanted;
   std::uint32_t partitions = 2;  ///< places for workers, and one for the sacrificial worker
   std::optional<dataset_description>
-      expected;  ///< what the session itself has found; none for custom datasets
+      expected;  ///< the session's own listing; none for custom datasets
   stream_request request;
-  steady_time demanded{};  ///< when the first batch was asked for
+  steady_time demanded{};  ///< when the first batch was requested
   std::shared_ptr<arena::arena> memory;
   stream_news* news = nullptr;  ///< outlives the actor
 };

@@ -8,15 +8,15 @@
 namespace penstock {
 namespace {
 
-// Longer times count as this one: a deadline further away would overflow the clock.
+// Longer times are clamped to this one: a later deadline would overflow the clock.
 constexpr std::chrono::milliseconds longest_run = std::chrono::hours(24 * 365 * 10);
 
-/// Refuses a second thread in next(): each would get half of the stream.
+/// Refuses a second thread in next(): each would get part of the stream.
 class only_taker {
  public:
   explicit only_taker(std::atomic<bool>& taken) : taken_(taken) {
     if (taken_.exchange(true))
-      throw error({errc::usage, "two threads take batches of one session at the same time", 0});
+      throw error({errc::usage, "two threads are taking batches from one session at the same time", 0});
   }
   ~only_taker() { taken_ = false; }
   only_taker(const only_taker&) = delete;
@@ -58,7 +58,7 @@ std::optional<Batch> Session::body::take() {
     if (std::holds_alternative<gpu_owner::hand_over::stream_ended>(taken)) return end_of_stream();
     auto& ready = std::get<gpu_owner::ready_batch>(taken);
     if (cursor_.wants(ready.seek_number)) return hand_out(std::move(ready), demanded);
-    home_->give_back(ready.buffer);  // it was prepared before the last seek
+    home_->give_back(ready.buffer);  // prepared before the last seek
   }
 }
 
@@ -66,7 +66,7 @@ std::optional<Batch> Session::body::take_of(std::uint64_t epoch, bool from_its_f
   if (ending_.closed()) throw error({errc::usage, "this session is closed", 0});
   start();
   const auto range = cursor_.wait_for_epoch(epoch);
-  if (!range) return take();  // failed or stopped before there was a plan: take() says which
+  if (!range) return take();  // failed or stopped before there was a plan: take() reports which
   switch (cursor_.step_in(*range, from_its_first)) {
     case session::next_step::seek: seek(*range); break;
     case session::next_step::take: break;
@@ -86,7 +86,7 @@ bool Session::body::run_embedded(steady_time until) {
   while (now() < until) {
     auto batch = next();
     if (!batch) {
-      // A stopped stream is not over for the sink: a later run may resume it.
+      // For the sink a stopped stream is not complete: a later run may resume it.
       const bool whole = board_.status().outcome == run_outcome::finished || options_.batches;
       if (sink_ && whole) value_or_throw(std::exchange(sink_, {})->finish());
       return true;
@@ -114,13 +114,13 @@ bool Session::body::run_elsewhere(steady_time until) {
   const auto told = consumer_->take_until(until);
   if (!told) return false;
   if (const auto* why = std::get_if<failure>(&*told)) throw error(*why);
-  // Either all is acknowledged, or the session was stopped: then the sink keeps what it has, unfinished.
+  // Either everything is acknowledged, or the session was stopped and the sink stays unfinished.
   const bool whole = !ending_.stopped();
   cursor_.reach_end();
   wait_for_owner(whole);
   end_of_stream();
   if (const auto after = consumer_->take_until(now()); after && std::holds_alternative<failure>(*after))
-    throw error(std::get<failure>(*after));  // the sink failed at its end
+    throw error(std::get<failure>(*after));  // the sink failed while finishing
   return true;
 }
 
@@ -151,7 +151,8 @@ std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, stead
 std::optional<Batch> Session::body::end_of_stream() {
   if (!cursor_.end()) return std::nullopt;
   const bool whole = !ending_.stopped() && cursor_.everything_taken();
-  // The scheduler may not have entered the last batch yet: wait, so that its events come before the end's.
+  // The scheduler may not have recorded the last batch yet: wait, so that its events precede those of the
+  // end.
   static_cast<void>(accounts(false));
   const run_outcome how = whole ? run_outcome::finished : run_outcome::stopped;
   if (board_.ended(how, std::nullopt, now())) tell_ended(how);

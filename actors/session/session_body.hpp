@@ -1,5 +1,5 @@
-// What a Session consists of: its settings, what it publishes (board, journal), where its consumer stands
-// (cursor), how far its end has come (ending), and everything that exists only while it runs (engine).
+// What a Session consists of: its settings, what it publishes (board, journal), the consumer's position
+// (cursor), the progress of its shutdown (ending), and everything that exists only while it runs (engine).
 // Private to the files that define its functions:
 //
 //   session.cpp          the public face
@@ -10,7 +10,7 @@
 //   session_batches.cpp  batches on their way to the consumer, or into a sink
 //
 // Threads: any thread may call; one at a time takes batches (only_taker refuses a second one). Actors call
-// back on their own threads and touch only what is thread-safe: the board, the journal, the logs, the piles,
+// back on their own threads and touch only what is thread-safe: the board, the journal, the logs, the bursts,
 // the cursor's open(), the ending, and what mutex_ guards.
 #pragma once
 
@@ -47,10 +47,10 @@ inline steady_time now() {
   return std::chrono::steady_clock::now();
 }
 
-/// How many workers are asked for.
+/// The number of workers requested.
 std::uint32_t workers_of(const config& settings);
 
-/// What the session knows of the dataset before any worker exists. Nothing for datasets that only the worker
+/// The dataset as the session lists it before any worker exists. Nothing for datasets that only the worker
 /// knows.
 result<std::optional<prepared_dataset>> prepare(const config& settings);
 
@@ -78,7 +78,7 @@ class Session::body {
  private:
   class news_of_actors;
 
-  // Everything that exists only while the session runs, in the order in which it is made; undone in reverse
+  // Everything that exists only while the session runs, in the order of construction; destroyed in reverse
   // (handles to actors and the objects that they share before the actor system, the io thread after what
   // lives on it).
   struct engine {
@@ -86,7 +86,7 @@ class Session::body {
     std::shared_ptr<arena::arena> memory;
     std::shared_ptr<arena::flight_recorders> flights;
     std::optional<prepared_dataset> dataset;
-    std::shared_ptr<device::device> device;  // none when another process has it
+    std::shared_ptr<device::device> device;  // none when it belongs to another process
     std::unique_ptr<protocol::actor_settings> settings;
     std::unique_ptr<caf::actor_system> system;
     std::unique_ptr<process::io_thread> io;
@@ -144,21 +144,21 @@ class Session::body {
   const config settings_;
   const session_options options_;
   std::optional<schedule::stream_state> resumed_;
-  std::atomic<std::uint32_t> workers_;  // how many are wanted
-  steady_time begun_{};                 // the first demand; set before anything is started
+  std::atomic<std::uint32_t> workers_;  // the number wanted
+  steady_time begun_{};                 // the first demand; set before anything starts
   session::board board_;
   const std::shared_ptr<control::event_journal> journal_ = std::make_shared<control::event_journal>();
   const std::shared_ptr<batch_times> times_ = std::make_shared<batch_times>();
   session::process_logs logs_;
   std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
-  session::stream_cursor cursor_;  // where the consumer stands
-  session::ending ending_;         // how far the end has come
+  session::stream_cursor cursor_;  // the consumer's position
+  session::ending ending_;         // the progress of the shutdown
   const std::shared_ptr<batch_home> home_ = std::make_shared<batch_home>();
 
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards what follows
   std::unique_ptr<engine> engine_;
-  std::shared_future<scheduler::stream_accounts> final_accounts_;  // once close() has asked for them
-  std::vector<schedule::epoch_account> epochs_told_;  // the last time that the scheduler was asked
+  std::shared_future<scheduler::stream_accounts> final_accounts_;  // set once close() has requested them
+  std::vector<schedule::epoch_account> epochs_told_;  // the scheduler's latest answer
   std::unique_ptr<control::event_caller> listener_;
   std::unique_ptr<gpu_owner::batch_sink> sink_;  // of run_for() with an embedded owner; the consumer's thread
   std::atomic<bool> taking_ = false;             // a thread is in next()

@@ -41,10 +41,10 @@ std::string with_pid(std::string who, std::int32_t pid) {
   return pid > 0 ? fmt::format("{} (pid {})", who, pid) : who;
 }
 
-/// "ended: SIGSEGV", or what was ordered.
+/// "ended: SIGSEGV", or the order that ended it.
 std::string end_in_words(death_cause cause, const std::optional<std::string>& signal,
                          const std::optional<std::int32_t>& code) {
-  if (cause == death_cause::stopped) return "was stopped, as ordered";
+  if (cause == death_cause::stopped) return "was stopped as ordered";
   return "ended: " + cause_in_words(cause, signal, code);
 }
 
@@ -78,7 +78,7 @@ event event_of(const death_report& d) {
 event event_of(const owner_death_report& d) {
   std::string text = with_pid("the GPU owner", d.pid) + " " + end_in_words(d.cause, d.signal, d.code);
   if (d.sequence)
-    text += fmt::format(", with batch {} of epoch {} in its hands", *d.sequence, d.epoch.value_or(0));
+    text += fmt::format(", while working on batch {} of epoch {}", *d.sequence, d.epoch.value_or(0));
   if (!d.last_words.empty()) text += ": " + d.last_words;
   event e = event_of(event_kind::device_lost, std::move(text));
   e.time = d.time;
@@ -102,9 +102,9 @@ event event_of_quarantined(const scheduler::lost_sample& lost) {
 }
 
 event event_of_recovered(std::uint64_t epoch, std::uint64_t sequence) {
-  event e =
-      event_of(event_kind::batch_recovered,
-               fmt::format("batch {} of epoch {} was loaded by another worker: the first one had died", sequence, epoch));
+  event e = event_of(event_kind::batch_recovered,
+                     fmt::format("batch {} of epoch {} was loaded by another worker after the first one died",
+                                 sequence, epoch));
   e.epoch = epoch;
   e.sequence = sequence;
   return e;
@@ -143,11 +143,11 @@ std::vector<event> worker_watch::look(const std::vector<worker_status>& workers,
     const bool failed = w.state == "failed";
     if (std::exchange(s.failed, failed) != failed && failed) {
       news.push_back(event_of_worker(event_kind::worker_failed, w,
-                                     fmt::format("worker {} died too often and is not replaced any more", w.id)));
+                                     fmt::format("worker {} died too often and will not be replaced", w.id)));
     }
   }
   if (std::exchange(degraded_, degraded) != degraded) {
-    news.push_back(degraded ? event_of(event_kind::degraded, "fewer workers are left than were asked for")
+    news.push_back(degraded ? event_of(event_kind::degraded, "fewer workers are left than were requested")
                             : event_of(event_kind::recovered, "the pool has all its workers again"));
   }
   return news;

@@ -1,5 +1,5 @@
-// Puts what happens to a session into events: one function a kind of news, each with its sentence for people.
-// Pure; used by the session, which notes the events in its journal.
+// Makes events of what happens to a session: one function for each kind, each with its text for people. Pure;
+// used by the session, which adds the events to its journal.
 #pragma once
 
 #include "actors/protocol/local/scheduler_messages.hpp"
@@ -20,14 +20,14 @@ namespace penstock::session {
 [[nodiscard]] event event_of(const schedule::epoch_account& done);
 [[nodiscard]] event event_of(const stall_report& stalled);
 
-/// The supervisor tells how all workers stand; what changed since the last time is news.
+/// Compares the state of all workers with the last one; each change becomes an event.
 class worker_watch {
  public:
   [[nodiscard]] std::vector<event> look(const std::vector<worker_status>& workers, bool degraded);
 
  private:
   struct seen {
-    std::uint32_t started = 0;  // the last incarnation of which that was told
+    std::uint32_t started = 0;  // the last incarnation whose start was reported
     std::uint32_t ready = 0;
     bool failed = false;
   };

@@ -18,8 +18,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// For the supervisor and the scheduler. The owner and the session actor may block: they have threads of
-// their own.
+// For the supervisor and the scheduler. The owner and the session actor may block: they have their own
+// threads.
 constexpr std::size_t actor_threads = 2;
 constexpr auto accounts_deadline = 2s;
 constexpr std::chrono::milliseconds end_of_dropped = 500ms;  // for a session that is destroyed without stop()
@@ -29,17 +29,17 @@ std::string_view name_of(placement_rule placement) {
   return placement == placement_rule::process ? "process" : "embedded";
 }
 
-/// The state is read in the constructor; its bytes need not live longer.
+/// The state is parsed in the constructor; its bytes need not live longer.
 session_options without_state(session_options options) {
   options.state = {};
   return options;
 }
 
-/// Runs work that makes or ends actors on a thread of its own, and waits for it. CAF leaves a reference to a
-/// system's logger in a thread_local of whoever spawns, and the system's destructor waits until those are
-/// gone: for ever if such a thread lives on. In exit() the main thread's is even destroyed before static
-/// objects are, so a static Session would release it twice. And threads that are born on this one never take
-/// a signal that is meant for the program around us.
+/// Runs work that creates or destroys actors on a temporary thread, and waits for it. CAF keeps a reference
+/// to the system's logger in a thread_local of the spawning thread, and the system's destructor waits until
+/// those are gone: for ever if such a thread lives on. During exit() the main thread's is even destroyed
+/// before static objects are, so a static Session would release it twice. Besides, threads created by this
+/// one never take a signal that is meant for the embedding program.
 template <class Work>
 void on_a_fresh_thread(Work work) {
   std::packaged_task<void()> task(std::move(work));
@@ -79,7 +79,7 @@ Session::body::body(config settings, session_options options)
 }
 
 Session::body::~body() {
-  // After stop() the end takes the time that was asked for; without it, the shortest.
+  // After stop() the shutdown may take the requested time; without it, the shortest.
   if (!ending_.stopped()) end_within(end_of_dropped);
   close();
 }
@@ -105,8 +105,8 @@ result<void> Session::body::try_start() {
   auto memory = arena::arena::create();
   if (!memory) return tl::unexpected(std::move(memory.error()));
   e->memory = std::make_shared<arena::arena>(std::move(*memory));
-  const std::uint32_t places = settings_.loader.limits.max + 1;  // one more for the sacrificial worker
-  auto flights = arena::flight_recorders::create(places + 1);    // and for the owner's process
+  const std::uint32_t places = settings_.loader.limits.max + 1;  // one extra for the sacrificial worker
+  auto flights = arena::flight_recorders::create(places + 1);    // and one for the owner's process
   if (!flights) return tl::unexpected(std::move(flights.error()));
   e->flights = std::make_shared<arena::flight_recorders>(std::move(*flights));
   auto dataset = prepare(settings_);
@@ -147,7 +147,7 @@ result<void> Session::body::try_start() {
   return {};
 }
 
-/// From any thread. The run is over: workers are told to stop, the consumer gets the reason.
+/// From any thread. Ends the run: tells workers to stop and gives the consumer the reason.
 void Session::body::fail(const failure& why) {
   if (board_.ended(run_outcome::failed, why, now()))
     tell(session::event_of(event_kind::run_failed, why.message));
@@ -163,16 +163,16 @@ void Session::body::stop(std::optional<std::chrono::milliseconds> at_most) noexc
   end_within(at_most);
 }
 
-/// What stop(), a dropped session and a failure of the program have in common. Tells no event.
+/// The common part of stop(), destruction and failure. Records no event.
 void Session::body::end_within(std::optional<std::chrono::milliseconds> at_most) noexcept {
-  ending_.stop(at_most);  // before the consumer wakes and asks why
+  ending_.stop(at_most);  // before the consumer wakes up and asks for the reason
   consumer_->stop();
   cursor_.give_up();
   const std::lock_guard hold(mutex_);
   if (!engine_) return;
   const supervision::shutdown_shares shares = ending_.shares();
   caf::anon_send(engine_->supervisor, supervisor::close_pool{shares.items});
-  // An owner that was told before has less time now.
+  // An owner that was told before now has less time.
   if (const auto whole = ending_.owner_was_told())
     caf::anon_send(engine_->owner, gpu_owner::close_device{*whole, false, shares.owner});
 }
@@ -190,12 +190,13 @@ void Session::body::scale(std::uint32_t workers) {
   const std::uint32_t most = settings_.loader.limits.max;
   if (workers < 1 || workers > most) {
     throw error({errc::usage,
-                 fmt::format("{} workers: it has to be 1 to {} ([loader.limits] max)", workers, most), 0});
+                 fmt::format("{} workers: the number must be 1 to {} ([loader.limits] max)", workers, most),
+                 0});
   }
   const auto there = static_cast<std::uint32_t>(board_.status().workers.size());
   {
     const std::lock_guard hold(mutex_);
-    // Places that were used before keep their memory.
+    // Places that have been used keep their memory.
     if (const auto transfer = cursor_.transfer(); transfer && workers > there) {
       const auto shape = value_or_throw(session::geometry_of(settings_, transfer->slot, most + 1));
       value_or_throw(arena::check_memory(session::memory_need_of(settings_, shape, workers - there),
@@ -230,7 +231,7 @@ void Session::body::drain(std::uint32_t worker) {
 }
 
 bool Session::body::lift_quarantine(std::uint64_t sample, bool for_good) {
-  // What retry has lifted for this run is still remembered by the file, until it is released.
+  // A sample that retry has lifted for this run stays in the file until it is released.
   using session::quarantine_standing;
   const quarantine_standing was = board_.lift_quarantine(sample);
   if (was == quarantine_standing::none || (was == quarantine_standing::lifted && !for_good)) return false;
@@ -242,7 +243,7 @@ bool Session::body::lift_quarantine(std::uint64_t sample, bool for_good) {
   return true;
 }
 
-/// The workers are gone, or their time is over.
+/// Waits until the workers are gone or their time is over.
 void Session::body::wait_for_pool() {
   {
     const std::lock_guard hold(mutex_);
@@ -252,7 +253,7 @@ void Session::body::wait_for_pool() {
   ending_.wait_for_pool();
 }
 
-/// The owner's process has let its sink finish and is gone, or its time is over.
+/// Waits until the owner's process has let its sink finish and is gone, or its time is over.
 void Session::body::wait_for_owner(bool whole) {
   {
     const std::lock_guard hold(mutex_);
@@ -273,12 +274,12 @@ void Session::body::close() noexcept {
   {
     const std::lock_guard hold(mutex_);
     e = engine_.get();
-    // Whoever asks from here on gets this answer: the scheduler is about to go.
+    // Later callers get this answer: the scheduler is about to end.
     if (e != nullptr) final_accounts_ = ask_for_accounts(*e, true);
   }
-  static_cast<void>(accounts(true));  // the events of what was delivered come before that of the end
+  static_cast<void>(accounts(true));  // the events of deliveries must precede that of the end
   if (cut_short) tell_ended(run_outcome::stopped);
-  if (e == nullptr) {  // it never ran, or is closed already
+  if (e == nullptr) {  // it never ran, or is already closed
     if (listener_) listener_->stop(patience_with_callbacks);
     return;
   }
@@ -288,7 +289,7 @@ void Session::body::close() noexcept {
     e->server.reset();
     e->metrics.reset();
     e->progress.reset();
-    board_.stalled(std::nullopt);  // nothing is owed any more
+    board_.stalled(std::nullopt);  // no batch is owed any more
     deaf.set_value();
   });
   deaf.get_future().wait();
@@ -299,7 +300,7 @@ void Session::body::close() noexcept {
   caf::anon_send(e->scheduler, scheduler::stop_scheduling{});
   caf::anon_send(e->session, session::leave{});
   caf::anon_send_exit(e->supervisor, caf::exit_reason::user_shutdown);
-  // Actors hold each other's handles: they are dropped only when all have ended.
+  // Actors hold each other's handles, so all of them must have ended before we drop ours.
   e->system->await_all_actors_done();
   if (listener_) listener_->stop(patience_with_callbacks);
   const std::lock_guard hold(mutex_);
@@ -312,7 +313,7 @@ void Session::body::tell_ended(run_outcome how) {
            : session::event_of(event_kind::run_stopped, "the run was stopped"));
 }
 
-/// mutex_ is held: nobody can end the scheduler before it has heard the question.
+/// mutex_ is held, so that the scheduler cannot be ended before it gets the question.
 std::shared_future<scheduler::stream_accounts> Session::body::ask_for_accounts(const engine& e, bool epochs) {
   auto promise = std::make_shared<std::promise<scheduler::stream_accounts>>();
   auto answer = promise->get_future().share();
@@ -335,19 +336,19 @@ result<scheduler::stream_accounts> Session::body::accounts(bool epochs) {
   }
   if (answer.wait_for(accounts_deadline) != std::future_status::ready) {
     return refuse(errc::timed_out,
-                  "asking where the stream stands: the scheduler did not answer within {} (is the machine "
-                  "overloaded, or a log sink blocked?); ask again",
+                  "asking for the stream's position: the scheduler did not answer within {} (is the machine "
+                  "overloaded, or a log sink blocked?); try again",
                   duration_for_people(accounts_deadline));
   }
   try {
     return answer.get();
   } catch (const std::future_error&) {
-    return refuse(errc::stopped, "asking where the stream stands: the scheduler has ended without an answer");
+    return refuse(errc::stopped, "asking for the stream's position: the scheduler ended without an answer");
   }
 }
 
-/// Nothing is delivered yet: what was resumed, or the beginning. Of a dataset that nobody has described yet
-/// the fingerprint is left open.
+/// Nothing is delivered yet: the resumed state, or the beginning. The fingerprint stays open while no worker
+/// has described the dataset.
 schedule::stream_state Session::body::state_before_the_stream() const {
   if (resumed_) return *resumed_;
   schedule::stream_state beginning;
@@ -367,7 +368,7 @@ run_report Session::body::report() {
   auto told = accounts(true);
   std::unique_lock hold(mutex_);
   if (told) epochs_told_ = std::move(told->epochs);
-  const auto epochs = epochs_told_;  // as they stood the last time, if the scheduler does not answer
+  const auto epochs = epochs_told_;  // the latest known, if the scheduler does not answer
   hold.unlock();
   return board_.report(epochs, now());
 }

@@ -1,5 +1,4 @@
-// What the session knows that says whether the stream moves, and where the news of a stall goes: status, log and
-// journal.
+// Collects what tells whether the stream moves, and reports a stall in status, log and journal.
 #include "actors/session/pipeline_view.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/base/log.hpp"

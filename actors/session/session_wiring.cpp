@@ -14,7 +14,7 @@
 
 namespace penstock {
 
-// Actors that do not exist yet are reached through the engine, which outlives them all.
+// Callbacks reach actors that do not exist yet through the engine, which outlives them all.
 
 void Session::body::spawn_actors(engine& e) {
   e.news = std::make_shared<news_of_actors>(*this, e);
@@ -102,8 +102,7 @@ void Session::body::restart_owner(engine& e) {
   if (owner_is_irreplaceable_) {
     throw error(
         {errc::usage,
-         "the GPU owner cannot be restarted without failing the run: its device program keeps state and "
-         "gives no snapshots (implement snapshot() and restore())",
+         "restarting the GPU owner would fail the run: its device program keeps state and gives no snapshots (implement snapshot() and restore())",
          0});
   }
   caf::anon_send(e.keeper, supervisor::restart_owner{});
@@ -154,7 +153,7 @@ void Session::body::open_control_socket(engine& e) {
                     });
 }
 
-/// A port that is taken is a warning, not a failure: the stream matters more than its numbers.
+/// A port that is in use is a warning, not a failure: the stream matters more than its metrics.
 void Session::body::open_metrics(engine& e) {
   engine* const all = &e;
   boost::asio::post(e.io->context(), [this, all] {

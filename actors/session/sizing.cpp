@@ -9,8 +9,8 @@
 namespace penstock::session {
 namespace {
 
-/// The settings that fix what becomes of a picture on its way to the device, as schedule::stream_identity has
-/// them. Only those that have an effect: changing another one is no other stream.
+/// The settings that determine how a picture reaches the device, as schedule::stream_identity stores them.
+/// Only those that have an effect: changing another one does not change the stream.
 std::string settings_of_pictures(const config& c) {
   std::string lines;
   const auto add = [&lines]<class... Args>(fmt::format_string<Args...> format, Args&&... args) {

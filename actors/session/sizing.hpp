@@ -1,5 +1,6 @@
-// What a config makes of a dataset: the plan, the slots, the memory, the part of the stream. Pure; used by
-// the session actor when the dataset is known, and by commands that start nothing (dry run, doctor, preview).
+// What a config and a dataset amount to: the plan, the slots, the memory, the part of the stream. Pure; used
+// by the session actor once the dataset is known, and by commands that start nothing (dry run, doctor,
+// preview).
 #pragma once
 
 #include "runtime/arena/arena.hpp"
@@ -20,26 +21,26 @@ namespace penstock::session {
 
 /// The part of the stream that a session delivers, and how to find it once the plan is known.
 struct stream_request {
-  std::optional<std::uint64_t> batches;  ///< at most so many
+  std::optional<std::uint64_t> batches;  ///< at most this many
   std::optional<schedule::stream_state> resumed;
 };
 
-/// [sampler] as the plan takes it.
+/// [sampler] in the plan's terms.
 result<plan> plan_of(const config& settings, const dataset_description& dataset);
 
 /// Slots for batches of this dataset. Refuses when [loader] slot_bytes is too small for a batch.
 result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,
                                     std::uint32_t partitions);
 
-/// What so many workers cost, and the sacrificial one, which may be wanted at any time.
+/// The memory for this many workers and the sacrificial one, which may be needed at any time.
 arena::memory_need memory_need_of(const config& settings, const arena::geometry& shape,
                                   std::uint32_t workers);
 
-/// The fingerprint by which states and quarantine files know a custom dataset: of what its author says, and
-/// of its type, sample count and tensors always, since an author may say nothing. 32 hex digits.
+/// The fingerprint that identifies a custom dataset in states and quarantine files: of the author's own
+/// fingerprint, which may be empty, and of type, sample count and tensors. 32 hex digits.
 [[nodiscard]] std::string fingerprint_of_custom(const dataset_description& described);
 
-/// Null: nobody has described the dataset yet. Then the identity leaves fingerprint and settings open.
+/// Null: no worker has described the dataset yet; the identity then leaves fingerprint and settings open.
 schedule::stream_identity identity_of(const config& settings, const dataset_description* dataset);
 
 /// Positions to deliver. Refuses a state of another stream.

@@ -35,8 +35,7 @@ bool stream_cursor::enter(std::uint64_t epoch, std::uint64_t& iteration) {
   if (first) iteration = ++iteration_;
   if (iteration != iteration_) {
     throw error({errc::usage,
-                 fmt::format("this range over epoch {} is out of date: the session goes on elsewhere", epoch),
-                 0});
+                 fmt::format("this range over epoch {} is out of date: the session has moved on", epoch), 0});
   }
   return first;
 }
@@ -52,7 +51,7 @@ std::optional<schedule::stream_range> stream_cursor::wait_for_epoch(std::uint64_
 }
 
 next_step stream_cursor::step_in(schedule::stream_range epoch, bool from_its_first) const {
-  // Where a range was left, it goes on; a new one begins at its first batch, wherever the stream stands.
+  // A range continues where it was left; a new one begins at its first batch, wherever the stream is.
   const bool here = from_its_first ? next_ == epoch.first : next_ >= epoch.first && next_ <= epoch.end;
   if (!here) return next_step::seek;
   if (next_ < epoch.end) return next_step::take;
@@ -64,7 +63,7 @@ stream_cursor::seek_order stream_cursor::begin_seek(schedule::stream_range range
   next_ = range.first;
   ended_ = false;
   const std::lock_guard hold(mutex_);
-  // Beyond the epoch the stream is prepared as far as the config's epochs go.
+  // Beyond this epoch, prepare the stream as far as the config's epochs go.
   range_ = {range.first, std::max(range.end, epochs_ * plan_->batches_per_epoch())};
   return {++seek_number_, range_};
 }

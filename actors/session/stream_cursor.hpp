@@ -1,7 +1,7 @@
-// Where the consumer stands in the stream, and what its next demand needs. Decides and remembers; the session
-// acts on it. Used by the session alone.
+// The consumer's position in the stream, and what its next demand needs. Decides and records; the session
+// acts. Used by the session only.
 //
-// Threads: open(), give_up() and transfer() from any; everything else from the thread that takes batches.
+// Threads: open(), give_up() and transfer() from any thread; everything else from the one that takes batches.
 #pragma once
 
 #include "runtime/base/ids.hpp"
@@ -17,12 +17,12 @@
 
 namespace penstock::session {
 
-/// What an iteration over an epoch needs now.
+/// What an iteration over an epoch needs next.
 enum class next_step : std::uint8_t {
-  take,         ///< its next batch is the next of the stream
-  seek,         ///< the stream has to go on elsewhere first, then take
+  take,         ///< its next batch is the stream's next
+  seek,         ///< the stream has to seek first, then take
   epoch_over,   ///< it has had its last batch
-  stream_over,  ///< that was also the last that is prepared
+  stream_over,  ///< that was also the last batch prepared
 };
 
 class stream_cursor {
@@ -30,21 +30,22 @@ class stream_cursor {
   /// The config's [sampler] epochs.
   explicit stream_cursor(std::uint64_t epochs) : epochs_(epochs) {}
 
-  /// The dataset is known: how the stream is cut into batches, and which of them this session delivers.
+  /// The dataset is known: how the stream divides into batches, and which of them this session delivers.
   void open(std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
             schedule::stream_range range);
-  /// It will never open: wakes whoever waits for it.
+  /// It will never open: wakes waiting threads.
   void give_up();
   /// None until it is open.
   [[nodiscard]] std::shared_ptr<const device::transfer_plan> transfer() const;
 
-  /// Session::next(): no range over an epoch that was begun before may go on.
+  /// Session::next(): ranges over epochs that were begun before may not continue.
   void begin_iteration() noexcept { ++iteration_; }
-  /// A range over an epoch asks for a batch. `iteration` is its own, 0 at first: then it becomes the one that
-  /// may go on, and this is true. Throws error (errc::usage) when another has begun since.
+  /// A range over an epoch asks for a batch. `iteration` is the range's own number, 0 at first: the range
+  /// then becomes the current one, and this returns true. Throws error (errc::usage) when another has begun
+  /// since.
   bool enter(std::uint64_t epoch, std::uint64_t& iteration);
-  /// Waits until the stream is open. Nothing if it never opens. Throws error (errc::usage) for an epoch that
-  /// cannot be counted.
+  /// Waits until the stream is open. Nothing if it never opens. Throws error (errc::usage) for an epoch
+  /// number that is too large.
   [[nodiscard]] std::optional<schedule::stream_range> wait_for_epoch(std::uint64_t epoch);
   [[nodiscard]] next_step step_in(schedule::stream_range epoch, bool from_its_first) const;
 
@@ -52,29 +53,29 @@ class stream_cursor {
     std::uint64_t number = 0;
     schedule::stream_range range;
   };
-  /// Goes on at the begin of this range; batches of earlier seeks are not wanted any more.
+  /// Continues at the beginning of this range; batches of earlier seeks are dropped.
   seek_order begin_seek(schedule::stream_range range);
   [[nodiscard]] bool wants(std::uint64_t seek_number) const noexcept { return seek_number == seek_number_; }
   /// A batch goes to the consumer.
   void taken(stream_position position) noexcept { next_ = position + 1; }
-  /// The owner's process has delivered everything; nothing passed through here.
+  /// The owner's process has delivered everything; no batch passed through here.
   void reach_end();
 
-  /// Nothing more comes. False: that was said before, for this seek.
+  /// Nothing more comes. False: already reported for this seek.
   bool end() noexcept;
-  /// Whether everything that the config asks for has been taken.
+  /// Whether everything that the config requests has been taken.
   [[nodiscard]] bool everything_taken() const;
 
  private:
   const std::uint64_t epochs_;
-  mutable std::mutex mutex_;  // of the next five
+  mutable std::mutex mutex_;  // guards the next five
   std::condition_variable changed_;
   std::shared_ptr<const plan> plan_;
   std::shared_ptr<const device::transfer_plan> transfer_;
   schedule::stream_range range_;
   bool given_up_ = false;
 
-  // next_ is set once by open(), before there is a batch.
+  // next_ is set once, by open(), before there is a batch.
   stream_position next_ = 0;
   std::uint64_t seek_number_ = 0;
   std::uint64_t iteration_ = 0;

@@ -1,5 +1,5 @@
-// Starting and signalling child processes, as actors see it: a call that never waits. What the process does comes back
-// as messages. Implemented by worker_processes and owner_process; tests put another one in their place.
+// The actors' interface for starting and signalling child processes: calls never wait, and what the process does comes
+// back as messages. Implemented by worker_processes and owner_process; tests replace it.
 #pragma once
 
 namespace penstock::supervisor {
@@ -10,7 +10,7 @@ class child_starter {
  public:
   virtual ~child_starter() = default;
   virtual void start(Ref child) = 0;
-  /// To the child's whole group; nothing if it is gone.
+  /// To the child's whole group; does nothing if it is gone.
   virtual void signal(Ref child, int number) = 0;
 };
 

@@ -1,5 +1,4 @@
-// What the supervisor knows of one worker's process beside what decides about it, and the record of its death that users
-// read. Pure.
+// Facts about one worker's process that only reports need, and the record of its death that users read. Pure.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -21,16 +20,17 @@ struct worker_facts {
   std::optional<process::exit_report> ended;
   std::string last_lines;
   std::vector<std::string> stack;
-  std::string wait_channel;  ///< when it was found hanging
+  std::string wait_channel;  ///< at the time it was found hanging
   arena::flight_reading last_flight;
   std::uint64_t rss_bytes = 0;
-  std::optional<std::string> gpu_use;  ///< what of the GPU it, or a process that it started, was found to hold
+  std::optional<std::string>
+      gpu_use;  ///< which GPU library or device it (or a process of its) was found using
 };
 
-/// The sample that it was at, from its last flight reading.
+/// The sample that it was loading, from the last reading of its flight recorder.
 std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w);
 
-/// Once it has ended and the scheduler has said whom the death is charged to.
+/// Call once it has ended and the scheduler has decided which sample the death is charged to.
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
                        const scheduler::judgement& verdict, steady_time now);
 

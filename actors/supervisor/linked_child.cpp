@@ -11,7 +11,7 @@
 namespace penstock::supervisor {
 namespace {
 
-/// The session's side of a child that is being started.
+/// The session's ends of what a child inherits, while it is being started.
 struct expected_child {
   unique_fd link;
   unique_fd output;
@@ -52,7 +52,7 @@ void start_linked_child(process::io_thread& io, linked_child_request request,
   if (request.index >= 0) spawn.fds.push_back({request.index, protocol::child_fd::index});
   const auto expected = std::make_shared<expected_child>(
       expected_child{std::move(ends->first), std::move(output_read), std::move(callbacks), std::move(then)});
-  // The spawner posts no more when it is gone, and it goes before the io context.
+  // The spawner is destroyed before the io context and posts nothing after that.
   io.spawner().start(
       std::move(spawn), [&context = io.context(), expected](result<process::unclaimed_child> made) {
         const auto child = std::make_shared<result<process::unclaimed_child>>(std::move(made));

@@ -1,6 +1,6 @@
-// What starting any child process of a session has in common: its program is looked up, and it gets a link,
-// its log's pipe and the session's shared descriptors (protocol::child_fd). Used by worker_processes and
-// owner_process, each of which speaks its own messages over the link.
+// The common part of starting any child process of a session: it looks the program up and gives it a link, a
+// log pipe and the session's shared descriptors (protocol::child_fd). Used by worker_processes and
+// owner_process, each with its own messages on the link.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -30,10 +30,10 @@ struct linked_child {
   unique_fd link;  ///< the session's end
 };
 
-/// Starts it without waiting, on the io thread. `then` is called there, once, perhaps before this returns,
-/// with the child or with why it could not be started: a program that cannot be found or executed,
-/// descriptors that ran out. It is not called if the io thread ends before; then the child is killed. The
-/// descriptors of the request may be closed at once.
+/// Starts it without waiting, on the io thread. `then` is called there once, perhaps before this returns,
+/// with the child or with the reason why it could not be started: the program was not found or could not be
+/// executed, or no descriptors were left. If the io thread ends first, `then` is not called and the child is
+/// killed. The descriptors in the request may be closed at once.
 void start_linked_child(process::io_thread& io, linked_child_request request,
                         process::child_callbacks callbacks, std::function<void(result<linked_child>)> then);
 

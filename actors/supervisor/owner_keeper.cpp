@@ -23,8 +23,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto look_every = 250ms;
-constexpr auto start_deadline = 120s;     // creating a context and registering the arena takes its time
-constexpr auto lost_link_deadline = 1s;   // one that ends closes its link first, then the driver cleans up
+constexpr auto start_deadline = 120s;  // creating a context and registering the arena takes long
+constexpr auto lost_link_deadline =
+    1s;  // an exiting process closes its link first, then the driver cleans up
 
 supervision::owner_settings rules_of(const config& settings) {
   supervision::owner_settings rules;
@@ -45,20 +46,20 @@ struct keeper_state {
 
   keeper_surroundings around;
   protocol::peers others;
-  std::unique_ptr<supervision::owner_supervision> owner;  // all decisions
+  std::unique_ptr<supervision::owner_supervision> owner;  // makes all decisions
   process::oom_watch oom{process::oom_evidence_file()};
   std::shared_ptr<protocol::owner_link> link;
 
-  // What every incarnation has to be told when it is introduced.
+  // What every incarnation is told when it is introduced.
   std::optional<protocol::prepare_owner> preparation;
   std::set<std::uint32_t> partitions;
 
-  device::identity device;         // as the last one has opened it
-  owner_facts told;                // the last ones
-  steady_time wake_at = never;     // a wake-up is on its way for this time
-  nanoseconds waited_before{0};    // by sinks of earlier incarnations
+  device::identity device;       // as the last incarnation opened it
+  owner_facts told;              // the latest facts published
+  steady_time wake_at = never;   // a wake-up is scheduled for this time
+  nanoseconds waited_before{0};  // by the sinks of earlier incarnations
   nanoseconds waited{0};
-  std::uint64_t flight = 0;        // what the sink is at, and since when
+  std::uint64_t flight = 0;  // which upload the sink is working on, and since when
   steady_time flight_since{};
 };
 
@@ -91,7 +92,7 @@ struct carry_out {
     s.around.flights->clear(s.around.flight_page);
     s.around.process->start(order.incarnation);
   }
-  /// Everything that the session has said so far, in the order in which it must be heard.
+  /// Everything that the session has told the owner so far, in the order in which it must arrive.
   void operator()(const supervision::introduce_owner& order) {
     const auto& snapshot = s.owner->orders().snapshot();
     protocol::open_owner open;
@@ -112,7 +113,7 @@ struct carry_out {
     uploads.reserve(order.uploads.size());
     for (const upload_order& o : order.uploads)
       uploads.push_back({o.upload, o.position, o.epoch, o.sequence, o.partition, o.slot, o.samples});
-    s.link->expect(2 * uploads.size());  // each is told of twice: copied, delivered
+    s.link->expect(2 * uploads.size());  // two reports for each: copied, delivered
     for (protocol::upload_slots& part : protocol::split_to_fit(std::move(uploads))) s.link->send(std::move(part));
   }
   void operator()(const supervision::stop_owner_process& order) { s.link->send(protocol::stop_owner{order.whole}); }
@@ -139,13 +140,13 @@ struct carry_out {
     const owner_death_report& d = death.report;
     log::warn("gpu", "the GPU owner (pid {}) ended: {}{}", d.pid,
               d.signal ? *d.signal : fmt::format("exit {}", d.code.value_or(-1)),
-              death.in_hand ? ", while its sink worked on " + *death.in_hand : "");
+              death.in_hand ? ", while its sink was working on " + *death.in_hand : "");
     s.waited_before += std::exchange(s.waited, nanoseconds(0));
     s.around.news->owner_died(d);
   }
   void operator()(const supervision::owner_left_out& batch) { log::warn("gpu", "{}", batch.text); }
   void operator()(const supervision::owner_not_started& no) {
-    log::warn("gpu", "the GPU owner was not started: {}; trying again in {}", no.reason.message,
+    log::warn("gpu", "the GPU owner could not be started: {}; trying again in {}", no.reason.message,
               duration_for_people(no.again_in));
   }
   void operator()(const supervision::owner_failed& end) { s.around.news->gave_up(end.reason); }
@@ -164,11 +165,11 @@ void advance(self_pointer self) {
   self->delayed_send(owner_keeper_actor(self), std::max<nanoseconds>(due - now, 0ns), wake_keeper{});
 }
 
-// ---- the session speaks ---------------------------------------------------------------------------------------
+// ---- messages of the session ---------------------------------------------------------------------------------------
 
 void prepare(keeper_state& s, const gpu_owner::prepare_device& order) {
   std::vector<tensor_spec> tensors;
-  // Lengths that the layout adds are added there again.
+  // The owner adds the layout's length tensors itself.
   const batch_layout& slot = order.plan->slot;
   for (std::size_t i = 0; i < slot.described; ++i) tensors.push_back(slot.tensors[i].spec);
   s.preparation = protocol::prepare_owner{protocol::as_wire(tensors), order.plan->slot.rows_max,
@@ -181,9 +182,9 @@ void attach(keeper_state& s, const gpu_owner::attach_partition& order) {
   if (s.owner->hears()) s.link->send(protocol::map_partition{order.partition});
 }
 
-// ---- the process speaks ---------------------------------------------------------------------------------------
+// ---- messages of the process ---------------------------------------------------------------------------------------
 
-/// What one incarnation says, turned into events. What breaks the protocol is not passed on.
+/// Turns the messages of one incarnation into events. Messages that break the protocol are not passed on.
 struct hear {
   self_pointer self;
   std::uint32_t incarnation = 0;
@@ -191,7 +192,7 @@ struct hear {
   steady_time now = now_of(self);
 
   void operator()(const protocol::hello& hello) {
-    s.owner->greeted(incarnation, now, protocol::refusal_of(hello, "it is not penstock's GPU owner"));
+    s.owner->greeted(incarnation, now, protocol::refusal_of(hello, "it is not a penstock GPU owner"));
   }
   void operator()(const protocol::owner_opened& what) {
     s.device = {what.kind, what.name, what.uuid.empty() ? std::nullopt : std::optional(what.uuid)};
@@ -232,7 +233,7 @@ struct hear {
     s.around.news->gpu_processes_seen(std::move(processes));
   }
 
-  /// The owner's own stamps come with its acknowledgement; until then these tell who is waited for. A conversion
+  /// The owner's own timestamps come with its acknowledgement; until then these show where the batch is. A conversion
   /// takes no longer than the message.
   void note_copied(std::uint64_t upload) const {
     const upload_order* batch = s.owner->orders().find(upload);
@@ -261,9 +262,9 @@ void note_end(self_pointer self, const owner_exited& news) {
   if (!s.owner->has_process()) s.link.reset();
 }
 
-// ---- looking --------------------------------------------------------------------------------------------------
+// ---- polling --------------------------------------------------------------------------------------------------
 
-/// A batch that the sink works on for long is seen to be there.
+/// Shows a batch that the sink has been working on for long as being there.
 void note_taken(keeper_state& s, const arena::flight_reading& flight, steady_time now) {
   if (std::exchange(s.flight, flight.word) != flight.word) s.flight_since = now;
   const auto mark = in_hand(flight);
@@ -283,7 +284,7 @@ void look(self_pointer self) {
                         process::wait_channel(*pid)});
   }
   advance(self);
-  if (s.link) s.link->expect(1);  // NVML's view comes unasked, less often than this
+  if (s.link) s.link->expect(1);  // NVML's list comes unprompted, less often than this
 }
 
 void keep_looking(self_pointer self) {

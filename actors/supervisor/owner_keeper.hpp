@@ -1,6 +1,6 @@
-// The keeper of the GPU owner's process (placement = "process"). To everybody else it is the GPU owner: it hears the
-// same messages. It starts penstock-gpu, tells it what it was told, and when the process dies starts another one and
-// tells that one the same. What is to be done is decided by supervision::owner_supervision; this actor translates.
+// The keeper of the GPU owner's process (placement = "process"). To the other actors it is the GPU owner: it takes the
+// same messages. It starts penstock-gpu and forwards them; when the process dies it starts another one and forwards
+// what that one needs again. supervision::owner_supervision makes the decisions; this actor translates.
 //
 //   hears   what a GPU owner hears                                                       from session and scheduler
 //           owner_started, owner_refused, owner_spoke, owner_lost_link, owner_exited     from owner_process
@@ -30,7 +30,7 @@ struct keeper_surroundings {
   std::uint32_t flight_page = 0;
   std::shared_ptr<child_starter<std::uint32_t>> process;
   std::shared_ptr<scheduler::delivery_pile> deliveries;
-  std::shared_ptr<batch_times> times;  ///< where the stages of batches are stamped; may be null
+  std::shared_ptr<batch_times> times;  ///< where the times of batches' stages are recorded; may be null
   std::shared_ptr<arena::flight_recorders> flights;
   keeper_news* news = nullptr;  ///< outlives the actor
 };

@@ -13,7 +13,7 @@ extern char** environ;  // NOLINT: POSIX declares it nowhere
 namespace penstock::supervisor {
 namespace {
 
-// Its hello, what it opened, why it gives up, and what NVML shows it from time to time.
+// hello, owner_opened, worker_gives_up, and gpu_processes_seen from time to time.
 constexpr std::uint64_t unasked_messages_max = 16;
 constexpr std::size_t last_lines_kept = 10;  // of its output, for messages
 const std::string output_source = "gpu";
@@ -84,7 +84,7 @@ void owner_process::started(std::uint32_t incarnation, result<linked_child> chil
 void owner_process::on_end(std::uint32_t incarnation, const process::exit_report& report,
                            const process::output_tail& tail) {
   if (!running_ || running_->incarnation != incarnation) return;
-  // What it acknowledged before it died counts.
+  // What it acknowledged before it died still counts.
   running_->link->drain();
   running_->link->close();
   listeners_.output->ended(output_source);

@@ -1,5 +1,5 @@
-// The GPU owner's process as its keeper handles it: start, speak, signal. Lives on the session's io thread;
-// any thread may ask. What the process does and says is sent to the keeper from the io thread.
+// Starts, messages and signals the GPU owner's process for its keeper. Lives on the session's io thread; any
+// thread may call. What the process does and sends goes to the keeper from the io thread.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -18,14 +18,14 @@
 
 namespace penstock::supervisor {
 
-/// Descriptors that are handed over.
+/// Descriptors to pass on.
 struct owner_descriptors {
   int lifeline = -1;
   int arena = -1;
   int flight = -1;
 };
 
-/// Whom the owner's process is reported to. The handle is dropped by shut_down().
+/// Where events of the owner's process go. shut_down() drops the handle.
 struct owner_listeners {
   owner_keeper_actor keeper;
   output_listener* output = nullptr;
@@ -40,10 +40,10 @@ class owner_process final : public child_starter<std::uint32_t>,
   void report_to(owner_listeners listeners) { listeners_ = std::move(listeners); }
 
   void start(std::uint32_t incarnation) override;
-  /// To the whole group of that incarnation; as soon as it runs if it is being started, nothing if it is
+  /// To the whole group of that incarnation: once it runs, if it is being started; does nothing if it is
   /// gone.
   void signal(std::uint32_t incarnation, int number) override;
-  /// Kills and reaps whatever is left and reports nothing more. Blocks; not from the io thread.
+  /// Kills and reaps what is left and reports nothing more. Blocks; do not call it on the io thread.
   void shut_down();
 
  private:
@@ -53,7 +53,7 @@ class owner_process final : public child_starter<std::uint32_t>,
     std::shared_ptr<protocol::owner_link> link;
   };
 
-  /// The spawning thread is at work for it; signals that come meanwhile wait.
+  /// It is being spawned; signals that come meanwhile wait.
   struct starting {
     std::uint32_t incarnation = 0;
     std::vector<int> signals;

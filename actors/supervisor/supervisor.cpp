@@ -31,13 +31,13 @@ struct supervisor_state {
 
   supervisor_surroundings around;
   protocol::peers others;
-  std::unique_ptr<supervision::worker_supervision> workers;  // all decisions
+  std::unique_ptr<supervision::worker_supervision> workers;  // makes all decisions
   process::oom_watch oom{process::oom_evidence_file()};
   process::gpu_use_watch gpu_users;
-  std::map<std::uint32_t, worker_facts> facts;        // by place; of those that live or are not judged
+  std::map<std::uint32_t, worker_facts> facts;        // by place; of workers that are alive or not judged yet
   std::map<std::uint32_t, death_report> last_deaths;  // by place
   steady_time next_measure{};
-  steady_time wake_at = never;  // a wake-up is on its way for this time
+  steady_time wake_at = never;  // a wake-up is scheduled for this time
   bool ticking = false;
   bool closed = false;
 };
@@ -53,7 +53,7 @@ worker_facts* find(supervisor_state& s, worker_ref who) {
   return it != s.facts.end() && it->second.who == who ? &it->second : nullptr;
 }
 
-// ---- telling --------------------------------------------------------------------------------------------------
+// ---- publishing --------------------------------------------------------------------------------------------------
 
 worker_status status_of(const supervisor_state& s, const supervision::place_view& place, steady_time now) {
   worker_status w;
@@ -127,8 +127,8 @@ struct carry_out {
     w.wait_channel = process::wait_channel(why.pid, s.around.flights->read(why.who.worker).thread);
   }
   void operator()(const supervision::write_off_worker& lost) {
-    log::error("supervisor", "worker {} (pid {}) survives SIGKILL: it waits in the kernel ({})", lost.who.worker,
-               lost.pid, process::wait_channel(lost.pid));
+    log::error("supervisor", "worker {} (pid {}) survives SIGKILL: it is stuck in the kernel ({})",
+               lost.who.worker, lost.pid, process::wait_channel(lost.pid));
     worker_facts& w = s.facts.at(lost.who.worker);
     w.last_flight = s.around.flights->read(lost.who.worker);
     self->send(s.others.scheduler,
@@ -151,7 +151,7 @@ struct carry_out {
     log::warn("supervisor", "worker {}: {}", found.who.worker, found.use);
   }
   void operator()(const supervision::sacrificial_failed& lost) {
-    log::warn("supervisor", "{}: samples that wait to be tried alone are quarantined", lost.reason);
+    log::warn("supervisor", "{}: quarantining the samples that wait to be tried alone", lost.reason);
     self->send(s.others.scheduler, scheduler::cannot_try_alone{lost.reason});
   }
   void operator()(const supervision::workers_failed& end) { s.around.news->gave_up(end.reason); }
@@ -173,7 +173,7 @@ void advance(self_pointer self) {
   self->delayed_send(supervisor_actor(self), std::max<nanoseconds>(due - now, 0ns), wake{});
 }
 
-// ---- a worker speaks ------------------------------------------------------------------------------------------
+// ---- messages of a worker ------------------------------------------------------------------------------------------
 
 struct hear {
   self_pointer self;
@@ -225,7 +225,7 @@ void note_end(self_pointer self, const worker_exited& news) {
   s.workers->exited(news.who, now_of(self), news.report, oom);
 }
 
-/// The scheduler has said whom the death is charged to.
+/// The scheduler has decided which sample the death is charged to.
 void settle_death_of(self_pointer self, const scheduler::judgement& verdict) {
   supervisor_state& s = self->state;
   const worker_facts* w = find(s, verdict.who);
@@ -244,7 +244,7 @@ void settle_death_of(self_pointer self, const scheduler::judgement& verdict) {
   if (news.worth_telling) s.around.news->worker_died(report);
 }
 
-// ---- looking --------------------------------------------------------------------------------------------------
+// ---- polling --------------------------------------------------------------------------------------------------
 
 supervision::worker_sign sign_of(const supervisor_state& s, const worker_facts& w) {
   const arena::flight_reading flight = s.around.flights->read(w.who.worker);
@@ -253,11 +253,11 @@ supervision::worker_sign sign_of(const supervisor_state& s, const worker_facts& 
   sign.worker = w.who.worker;
   sign.heartbeats = flight.heartbeats;
   sign.work_mark = flight.word;
-  // One that has leases and does not begin hangs as well, though no sample is to blame.
+  // A worker that has leases and does not start hangs as well, though no sample is to blame.
   const bool idle = flight.state.at == arena::phase::idle;
   sign.busy = !idle || s.around.leases->of(w.who.worker) > 0;
   sign.traced = facts && facts->traced;
-  sign.work = idle ? std::string("it has not begun its next batch")
+  sign.work = idle ? std::string("it has not started its next batch")
                    : fmt::format("it has been working on '{}'", printable(flight.sample_name));
   sign.wait_channel = process::wait_channel(w.pid, flight.thread);
   return sign;
@@ -272,7 +272,7 @@ void look(self_pointer self) {
   s.workers->look(now_of(self), signs);
 }
 
-/// What of the GPU a worker, or a process that it has started, was found to hold by the last look.
+/// The GPU library or device that a worker, or a process that it started, held at the last check.
 std::optional<std::string> gpu_use_of(const supervisor_state& s, pid_t worker) {
   const auto user = s.gpu_users.found_in(worker);
   if (!user) return std::nullopt;
@@ -300,7 +300,7 @@ void measure(self_pointer self) {
     if (w.gpu_use) s.workers->uses_gpu(w.who, now, *w.gpu_use);
     s.workers->measured(w.who, facts->rss_anon_bytes, s.around.flights->read(place).samples_done);
   }
-  // The next measurement hears of it: looking may wait for a process that hangs.
+  // The next measurement gets the result: the check may have to wait for a process that hangs.
   if (!audited.empty()) s.gpu_users.look(std::move(audited));
 }
 

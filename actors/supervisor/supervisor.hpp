@@ -1,6 +1,6 @@
-// The supervisor actor: starts workers, introduces them, notices how they end. Who is started, ended and replaced is
-// decided by supervision::worker_supervision; this actor translates, reads /proc and the flight recorders, and keeps what
-// death reports show.
+// The supervisor actor: starts and introduces workers, and notices how they end. supervision::worker_supervision
+// decides which to start, end and replace; this actor translates, reads /proc and the flight recorders, and collects
+// what death reports show.
 //
 //   hears   open_pool, close_pool, operators' orders                                          from the session
 //           worker_started, start_refused, worker_spoke, worker_lost_link, worker_exited     from worker_processes

@@ -14,7 +14,7 @@ extern char** environ;  // NOLINT: POSIX declares it nowhere
 namespace penstock::supervisor {
 namespace {
 
-// Its hello, and why it gives up; the rest leaves room for what is on its way when it is told to stop.
+// hello and worker_gives_up; the rest is for messages already on their way when it is told to stop.
 constexpr std::uint64_t unasked_messages_max = 8;
 constexpr std::size_t last_lines_kept = 10;  // of its output, for messages
 
@@ -32,8 +32,8 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
       merged[text.substr(0, equals)] = text.substr(equals + 1);
   }
   for (const auto& [name, value] : extra) merged[name] = value;
-  // Only the GPU owner uses the GPU. Hidden, a stray CUDA call in a worker fails at once instead of creating
-  // a context.
+  // Only the GPU owner uses the GPU. With it hidden, a stray CUDA call in a worker fails at once instead of
+  // creating a context.
   merged["CUDA_VISIBLE_DEVICES"] = "";
   std::vector<std::string> list;
   list.reserve(merged.size());
@@ -97,7 +97,7 @@ void worker_processes::started(worker_ref who, result<linked_child> child) {
   for (const int number : signals) entry.process->signal(number);
 }
 
-/// Reports of batches are many: they go to the scheduler in bursts.
+/// There are many batch reports: they go to the scheduler in bursts.
 void worker_processes::hear(worker_ref who, protocol::from_worker&& message) {
   auto* const report = std::get_if<protocol::batch_loaded>(&message);
   if (report == nullptr) return caf::anon_send(listeners_.supervisor, worker_spoke{who, std::move(message)});
@@ -109,7 +109,7 @@ void worker_processes::on_end(worker_ref who, const process::exit_report& report
                               const process::output_tail& tail) {
   const auto it = running_.find(who.worker);
   if (it == running_.end() || it->second.who != who) return;
-  // What it said before it died counts; a grandchild may hold the socket, so nobody waits for its end.
+  // What it sent before it died still counts. Do not wait for end-of-file: a grandchild may hold the socket open.
   it->second.link->drain();
   it->second.link->close();
   listeners_.output->ended(source_of(who));
@@ -132,7 +132,7 @@ void worker_processes::shut_down() {
   std::promise<void> done;
   boost::asio::post(io_.context(), [&] {
     shut_down_ = true;
-    // All of them first: reaping waits for one after the other.
+    // Signal all of them first: reaping waits for one after the other.
     for (auto& [index, entry] : running_) entry.process->signal(SIGKILL);
     for (auto& [index, entry] : running_) entry.link->close();
     running_.clear();

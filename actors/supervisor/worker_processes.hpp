@@ -1,6 +1,6 @@
-// The worker processes as the supervisor handles them: start, signal, forget. Everything happens on the
-// session's io thread, in order, but for the starting itself, which may wait for a file system and has a
-// thread of its own; any thread may ask. What the processes do and say is sent to the actors from the io thread.
+// Starts and signals the worker processes for the supervisor. Everything happens on the session's io thread, in order,
+// except spawning, which may wait for a file system and has its own thread; any thread may call. What the processes do
+// and send goes to the actors from the io thread.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -18,20 +18,20 @@
 
 namespace penstock::supervisor {
 
-/// How every worker is started.
+/// How to start every worker.
 struct worker_program {
   std::vector<std::string> command;      ///< program, as find_program takes it, and arguments
   std::vector<std::string> environment;  ///< all of it
-  int lifeline = -1;                     ///< descriptors that are handed over
+  int lifeline = -1;                     ///< descriptors to pass on
   int arena = -1;
   int flight = -1;
   int index = -1;  ///< -1: none
 };
 
-/// The environment of workers: ours, then `extra`, with the GPU hidden whatever either says.
+/// The workers' environment: ours, then `extra`, with the GPU hidden whatever either contains.
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& extra);
 
-/// Whom the workers' processes are reported to. Handles are dropped by shut_down().
+/// Where events of the worker processes go. shut_down() drops the handles.
 struct worker_listeners {
   supervisor_actor supervisor;                       ///< starts, links, ends, and every message but batch_loaded
   scheduler::scheduler_actor scheduler;              ///< batch_loaded, through the pile
@@ -48,10 +48,9 @@ class worker_processes final : public child_starter<worker_ref>,
   void report_to(worker_listeners listeners) { listeners_ = std::move(listeners); }
 
   void start(worker_ref who) override;
-  /// To the whole group of that incarnation; as soon as it runs if it is being started, nothing if it is
-  /// gone.
+  /// To the whole group of that incarnation: once it runs, if it is being started; does nothing if it is gone.
   void signal(worker_ref who, int number) override;
-  /// Kills and reaps whatever is left and reports nothing more. Blocks; not from the io thread.
+  /// Kills and reaps what is left and reports nothing more. Blocks; do not call it on the io thread.
   void shut_down();
 
  private:
@@ -61,7 +60,7 @@ class worker_processes final : public child_starter<worker_ref>,
     std::shared_ptr<protocol::worker_link> link;
   };
 
-  /// The spawning thread is at work for it; signals that come meanwhile wait.
+  /// It is being spawned; signals that come meanwhile wait.
   struct starting {
     worker_ref who;
     std::vector<int> signals;

@@ -120,7 +120,7 @@ class BadOwnerTest(PenstockTest):
         report, _ = self.end_of(self.start_with("another-version"), "another-version", EXIT_FAILED)
         self.assertIn("it speaks protocol 999, this session 1", report["error"])
         report, _ = self.end_of(self.start_with("another-program"), "another-program", EXIT_FAILED)
-        self.assertIn("it is not penstock's GPU owner", report["error"])
+        self.assertIn("it is not a penstock GPU owner", report["error"])
 
 
 if __name__ == "__main__":

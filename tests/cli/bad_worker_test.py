@@ -101,7 +101,7 @@ class BadWorkerTest(PenstockTest):
         self.assertIn("it is not a penstock worker program", self.refused("another-program"))
         os.rmdir(os.path.join(self.folder, "turn"))
         why = self.refused("another-dataset")
-        self.assertIn("sees another dataset than the session", why)
+        self.assertIn("sees a different dataset than the session", why)
         self.assertIn("0123456789abcdef", why)
         self.assertIn(self.fingerprint(), why)
 
