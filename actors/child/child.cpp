@@ -28,11 +28,11 @@ bool has_session() {
 
 bool started_by_a_session(const char* what_this_is) {
   if (!has_session()) {
-    std::fprintf(stderr, "This is %s of penstock. A penstock session starts it; see `penstock help run`.\n",
+    std::fprintf(stderr, "This is penstock's %s. A penstock session starts it; see `penstock help run`.\n",
                  what_this_is);
     return false;
   }
-  // Programs that we start must not hold our ends open: the session would not see us die.
+  // Programs that we start must not inherit our ends: the session would not notice our death.
   for (const int fd : {protocol::child_fd::link, protocol::child_fd::lifeline, protocol::child_fd::arena,
                        protocol::child_fd::flight, protocol::child_fd::index}) {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -51,7 +51,7 @@ void heart::adopt(std::uint32_t page) {
   auto mapped = arena::flight_writer::map(protocol::child_fd::flight, page);
   if (!mapped) return;
   storage_ = std::make_unique<arena::flight_writer>(std::move(*mapped));
-  storage_->beat(process::own_rss_bytes());  // it may not live to the next one
+  storage_->beat(process::own_rss_bytes());  // it may die before the next beat
   page_.store(storage_.get(), std::memory_order_release);
 }
 

@@ -1,4 +1,4 @@
-// The first steps and the last one of a child process: used by worker_main and owner_main.
+// The first steps and the last step of a child process. Used by worker_main and owner_main.
 #pragma once
 
 #include "runtime/arena/flight_recorder.hpp"
@@ -13,13 +13,13 @@
 
 namespace penstock::child {
 
-/// Whether a session started this program: its link is there.
+/// Whether a session started this program: it has a link.
 [[nodiscard]] bool has_session();
-/// has_session(), and what a child of a session does first; false, having said so on stderr, without one.
+/// has_session(), and what a child of a session does first. Without a session: says so on stderr and returns false.
 [[nodiscard]] bool started_by_a_session(const char* what_this_is);
 
-/// Beats in the flight recorder from the lifeline's thread. Which page is ours is known only when the session
-/// has said who we are; until then the start deadline watches.
+/// Writes heartbeats to the flight recorder from the lifeline's thread. Our page is known only once the session has
+/// told us who we are; until then the start deadline applies.
 class heart {
  public:
   heart();
@@ -34,9 +34,9 @@ class heart {
   process::lifeline_guard guard_;
 };
 
-/// Calls `when_sent` with a function to be called when everything that was said is with the kernel, waits for
-/// that a moment, and ends the process without destructors: user code may have left threads and objects
-/// behind whose destruction nobody has tested, and the session only waits for the end of the process.
+/// Calls `when_sent` with a function to call when the kernel has everything that was sent, waits briefly for that, and
+/// exits without destructors: user code may have left threads and objects behind whose destruction nobody has tested,
+/// and the session only waits for the process to end.
 [[noreturn]] void leave(int exit_code, const std::function<void(std::function<void()>)>& when_sent);
 
 }  // namespace penstock::child

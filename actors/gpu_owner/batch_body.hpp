@@ -1,4 +1,4 @@
-// What a Batch holds: the ready batch, and the way back for its buffer.
+// What a Batch holds: the ready batch, and where to return its buffer.
 #pragma once
 
 #include "actors/gpu_owner/hand_over.hpp"
@@ -14,20 +14,20 @@
 
 namespace penstock {
 
-/// Shared by a session and its batches. When the session goes, batches that are still held become unusable
+/// Shared by a session and its batches. When the session is destroyed, batches that are still held become unusable
 /// instead of dangling.
 ///
-/// A buffer goes back only when the device has recorded after which work it may be written again. A batch that
-/// is destroyed while that cannot be recorded (the legacy default stream takes part in a capture of the
-/// program's) leaves its buffer parked here; the next call that finds it possible gives it back.
+/// A buffer is returned only once the device has recorded the work that must finish before it is written again. A batch
+/// that is destroyed while that cannot be recorded (the program is capturing the legacy default stream) parks its
+/// buffer here; a later call returns it once that is possible.
 class batch_home {
  public:
-  /// Of a session that has no device yet: see open().
+  /// For a session that has no device yet: see open().
   batch_home() = default;
   batch_home(std::shared_ptr<device::device> device, std::function<void(std::uint32_t buffer)> give_back)
       : device_(std::move(device)), give_back_(std::move(give_back)) {}
 
-  /// `buffers`: how many the device has.
+  /// `buffers`: the number that the device has.
   void open(std::shared_ptr<device::device> device, std::function<void(std::uint32_t buffer)> give_back,
             std::uint32_t buffers) {
     const std::lock_guard hold(mutex_);
@@ -37,8 +37,8 @@ class batch_home {
     parked_.reserve(buffers);
   }
 
-  /// Runs `use(device)` while the session certainly lives. Throws error (errc::usage) when it is gone,
-  /// and in a forked copy of its process.
+  /// Runs `use(device)` and keeps the session alive meanwhile. Throws error (errc::usage) when it is gone, and in a
+  /// forked copy of its process.
   template <class Use>
   auto with_device(Use use) {
     refuse_copies();
@@ -53,21 +53,21 @@ class batch_home {
   }
   void refuse_copies() const {
     if (process_.left())
-      throw error({errc::usage, "this batch belongs to another process: this one was forked from it", 0});
+      throw error({errc::usage, "this batch belongs to the process from which this one was forked", 0});
   }
-  /// Nothing uses the buffer any more.
+  /// For a buffer that nothing uses any more.
   void give_back(std::uint32_t buffer) {
     refuse_copies();
     const std::lock_guard hold(mutex_);
     if (give_back_) give_back_(buffer);
   }
-  /// Gives the buffer back when what is on the stream now is done. Throws error: what the device refused with;
-  /// the buffer is still the caller's then.
+  /// Returns the buffer when the work now on the stream is done. Throws error with the device's reason if it refuses;
+  /// the caller then still holds the buffer.
   void release(std::uint32_t buffer, stream_handle stream);
-  /// For a batch that is destroyed: the same on the legacy default stream, or parked.
+  /// For a batch that is destroyed: the same on the legacy default stream, or parks the buffer.
   void release_or_park(std::uint32_t buffer) noexcept;
-  /// The next of the queue. Parked buffers go back before and while it waits. Throws error (errc::usage) when all
-  /// buffers have been parked for so long: the capture that they wait for may be the caller's own.
+  /// The next batch of the queue. Returns parked buffers before and while it waits. Throws error (errc::usage) when all
+  /// buffers have been parked for this long: the capture that they wait for may be the caller's own.
   gpu_owner::hand_over::taken take_from(gpu_owner::hand_over& queue,
                                         nanoseconds patience = std::chrono::seconds(10));
   void close() {
@@ -79,14 +79,14 @@ class batch_home {
 
  private:
   [[noreturn]] static void refuse() {
-    throw error({errc::usage, "the session of this batch is closed: release batches before that", 0});
+    throw error({errc::usage, "the session of this batch is closed; release batches before closing it", 0});
   }
-  /// With mutex_ held. True if some are still parked.
+  /// Call with mutex_ held. True if some are still parked.
   bool give_back_parked();
 
   const home_process process_;
   std::atomic<bool> gone_ = false;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards what follows
   std::shared_ptr<device::device> device_;
   std::function<void(std::uint32_t)> give_back_;
   std::vector<std::uint32_t> parked_;  // at most the device's buffers

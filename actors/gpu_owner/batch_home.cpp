@@ -1,4 +1,4 @@
-// How buffers go back to the ring: see batch_body.hpp.
+// How buffers return to the ring: see batch_body.hpp.
 #include "actors/gpu_owner/batch_body.hpp"
 #include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/units.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A capture may end, or a batch be parked by another thread, while the consumer waits for the next batch.
+// While the consumer waits for the next batch, a capture may end or another thread may park a buffer.
 constexpr nanoseconds retry_while_parked = 1ms;
 constexpr nanoseconds retry_when_none_is = 100ms;
 
@@ -48,21 +48,19 @@ gpu_owner::hand_over::taken batch_home::take_from(gpu_owner::hand_over& queue, n
     if (some_free) {
       all_parked.restart(now);
     } else if (all_parked.is_over(now)) {
-      throw error(
-          {errc::usage,
-           fmt::format(
-               "no batch can come: all {} buffers belong to batches that were destroyed inside a stream "
-               "capture, and it has not ended for {}. End the capture before next(), or release "
-               "batches before it begins",
-               buffers_, duration_for_people(patience)),
-           0});
+      throw error({errc::usage,
+                   fmt::format("no batch can come: all {} buffers belong to batches that were destroyed "
+                               "during a stream capture that has not ended for {}. End the capture before "
+                               "next(), or release batches before it begins",
+                               buffers_, duration_for_people(patience)),
+                   0});
     }
   }
 }
 
 bool batch_home::give_back_parked() {
   while (device_ && !parked_.empty()) {
-    // The first refusal stands for all: they would be recorded on the same stream.
+    // If one is refused, all are: they would be recorded on the same stream.
     if (!device_->release(parked_.back(), stream_handle{})) return true;
     give_back_(parked_.back());
     parked_.pop_back();

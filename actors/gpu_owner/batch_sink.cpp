@@ -30,16 +30,16 @@ class file_sink final : public batch_sink {
   Files files_;
 };
 
-/// What opening gave, as a sink.
+/// The opened writer as a sink.
 template <class Files>
 result<std::unique_ptr<batch_sink>> writing_to(result<Files> files) {
   if (!files) return tl::unexpected(std::move(files.error()));
   return std::make_unique<file_sink<Files>>(std::move(*files));
 }
 
-/// The folder that the file will lie in, or the file if it is there already.
+/// The file if it exists, else the folder that it will be in.
 result<void> check_journal(const std::string& path) {
-  if (path.empty()) return refuse(errc::usage, "--sink journal: names no file; write --sink journal:PATH");
+  if (path.empty()) return refuse(errc::usage, "--sink journal: needs a file; write --sink journal:PATH");
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   const bool there = ::access(path.c_str(), F_OK) == 0;
   if (::access(there ? path.c_str() : folder.c_str(), W_OK) != 0)
@@ -61,13 +61,13 @@ result<void> check_sink(const std::string& choice, const std::string& out) {
   }
   if (choice.starts_with(plugin_prefix)) {
     const std::string path = choice.substr(plugin_prefix.size());
-    if (path.empty()) return refuse(errc::usage, "--sink plugin: names no file; write --sink plugin:PATH");
+    if (path.empty()) return refuse(errc::usage, "--sink plugin: needs a file; write --sink plugin:PATH");
     if (::access(path.c_str(), R_OK) != 0)
       return refuse_os(errc::sink, errno, fmt::format("opening the device program '{}'", printable(path)));
     return {};
   }
   if (choice.starts_with(journal_prefix)) return check_journal(choice.substr(journal_prefix.size()));
-  return refuse(errc::usage, "--sink '{}' is unknown; there is: null, npy, journal:PATH, plugin:PATH",
+  return refuse(errc::usage, "unknown --sink '{}'; choose null, npy, journal:PATH or plugin:PATH",
                 printable(choice));
 }
 

@@ -1,5 +1,5 @@
-// Where batches go that no program takes: nowhere, to files, or to a device program. Used by `penstock run` when the
-// owner is embedded, and by the owner's own process.
+// Where batches go when no embedding program takes them: nowhere, to files, or to a device program. Used by `penstock
+// run` with an embedded owner, and by the owner's own process.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -17,18 +17,18 @@
 
 namespace penstock::gpu_owner {
 
-/// What is done when a process that held the sink dies.
+/// What to do when the process that holds the sink dies.
 enum class replay_rule : std::uint8_t {
   again,          ///< taking a batch twice is the same as taking it once
   from_snapshot,  ///< restore the last snapshot, then everything since
-  never           ///< what it knew is lost
+  never           ///< its state is lost
 };
 
-/// A larger snapshot is refused: it travels in one message, with every acknowledgement. device_program.hpp promises it
-/// to authors of device programs.
+/// Larger snapshots are refused, because every acknowledgement carries one in a single message. Documented in
+/// device_program.hpp.
 inline constexpr std::size_t snapshot_bytes_max = 1U << 20U;
 
-/// One thread, batches in the order of the stream.
+/// Used from one thread; batches come in the order of the stream.
 class batch_sink {
  public:
   batch_sink() = default;
@@ -36,7 +36,7 @@ class batch_sink {
   batch_sink& operator=(const batch_sink&) = delete;
   virtual ~batch_sink() = default;
 
-  /// The batch is taken for good when this returns. Refuses with errc::sink, or with what the device said.
+  /// When this returns, the batch is delivered. Refuses with errc::sink, or with the device's failure.
   virtual result<void> take(const Batch& batch) = 0;
   [[nodiscard]] virtual replay_rule replay() const { return replay_rule::again; }
   /// At most snapshot_bytes_max.
@@ -49,12 +49,12 @@ class batch_sink {
   virtual result<void> finish() { return {}; }
 };
 
-/// "null", "npy" (to the folder `out`), "journal:PATH" or "plugin:PATH". Refuses (errc::usage, errc::sink)
-/// what it does not know or cannot open. The device must outlive the sink; only its consumer's part is used.
+/// "null", "npy" (to the folder `out`), "journal:PATH" or "plugin:PATH". Refuses (errc::usage, errc::sink) sinks that
+/// it does not know or cannot open. The device must outlive the sink, which uses only the consumer's part of it.
 result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const std::string& out,
                                               const config& settings, std::shared_ptr<device::device> device);
 
-/// The same checks without the device, without looking into the folder, and without running any of a plugin's code.
+/// The same checks without a device, without reading the folder, and without running a plugin's code.
 result<void> check_sink(const std::string& choice, const std::string& out);
 
 }  // namespace penstock::gpu_owner

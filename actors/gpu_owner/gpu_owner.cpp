@@ -46,16 +46,16 @@ struct owner_state {
   std::shared_ptr<const device::transfer_plan> plan;
   std::map<std::uint32_t, attached> partitions;
   std::vector<std::uint32_t> free_buffers;
-  std::vector<std::optional<stream_position>> lent;  // by buffer: the batch that the consumer has in it
-  std::deque<upload_order> waiting;                  // for a buffer
+  std::vector<std::optional<stream_position>> lent;  // by buffer: the batch that the consumer holds in it
+  std::deque<upload_order> waiting;                  // waiting for a free buffer
   std::deque<flight> in_flight;                      // the device finishes them in this order
-  std::vector<device::upload_job> burst;             // to be submitted together
-  patient_deadline progress{nanoseconds(0), nanoseconds(0)};  // of the oldest in flight
+  std::vector<device::upload_job> burst;             // to submit together
+  patient_deadline progress{nanoseconds(0), nanoseconds(0)};  // for the oldest in flight
   bool look_due = false;
   bool pinned = true;
 };
 
-/// With what it and its device say to itself.
+/// Including the messages from its device and to itself.
 using working_actor = working::actor;
 using self_pointer = working_actor::stateful_pointer<owner_state>;
 
@@ -63,7 +63,7 @@ void stamp(const owner_state& s, stream_position position, batch_stage stage, st
   if (s.around.times) s.around.times->note(position, stage, now);
 }
 
-/// Buffers that the consumer is done with are free again.
+/// Takes back the buffers that the consumer has released.
 void take_returned(owner_state& s) {
   const std::size_t before = s.free_buffers.size();
   s.around.consumer->take_returned(s.free_buffers);
@@ -81,15 +81,14 @@ void fail(owner_state& s, const failure& why) {
   s.around.news->failed(why);
 }
 
-/// Where an upload's bytes are, or why they are nowhere: a batch that does not lie in the arena is refused by
-/// name.
+/// Where an upload's bytes are. Refuses a batch that is not in the arena.
 result<std::span<const std::byte>> find_slot(const owner_state& s, const upload_order& order) {
   const auto it = s.partitions.find(order.partition);
   const std::uint32_t slots = it == s.partitions.end() ? 0 : it->second.shape.slots;
   if (order.slot >= slots || order.samples.size() > s.plan->slot.rows_max) {
     return refuse(
         errc::protocol,
-        "batch {} of epoch {} does not lie in the arena: slot {} of partition {} with {} rows; {} partitions "
+        "batch {} of epoch {} is not in the arena: slot {} of partition {} with {} rows; {} partitions "
         "are attached, this one has {} slots for {} rows",
         order.sequence, order.epoch, order.slot, order.partition, order.samples.size(), s.partitions.size(),
         slots, s.plan->slot.rows_max);
@@ -98,7 +97,7 @@ result<std::span<const std::byte>> find_slot(const owner_state& s, const upload_
                                             it->second.shape.slot_bytes);
 }
 
-/// Records never go to the device; they are taken while the slot is still ours.
+/// Records never go to the device; copy them while the slot is still ours.
 std::vector<std::byte> copy_records(const device::transfer_plan& plan, std::span<const std::byte> slot,
                                     std::size_t rows) {
   std::vector<std::byte> records;
@@ -110,7 +109,7 @@ std::vector<std::byte> copy_records(const device::transfer_plan& plan, std::span
   return records;
 }
 
-/// While something is under way the device is looked at from time to time, whether it calls or not.
+/// While uploads are in flight, poll the device from time to time, whether it notifies us or not.
 void look_later(self_pointer self) {
   owner_state& s = self->state;
   if (s.in_flight.empty() || std::exchange(s.look_due, true)) return;
@@ -150,7 +149,7 @@ void harvest(owner_state& s) {
   if (news->empty()) return;
   const steady_time now = std::chrono::steady_clock::now();
   s.progress.restart(now);
-  // Slots first: workers wait for them.
+  // Slots first: workers are waiting for them.
   std::vector<std::uint64_t> released;
   for (const device::progress& p : *news) {
     if (p.reached != device::stage::copied) continue;
@@ -179,14 +178,14 @@ void harvest(owner_state& s) {
   }
   if (finished.empty()) return;
   const std::size_t count = finished.size();
-  // Counted before the consumer can see them: whoever has all batches has all counts.
+  // Count them before the consumer can see them: whoever has seen all batches can rely on the counts.
   s.around.news->progressed(count, bytes, s.pinned);
   const stage_range range("deliver");
   s.around.consumer->put(std::move(finished));
 }
 
-/// The device did not call: see what there is, and whether nothing has moved for too long. Time in which this thread
-/// did not run (the process was stopped, the machine slept) proves nothing about the device.
+/// Without a notification from the device: collect what is finished, and check whether nothing has moved for too long.
+/// Time in which this thread did not run (the process was stopped, the machine slept) proves nothing about the device.
 void look(self_pointer self) {
   owner_state& s = self->state;
   s.look_due = false;
@@ -198,8 +197,7 @@ void look(self_pointer self) {
   if (s.progress.is_over(now)) {
     const upload_order& oldest = s.in_flight.front().order;
     return fail(s, {errc::device_poisoned,
-                    fmt::format("the copy or the conversion of batch {} of epoch {} has not ended for {}: "
-                                "the device hangs, only a new process can use it again",
+                    fmt::format("the copy or the conversion of batch {} of epoch {} has not finished for {}: the device hangs, and only a new process can use it again",
                                 oldest.sequence, oldest.epoch, duration_for_people(s.around.flight_deadline)),
                     0});
   }

@@ -1,5 +1,5 @@
-// The GPU owner actor: the only holder of a device. Every call to the device but the consumer's comes from
-// its one thread (it is detached), in the order of its messages.
+// The GPU owner actor: the only holder of the device. All calls to the device, except the consumer's, come from its own
+// thread (it is detached), in the order of its messages.
 //
 //   hears   open_device, prepare_device, attach_partition, upload_batches, buffers_released, close_device
 //           device_moved (from its device), look_at_device (from itself)
@@ -10,9 +10,9 @@
 //   closed --open_device--> open --prepare_device--> ready --close_device--> closed
 //                    any error: failed (reported once; later uploads are ignored)
 //
-// Uploads wait in a queue for a free buffer. Its bound: workers x slots, since every upload holds a slot.
-// Whatever waits is submitted, collected and handed over in bursts: with small batches a message, a wake-up
-// or a lock for each of them would cost more than its copy.
+// Uploads wait in a queue for a free buffer. Its bound: workers x slots, since every upload holds a slot. Uploads are
+// submitted, collected and handed over in bursts: with small batches, a message, a wake-up or a lock for each would
+// cost more than the copy.
 #pragma once
 
 #include "actors/gpu_owner/hand_over.hpp"
@@ -38,9 +38,9 @@ struct owner_surroundings {
   std::shared_ptr<device::device> device;
   std::shared_ptr<hand_over> consumer;
   owner_news* news = nullptr;          ///< outlives the actor
-  std::shared_ptr<batch_times> times;  ///< where the stages of batches are stamped; may be null
-  /// A copy or kernel that has not ended by then never will. Counted only while something is under way, and only
-  /// while the owner's thread runs.
+  std::shared_ptr<batch_times> times;  ///< where the times of batches' stages are recorded; may be null
+  /// A copy or kernel that takes longer counts as hung. Measured only while uploads are in flight and the owner's
+  /// thread runs.
   nanoseconds flight_deadline = std::chrono::seconds(30);
 };
 

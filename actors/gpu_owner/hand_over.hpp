@@ -1,5 +1,5 @@
-// Where the GPU owner puts finished batches and the consumer takes them: a queue bounded by the device's
-// buffers, since every batch in it holds one. Thread-safe.
+// The queue of finished batches from the GPU owner to the consumer, bounded by the device's buffers, since
+// every batch in it holds one. Thread-safe.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -17,17 +17,17 @@
 
 namespace penstock::gpu_owner {
 
-/// A batch that lies in a device buffer, complete.
+/// A complete batch in a device buffer.
 struct ready_batch {
-  std::uint64_t upload = 0;  ///< names it to the scheduler
-  std::uint64_t seek_number = 0;  ///< grows with every seek: a batch of an earlier one is not wanted any more
+  std::uint64_t upload = 0;       ///< identifies it to the scheduler
+  std::uint64_t seek_number = 0;  ///< grows with every seek: batches of earlier seeks are dropped
   stream_position position = 0;
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;
   std::uint32_t buffer = 0;
   std::vector<std::uint64_t> samples;  ///< of the rows
   std::vector<std::byte> records;      ///< the slot's record tensors, one after the other, rows back to back
-  device::batch_extents extents = {};  ///< of a batch of variable size
+  device::batch_extents extents = {};  ///< for a batch of variable size
 };
 
 class hand_over {
@@ -35,30 +35,30 @@ class hand_over {
   struct stream_ended {};
   using taken = std::variant<ready_batch, stream_ended, failure>;
 
-  // The owner's and the session's side.
+  // For the owner and the session.
   void put(std::vector<ready_batch> batches);
-  /// Appends the buffers that the consumer gave back since the last call.
+  /// Appends the buffers that the consumer has returned since the last call.
   void take_returned(std::vector<std::uint32_t>& to);
-  /// After what is queued there is nothing more, as far as this seek goes.
+  /// For this seek, nothing follows what is queued.
   void finish(std::uint64_t seek_number);
-  /// Ends at once: take() gives stream_ended, whatever is queued.
+  /// Ends at once: take() returns stream_ended, whatever is queued.
   void stop();
-  /// Ends at once with an error. The first error stays.
+  /// Ends at once with an error. The first error is kept.
   void fail(failure why);
 
-  // The consumer's side.
+  // For the consumer.
   /// Waits for the next batch.
   taken take();
-  /// The same, not for ever: nothing when the time is over.
+  /// The same with a time limit: nothing when it is over.
   std::optional<taken> take_until(steady_time deadline);
-  /// Whether take() would give a batch at once.
+  /// Whether take() would return a batch at once.
   [[nodiscard]] bool has_batch() const;
-  /// The consumer is done with a buffer. True if the owner has to be told that there are some: once for all
-  /// that come before it takes them.
+  /// The consumer returns a buffer. True if the owner has to be notified: once for all buffers that come
+  /// before it takes them.
   [[nodiscard]] bool give_back(std::uint32_t buffer);
-  /// The stream goes on elsewhere. Gives everything that is queued: the caller releases the buffers.
+  /// The stream seeks. Returns everything that is queued: the caller releases the buffers.
   std::vector<ready_batch> begin_seek(std::uint64_t seek_number);
-  /// How long take() has waited in all.
+  /// The total time that take() has waited.
   [[nodiscard]] nanoseconds waited() const;
 
  private:

@@ -1,13 +1,14 @@
-// `--sink journal:PATH`: what was delivered and in which order, one JSON object a line, appended to a file.
-// For those who compare streams: `penstock chaos`, scripts.
+// `--sink journal:PATH`: what was delivered and in which order, one JSON object per line, appended to a file.
+// For comparing streams: `penstock chaos`, scripts.
 //
 //   {"owner":4127}                                                          a process begins to deliver
 //   {"owner":4127,"epoch":0,"batch":3,"samples":[17,4],"digest":"9f3c..."}  it has taken this batch
 //
-// The process may be killed at any moment, in the middle of a line too: each line is one write at the end of
-// the file, and a process that finds half a line there ends it with a line feed of its own. Half an object is
-// not JSON, so nobody takes it for a batch. A batch whose acknowledgement died with its owner is there twice,
-// the second time under the next owner. Nothing is synced: it is as durable as the machine is up.
+// The process may be killed at any moment, even in the middle of a line: each line is one append, and a
+// process that finds half a line terminates it with a line feed. Half an object is not JSON, so no reader
+// mistakes it for a batch. A batch whose acknowledgement died with its owner appears twice, the second time
+// under the next owner. Nothing is synced: the journal survives crashes of the process but not of the
+// machine.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -21,7 +22,7 @@ namespace penstock::gpu_owner {
 
 class journal_sink {
  public:
-  /// Appends to the file, and makes it if it is missing. Refuses with errc::sink.
+  /// Appends to the file and creates it if it is missing. Refuses with errc::sink.
   static result<journal_sink> open(const std::string& path);
 
   result<void> write(const Batch& batch) const;

@@ -30,9 +30,9 @@ namespace {
 
 using namespace gpu_owner;
 
-// Acknowledgements are collected while more batches are at hand; with snapshots, until the next one.
+// Acknowledgements are collected while more batches are ready; with snapshots, until the next snapshot.
 constexpr std::size_t deliveries_a_message = 16;
-// In one message: more processes than GPUs have contexts for.
+// The most in one message: more processes than a GPU can have contexts.
 constexpr std::size_t gpu_processes_max = 256;
 
 // What this process sends fits a frame. Lists of copied uploads are split (fit.hpp); the rest is bounded:
@@ -44,10 +44,10 @@ static_assert(deliveries_a_message * sizeof(protocol::wire_delivery) + snapshot_
 static_assert(gpu_processes_max * sizeof(protocol::wire_gpu_process) + message_overhead_max <=
               protocol::frame_bytes_max);
 
-/// Batches that are in this process at once, from the order to upload them to the end of the sink's work: one a slot
-/// until it is copied, one a buffer from then on.
+/// Batches in this process at once, from the upload order to the end of the sink's work: one per slot until it is
+/// copied, one per buffer from then on.
 std::size_t batches_at_once(const config& settings) {
-  const std::size_t partitions = settings.loader.limits.max + 1;  // one is the sacrificial worker's
+  const std::size_t partitions = settings.loader.limits.max + 1;  // one for the sacrificial worker
   return partitions * settings.loader.slots_per_worker + settings.gpu.buffers;
 }
 
@@ -93,16 +93,16 @@ class owner_program final : owner_news {
   std::shared_ptr<protocol::owners_session_link> link_;
   std::shared_ptr<hand_over> consumer_ = std::make_shared<hand_over>();
   std::shared_ptr<device::device> device_;
-  std::shared_ptr<batch_times> times_;  // as device_: none before open_owner
+  std::shared_ptr<batch_times> times_;  // like device_: none before open_owner
   gpu_owner_actor owner_;
-  std::optional<device::gpu_process_watch> watch_;  // what it sees goes to the link
+  std::optional<device::gpu_process_watch> watch_;  // reports to the link
 
-  // Set on the io thread before plan_is_known_; then read-only.
+  // Set on the io thread before plan_is_known_, read-only after that.
   config config_;
   protocol::open_owner order_;
   arena::geometry shape_;
   std::shared_ptr<const device::transfer_plan> plan_;
-  std::promise<bool> plan_is_known_;  // false: told to stop before
+  std::promise<bool> plan_is_known_;  // false: told to stop before that
   bool planned_ = false;
 
   std::atomic<bool> whole_{false};
@@ -111,7 +111,7 @@ class owner_program final : owner_news {
   std::atomic<bool> pinned_{false};
   std::atomic_flag dying_;
 
-  // The main thread's.
+  // Used by the main thread only.
   std::unique_ptr<batch_sink> sink_;
   std::shared_ptr<batch_home> home_;
   std::optional<arena::flight_writer> flight_;
@@ -140,9 +140,9 @@ void owner_program::tell_processes(const std::vector<gpu_process>& seen) {
   link_->send(news);
 }
 
-/// From any thread but io.
+/// From any thread except io.
 void owner_program::die(const failure& why) {
-  // A lost context fails whatever touches it, on several threads at once. Only the first one reports it.
+  // A lost context fails whatever uses it, on several threads at once. Only the first one reports it.
   while (dying_.test_and_set()) ::pause();
   const int code = exit_code_of(why.code);
   link_->send(protocol::worker_gives_up{code, static_cast<std::uint8_t>(why.code), why.message});
@@ -230,7 +230,7 @@ void owner_program::hear(protocol::upload_slots& order) {
 
 void owner_program::hear(const protocol::stop_owner& order) {
   whole_ = order.whole;
-  // Whole: everything was acknowledged, so nothing is under way.
+  // Whole: everything was acknowledged, so nothing is in flight.
   consumer_->stop();
   if (!std::exchange(planned_, true)) plan_is_known_.set_value(false);
 }
@@ -266,7 +266,7 @@ result<void> owner_program::start_sink() {
     if (auto ok = sink_->restore({first, order_.snapshot.size()}); !ok) return ok;
   }
   if (sink_->replay() == replay_rule::from_snapshot) {
-    // Whether it gives snapshots is known when it was asked for one.
+    // Whether it gives snapshots is known only after asking for one.
     if (auto ok = sink_->snapshot(); !ok) return tl::unexpected(std::move(ok.error()));
   }
   if (sink_->replay() == replay_rule::never) link_->send(protocol::owner_irreplaceable{});
@@ -303,7 +303,7 @@ result<void> owner_program::put_in_sink(const Batch& batch) {
 }
 
 result<void> owner_program::deliver(ready_batch ready) {
-  // If this batch kills us, the session reads here which one it was.
+  // If this batch kills us, the session reads here which batch it was.
   const auto mark = static_cast<std::uint32_t>(ready.upload & generation_mask);
   if (flight_) flight_->publish({arena::phase::loading, 0, 0, mark}, "");
   const std::uint64_t upload = ready.upload;
@@ -340,7 +340,7 @@ int owner_program::run() {
     auto taken = consumer_->take();
     if (auto* why = std::get_if<failure>(&taken)) die(*why);
     if (!std::exchange(sink_is_open, true)) {
-      // With the first batch, when the device is certainly open: a device program may look at it.
+      // Only with the first batch is the device known to be open, and a device program may use it.
       if (auto ok = start_sink(); !ok) die(ok.error());
     }
     if (std::holds_alternative<hand_over::stream_ended>(taken)) break;
@@ -363,7 +363,7 @@ int owner_program::run() {
 }  // namespace
 
 int owner_main() {
-  if (!child::started_by_a_session("the GPU owner")) return exit_codes::configuration;
+  if (!child::started_by_a_session("GPU owner")) return exit_codes::configuration;
   process::write_stack_when_dying();
   process::this_thread_works();
   owner_program owner;

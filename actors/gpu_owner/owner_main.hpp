@@ -1,23 +1,23 @@
-// The owner in a process of its own (placement = "process"): what penstock-gpu is made of.
+// The owner in its own process (placement = "process"): the implementation of penstock-gpu.
 //
 //   hears   open_owner, prepare_owner, map_partition, upload_slots, stop_owner          from the session
 //   says    hello, owner_opened, slots_copied, batches_delivered, owner_irreplaceable,
 //           gpu_processes_seen, worker_gives_up
 //   owns    the device (through the GPU owner actor), the sink
 //
-// Three threads: io (messages), the GPU owner actor's, and the main thread, which is the consumer: it takes
-// batches in order, gives them to the sink and acknowledges them. Uploads go on meanwhile.
+// Three threads: io (messages), the GPU owner actor's, and the main thread, which is the consumer: it takes batches in
+// order, gives them to the sink and acknowledges them. Uploads continue meanwhile.
 //
 // Order: a slot is reported as copied before its batch is acknowledged, and batches are acknowledged in the order in
 // which they were ordered: the device finishes them in that order, and the main thread alone acknowledges.
 //
-// After a sticky device error it reports the error and exits 79 without destructors: nothing of a poisoned context can
-// be freed. The session starts another one and sends again what was not acknowledged.
+// After a sticky device error it reports the error and exits 79 without destructors: nothing in a poisoned context can
+// be freed. The session starts a new owner and resends what was not acknowledged.
 #pragma once
 
 namespace penstock {
 
-/// The whole main() of penstock-gpu. Returns or exits with the codes of child processes.
+/// The main() of penstock-gpu. Returns or exits with the exit codes of child processes.
 int owner_main();
 
 }  // namespace penstock

@@ -12,7 +12,7 @@
 namespace penstock::gpu_owner {
 namespace {
 
-/// Runs code of the program's author.
+/// Runs the program's own code.
 template <class Step>
 auto guarded(const std::string& path, const std::string& what, Step step) -> result<decltype(step())> {
   std::string reason = "an exception that is not a std::exception";
@@ -27,7 +27,7 @@ auto guarded(const std::string& path, const std::string& what, Step step) -> res
     return tl::unexpected(e.as_failure());
   } catch (const std::exception& e) {
     reason = e.what();
-  } catch (...) {  // NOLINT: said above
+  } catch (...) {  // NOLINT: reason has the default text
   }
   return refuse(errc::sink, "the device program '{}' failed {}: {}", printable(path), what, reason);
 }
@@ -39,7 +39,7 @@ class plugin_sink final : public batch_sink {
       : path_(std::move(path)), program_(std::move(program)), device_(std::move(device)) {}
 
   result<void> take(const Batch& batch) override {
-    // The legacy default stream: the program needs no stream of ours to know, and the copy stream does not
+    // The legacy default stream: the program need not know any of our streams, and the copy stream does not
     // wait for it.
     const stream_handle stream{};
     const std::string which = fmt::format("with batch {} of epoch {}", batch.sequence(), batch.epoch());
@@ -59,7 +59,7 @@ class plugin_sink final : public batch_sink {
   }
 
   result<std::vector<std::byte>> snapshot() override {
-    auto taken = guarded(path_, "at its snapshot", [&] { return program_->snapshot(); });
+    auto taken = guarded(path_, "while making a snapshot", [&] { return program_->snapshot(); });
     if (!taken) return tl::unexpected(std::move(taken.error()));
     gives_snapshots_ = taken->has_value();
     if (!gives_snapshots_) return std::vector<std::byte>();
@@ -72,40 +72,39 @@ class plugin_sink final : public batch_sink {
   }
 
   result<void> restore(std::span<const std::byte> state) override {
-    return guarded(path_, "restoring its snapshot", [&] { program_->restore(state); });
+    return guarded(path_, "while restoring its snapshot", [&] { program_->restore(state); });
   }
 
   result<void> finish() override {
-    return guarded(path_, "at its end", [&] { program_->finish(); });
+    return guarded(path_, "while finishing", [&] { program_->finish(); });
   }
 
  private:
   std::string path_;
-  std::unique_ptr<DeviceProgram> program_;  // its code stays loaded: nothing is gained by unloading it
+  std::unique_ptr<DeviceProgram> program_;  // its code stays loaded: unloading gains nothing
   std::shared_ptr<device::device> device_;
-  bool gives_snapshots_ = true;  // until it gives none
+  bool gives_snapshots_ = true;  // until it declines to give one
 };
 
 }  // namespace
 
 result<std::unique_ptr<batch_sink>> open_plugin(const std::string& path,
                                                 std::shared_ptr<device::device> device) {
-  // A name without a slash would be searched in the system's library folders.
+  // dlopen() would search the system's library folders for a name without a slash.
   const std::string absolute = std::filesystem::absolute(path).native();
   void* const library = ::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return refuse(errc::sink, "opening the device program: {}", ::dlerror());
   const auto* entry = static_cast<const device_program_entry*>(::dlsym(library, "penstock_device_program"));
   if (entry == nullptr) {
-    return refuse(errc::sink,
-                  "'{}' is no device program: it does not say PENSTOCK_DEVICE_PROGRAM(...) anywhere",
+    return refuse(errc::sink, "'{}' is not a device program: it lacks PENSTOCK_DEVICE_PROGRAM(...)",
                   printable(path));
   }
   if (entry->version != device_program_version) {
     return refuse(errc::sink,
-                  "the device program '{}' was built for interface {}, this penstock has {}: build it again",
+                  "the device program '{}' was built for interface {}, but this penstock has {}: rebuild it",
                   printable(path), entry->version, device_program_version);
   }
-  auto made = guarded(path, "to start", [&] { return std::unique_ptr<DeviceProgram>(entry->make()); });
+  auto made = guarded(path, "while starting", [&] { return std::unique_ptr<DeviceProgram>(entry->make()); });
   if (!made) return tl::unexpected(std::move(made.error()));
   return std::make_unique<plugin_sink>(path, std::move(*made), std::move(device));
 }

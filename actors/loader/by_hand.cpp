@@ -58,7 +58,7 @@ result<std::vector<index_range>> ranges_of(std::string_view list) {
   }
 }
 
-/// Splits "--load=7", and knows which options have a value.
+/// Splits "--load=7", and tells which options take a value.
 class argument_list {
  public:
   explicit argument_list(const std::vector<std::string>& all) : all_(all) {}
@@ -92,7 +92,8 @@ result<void> take_value(by_hand_request& into, const std::string& option, const 
     into.sets.push_back(value);
   } else if (option == "--epoch") {
     const auto epoch = number_of(value);
-    if (!epoch) return refuse(errc::usage, "--epoch {}: a whole number, counted from 0", printable(value));
+    if (!epoch)
+      return refuse(errc::usage, "--epoch {}: must be a whole number, counted from 0", printable(value));
     into.epoch = *epoch;
   } else {
     auto ranges = ranges_of(value);
@@ -126,7 +127,7 @@ std::string values_as(std::span<const std::byte> bytes) {
   return text;
 }
 
-/// The values themselves, where they are few and of a type that has digits.
+/// The values themselves, if they are few and of a printable type.
 std::string values_text(dtype type, std::span<const std::byte> bytes) {
   if (bytes.size() > values_shown_max * size_of(type)) return {};
   switch (type) {
@@ -146,12 +147,12 @@ std::string values_text(dtype type, std::span<const std::byte> bytes) {
   return {};
 }
 
-/// What user code threw, in words; to be called in a handler.
+/// The message of what user code threw. Call it in a handler.
 std::string thrown() {
   try {
     throw;
   } catch (const transient_error& e) {
-    return fmt::format("{} (a transient_error: a session would try three times more)", e.what());
+    return fmt::format("{} (a transient_error: a session would retry three times)", e.what());
   } catch (const std::exception& e) {
     return *e.what() != '\0' ? e.what() : "an exception without a message";
   } catch (...) {
@@ -159,8 +160,8 @@ std::string thrown() {
   }
 }
 
-/// The dataset on the main thread. Each tensor of a sample is an allocation of its own and exactly as large as
-/// described, so that a sanitizer sees the first byte too many.
+/// Runs the dataset on the main thread. Each tensor of a sample is a separate allocation of exactly the
+/// described size, so that a sanitizer catches the first byte beyond it.
 class sample_loader {
  public:
   sample_loader(Dataset& dataset, dataset_description described, const config& settings)
@@ -189,14 +190,14 @@ class sample_loader {
       fmt::print("sample {}: name_of failed: {}\n", index, printable(thrown()));
       return false;
     }
-    // Before it is loaded: a crash must not take the name with it.
+    // Print it before loading: a crash must not lose the name.
     fmt::print("sample {} '{}', epoch {}\n", index, printable(name), epoch);
     std::fflush(stdout);
     std::vector<std::vector<std::byte>> memory;
     std::vector<std::span<std::byte>> tensors;
     std::vector<sample_length> lengths;
     for (const tensor_spec& spec : described_.tensors) {
-      // A moved vector keeps its memory: the spans stay good.
+      // A moved vector keeps its memory: the spans stay valid.
       tensors.emplace_back(memory.emplace_back(bytes_of(spec)));
       const std::uint64_t max = spec.length == length_rule::exact ? 0 : spec.shape.front();
       lengths.push_back({max, max});
@@ -264,8 +265,8 @@ int load_samples(Dataset& dataset, const config& settings, const by_hand_request
     here.tell_description();
     for (const index_range& range : request.samples) {
       if (range.last < described.samples) continue;
-      complain(program,
-               fmt::format("--load {}: there are {} samples, counted from 0", range.last, described.samples));
+      complain(program, fmt::format("--load {}: the dataset has {} samples, counted from 0", range.last,
+                                    described.samples));
       return exit_usage;
     }
     step = "setting up the dataset";
@@ -300,7 +301,7 @@ result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments)
     made.asked = true;
     const std::string option = left.name();
     if (!is_ours(option))
-      return refuse(errc::usage, "'{}' is not known here; --help lists the options", printable(left.whole()));
+      return refuse(errc::usage, "unknown option '{}'; --help lists the options", printable(left.whole()));
     if (option == "--help" || option == "--setup-only") {
       if (left.whole() != option) return refuse(errc::usage, "{} takes no value", option);
       (option == "--help" ? made.help : made.setup_only) = true;
@@ -317,13 +318,13 @@ result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments)
   if (made.samples.empty() && !made.setup_only)
     return refuse(errc::usage, "which samples? --load 7, --load 3,7,10-20, or --setup-only for none");
   if (!made.samples.empty() && made.setup_only)
-    return refuse(errc::usage, "--setup-only loads no sample: leave out one of --load and --setup-only");
+    return refuse(errc::usage, "--load and --setup-only exclude each other");
   return made;
 }
 
 std::string by_hand_help(std::string_view program) {
   return fmt::format(
-      R"(This is a loader worker of penstock. A penstock session starts it; see `penstock help run`.
+      R"(This is a penstock loader worker. A penstock session starts it; see `penstock help run`.
 
 By hand it loads samples in this very process, for a debugger, a sanitizer or a profiler:
 
@@ -362,17 +363,17 @@ int run_by_hand(const dataset_factory& make) {
   }
   if (!request->asked) {
     fmt::print(stderr,
-               "This is a loader worker of penstock. A penstock session starts it; see `penstock help run`.\n"
+               "This is a penstock loader worker. A penstock session starts it; see `penstock help run`.\n"
                "To load samples without a session, in a debugger for example: {} --config FILE --load 7\n",
                printable(program));
     return exit_codes::configuration;
   }
   const auto settings = config_of(*request);
   if (!settings) {
-    fmt::print(stderr, "{}\n", settings.error().message);  // several lines, rendered for people
+    fmt::print(stderr, "{}\n", settings.error().message);  // several lines, formatted for people
     return exit_codes::configuration;
   }
-  // As a session would start it.
+  // The environment that a session would give it.
   for (const auto& [name, value] : settings->loader.env) ::setenv(name.c_str(), value.c_str(), 1);
   ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
   std::unique_ptr<Dataset> dataset;

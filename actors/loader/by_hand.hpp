@@ -1,5 +1,5 @@
-// A worker program that no session started: says what it is, or loads samples in this very process, so that a
-// dataset can be debugged (gdb, ASan, perf). Used by worker_main.
+// A worker program that was not started by a session: says what it is, or loads samples in its own process,
+// so that a dataset can be debugged (gdb, ASan, perf). Used by worker_main.
 //
 //   my-worker --config csv.toml --load 3,7,10-20
 //   my-worker --config csv.toml --setup-only
@@ -24,7 +24,7 @@ struct index_range {
 };
 
 struct by_hand_request {
-  bool asked = false;  ///< one of our options is there
+  bool asked = false;  ///< one of our options was given
   bool help = false;
   bool setup_only = false;
   std::string config;
@@ -33,14 +33,14 @@ struct by_hand_request {
   std::uint64_t epoch = 0;
 };
 
-/// The arguments of the program, without its name. What stands before the first of our options belongs to the
-/// program (`./my-worker --shard 3 --config ...`); from there on all must be ours. Refuses with errc::usage.
+/// The program's arguments, without its name. Arguments before the first of our options belong to the program
+/// (`./my-worker --shard 3 --config ...`); from there on all must be ours. Refuses with errc::usage.
 result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments);
 
 /// What `--help` prints.
 std::string by_hand_help(std::string_view program);
 
-/// Does what is asked, with results on stdout and mistakes on stderr; returns the exit code for main: 0; 1: a
+/// Does what was asked, with results on stdout and errors on stderr. Returns the exit code for main: 0; 1: a
 /// sample failed; 2: wrong usage; 78: config or dataset unusable, or nothing was asked.
 int run_by_hand(const dataset_factory& make);
 

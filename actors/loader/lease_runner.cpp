@@ -16,10 +16,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::array storage_pauses{50ms, 200ms, 800ms};  // storage is asked four times in all
+constexpr std::array storage_pauses{50ms, 200ms, 800ms};  // four attempts in all
 
-// A name or reason that is longer says no more to a person. That all of a batch fit a frame is protocol::cut_to_fit's
-// concern.
+// Longer names and reasons are of no more use to a person. protocol::cut_to_fit makes all of a batch fit a frame.
 constexpr std::size_t text_bytes_max = 500;
 
 void shorten_texts(std::vector<protocol::wire_row_failure>& failures) {
@@ -47,7 +46,7 @@ void fail_all(const protocol::load_batch& lease, const Dataset& dataset, const s
   report.rows = 0;
 }
 
-/// What user code threw, in words; to be called in a handler.
+/// The message of what user code threw. Call it in a handler.
 std::string thrown_in_words() {
   try {
     throw;
@@ -63,7 +62,7 @@ std::string cuda_in_words(std::uint32_t worker, const std::string& reason) {
                      ::getpid(), reason.empty() ? "" : ": ", reason);
 }
 
-// Draws for a whole batch must not repeat those of its first sample.
+// Random draws for a batch must not repeat those of its first sample.
 constexpr std::uint64_t collate_stream = 0x636f'6c6c'6174'6521;
 
 struct library_search {
@@ -79,7 +78,7 @@ int look_at_library(dl_phdr_info* info, std::size_t, void* data) {
   return 0;
 }
 
-/// The number of libraries ever loaded is in the first entry: no need to walk the rest.
+/// The first entry has the number of libraries ever loaded: no need to walk the rest.
 int look_at_count(dl_phdr_info* info, std::size_t, void* data) {
   static_cast<library_search*>(data)->additions = info->dlpi_adds;
   return 1;
@@ -94,7 +93,7 @@ lease_runner::lease_runner(const lease_context& context, std::function<void(std:
 
 result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::load_batch& lease) {
   if (lease.slot >= context_.slots.slots() || lease.samples.size() > context_.layout.rows_max) {
-    return refuse(errc::protocol, "a lease of slot {} with {} samples; there are {} slots for {} samples",
+    return refuse(errc::protocol, "a lease of slot {} with {} samples, but there are {} slots for {} samples",
                   lease.slot, lease.samples.size(), context_.slots.slots(), context_.layout.rows_max);
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -107,7 +106,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     const protocol::wire_sample& sample = lease.samples[i];
     const std::string name = context_.dataset.name_of(sample.index);
     context_.flight.publish({arena::phase::loading, lease.slot, i, lease.generation}, name);
-    // Survivors are compacted: a failed sample's row is written again by the next one.
+    // Rows are compacted: the next sample overwrites the row of a failed one.
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
     context_.flight.publish(arena::phase::checking);
     if (notices_cuda()) reason = cuda_in_words(context_.me.worker, reason);
@@ -165,14 +164,14 @@ std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uin
         continue;
       }
       return *e.what() != '\0' ? fmt::format("{} (tried {} times)", e.what(), tries + 1)
-                               : "storage gave no answer";
+                               : "storage did not respond";
     } catch (...) {
       return thrown_in_words();
     }
   }
 }
 
-/// Notes down how long the row's tensors are, and fills what they leave unused.
+/// Records the lengths of the row's tensors, and clears what they leave unused.
 void lease_runner::finish_lengths(std::span<std::byte> slot, std::uint32_t row,
                                   std::span<const sample_length> lengths) const {
   for (std::size_t t = 0; t < lengths.size(); ++t) {
@@ -209,7 +208,7 @@ std::string lease_runner::collate(std::uint64_t epoch, std::span<std::byte> slot
   }
 }
 
-/// Moves the rows of tensors that each batch trims together, to the length of the longest.
+/// Moves the rows of tensors that are trimmed per batch together, to the length of the longest.
 void lease_runner::trim(std::span<std::byte> slot, std::uint32_t rows) const {
   for (const tensor_place& place : context_.layout.tensors) {
     if (place.spec.length != length_rule::batch_maximum) continue;
@@ -223,13 +222,13 @@ void lease_runner::trim(std::span<std::byte> slot, std::uint32_t rows) const {
     const std::uint64_t trimmed = static_cast<std::uint64_t>(longest) * place.entry_bytes();
     if (trimmed == place.row_bytes) continue;
     std::byte* const first = slot.subspan(place.offset).data();
-    // Row 0 is in its place; each row moves towards the beginning, so none is overwritten before it moved.
+    // Row 0 is already in place; each row moves towards the beginning, so none is overwritten before it has moved.
     for (std::uint64_t row = 1; row < rows; ++row)
       std::memmove(first + row * trimmed, first + row * place.row_bytes, trimmed);
   }
 }
 
-/// True once: for the sample during which CUDA appeared.
+/// True once: for the sample during whose load CUDA appeared.
 bool lease_runner::notices_cuda() {
   library_search search;
   ::dl_iterate_phdr(look_at_count, &search);

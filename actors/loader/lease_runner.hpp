@@ -1,5 +1,5 @@
-// The work on one lease: each sample is loaded straight into its row of the slot, and the flight recorder
-// knows which. A plain class; the loader actor feeds it.
+// Works on one lease: loads each sample straight into its row of the slot and notes in the flight recorder
+// which one. A plain class; the loader actor feeds it.
 #pragma once
 
 #include "actors/protocol/messages.hpp"
@@ -16,30 +16,30 @@
 
 namespace penstock::loader {
 
-/// Everything outlives the runner; one thread.
+/// Everything outlives the runner. One thread.
 struct lease_context {
   Dataset& dataset;
   const arena::slots_view& slots;
   arena::flight_writer& flight;
   const batch_layout& layout;
-  std::span<const tensor_spec> specs;  ///< as described: what typed access to the slots is checked against
+  std::span<const tensor_spec> specs;  ///< as described, for checking typed access to the slots
   std::uint64_t seed = 0;
   worker_ref me;
-  const std::atomic<bool>& stopping;  ///< set from another thread: finish the sample at hand and return
+  const std::atomic<bool>& stopping;  ///< set by another thread: finish the current sample and return
 };
 
 class lease_runner {
  public:
-  /// `pause` waits between attempts at storage that said "not now".
+  /// `pause` waits between attempts to read storage that reported a transient error.
   explicit lease_runner(const lease_context& context, std::function<void(std::chrono::milliseconds)> pause);
 
-  /// Fills the lease's slot. Exceptions of the dataset become failures of their samples. Nothing is returned
-  /// when the worker was told to stop before the batch was finished. A lease that does not fit (a slot or a
-  /// number of samples that does not exist) is refused with errc::protocol.
+  /// Fills the lease's slot. Exceptions from the dataset become failures of their samples. Returns nothing if
+  /// the worker was told to stop before the batch was finished. Refuses (errc::protocol) a lease with a slot
+  /// or a number of samples that does not exist.
   result<std::optional<protocol::batch_loaded>> run(const protocol::load_batch& lease);
 
-  /// User code loaded CUDA into this process: the sample that did it is a failure that says so, and the
-  /// process should be replaced. Noticed after each sample; final.
+  /// User code loaded CUDA into this process: the sample that did it becomes a failure with that reason, and
+  /// the process should be replaced. Checked after each sample; never reset.
   [[nodiscard]] bool cuda_loaded() const noexcept { return cuda_loaded_; }
 
  private:

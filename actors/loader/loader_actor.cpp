@@ -51,7 +51,7 @@ void give_up(self_pointer self, int exit_code, const failure& why) {
   end(self, exit_code);
 }
 
-/// Runs user code that prepares the dataset; an exception is the dataset's fault, not the worker's.
+/// Runs user code that prepares the dataset; an exception is a failure of the dataset, not of the worker.
 template <class Step>
 bool prepare(self_pointer self, std::string_view what, Step step) {
   std::string reason;
@@ -101,7 +101,8 @@ void open(self_pointer self, const protocol::open_dataset& order) {
 void assign(self_pointer self, const protocol::assign_slots& order) {
   loader_state& s = self->state;
   if (!s.dataset)
-    return give_up(self, exit_codes::protocol, {errc::protocol, "slots were assigned before a dataset", 0});
+    return give_up(self, exit_codes::protocol,
+                   {errc::protocol, "slots were assigned before a dataset was opened", 0});
   auto layout = lay_out(s.description.tensors, order.batch_size);
   if (!layout) return give_up(self, exit_codes::configuration, layout.error());
   if (layout->bytes > order.slot_bytes) {
@@ -138,7 +139,8 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
 void load(self_pointer self, const protocol::load_batch& lease) {
   loader_state& s = self->state;
   if (!s.runner)
-    return give_up(self, exit_codes::protocol, {errc::protocol, "a lease came before the slots", 0});
+    return give_up(self, exit_codes::protocol,
+                   {errc::protocol, "a lease came before slots were assigned", 0});
   auto report = s.runner->run(lease);
   if (!report) return give_up(self, exit_codes::protocol, report.error());
   if (!*report) return end(self, exit_codes::finished);

@@ -1,9 +1,9 @@
-// The loader worker actor: the only actor of a worker process. It opens the dataset it is told to, says what
-// is in it, maps its slots and works its leases off, one after the other.
+// The loader worker actor: the only actor of a worker process. It opens and describes the dataset it is told
+// to, maps its slots and works through its leases one by one.
 //
-//   hears   open_dataset, assign_slots, load_batch, link_lost      (stop_work sets `stopping` at once, ahead
-//   of leases) says    hello, dataset_described, worker_ready, batch_loaded, worker_gives_up owns    the
-//   dataset, the mapped slots, its page of the flight recorder
+//   hears   open_dataset, assign_slots, load_batch, link_lost      (stop_work sets `stopping` at once, ahead of leases)
+//   says    hello, dataset_described, worker_ready, batch_loaded, worker_gives_up
+//   owns    the dataset, the mapped slots, its page of the flight recorder
 //
 //            open_dataset             assign_slots
 //   opening -------------> described -------------> ready --- load_batch ---> (works, then ready again)
@@ -28,7 +28,7 @@ class actor_system;
 
 namespace penstock::loader {
 
-/// The session's end of the link is gone, or was told nonsense.
+/// The session's end of the link is gone, or broke the protocol.
 struct link_lost {
   std::string reason;
 };

@@ -17,7 +17,7 @@ namespace penstock {
 
 int worker_main(const dataset_factory& make) {
   if (!child::has_session()) return loader::run_by_hand(make);
-  if (!child::started_by_a_session("a loader worker")) return exit_codes::configuration;
+  if (!child::started_by_a_session("loader worker")) return exit_codes::configuration;
   process::write_stack_when_dying();
   process::accept_rehearsed_faults();
   child::heart pulse;
@@ -29,8 +29,8 @@ int worker_main(const dataset_factory& make) {
   caf::actor_system system(settings);
   loader::loader_actor loader;
 
-  // Messages come on the io thread and go to the actor as they are; only "stop" overtakes the leases before
-  // it.
+  // Messages arrive on the io thread and go to the actor unchanged; only stop_work overtakes the leases
+  // before it.
   const auto deliver = [&](protocol::to_worker&& message) {
     std::visit(
         [&](auto&& m) {

@@ -99,7 +99,7 @@ class decoder {
     std::memcpy(to, rest_.data(), count);
     rest_.remove_prefix(count);
   }
-  /// Every element takes at least one byte, so a count beyond the rest is a lie.
+  /// Every element takes at least one byte, so a count beyond the remaining bytes is wrong.
   std::uint64_t count() {
     std::uint64_t n = 0;
     (*this)(n);
@@ -163,7 +163,8 @@ result<config> config_from_bytes(std::string_view bytes) {
   config settings;
   in(settings);
   if (!in.complete())
-    return refuse(errc::protocol, "the config that was sent is cut or garbled ({} bytes)", bytes.size());
+    return refuse(errc::protocol, "the config in the message is truncated or corrupt ({} bytes)",
+                  bytes.size());
   return settings;
 }
 

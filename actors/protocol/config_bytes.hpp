@@ -1,5 +1,5 @@
-// The effective config on its way to a worker, exactly: paths need not be UTF-8 and doubles keep their bits,
-// so it is not sent as text. The fields come from the key table; both ends are of the same version (hello).
+// The effective config as bytes for a worker, exactly: paths need not be UTF-8 and doubles keep their bits,
+// so it is not sent as text. The fields come from the key table; both ends have the same version (hello).
 #pragma once
 
 #include "runtime/base/result.hpp"

@@ -1,5 +1,5 @@
-// Messages whose size the user's settings decide, made to fit frames (wire.hpp, frame_bytes_max). Pure; used by
-// whoever sends them.
+// Makes messages whose size depends on the user's settings fit frames (wire.hpp, frame_bytes_max). Pure; used by their
+// senders.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
@@ -8,15 +8,15 @@
 
 namespace penstock::protocol {
 
-/// The uploads in order, in as many messages as it takes for each to fit a frame. One upload always fits: 65536
+/// Splits the uploads, in order, into messages that each fit a frame. One upload always fits: 65536
 /// samples x 8 bytes + its own numbers.
 [[nodiscard]] std::vector<upload_slots> split_to_fit(std::vector<wire_upload> uploads);
 
 /// The same for acknowledgements of copies.
 [[nodiscard]] std::vector<slots_copied> split_to_fit(std::vector<std::uint64_t> uploads);
 
-/// A batch of 65536 failed samples, each with a long name and a long reason, would not fit: names and reasons are
-/// cut to an equal share of what there is room for, and end in "...". Shorter ones stay as they are.
+/// A batch of 65536 failed samples, each with a long name and a long reason, would not fit: names and reasons are cut
+/// to an equal share of the room and end in "...". Shorter ones stay unchanged.
 void cut_to_fit(batch_loaded& report);
 
 }  // namespace penstock::protocol

@@ -1,6 +1,6 @@
-// One end of the socketpair between the session and a child: typed messages out, typed messages in. Lives on
-// an io_context; send() may be called from any thread. No listening socket, no port, nobody else can speak on
-// it.
+// One end of the socketpair between the session and a child: typed messages out, typed messages in. Lives on an
+// io_context; send() may be called from any thread. There is no listening socket and no port, so nobody else can
+// connect.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
@@ -30,10 +30,10 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
  public:
   struct callbacks {
     std::function<void(In&&)> received;
-    /// Once: the peer closed (an empty reason) or sent what it must not. Nothing is received after it.
+    /// Called once: the peer closed (an empty reason) or violated the protocol. Nothing is received after it.
     std::function<void(const std::string& reason)> closed;
-    /// A peer that has sent so many messages more than it was sent (or than expect() allows for) is cut off:
-    /// whatever it says it says in answer, so this bounds what a flood can pile up.
+    /// A peer that has sent this many messages more than it was sent (or than expect() allows) is cut off: peers only
+    /// send answers, so this bounds the memory that a flood can take.
     std::uint64_t unasked_max = std::numeric_limits<std::uint64_t>::max() / 2;
   };
 
@@ -44,10 +44,10 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
 
   void start() { read_more(); }
 
-  /// Queues a message. Messages that are queued together leave in one write. Silently dropped when the link
-  /// is closed: the peer's death is reported elsewhere. The queue is bounded by the leases that a peer can
-  /// hold; a peer that does not read and exceeds `unsent_max` all the same is cut off. So is one to which a message
-  /// larger than a frame had to be sent: whoever can have such a message splits it before (fit.hpp).
+  /// Queues a message. Messages that are queued together leave in one write. Silently dropped when the link is closed:
+  /// the peer's death is reported elsewhere. The queue is bounded by the leases that a peer can hold; a peer that does
+  /// not read and still exceeds `unsent_max` is cut off. So is one to which a message larger than a frame would have to
+  /// be sent: senders split such messages first (fit.hpp).
   void send(const Out& message) {
     std::string cut_off;
     {
@@ -71,10 +71,10 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     });
   }
 
-  /// The peer may say so much more than one message for each that it was sent.
+  /// Allows the peer this many messages beyond one for each that it was sent.
   void expect(std::uint64_t more) noexcept { asked_.fetch_add(more, std::memory_order_relaxed); }
 
-  /// Calls `then` on the io thread when everything that was sent so far is with the kernel, or never will be.
+  /// Calls `then` on the io thread when the kernel has everything that was sent so far, or never will.
   void when_sent(std::function<void()> then) {
     boost::asio::post(socket_.get_executor(),
                       [self = this->shared_from_this(), then = std::move(then)]() mutable {
@@ -83,8 +83,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
                       });
   }
 
-  /// On the io thread: takes what has arrived already, without waiting. For the last words of a dead peer,
-  /// whose socket a grandchild may hold open.
+  /// On the io thread: reads what has already arrived, without waiting. For the last messages of a dead peer, whose
+  /// socket a grandchild may hold open.
   void drain() {
     while (open_ && read_once()) {
     }
@@ -105,8 +105,7 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     socket_.non_blocking(true);
   }
 
-  // Waits until there is something and reads it then: no bytes are ever in Asio's hands, so drain() may come
-  // between.
+  // Waits for readability and reads afterwards: Asio never holds any bytes, so drain() may be called in between.
   void read_more() {
     if (!open_) return;
     socket_.async_wait(boost::asio::local::stream_protocol::socket::wait_read,
@@ -166,7 +165,7 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     in_write_.clear();
     {
       const std::lock_guard hold(mutex_);
-      // A peer that closed its end may have said something before: reading finds out, and reports the end.
+      // A peer that closed its end may have sent something before: reading finds that, and reports the end.
       if (!good) unsent_.clear();
     }
     writing_ = false;

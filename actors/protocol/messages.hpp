@@ -1,5 +1,5 @@
 // Every message that crosses a process boundary. Plain structs, small, without floats (penstock's own rule:
-// CAF 0.17 mangles non-finite ones); sample bytes never travel here, they lie in the arena.
+// CAF 0.17 mangles non-finite ones); sample bytes never travel here, they stay in the arena.
 // docs/ARCHITECTURE.md has the table of who sends what to whom.
 #pragma once
 
@@ -24,7 +24,7 @@ auto inspect(Inspector& f, lease_ref& x) {
 
 namespace protocol {
 
-/// Changed with every change of a message: both sides refuse another one (exit 82).
+/// Increment it with every change of a message: each side refuses any other version (exit 82).
 inline constexpr std::uint32_t version = 1;
 
 /// Descriptors under which a child finds what it inherits. Descriptor 0 is /dev/null, 1 and 2 are its log.
@@ -38,7 +38,7 @@ inline constexpr int index = 7;     ///< memfd of the dataset's listing; absent 
 
 // ---- worker -> session ------------------------------------------------------------------------------------
 
-/// First message of every child. `magic` tells a penstock program from any other that writes to its
+/// The first message of every child. `magic` distinguishes a penstock program from another one that writes to
 /// descriptor 3.
 struct hello {
   static constexpr std::uint32_t expected_magic = 0x4b545350;  // "PSTK"
@@ -63,7 +63,7 @@ auto inspect(Inspector& f, wire_tensor& x) {
   return f(caf::meta::type_name("wire_tensor"), x.name, x.type, x.role, x.shape, x.length);
 }
 
-/// What the worker's dataset says of itself.
+/// The worker's description of its dataset.
 struct dataset_described {
   std::string type;
   std::uint64_t samples = 0;
@@ -75,7 +75,7 @@ auto inspect(Inspector& f, dataset_described& x) {
   return f(caf::meta::type_name("dataset_described"), x.type, x.samples, x.tensors, x.fingerprint);
 }
 
-/// The slots are mapped, the dataset is set up: leases are welcome.
+/// The slots are mapped and the dataset is set up: ready for leases.
 struct worker_ready {};
 template <class Inspector>
 auto inspect(Inspector& f, worker_ready&) {
@@ -92,20 +92,20 @@ auto inspect(Inspector& f, wire_row_failure& x) {
   return f(caf::meta::type_name("wire_row_failure"), x.row, x.name, x.reason);
 }
 
-/// A lease is done: the first `rows` rows of the slot are filled with the survivors.
+/// A lease is done: the first `rows` rows of the slot hold the samples that did not fail.
 struct batch_loaded {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
   std::uint32_t rows = 0;
   std::vector<wire_row_failure> failures;
-  std::uint64_t busy_ns = 0;  ///< what the batch took
+  std::uint64_t busy_ns = 0;  ///< time spent on the batch
 };
 template <class Inspector>
 auto inspect(Inspector& f, batch_loaded& x) {
   return f(caf::meta::type_name("batch_loaded"), x.slot, x.generation, x.rows, x.failures, x.busy_ns);
 }
 
-/// A worker or the owner cannot go on and says why before it exits with `exit_code`.
+/// A worker or the owner cannot continue, and why; it then exits with `exit_code`.
 struct worker_gives_up {
   std::int32_t exit_code = 0;
   std::uint8_t kind = 0;  ///< penstock::errc
@@ -118,7 +118,7 @@ auto inspect(Inspector& f, worker_gives_up& x) {
 
 // ---- session -> worker ------------------------------------------------------------------------------------
 
-/// Answer to hello: who you are and which dataset to open.
+/// The answer to hello: who you are and which dataset to open.
 struct open_dataset {
   std::uint32_t version = protocol::version;
   worker_ref you;
@@ -129,7 +129,7 @@ auto inspect(Inspector& f, open_dataset& x) {
   return f(caf::meta::type_name("open_dataset"), x.version, x.you, x.config);
 }
 
-/// Answer to dataset_described: where your slots are.
+/// The answer to dataset_described: where your slots are.
 struct assign_slots {
   std::uint64_t slot_bytes = 0;
   std::uint32_t slots = 0;
@@ -152,7 +152,7 @@ auto inspect(Inspector& f, wire_sample& x) {
   return f(caf::meta::type_name("wire_sample"), x.index, x.attempt);
 }
 
-/// Fill a slot. A worker works its leases off in the order of their arrival; at most `slots` are out.
+/// Fill a slot. A worker processes its leases in the order of arrival; it has at most `slots` of them.
 struct load_batch {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
@@ -173,7 +173,7 @@ auto inspect(Inspector& f, stop_work&) {
 
 // ---- session -> owner process -----------------------------------------------------------------------------
 
-/// Answer to hello: which device to open, and what becomes of batches there.
+/// The answer to hello: which device to open, and what to do with batches there.
 struct open_owner {
   std::uint32_t version = protocol::version;
   std::uint32_t incarnation = 0;
@@ -182,7 +182,7 @@ struct open_owner {
   std::string sink;               ///< null, npy, journal:PATH or plugin:PATH
   std::string out;                ///< folder of the npy sink
   bool digests = false;
-  bool restores = false;  ///< `snapshot` is one of an earlier incarnation's sink
+  bool restores = false;  ///< `snapshot` is from an earlier incarnation's sink
   std::string snapshot;
 };
 template <class Inspector>
@@ -191,7 +191,7 @@ auto inspect(Inspector& f, open_owner& x) {
            x.out, x.digests, x.restores, x.snapshot);
 }
 
-/// What the slots hold and how they lie.
+/// What the slots hold and where they are.
 struct prepare_owner {
   std::vector<wire_tensor> tensors;
   std::uint32_t batch_size = 0;
@@ -237,7 +237,7 @@ auto inspect(Inspector& f, upload_slots& x) {
   return f(caf::meta::type_name("upload_slots"), x.uploads);
 }
 
-/// Nothing more will come: finish what is under way, let the sink finish if the stream is whole, and exit 0.
+/// Nothing more will come: finish what is in flight, let the sink finish if the stream is complete, and exit 0.
 struct stop_owner {
   bool whole = false;
 };
@@ -283,15 +283,15 @@ auto inspect(Inspector& f, wire_delivery& x) {
            x.taken_ns, x.released_ns);
 }
 
-/// The sink has taken these batches for good. Counters are those of this incarnation.
+/// The sink has taken these batches. Counters are this incarnation's.
 struct batches_delivered {
   std::vector<wire_delivery> deliveries;
   bool digests = false;
   std::uint64_t uploads = 0;  ///< since the last such message
   std::uint64_t bytes = 0;
   bool pinned = false;
-  std::uint64_t waited_ns = 0;  ///< how long the sink has waited for batches, in all
-  bool snapshots = false;       ///< `snapshot` holds everything up to the last of `deliveries`
+  std::uint64_t waited_ns = 0;  ///< total time that the sink has waited for batches
+  bool snapshots = false;       ///< `snapshot` covers everything up to the last of `deliveries`
   std::string snapshot;
 };
 template <class Inspector>
@@ -300,7 +300,7 @@ auto inspect(Inspector& f, batches_delivered& x) {
            x.waited_ns, x.snapshots, x.snapshot);
 }
 
-/// The sink cannot be replayed: this process's death will fail the run.
+/// The sink cannot be replayed: the death of this process will fail the run.
 struct owner_irreplaceable {};
 template <class Inspector>
 auto inspect(Inspector& f, owner_irreplaceable&) {
@@ -316,7 +316,7 @@ auto inspect(Inspector& f, wire_gpu_process& x) {
   return f(caf::meta::type_name("wire_gpu_process"), x.pid, x.bytes);
 }
 
-/// Which processes NVML sees on the GPU: some time after owner_opened, and again and again.
+/// Which processes NVML sees on the GPU: first some time after owner_opened, then repeatedly.
 struct gpu_processes_seen {
   std::vector<wire_gpu_process> processes;
 };

@@ -1,5 +1,5 @@
 // Tensor descriptions as messages carry them. Numbers from another process become enumerators only if they
-// are some.
+// are valid.
 #pragma once
 
 #include "actors/protocol/messages.hpp"

@@ -1,6 +1,6 @@
-// Messages as bytes: a frame is a length, a type and a CAF-serialised payload. The reader is what stands
-// between the session and a broken or hostile child, so it is strict: unknown types, wrong lengths, bytes
-// left over and values that no enumerator has are refused, and no announced length makes it allocate.
+// Messages as bytes: a frame is a length, a type and a CAF-serialised payload. The reader protects the session from
+// broken or hostile children, so it is strict: it refuses unknown types, wrong lengths, left-over bytes and invalid
+// enumerators, and never allocates because of an announced length.
 #pragma once
 
 #include "actors/protocol/messages.hpp"
@@ -29,7 +29,7 @@ using to_owner = std::variant<open_owner, prepare_owner, map_partition, upload_s
 /// of failures are cut (fit.hpp), snapshots are limited to snapshot_bytes_max.
 inline constexpr std::uint32_t frame_bytes_max = 4U << 20U;
 
-/// What a sink's snapshot may take: the config travels with it in open_owner, deliveries in batches_delivered.
+/// The largest snapshot of a sink: open_owner also carries the config, and batches_delivered the deliveries.
 inline constexpr std::uint32_t snapshot_bytes_max = frame_bytes_max - (1U << 20U);
 
 struct frame_header {
@@ -37,18 +37,16 @@ struct frame_header {
   std::uint32_t type = 0;  ///< index in the variant
 };
 
-/// Appends a message as a frame. Refuses (errc::protocol) one that is larger than frame_bytes_max, which the peer
-/// would take for a breach of protocol; nothing is appended then.
+/// Appends a message as a frame. Refuses (errc::protocol) one that is larger than frame_bytes_max, which the peer would
+/// treat as a protocol violation; nothing is appended then.
 template <class Variant>
 result<void> append_frame(std::vector<char>& to, const Variant& message);
 
-/// Takes bytes as they come from a socket and gives complete messages back. After a refusal nothing more
-/// comes.
+/// Takes bytes as they come from a socket and returns complete messages. After a refusal nothing more comes.
 template <class Variant>
 class frame_reader {
  public:
-  /// Calls `take(Variant&&)` for each complete message. Refuses (errc::protocol) with what is wrong and
-  /// where.
+  /// Calls `take(Variant&&)` for each complete message. Refuses (errc::protocol), saying what is wrong and where.
   template <class Take>
   result<void> feed(std::span<const char> bytes, Take&& take);
 
@@ -74,7 +72,7 @@ result<Variant> decode(std::uint32_t type, std::span<const char> payload) {
     std::variant_alternative_t<I, Variant> message;
     caf::binary_deserializer source(nullptr, payload.data(), payload.size());
     if (auto error = source(message))
-      return refuse(errc::protocol, "a message of type {} is cut or garbled", type);
+      return refuse(errc::protocol, "a message of type {} is truncated or corrupt", type);
     if (source.remaining() != 0) {
       return refuse(errc::protocol, "a message of type {} is followed by {} stray bytes", type,
                     source.remaining());
@@ -97,8 +95,8 @@ result<void> append_frame(std::vector<char>& to, const Variant& message) {
   const std::size_t payload = to.size() - begin - sizeof(frame_header);
   if (payload > frame_bytes_max) {
     to.resize(begin);
-    return refuse(errc::protocol, "a message of type {} takes {} bytes; at most {} can be sent", message.index(),
-                  payload, frame_bytes_max);
+    return refuse(errc::protocol, "a message of type {} has {} bytes, but at most {} can be sent",
+                  message.index(), payload, frame_bytes_max);
   }
   const frame_header header{static_cast<std::uint32_t>(payload), static_cast<std::uint32_t>(message.index())};
   std::memcpy(to.data() + begin, &header, sizeof header);
@@ -117,7 +115,7 @@ result<void> frame_reader<Variant>::feed(std::span<const char> bytes, Take&& tak
     frame_header header;
     std::memcpy(&header, rest.data(), sizeof header);
     if (header.payload_bytes > frame_bytes_max) {
-      return refuse(errc::protocol, "message {} announces {} bytes; at most {} are allowed", frames_,
+      return refuse(errc::protocol, "message {} announces {} bytes, but at most {} are allowed", frames_,
                     header.payload_bytes, frame_bytes_max);
     }
     if (rest.size() - sizeof header < header.payload_bytes) break;

@@ -14,7 +14,7 @@
 namespace penstock::scheduler {
 namespace {
 
-/// The plan as the ledger asks for it.
+/// The plan in the form that the ledger needs.
 class planned_source final : public schedule::batch_source {
  public:
   planned_source(std::shared_ptr<const plan> order, const std::map<std::uint64_t, std::string>& names)
@@ -67,7 +67,7 @@ struct scheduler_state {
   schedule::departures departures;
   std::map<std::uint32_t, joined_worker> workers;
   std::map<std::pair<std::uint32_t, std::uint32_t>, stream_position>
-      leased;  // by worker and slot: for stamps
+      leased;  // by worker and slot: for timestamps
   std::uint64_t seek_number = 0;
   std::uint64_t era = 0;
   bool decision_due = false;
@@ -77,7 +77,7 @@ struct scheduler_state {
 
 using self_pointer = scheduler_actor::stateful_pointer<scheduler_state>;
 
-/// After what is in the mailbox now.
+/// Runs after what is in the mailbox now.
 void decide_soon(self_pointer self) {
   if (std::exchange(self->state.decision_due, true)) return;
   self->send(scheduler_actor(self), decide{});
@@ -139,7 +139,7 @@ struct carry_out {
     caf::anon_send(s.others.session, session::sample_quarantined{std::move(lost)});
   }
   void operator()(schedule::batch_discarded& discarded) {
-    log::debug("scheduler", "batch {} is loaded again later: an earlier one needed its slot",
+    log::debug("scheduler", "batch {} will be loaded again later: an earlier one needed its slot",
                discarded.position);
   }
   void operator()(schedule::batch_recovered& again) {
@@ -203,7 +203,7 @@ void drain(scheduler_state& s, const worker_drains& order) {
     s.departures.drains(order.who, order.hurries);
 }
 
-/// The name first: a verdict of quarantine is told with it.
+/// The name first: a quarantine verdict is reported with it.
 void note_name(scheduler_state& s, worker_ref who, const std::optional<schedule::flight_mark>& mark,
                const std::string& name) {
   if (!mark || name.empty()) return;
@@ -240,7 +240,7 @@ void settle_death(scheduler_state& s, const worker_ended& ended) {
   caf::anon_send(s.others.supervisor, supervisor::death_judged{std::move(verdict)});
 }
 
-/// Which sample a row of a report means is the ledger's knowledge; the name comes along with the report.
+/// The ledger knows which sample a row of a report stands for; the report brings the name.
 void note_names(scheduler_state& s, const lease_reported& news) {
   for (const protocol::wire_row_failure& f : news.report.failures) {
     if (f.name.empty()) continue;
@@ -270,8 +270,7 @@ void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
   if (how == schedule::arrival::impossible) {
     caf::anon_send(s.others.supervisor,
                    supervisor::fence_worker{
-                       news.who, fmt::format("it reported slot {} generation {} with {} rows and {} failures, which is "
-                                             "no lease of its own",
+                       news.who, fmt::format("it reported slot {} generation {} with {} rows and {} failures, which matches none of its leases",
                                              report.lease.slot, report.lease.generation, report.rows,
                                              report.failures.size())});
   }

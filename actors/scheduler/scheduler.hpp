@@ -1,5 +1,5 @@
-// The scheduler actor: turns what happens into calls of the ledger and the ledger's commands into messages.
-// It decides nothing itself.
+// The scheduler actor: turns events into calls of the ledger, and the ledger's commands into messages. It
+// makes no decisions itself.
 //
 //   hears   open_stream, worker_joined, worker_ended, worker_written_off, worker_drains     from the
 //   supervisor and the session
@@ -12,8 +12,8 @@
 //           through scheduler_news                                      everything that others want to know
 //   owns    the ledger, the plan, the accounts of the stream
 //
-// Messages that wait in the mailbox are all entered into the ledger before it is asked what to do next, so a
-// burst costs one decision. Its mailbox is bounded by the leases and uploads that are out.
+// All messages in the mailbox go into the ledger before it is asked what to do next, so a burst costs one
+// decision. The mailbox is bounded by the outstanding leases and uploads.
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
@@ -36,7 +36,7 @@ namespace penstock::scheduler {
 
 struct scheduler_surroundings {
   std::shared_ptr<lease_counts> leases;
-  std::shared_ptr<batch_times> times;  ///< where the stages of batches are stamped; may be null
+  std::shared_ptr<batch_times> times;  ///< where the times of batches' stages are recorded; may be null
   scheduler_news* news = nullptr;      ///< outlives the actor
 };
 

@@ -60,7 +60,7 @@ class BadWorkerTest(PenstockTest):
                 death, report, err = self.survived(how)
                 self.assertEqual(death["cause"], "protocol")
                 self.assertGreaterEqual(report["workers"]["stale_dropped"], 1)
-                self.assertIn("which is no lease of its own", err)
+                self.assertIn("which matches none of its leases", err)
                 os.rmdir(os.path.join(self.folder, "turn"))
 
     def test_who_speaks_out_of_turn_is_fenced(self):

@@ -1,5 +1,5 @@
-// Who talks to whom inside one session: the typed interface of each of its actors, in the order in which a batch meets
-// them. The messages stand beside this file, one header for each actor that hears them.
+// Who talks to whom inside one session: the typed interface of each of its actors, in the order in which a batch passes
+// them. The messages are next to this file, one header for each receiving actor.
 //
 //   session ----------- open_pool, close_pool, orders of operators ------------> supervisor
 //      |  \                                                                        |   ^
@@ -11,9 +11,9 @@
 //      ^
 //      +-- device_ready, worker_described, sample_quarantined
 //
-// None of these messages leaves the process; those that do are in actors/protocol/messages.hpp. Actors learn of the
-// others through `meet`, once all of them exist, and drop the handles when they leave: they know each other in circles. The
-// GPU owner knows nobody: in its own process there is nobody to know.
+// None of these messages leaves the process; those that do are in actors/protocol/messages.hpp. Actors get the handles
+// of the others through `meet`, once all of them exist, and drop them when they exit, since the handles form cycles.
+// The GPU owner has no handles: in its own process there are no other actors.
 #pragma once
 
 #include "actors/protocol/local/gpu_owner_messages.hpp"
@@ -29,7 +29,7 @@
 
 namespace penstock::protocol {
 
-/// The messages that an actor hears; none of them is answered.
+/// The messages that an actor receives; none of them has a reply.
 template <class... Messages>
 struct hears {
   using actor = caf::typed_actor<caf::reacts_to<Messages>...>;
@@ -45,11 +45,11 @@ struct meet;
 
 namespace penstock::gpu_owner {
 
-/// What others may say to an owner: to this one, or to the keeper of one in another process.
+/// What others may send to an owner: to this one, or to the keeper of one in another process.
 using heard = protocol::hears<open_device, prepare_device, attach_partition, upload_batches, buffers_released,
                               close_device>;
 using gpu_owner_actor = heard::actor;
-/// With what it says to itself.
+/// Including what it sends to itself.
 using working = heard::and_also<device_moved, look_at_device>;
 
 }  // namespace penstock::gpu_owner
@@ -72,7 +72,7 @@ using heard =
                     restart_worker, drain_worker, tick, wake, protocol::meet>;
 using supervisor_actor = heard::actor;
 
-/// The keeper of the GPU owner's process stands in the owner's place.
+/// The keeper of the GPU owner's process takes the owner's place.
 using heard_by_keeper = gpu_owner::heard::and_also<owner_started, owner_refused, owner_spoke, owner_lost_link,
                                                    owner_exited, restart_owner, keeper_tick, wake_keeper,
                                                    protocol::meet>;
@@ -109,7 +109,7 @@ inline constexpr bool stays_inside = gpu_owner::working::includes<Message> || sc
 
 }  // namespace penstock::protocol
 
-/// CAF asks for this of every message that cannot be serialised.
+/// CAF requires this for every message that cannot be serialised.
 template <class Message>
   requires penstock::protocol::stays_inside<Message>
 struct caf::allowed_unsafe_message_type<Message> : std::true_type {};

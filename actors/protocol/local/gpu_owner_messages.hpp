@@ -1,4 +1,4 @@
-// What the GPU owner hears, or the keeper of one in another process, which stands in its place.
+// Messages to the GPU owner, or to the keeper of one in another process, which takes its place.
 #pragma once
 
 #include "runtime/arena/arena.hpp"
@@ -21,7 +21,7 @@ struct prepare_device {
   std::uint32_t buffers = 0;
 };
 
-/// A worker's memory, reserved: map it for the device.
+/// A worker's memory is reserved: map it for the device.
 struct attach_partition {
   std::uint32_t partition = 0;
   std::shared_ptr<mapping> memory;  ///< none when the owner is another process, which maps it itself
@@ -32,20 +32,20 @@ struct upload_batches {
   std::vector<upload_order> orders;
 };
 
-/// From the device's own threads: poll it.
+/// From the device's own threads: poll the device.
 struct device_moved {};
 
-/// The consumer is done with buffers: hand_over has them.
+/// The consumer has returned buffers: hand_over has them.
 struct buffers_released {};
 
-/// From itself, while uploads are under way: is there progress?
+/// From itself, while uploads are in flight: check for progress.
 struct look_at_device {};
 
-/// An owner in another process closes in two steps: first its process, then the actor that speaks for it.
+/// An owner in another process closes in two steps: first its process, then its keeper.
 struct close_device {
-  bool whole = false;                              ///< the stream is over: sinks may finish
+  bool whole = false;                              ///< the stream is complete: sinks may finish
   bool leave = true;                               ///< the actor ends
-  nanoseconds at_most = std::chrono::seconds(10);  ///< then its process, if it has one of its own, is killed
+  nanoseconds at_most = std::chrono::seconds(10);  ///< then its process, if separate, is killed
 };
 
 }  // namespace penstock::gpu_owner

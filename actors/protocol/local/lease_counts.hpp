@@ -1,4 +1,4 @@
-// How many leases each worker holds: shared by the scheduler, which writes it, and the supervisor, which reads it.
+// The number of leases that each worker holds: the scheduler writes it, the supervisor reads it.
 #pragma once
 
 #include <atomic>
@@ -7,8 +7,7 @@
 
 namespace penstock::scheduler {
 
-/// How many leases each worker holds, for who watches over hanging ones. Written by the scheduler, read by
-/// the supervisor.
+/// For detecting hanging workers. Thread-safe.
 class lease_counts {
  public:
   explicit lease_counts(std::uint32_t places) : counts_(places) {}

@@ -1,4 +1,4 @@
-// What the keeper of the GPU owner's process hears besides what an owner hears.
+// Messages to the keeper of the GPU owner's process, in addition to those to an owner.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -23,7 +23,7 @@ struct owner_spoke {
   std::uint32_t incarnation = 0;
   protocol::from_owner message;
 };
-/// It closed its link (empty reason) or broke the protocol. The process may live on.
+/// It closed its link (empty reason) or broke the protocol. The process may still be alive.
 struct owner_lost_link {
   std::uint32_t incarnation = 0;
   std::string reason;
@@ -33,11 +33,11 @@ struct owner_exited {
   process::exit_report report;
   std::string last_lines;
 };
-/// An operator's order: never counts.
+/// An operator's order: never counted.
 struct restart_owner {};
-/// Look at the clock; comes by itself.
+/// From itself: poll.
 struct keeper_tick {};
-/// Something is due now: a restart, a kill.
+/// From itself: a restart or a kill is due.
 struct wake_keeper {};
 
 }  // namespace penstock::supervisor

@@ -1,4 +1,4 @@
-// What the scheduler hears, and what it says of samples and deaths.
+// Messages to the scheduler, and what it reports about samples and deaths.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -18,18 +18,18 @@
 
 namespace penstock::scheduler {
 
-/// A sample that left its batch, with the name that the dataset gave it.
+/// A sample that was left out of its batch, with the dataset's name for it.
 struct lost_sample {
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;
   std::uint64_t sample = 0;
   std::string name;
   std::string reason;          ///< of a failure
-  std::uint32_t attempts = 0;  ///< of a quarantined one
+  std::uint32_t attempts = 0;  ///< of a quarantined sample
   std::vector<std::string> causes;
 };
 
-/// Whom the death of a worker is charged to.
+/// Which sample, if any, a worker's death is charged to.
 struct judgement {
   worker_ref who;
   std::optional<schedule::charge> charged;
@@ -37,7 +37,7 @@ struct judgement {
   std::uint64_t sequence = 0;
 };
 
-/// The dataset is known: leases can be given out.
+/// The dataset is known: start leasing.
 struct open_stream {
   std::shared_ptr<const plan> order;
   schedule::ledger_settings rules;
@@ -46,7 +46,7 @@ struct open_stream {
   std::optional<schedule::stream_state> resumed;
   std::vector<quarantine_report> quarantined;  ///< known from earlier runs
   double max_failed_fraction = 1;              ///< of an epoch's samples; more failures end the run
-  steady_time demanded{};                      ///< when the first batch was asked for
+  steady_time demanded{};                      ///< when the first batch was requested
 };
 
 struct worker_joined {
@@ -56,7 +56,7 @@ struct worker_joined {
   std::shared_ptr<protocol::worker_link> link;
 };
 
-/// The process is reaped. Answered with death_judged.
+/// The process is reaped. The scheduler replies with death_judged.
 struct worker_ended {
   worker_ref who;
   std::optional<schedule::flight_mark> mark;
@@ -64,7 +64,7 @@ struct worker_ended {
   std::string cause;        ///< "SIGSEGV", "exit 3", "hang"
 };
 
-/// It survives SIGKILL. Nothing is answered; worker_ended follows if it ever ends.
+/// It survives SIGKILL. No reply; worker_ended follows if it ever ends.
 struct worker_written_off {
   worker_ref who;
   std::optional<schedule::flight_mark> mark;
@@ -75,7 +75,7 @@ struct worker_written_off {
 /// Let it finish its leases, then tell it to stop.
 struct worker_drains {
   worker_ref who;
-  bool hurries = false;  ///< only the batch at hand; others load the rest again
+  bool hurries = false;  ///< it finishes only its current batch; others load the rest again
 };
 
 struct lease_reported {
@@ -91,45 +91,44 @@ struct slots_released {
   std::vector<std::uint64_t> uploads;
 };
 
-/// The consumer has it (semantics 4).
+/// The consumer has the batch (semantics 4).
 struct batch_delivered {
   std::uint64_t upload = 0;
   std::optional<std::uint64_t> digest;
-  /// By the consumer; none from the owner's process, which always asks.
+  /// The consumer's wait; none from the owner's process, which never stops asking.
   std::optional<steady_time> demanded{};
-  std::optional<steady_time> taken{};  ///< none: when the scheduler hears of it
+  std::optional<steady_time> taken{};  ///< none: use the time when the scheduler receives this
 };
 using delivery_pile = protocol::pile<batch_delivered>;
 struct batches_delivered {
   std::shared_ptr<delivery_pile> pile;
 };
 
-/// A batch that has killed two owners is left out.
+/// Skip a batch that has killed two owners.
 struct poison_batch {
   stream_position position = 0;
   std::string reason;
 };
 
-/// The owner's process is gone: what is not acknowledged is uploaded again. Orders carry the new era from now
-/// on.
+/// The owner's process is gone: upload again what is not acknowledged. Orders carry the new era from now on.
 struct owner_lost {
   std::uint64_t era = 0;
   std::optional<poison_batch> poison;
 };
 
-/// Go on at another place; batches of earlier seeks are not wanted any more.
+/// Continue at another position; batches of earlier seeks are dropped.
 struct seek_stream {
   std::uint64_t seek_number = 0;
   schedule::stream_range range;
 };
 
-/// The accounts of the stream, whole.
+/// The complete accounts of the stream.
 struct stream_accounts {
   std::vector<schedule::epoch_account> epochs;
   std::optional<schedule::stream_state> state;  ///< none until the stream is open
 };
 
-/// A quarantined sample is tried again, as if it had never killed anybody.
+/// Try a quarantined sample again, as if it had never killed a worker.
 struct lift_quarantine {
   std::uint64_t sample = 0;
 };
@@ -138,18 +137,18 @@ struct pause_stream {
   bool paused = false;
 };
 
-/// The sacrificial worker does not come up: samples that wait to be tried alone are quarantined.
+/// The sacrificial worker does not come up: quarantine the samples that wait to be tried alone.
 struct cannot_try_alone {
   std::string reason;
 };
 
-/// Everything that is in the mailbox before this is entered; then the accounts are told.
+/// Processes everything that is in the mailbox before this, then delivers the accounts.
 struct tell_accounts {
   std::shared_ptr<std::promise<stream_accounts>> to;
-  bool epochs = true;  ///< false: the state alone, which costs the same however long the run is
+  bool epochs = true;  ///< false: only the state, whose cost does not grow with the run
 };
 
-/// Look at the ledger when the mailbox is empty.
+/// From itself: ask the ledger once the mailbox is empty.
 struct decide {};
 
 struct stop_scheduling {};

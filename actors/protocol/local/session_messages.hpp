@@ -1,4 +1,4 @@
-// What the session actor hears.
+// Messages to the session actor.
 #pragma once
 
 #include "actors/protocol/local/scheduler_messages.hpp"
@@ -13,7 +13,7 @@ struct worker_described {
   worker_ref who;
   protocol::dataset_described dataset;
 };
-/// To be remembered by the next run, and to be forgotten.
+/// Add a sample to the quarantine file; remove one from it.
 struct sample_quarantined {
   scheduler::lost_sample lost;
 };

@@ -1,4 +1,4 @@
-// What the supervisor hears.
+// Messages to the supervisor.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -14,7 +14,7 @@
 namespace penstock::supervisor {
 
 struct open_pool {};
-/// Nothing is started any more; workers finish their sample, and are killed when `patience` is over.
+/// Start nothing any more; workers finish their sample and are killed after `patience`.
 struct close_pool {
   nanoseconds patience{0};
 };
@@ -28,7 +28,7 @@ struct start_refused {
   worker_ref who;
   failure why;
 };
-/// Anything but batch_loaded, which goes to the scheduler.
+/// Any message but batch_loaded, which goes to the scheduler.
 struct worker_spoke {
   worker_ref who;
   protocol::from_worker message;
@@ -41,11 +41,11 @@ struct worker_exited {
   worker_ref who;
   process::exit_report report;
   std::string last_lines;
-  std::vector<std::string> stack;  ///< where it stood, if it could still say
+  std::vector<std::string> stack;  ///< its stack, if it could still write it
 };
 struct partition_prepared {
   worker_ref who;
-  std::optional<protocol::assign_slots> slots;  ///< none: refused, and the run has failed elsewhere
+  std::optional<protocol::assign_slots> slots;  ///< none: refused; the failure is reported elsewhere
 };
 struct death_judged {
   scheduler::judgement verdict;
@@ -70,9 +70,9 @@ struct restart_worker {
 struct drain_worker {
   std::uint32_t worker = 0;
 };
-/// Look at everybody; comes by itself.
+/// From itself: poll all workers.
 struct tick {};
-/// Something is due now: a restart, a kill.
+/// From itself: a restart or a kill is due.
 struct wake {};
 
 }  // namespace penstock::supervisor

@@ -42,11 +42,11 @@ TEST_CASE("what cannot be meant is refused with what to write instead") {
         "which samples? --load 7, --load 3,7,10-20, or --setup-only for none");
   CHECK(refusal({"--config"}) == "--config needs a value");
   CHECK(refusal({"--config", "c.toml", "--laod", "7"}) ==
-        "'--laod' is not known here; --help lists the options");
+        "unknown option '--laod'; --help lists the options");
   CHECK(refusal({"--load", "7-3"}) == "--load 7-3: the range 7-3 ends before it begins");
   CHECK(refusal({"--setup-only=yes"}) == "--setup-only takes no value");
   CHECK(refusal({"--config", "c.toml", "--load", "7", "--setup-only"}) ==
-        "--setup-only loads no sample: leave out one of --load and --setup-only");
+        "--load and --setup-only exclude each other");
   for (const char* const list : {"", ",", "7,", "-1", "7-", "seven", "1-2-3", "18446744073709551616"})
     CHECK(refusal({"--load", list}).find("is not a sample index; write --load 7") != std::string::npos);
 }

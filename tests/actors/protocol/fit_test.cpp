@@ -66,6 +66,6 @@ TEST_CASE("a message that is larger than a frame is refused by its sender, with 
   std::vector<char> bytes;
   const auto no = append_frame(bytes, from_owner(worker_gives_up{79, 0, std::string(5 << 20, 'x')}));
   REQUIRE_FALSE(no);
-  CHECK(no.error().message == "a message of type 4 takes 5242889 bytes; at most 4194304 can be sent");
+  CHECK(no.error().message == "a message of type 4 has 5242889 bytes, but at most 4194304 can be sent");
   CHECK(bytes.empty());
 }

@@ -54,7 +54,7 @@ TEST_CASE("a frame that announces too much is refused before anything is allocat
   const auto no = reader.feed(bytes, [](from_worker&&) {});
   REQUIRE_FALSE(no);
   CHECK(no.error().code == errc::protocol);
-  CHECK(no.error().message == "message 0 announces 4294967280 bytes; at most 4194304 are allowed");
+  CHECK(no.error().message == "message 0 announces 4294967280 bytes, but at most 4194304 are allowed");
 }
 
 TEST_CASE("unknown types, cut payloads and stray bytes are refused") {
@@ -72,7 +72,8 @@ TEST_CASE("unknown types, cut payloads and stray bytes are refused") {
     return changed;
   };
   CHECK(refusal(with({header.payload_bytes, 77})) == "unknown message type 77");
-  CHECK(refusal(with({header.payload_bytes - 1, header.type})).find("cut or garbled") != std::string::npos);
+  CHECK(refusal(with({header.payload_bytes - 1, header.type})).find("truncated or corrupt") !=
+        std::string::npos);
   auto longer = with({header.payload_bytes + 1, header.type});
   longer.push_back(0);
   CHECK(refusal(longer).find("stray bytes") != std::string::npos);

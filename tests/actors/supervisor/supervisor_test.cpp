@@ -142,7 +142,7 @@ TEST_CASE("a worker that the scheduler fences is killed and its death is told as
   stage s;
   told_worker worker;
   s.be_ready(first, worker);
-  s.say(supervisor::fence_worker{first, "it reported slot 9, which is no lease of its own"});
+  s.say(supervisor::fence_worker{first, "it reported slot 9, which matches none of its leases"});
   CHECK(s.processes->signals.at(0) == std::pair(first, SIGKILL));
   s.exit(first, signalled, SIGKILL);
   s.say(supervisor::death_judged{{first, std::nullopt, 0, 0}});

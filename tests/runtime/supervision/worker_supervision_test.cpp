@@ -374,7 +374,8 @@ class world {
         if (p != nullptr) p->frozen = true;
         return;
       case act::fence:
-        if (p != nullptr) workers_.fence(p->who, now_, "it reported what is no lease of its own");
+        if (p != nullptr)
+          workers_.fence(p->who, now_, "it reported slot 9, which matches none of its leases");
         return;
       case act::measure:
         if (p != nullptr) workers_.measured(p->who, s.pick % 2000, 3);
