@@ -338,7 +338,7 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings 
         decide_soon(self);
       },
       [self](const leases_reported& some) {
-        for (lease_reported& one : some.pile->take()) take_report(self->state, one, self->clock().now());
+        for (lease_reported& one : some.queue->take()) take_report(self->state, one, self->clock().now());
         decide_soon(self);
       },
       [self](const slots_released& released) {
@@ -347,7 +347,7 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings 
         decide_soon(self);
       },
       [self](const batches_delivered& some) {
-        for (const batch_delivered& one : some.pile->take()) deliver(self->state, one);
+        for (const batch_delivered& one : some.queue->take()) deliver(self->state, one);
         decide_soon(self);
       },
       [self](const owner_lost& loss) {

@@ -10,7 +10,7 @@
 //   session_batches.cpp  batches on their way to the consumer, or into a sink
 //
 // Threads: any thread may call; one at a time takes batches (only_taker refuses a second one). Actors call
-// back on their own threads and touch only what is thread-safe: the board, the journal, the logs, the bursts,
+// back on their own threads and touch only what is thread-safe: the board, the journal, the logs, the burst queues,
 // the cursor's open(), the ending, and what mutex_ guards.
 #pragma once
 
@@ -102,8 +102,8 @@ class Session::body {
     supervisor::supervisor_actor supervisor;
     session::session_actor session;
     std::shared_ptr<scheduler::lease_counts> leases;
-    std::shared_ptr<scheduler::report_pile> reports = std::make_shared<scheduler::report_pile>();
-    std::shared_ptr<scheduler::delivery_pile> deliveries = std::make_shared<scheduler::delivery_pile>();
+    std::shared_ptr<scheduler::report_queue> reports = std::make_shared<scheduler::report_queue>();
+    std::shared_ptr<scheduler::delivery_queue> deliveries = std::make_shared<scheduler::delivery_queue>();
   };
 
   result<void> try_start();

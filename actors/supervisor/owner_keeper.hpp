@@ -29,7 +29,7 @@ struct keeper_surroundings {
   bool digests = false;
   std::uint32_t flight_page = 0;
   std::shared_ptr<child_starter<std::uint32_t>> process;
-  std::shared_ptr<scheduler::delivery_pile> deliveries;
+  std::shared_ptr<scheduler::delivery_queue> deliveries;
   std::shared_ptr<batch_times> times;  ///< where the times of batches' stages are recorded; may be null
   std::shared_ptr<arena::flight_recorders> flights;
   keeper_news* news = nullptr;  ///< outlives the actor

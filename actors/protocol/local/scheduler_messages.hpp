@@ -1,11 +1,11 @@
 // Messages to the scheduler, and what it reports about samples and deaths.
 #pragma once
 
+#include "actors/protocol/burst_queue.hpp"
 #include "actors/protocol/link.hpp"
-#include "actors/protocol/pile.hpp"
+#include "runtime/base/clock.hpp"
 #include "runtime/dataset/order/plan.hpp"
 #include "runtime/schedule/epoch_book.hpp"
-#include "runtime/base/clock.hpp"
 #include "runtime/schedule/ledger.hpp"
 
 #include <penstock/report.hpp>
@@ -82,9 +82,9 @@ struct lease_reported {
   worker_ref who;
   protocol::batch_loaded report;
 };
-using report_pile = protocol::pile<lease_reported>;
+using report_queue = protocol::burst_queue<lease_reported>;
 struct leases_reported {
-  std::shared_ptr<report_pile> pile;
+  std::shared_ptr<report_queue> queue;
 };
 
 struct slots_released {
@@ -99,9 +99,9 @@ struct batch_delivered {
   std::optional<steady_time> demanded{};
   std::optional<steady_time> taken{};  ///< none: use the time when the scheduler receives this
 };
-using delivery_pile = protocol::pile<batch_delivered>;
+using delivery_queue = protocol::burst_queue<batch_delivered>;
 struct batches_delivered {
-  std::shared_ptr<delivery_pile> pile;
+  std::shared_ptr<delivery_queue> queue;
 };
 
 /// Skip a batch that has killed two owners.

@@ -60,8 +60,8 @@ class stage final : scheduler::scheduler_news {
   testing::recorder<gpu_owner::heard> owner{world.system};
   testing::recorder<supervisor::heard> supervisor{world.system};
   testing::recorder<session::heard> session{world.system};
-  std::shared_ptr<scheduler::report_pile> reports = std::make_shared<scheduler::report_pile>();
-  std::shared_ptr<scheduler::delivery_pile> deliveries = std::make_shared<scheduler::delivery_pile>();
+  std::shared_ptr<scheduler::report_queue> reports = std::make_shared<scheduler::report_queue>();
+  std::shared_ptr<scheduler::delivery_queue> deliveries = std::make_shared<scheduler::delivery_queue>();
   std::vector<std::uint64_t> failed;
   std::vector<std::uint64_t> quarantined;
   std::vector<stream_position> delivered;

@@ -58,7 +58,7 @@ class stage final : supervisor::keeper_news {
   testing::deterministic_system world;
   testing::recorder<scheduler::heard> scheduler{world.system};
   std::shared_ptr<fake_process> process = std::make_shared<fake_process>();
-  std::shared_ptr<scheduler::delivery_pile> deliveries = std::make_shared<scheduler::delivery_pile>();
+  std::shared_ptr<scheduler::delivery_queue> deliveries = std::make_shared<scheduler::delivery_queue>();
   std::vector<owner_death_report> deaths;
   std::vector<failure> failures;
   int times_opened = 0;

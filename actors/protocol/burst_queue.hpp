@@ -1,6 +1,6 @@
-// Many small messages as one: senders put items on the pile, and only the one that finds it empty tells the
-// actor, which takes all there are. With small batches a message for each would cost more than the batch.
-// Thread-safe. Its bound is its items' own: leases that are out, batches that are on the device.
+// Many small messages as one: senders add items, and only the sender that finds the queue empty notifies the
+// actor, which takes all items at once. With small batches, a message for each would cost more than the batch.
+// Thread-safe. Bounded by its items: one for each outstanding lease, or each batch on the device.
 #pragma once
 
 #include <mutex>
@@ -10,9 +10,9 @@
 namespace penstock::protocol {
 
 template <class T>
-class pile {
+class burst_queue {
  public:
-  /// True: tell the actor. Items that are added before it takes them need no further message.
+  /// True: notify the actor. Items that are added before it takes them need no further message.
   [[nodiscard]] bool add(T item) {
     const std::lock_guard hold(mutex_);
     items_.push_back(std::move(item));
