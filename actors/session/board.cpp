@@ -216,8 +216,8 @@ double board::waited_seconds() const {
   return report_.device_waited_seconds;
 }
 
-control::metrics_facts board::metrics(steady_time now) const {
-  control::metrics_facts facts;
+telemetry::metrics_facts board::metrics(steady_time now) const {
+  telemetry::metrics_facts facts;
   facts.status = status();
   facts.totals = report({}, now);
   const std::lock_guard hold(mutex_);

@@ -57,7 +57,7 @@ class board {
 
   [[nodiscard]] session_status status() const;
   [[nodiscard]] double waited_seconds() const;
-  [[nodiscard]] control::metrics_facts metrics(steady_time now) const;
+  [[nodiscard]] telemetry::metrics_facts metrics(steady_time now) const;
   /// With the epochs from the scheduler's accounts.
   [[nodiscard]] run_report report(const std::vector<schedule::epoch_account>& accounts,
                                   steady_time now) const;
@@ -66,8 +66,9 @@ class board {
   mutable std::mutex mutex_;
   session_status status_;
   run_report report_;
-  std::array<std::uint64_t, control::death_causes> deaths_{};        // all deaths of workers, by cause
-  std::array<std::uint64_t, control::death_causes> owner_deaths_{};  // the same for the GPU owner's processes
+  std::array<std::uint64_t, telemetry::death_causes> deaths_{};  // all deaths of workers, by cause
+  std::array<std::uint64_t, telemetry::death_causes>
+      owner_deaths_{};  // the same for the GPU owner's processes
   std::optional<steady_time> begun_;
   std::optional<steady_time> first_batch_;
   std::optional<steady_time> ended_;

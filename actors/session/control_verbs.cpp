@@ -35,11 +35,11 @@ control::answer wait_for(const std::string& what, bool last_call, const session_
     return control::refusal(exit_refused, "usage",
                             fmt::format("cannot wait for '{}'; choose ready or finished", what));
   }
-  if (met) return control::good_answer({{"waited_for", what}, {"outcome", control::name_of(s.outcome)}});
+  if (met) return control::good_answer({{"waited_for", what}, {"outcome", telemetry::name_of(s.outcome)}});
   if (!over && !last_call) return std::nullopt;
   return control::refusal(
       exit_not_met, "not_met",
-      fmt::format("the session ended as '{}', not {}", control::name_of(s.outcome), what));
+      fmt::format("the session ended as '{}', not {}", telemetry::name_of(s.outcome), what));
 }
 
 /// The worker that a request is about, or why there is none.
@@ -66,17 +66,17 @@ void mark_sacrificial(json& list, const char* id, const session_controls& contro
 }
 
 json as_json(const session_status& status, const session_controls& controls) {
-  json j = control::as_json(status);
+  json j = telemetry::as_json(status);
   mark_sacrificial(j.at("workers"), "id", controls);
   return j;
 }
 
 json deaths_of(const session_controls& controls) {
   json workers = json::array();
-  for (const death_report& d : controls.deaths()) workers.push_back(control::as_json(d));
+  for (const death_report& d : controls.deaths()) workers.push_back(telemetry::as_json(d));
   mark_sacrificial(workers, "worker", controls);
   json owners = json::array();
-  for (const owner_death_report& d : controls.owner_deaths()) owners.push_back(control::as_json(d));
+  for (const owner_death_report& d : controls.owner_deaths()) owners.push_back(telemetry::as_json(d));
   return control::good_answer({{"deaths", std::move(workers)}, {"owner_deaths", std::move(owners)}});
 }
 
@@ -92,10 +92,10 @@ control::answer events_after(const json& request, bool last_call, const session_
   const json number = request.value("after", json(0U));
   if (!number.is_number_unsigned())
     return control::refusal(exit_refused, "usage", "'after' must be the number of an event, or 0");
-  const control::event_reading found = controls.events(number.get<std::uint64_t>(), events_in_an_answer);
+  const telemetry::event_reading found = controls.events(number.get<std::uint64_t>(), events_in_an_answer);
   if (found.events.empty() && request.value("follow", json()) == true && !last_call) return std::nullopt;
   json all = json::array();
-  for (const event& e : found.events) all.push_back(control::as_json(e));
+  for (const event& e : found.events) all.push_back(telemetry::as_json(e));
   return control::good_answer({{"events", std::move(all)}, {"lost", found.lost}, {"last", found.last}});
 }
 
@@ -116,7 +116,7 @@ json quarantine(const json& request, const session_controls& controls) {
   if (act == "list") {
     json all = json::array();
     for (const quarantine_report& q : controls.quarantine()) {
-      if (!q.lifted) all.push_back(control::as_json(q));
+      if (!q.lifted) all.push_back(telemetry::as_json(q));
     }
     return control::good_answer({{"quarantine", std::move(all)}});
   }

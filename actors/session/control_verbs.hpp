@@ -21,7 +21,7 @@ struct session_controls {
   std::function<std::vector<owner_death_report>()> owner_deaths;
   std::function<double()> waited_seconds;  ///< how long the consumer has waited for batches
   std::shared_ptr<const batch_times> times;
-  std::function<control::event_reading(std::uint64_t after, std::size_t limit)> events;
+  std::function<telemetry::event_reading(std::uint64_t after, std::size_t limit)> events;
   std::function<std::vector<quarantine_report>()> quarantine;
   /// Tries it again; with `for_good`, also removes it from the quarantine file. False: it is not quarantined.
   std::function<bool(std::uint64_t sample, bool for_good)> lift_quarantine;

@@ -92,7 +92,7 @@ void Session::body::start() {
                          fmt::format("the run starts with {} workers", workers_.load())));
   if (options_.on_event) {
     const all_signals_blocked quiet;
-    listener_ = std::make_unique<control::event_caller>(journal_, options_.on_event);
+    listener_ = std::make_unique<telemetry::event_caller>(journal_, options_.on_event);
   }
   if (auto ok = try_start(); !ok) fail(ok.error());
 }

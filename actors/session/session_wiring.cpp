@@ -157,12 +157,12 @@ void Session::body::open_control_socket(engine& e) {
 void Session::body::open_metrics(engine& e) {
   engine* const all = &e;
   boost::asio::post(e.io->context(), [this, all] {
-    auto opened = control::metrics_server::open(all->io->context(), settings_.metrics.listen, [this, all] {
-      control::metrics_facts facts = board_.metrics(now());
+    auto opened = telemetry::metrics_server::open(all->io->context(), settings_.metrics.listen, [this, all] {
+      telemetry::metrics_facts facts = board_.metrics(now());
       facts.status = session::look_closer(std::move(facts.status), *all->flights, now());
       facts.under_way = times_->under_way();
       facts.stages = times_->histograms();
-      return control::metrics_text(facts, PENSTOCK_VERSION);
+      return telemetry::metrics_text(facts, PENSTOCK_VERSION);
     });
     if (!opened) return log::warn("metrics", "{}; this session has no metrics", opened.error().message);
     log::info("metrics", "http://{}/metrics", (*opened)->address());

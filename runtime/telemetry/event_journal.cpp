@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
-namespace penstock::control {
+namespace penstock::telemetry {
 namespace {
 
 using clock = std::chrono::steady_clock;
@@ -119,4 +119,4 @@ void event_caller::stop(std::chrono::milliseconds patience) noexcept {
   }
 }
 
-}  // namespace penstock::control
+}  // namespace penstock::telemetry

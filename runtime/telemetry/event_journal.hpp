@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-namespace penstock::control {
+namespace penstock::telemetry {
 
 inline constexpr std::size_t events_kept = 4096;
 
@@ -69,4 +69,4 @@ class event_caller {
   std::thread thread_;
 };
 
-}  // namespace penstock::control
+}  // namespace penstock::telemetry

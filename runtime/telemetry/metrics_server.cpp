@@ -7,7 +7,7 @@
 
 #include <optional>
 
-namespace penstock::control {
+namespace penstock::telemetry {
 namespace {
 
 namespace http = boost::beast::http;
@@ -165,4 +165,4 @@ std::string metrics_server::address() const {
   return listener_->address();
 }
 
-}  // namespace penstock::control
+}  // namespace penstock::telemetry

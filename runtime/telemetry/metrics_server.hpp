@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-namespace penstock::control {
+namespace penstock::telemetry {
 
 class metrics_server {
  public:
@@ -36,4 +36,4 @@ class metrics_server {
   std::shared_ptr<listener> listener_;
 };
 
-}  // namespace penstock::control
+}  // namespace penstock::telemetry

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <map>
 
-namespace penstock::control {
+namespace penstock::telemetry {
 namespace {
 
 /// The value of a label: only these three characters mean something there.
@@ -160,4 +160,4 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
   return std::move(p).text();
 }
 
-}  // namespace penstock::control
+}  // namespace penstock::telemetry

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock::control {
+namespace penstock::telemetry {
 
 /// Where batches are at this moment, counted.
 struct pipeline_counts {
@@ -34,4 +34,4 @@ struct metrics_facts {
 };
 [[nodiscard]] std::string metrics_text(const metrics_facts& facts, const std::string& version);
 
-}  // namespace penstock::control
+}  // namespace penstock::telemetry

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <ctime>
 
-namespace penstock::control {
+namespace penstock::telemetry {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -66,7 +66,7 @@ json as_json(const worker_status& w) {
           w.current_sample_seconds ? json(rounded(*w.current_sample_seconds)) : json(nullptr)}};
   j["gpu_use"] = or_null(w.gpu_use);
   j["why_stopped"] = w.why_stopped.empty() ? json(nullptr) : json(w.why_stopped);
-  j["last_death"] = w.last_death ? control::as_json(*w.last_death) : json(nullptr);
+  j["last_death"] = w.last_death ? telemetry::as_json(*w.last_death) : json(nullptr);
   j["next_restart_seconds"] = w.next_restart_seconds ? json(rounded(*w.next_restart_seconds)) : json(nullptr);
   return j;
 }
@@ -184,7 +184,7 @@ json as_json(const session_status& s) {
               {"state", s.gpu_state},      {"pid", s.gpu_pid},   {"placement", s.gpu_placement},
               {"restarts", s.gpu_restarts}};
   j["gpu"]["ended_unexpectedly"] = s.owners_ended_unexpectedly;
-  j["gpu"]["last_death"] = s.last_owner_death ? control::as_json(*s.last_owner_death) : json(nullptr);
+  j["gpu"]["last_death"] = s.last_owner_death ? telemetry::as_json(*s.last_owner_death) : json(nullptr);
   j["gpu"]["processes"] = nullptr;
   if (s.gpu_processes) {
     j["gpu"]["processes"] = json::array();
@@ -226,4 +226,4 @@ json as_json(const failure& why) {
   return {{"error", {{"kind", penstock::name_of(why.code)}, {"message", why.message}}}};
 }
 
-}  // namespace penstock::control
+}  // namespace penstock::telemetry

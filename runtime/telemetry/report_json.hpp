@@ -6,7 +6,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-namespace penstock::control {
+namespace penstock::telemetry {
 
 nlohmann::ordered_json as_json(const run_report& report);
 nlohmann::ordered_json as_json(const session_status& status);
@@ -20,4 +20,4 @@ nlohmann::ordered_json as_json(const failure& why);
 
 [[nodiscard]] const char* name_of(run_outcome outcome) noexcept;
 
-}  // namespace penstock::control
+}  // namespace penstock::telemetry

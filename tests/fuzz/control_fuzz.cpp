@@ -41,7 +41,7 @@ session::session_controls controls() {
   c.owner_deaths = [] { return std::vector<owner_death_report>(1); };
   c.quarantine = [] { return std::vector<quarantine_report>(1); };
   c.lift_quarantine = [](std::uint64_t sample, bool) { return sample == 1; };
-  c.events = [](std::uint64_t, std::size_t) { return control::event_reading(); };
+  c.events = [](std::uint64_t, std::size_t) { return telemetry::event_reading(); };
   c.stop = [](bool) {};
   c.pause = [](bool) {};
   c.scale = [](std::uint32_t workers) { must(workers >= 1 && workers <= workers_max); };

@@ -23,18 +23,19 @@ session_status status_with(std::optional<std::vector<gpu_process>> processes) {
 std::string gpu_lines(const session_status& s) {
   cli::target gpu;
   gpu.kind = cli::target_kind::gpu;
-  return cli::status_for_people(control::as_json(s), gpu, 200);
+  return cli::status_for_people(telemetry::as_json(s), gpu, 200);
 }
 
 }  // namespace
 
 TEST_CASE("the processes on the GPU are told with pid and memory, and null when nobody could say") {
-  const auto known = control::as_json(status_with({{{4127, 1U << 30U}, {77, 0}}})).at("gpu").at("processes");
+  const auto known =
+      telemetry::as_json(status_with({{{4127, 1U << 30U}, {77, 0}}})).at("gpu").at("processes");
   REQUIRE(known.size() == 2);
   CHECK(known[0].at("pid") == 4127);
   CHECK(known[0].at("bytes") == 1U << 30U);
-  CHECK(control::as_json(status_with(std::nullopt)).at("gpu").at("processes").is_null());
-  CHECK(control::as_json(status_with(std::vector<gpu_process>())).at("gpu").at("processes").empty());
+  CHECK(telemetry::as_json(status_with(std::nullopt)).at("gpu").at("processes").is_null());
+  CHECK(telemetry::as_json(status_with(std::vector<gpu_process>())).at("gpu").at("processes").empty());
 }
 
 TEST_CASE("people see which of the GPU's processes is the owner") {
@@ -64,8 +65,8 @@ TEST_CASE("deaths of workers and of GPU owners are one list in the order in whic
   worker.time = std::chrono::system_clock::time_point(std::chrono::seconds(20));
   owner_death_report owner;
   owner.time = std::chrono::system_clock::time_point(std::chrono::seconds(10));
-  const nlohmann::ordered_json answer{{"deaths", {control::as_json(worker)}},
-                                      {"owner_deaths", {control::as_json(owner)}}};
+  const nlohmann::ordered_json answer{{"deaths", {telemetry::as_json(worker)}},
+                                      {"owner_deaths", {telemetry::as_json(owner)}}};
   const auto all = cli::all_deaths(answer);
   REQUIRE(all.size() == 2);
   CHECK_FALSE(all[0].contains("worker"));

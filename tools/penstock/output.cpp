@@ -79,7 +79,7 @@ void print_json(const nlohmann::ordered_json& what) {
 
 int refuse_with(exit_code code, const failure& why, bool json) {
   if (json) {
-    print_json(control::as_json(why));
+    print_json(telemetry::as_json(why));
   } else {
     say(styled(style::red, "error:") + " " + why.message);
   }

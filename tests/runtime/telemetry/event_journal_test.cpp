@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 using namespace penstock;
-using namespace penstock::control;
+using namespace penstock::telemetry;
 using namespace std::chrono_literals;
 
 namespace {

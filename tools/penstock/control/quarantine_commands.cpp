@@ -59,7 +59,7 @@ int with_file(const quarantine_options& o) {
   if (o.act == "list") {
     json all = json::array();
     for (const control::quarantine_entry& e : list->entries) {
-      all.push_back(control::as_json(e.sample));
+      all.push_back(telemetry::as_json(e.sample));
       all.back()["fingerprint"] = e.fingerprint;
     }
     if (o.choice.as_json) {

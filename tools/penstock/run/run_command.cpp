@@ -188,7 +188,7 @@ void tell_report(const run_report& r) {
   const double rate = r.seconds > 0 ? static_cast<double>(r.samples) / r.seconds : 0;
   const style how = r.outcome == run_outcome::failed ? style::red : style::green;
   say(fmt::format("{}: {} in {}: {:.0f} samples/s, {}/s to {}{}; first batch after {}",
-                  styled(how, control::name_of(r.outcome)), counted(r.samples, "sample"),
+                  styled(how, telemetry::name_of(r.outcome)), counted(r.samples, "sample"),
                   duration_for_people(nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))), rate,
                   bytes_for_people(static_cast<std::uint64_t>(
                       r.seconds > 0 ? static_cast<double>(r.bytes) / r.seconds : 0)),
@@ -206,7 +206,7 @@ int exit_code_of(const run_report& r, int signal) {
 }
 
 int tell_end(const run_options& o, const run_report& report, int signal) {
-  const auto json = control::as_json(report);
+  const auto json = telemetry::as_json(report);
   if (!o.report.empty()) {
     const std::string text =
         json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
