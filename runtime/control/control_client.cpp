@@ -42,7 +42,7 @@ result<json> ask(const std::filesystem::path& socket, json request,
                  std::optional<std::chrono::milliseconds> deadline) {
   const steady_time until = deadline ? std::chrono::steady_clock::now() + *deadline : never;
   auto connected = connect_to(socket);
-  // A full backlog: the session is stopped, or very busy.
+  // A full backlog: the session is stopped or very busy.
   while (!connected && connected.error().code == errc::timed_out &&
          std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(connect_again_after);
@@ -66,7 +66,7 @@ result<json> ask(const std::filesystem::path& socket, json request,
     char piece[16 * 1024];
     const ssize_t bytes = ::read(connected->get(), piece, sizeof piece);
     if (bytes < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (bytes <= 0) return refuse(errc::io, "the session went away before it answered");
+    if (bytes <= 0) return refuse(errc::io, "the session ended before it answered");
     received.append(piece, static_cast<std::size_t>(bytes));
     if (received.size() > answer_bytes_max) return refuse(errc::protocol, "the session's answer is too long");
   }

@@ -1,4 +1,4 @@
-// The CLI's mouth: one request, one answer, with a deadline.
+// The client side of the control socket: one request, one answer, with a deadline. Used by the CLI.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -11,8 +11,8 @@
 
 namespace penstock::control {
 
-/// Sends a request (the protocol version is added) and waits for its answer. Refuses with errc::io when there
-/// is no session or it goes away, errc::timed_out, errc::protocol for an answer that is none.
+/// Sends a request (the protocol version is added) and waits for the answer. Refuses with errc::io when there
+/// is no session or it ends, errc::timed_out, errc::protocol for an answer that is not one JSON object.
 result<nlohmann::ordered_json> ask(const std::filesystem::path& socket, nlohmann::ordered_json request,
                                    std::optional<std::chrono::milliseconds> deadline);
 

@@ -21,7 +21,7 @@ using boost::asio::local::stream_protocol;
 using json = nlohmann::ordered_json;
 
 constexpr auto late_look = 1s;
-constexpr auto request_deadline = 10s;  // to send a whole line, and to take the answer
+constexpr auto request_deadline = 10s;  // for the client, to send a whole line and to read the answer
 constexpr auto ask_again_after = 20ms;
 constexpr std::size_t connections_max = 64;
 
@@ -83,8 +83,8 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:
-  /// Room for who comes: whoever has been quiet longest goes, first of all who never asked anything. Stalling
-  /// clients do not lock operators out that way.
+  /// Makes room for a new connection: drops the one that has been quiet longest, preferring those that have
+  /// never sent a request. So stalling clients cannot lock operators out.
   void end_the_quietest() {
     const auto quietest = std::ranges::min_element(
         connections_, {}, [](const auto& c) { return std::pair(c->asked_anything(), c->last_heard()); });
@@ -122,7 +122,7 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
       owner_.connections_.erase(shared_from_this());
     }
 
-    /// The session ends: who waits is told how.
+    /// The session ends: clients that wait get their answer.
     void last_call() {
       if (over_) return;
       if (waiting_) {
@@ -185,9 +185,9 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
       timer_.expires_after(request_deadline);
       timer_.async_wait([self = shared_from_this()](const boost::system::error_code& status) {
         const auto late = std::chrono::steady_clock::now() - self->timer_.expiry();
-        // Set anew while this was on its way to us: something has moved.
+        // The timer was set again meanwhile: there was progress.
         if (status || self->over_ || late < 0s) return;
-        // We did not run ourselves: what the client sent meanwhile has not been read yet.
+        // We ourselves did not run: what the client sent meanwhile has not been read yet.
         if (late > late_look) return self->expect_progress();
         self->end();
       });

@@ -1,4 +1,4 @@
-// The session's ear: answers requests on the control socket, one JSON object a line.
+// The server side of the control socket: answers requests, one JSON object per line.
 //
 //   {"penstock": 1, "verb": "status"}            ->  {"ok": true, "result": {...}}
 //   {"penstock": 1, "verb": "wait", "for": ...}  ->  answered when it holds, or the session ends
@@ -8,9 +8,9 @@
 //   anything else                                ->  {"ok": false, "exit": 7, "error": {"kind": ...,
 //   "message": ...}}
 //
-// Only processes of the same user (or root) are heard. Requests have a length cap and a deadline, connections
-// are counted and the quietest gives way to a new one; a client that stalls, floods or sends garbage costs a
-// bounded amount of memory and is dropped.
+// Serves only processes of the same user or of root. Memory is bounded by connections_max
+// (control_server.cpp) x (request_bytes_max + one answer); a client that stalls, floods or sends garbage is
+// dropped, and a new connection replaces the quietest one.
 #pragma once
 
 #include "runtime/control/socket_place.hpp"
@@ -28,9 +28,10 @@ namespace penstock::control {
 inline constexpr int protocol_version = 1;
 inline constexpr std::size_t request_bytes_max = 64 * 1024;
 
-/// An answer, or nothing yet: then the request is asked again every 20 ms until it has one.
+/// An answer, or nothing yet: the handler is then called again every 20 ms until it returns one.
 using answer = std::optional<nlohmann::ordered_json>;
-/// Called on the io thread; must not block. `last_call`: the session ends, no later chance.
+/// Called on the io thread; must not block. `last_call`: the session is ending, there will be no further
+/// call.
 using request_handler = std::function<answer(const nlohmann::ordered_json& request, bool last_call)>;
 
 [[nodiscard]] nlohmann::ordered_json good_answer(nlohmann::ordered_json result);
@@ -39,13 +40,13 @@ using request_handler = std::function<answer(const nlohmann::ordered_json& reque
 
 class control_server {
  public:
-  /// Takes the bound socket and removes it from the folder at the end.
+  /// Takes the bound socket and removes its file at the end.
   control_server(boost::asio::io_context& io, bound_socket socket, request_handler handler);
   ~control_server();
   control_server(const control_server&) = delete;
   control_server& operator=(const control_server&) = delete;
 
-  /// Answers who waits, closes everything, removes the socket. On the io thread, or when it is not running.
+  /// Answers waiting clients, closes everything, removes the socket. On the io thread, or when that is not running.
   void close();
   [[nodiscard]] const std::filesystem::path& path() const noexcept;
 

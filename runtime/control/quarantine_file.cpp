@@ -64,7 +64,7 @@ std::optional<quarantine_entry> entry_of(std::string_view line) {
 result<void> check_regular(int fd, const std::filesystem::path& file) {
   struct stat facts {};
   if (::fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode)) return {};
-  return refuse(errc::io, "the quarantine file '{}' is no regular file", printable(file.string()));
+  return refuse(errc::io, "the quarantine file '{}' is not a regular file", printable(file.string()));
 }
 
 result<std::string> content_of(const std::filesystem::path& file) {
@@ -105,8 +105,8 @@ result<quarantine_list> read_quarantine(const std::filesystem::path& file) {
     if (line.empty()) continue;
     auto entry = entry_of(line);
     if (!entry) {
-      list.notices.push_back(fmt::format("{}:{}: this is no entry of a quarantine; it is skipped",
-                                         printable(file.string()), number));
+      list.notices.push_back(
+          fmt::format("{}:{}: not a quarantine entry; skipping it", printable(file.string()), number));
       continue;
     }
     std::erase_if(list.entries, [&](const quarantine_entry& earlier) {
@@ -133,12 +133,12 @@ result<void> append_quarantine(const std::filesystem::path& file, const quaranti
   std::string line = as_line(entry);
   struct stat facts {};
   if (::fstat(out.get(), &facts) != 0) return no();
-  // What a crash cut off must not swallow the next line.
+  // A line that a crash cut off must not swallow the next one.
   char last = '\n';
   if (facts.st_size > 0 && ::pread(out.get(), &last, 1, facts.st_size - 1) == 1 && last != '\n')
     line.insert(line.begin(), '\n');
   if (const int why = write_all(out.get(), line); why != 0) {
-    // Half a line on a full disk is worse than none.
+    // Remove half a line that a full disk left: it is worse than none.
     [[maybe_unused]] const int cut = ::ftruncate(out.get(), facts.st_size);
     errno = why;
     return no();

@@ -1,6 +1,6 @@
-// The quarantine file: samples that kill workers, remembered from run to run. JSON lines, only ever appended
-// to; the last line about a sample counts. Every line carries the fingerprint of its dataset and means
-// nothing for another one. Used by the session and by `penstock quarantine`.
+// The quarantine file: samples that kill workers, kept from run to run. JSON lines, append-only; the last
+// line about a sample counts. Every line has the fingerprint of its dataset and is ignored for other ones.
+// Used by the session and by `penstock quarantine`.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -17,24 +17,24 @@ namespace penstock::control {
 struct quarantine_entry {
   std::string fingerprint;
   quarantine_report sample;
-  std::string session;       ///< that found it
+  std::string session;       ///< the session that found it
   std::int64_t unix_ms = 0;  ///< when
-  bool released = false;     ///< an operator has taken it back
+  bool released = false;     ///< an operator has released it
 };
 
 struct quarantine_list {
-  std::vector<quarantine_entry> entries;  ///< of all datasets, the last word about each sample, none released
-  std::vector<std::string> notices;       ///< lines that are no entries: they are skipped
+  std::vector<quarantine_entry>
+      entries;                       ///< of all datasets: the last entry of each sample that is not released
+  std::vector<std::string> notices;  ///< about lines that are not entries and were skipped
 };
 
-/// A file that does not exist is an empty list. A last line without its end was cut off by a crash and is
-/// passed over. Refuses (errc::io) a file that cannot be read, and what is no regular file. Waits for its
-/// disk.
+/// A missing file is an empty list. Ignores a last line without a line end: a crash cut it off. Refuses
+/// (errc::io) a file that is not regular or cannot be read. Waits for the disk.
 result<quarantine_list> read_quarantine(const std::filesystem::path& file);
 
-/// Adds one line and waits until it is on the disk, the file's name too if it is new, and before that for
-/// whoever has the file locked (flock), which may be for ever. Refuses with errc::io. Several sessions may
-/// append to one file.
+/// Appends one line and waits until it is on the disk, together with a new file's name. Before that it waits
+/// for the file's lock (flock), perhaps for ever. Refuses with errc::io. Several sessions may append to one
+/// file.
 result<void> append_quarantine(const std::filesystem::path& file, const quarantine_entry& entry);
 
 }  // namespace penstock::control

@@ -41,7 +41,7 @@ result<unique_fd> new_socket() {
   return made;
 }
 
-/// While it is held nobody else of this user looks for, removes or makes sockets.
+/// While held, no other process of this user searches for, removes or creates sockets.
 result<unique_fd> lock_folder(const fs::path& folder) {
   unique_fd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!lock) return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
@@ -76,16 +76,17 @@ result<fs::path> make_socket_folder() {
   const fs::path folder = socket_folder();
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     return refuse_os(errc::io, errno,
-                     fmt::format("making the folder of control sockets '{}'", folder.string()));
+                     fmt::format("creating the folder of control sockets '{}'", folder.string()));
   }
   struct stat facts {};
   if (::lstat(folder.c_str(), &facts) != 0) {
-    return refuse_os(errc::io, errno, fmt::format("looking at '{}'", folder.string()));
+    return refuse_os(errc::io, errno, fmt::format("checking '{}'", folder.string()));
   }
   if (!S_ISDIR(facts.st_mode) || facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0) {
-    return refuse(errc::io,
-                  "'{}' is not a private folder of this user (owner {}, mode {:o}): no control socket there",
-                  folder.string(), facts.st_uid, facts.st_mode & 07777U);
+    return refuse(
+        errc::io,
+        "'{}' is not a private folder of this user (owner {}, mode {:o}): not putting a control socket there",
+        folder.string(), facts.st_uid, facts.st_mode & 07777U);
   }
   return folder;
 }

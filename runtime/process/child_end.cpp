@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 
 enum class standing { alive, zombie, not_ours };
 
-/// waitid() on the child's pidfd; EAGAIN stands for "alive" when somebody has made the pidfd non-blocking.
+/// waitid() on the child's pidfd; EAGAIN means "alive" if somebody made the pidfd non-blocking.
 standing look_at(const child& c, siginfo_t& info, int flags) noexcept {
   info = {};
   int status = 0;
@@ -46,14 +46,13 @@ struct stat_line {
   pid_t session = 0;
 };
 
-/// Does not wait for the process, whatever it hangs in: unlike /proc/PID/maps this needs no lock that it may
-/// hold.
+/// Never waits for the process: unlike /proc/PID/maps, this file needs no lock that the process may hold.
 std::optional<stat_line> read_stat(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 512> text{};
   if (!file || ::read(file.get(), text.data(), text.size() - 1) <= 0) return std::nullopt;
-  const char* name_end = std::strrchr(text.data(), ')');  // the name may hold anything
+  const char* name_end = std::strrchr(text.data(), ')');  // the name may contain anything
   stat_line line;
   pid_t parent = 0;
   if (name_end == nullptr ||
@@ -62,15 +61,15 @@ std::optional<stat_line> read_stat(pid_t pid) {
   return line;
 }
 
-/// The living processes of the group that a child of ours led, which is reaped. None if its number has been
-/// given to another process since: then the group is that one's.
+/// The living processes of the group that a reaped child of ours led. None if its number now belongs to
+/// another process: then the group is that one's.
 std::vector<unique_fd> left_of_group(pid_t group) {
   std::vector<unique_fd> members;
-  if (::kill(-group, 0) != 0 && errno == ESRCH) return members;  // nobody at all, the usual case
+  if (::kill(-group, 0) != 0 && errno == ESRCH) return members;  // an empty group, the usual case
   const pid_t our_session = ::getsid(0);
   const auto is_member = [&](pid_t pid) {
     const auto line = read_stat(pid);
-    // A zombie has given up its memory and files, but its other threads may not have: its pidfd tells.
+    // A zombie has released its memory and files, but its other threads may not have: its pidfd tells.
     return line && line->group == group && line->session == our_session && line->state != 'X';
   };
   const std::unique_ptr<DIR, int (*)(DIR*)> all(::opendir("/proc"), &::closedir);
@@ -79,7 +78,7 @@ std::vector<unique_fd> left_of_group(pid_t group) {
     if (pid <= 0 || !is_member(pid)) continue;
     if (pid == group) return {};
     unique_fd member(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
-    // Asked again: the number may have changed hands before it was opened.
+    // Check again: the number may have been reused before it was opened.
     if (!member || !is_member(pid)) continue;
     pollfd end{member.get(), POLLIN, 0};
     if (::poll(&end, 1, 0) == 0) members.push_back(std::move(member));
@@ -113,7 +112,7 @@ void signal_group(const child& to, int signal) noexcept {
   }
   try {
     signal_each(left_of_group(to.pid), signal);
-  } catch (...) {  // no memory for a list: nobody is signalled
+  } catch (...) {  // no memory for a list: signal nobody
   }
 }
 
@@ -126,7 +125,7 @@ ended_child reap_ended(const child& dead) {
     return end;
   }
   ::kill(-dead.pid,
-         SIGKILL);  // it is a zombie, so the number is its own; nothing in the group forks any more
+         SIGKILL);  // it is a zombie, so the number is still its own; nothing in the group forks after this
   if (look_at(dead, info, 0) == standing::zombie) {
     end.report.ending = info.si_code == CLD_EXITED ? exit_report::how::exited : exit_report::how::signalled;
     end.report.code = info.si_status;
@@ -137,7 +136,7 @@ ended_child reap_ended(const child& dead) {
 
 std::optional<exit_report> reap(const child& dead, milliseconds deadline) {
   const auto until = std::chrono::steady_clock::now() + deadline;
-  // Polled, because waitid on a pidfd knows no timeout.
+  // Polled, because waitid on a pidfd has no timeout.
   if (!wait_for(dead.pidfd, until)) return std::nullopt;
   const ended_child end = reap_ended(dead);
   for (const unique_fd& member : end.left_over) wait_for(member, until);

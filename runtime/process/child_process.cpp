@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t line_max = 4096;
 constexpr std::size_t read_bytes = 16 * 1024;
 
-// A flood must not keep the io_thread from everything else.
+// A flood must not keep the io_thread from its other work: at most reads_a_turn x read_bytes = 64 KiB a turn.
 constexpr int reads_a_turn = 4;
 
 }  // namespace
@@ -109,7 +109,7 @@ void child_process::wait_for_output() {
                      });
 }
 
-/// False when there is nothing more to wait for; reads what is there.
+/// Reads what is there. False when there is nothing more to wait for.
 bool child_process::read_output() {
   std::array<char, read_bytes> piece;
   const ssize_t bytes = ::read(output_.native_handle(), piece.data(), piece.size());
@@ -133,7 +133,7 @@ void child_process::ended() {
   patience_.expires_after(time_to_die);
   patience_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
     if (alive.expired() || status == boost::asio::error::operation_aborted || left_over_.empty()) return;
-    log::warn("process", "{} of what process {} had started did not end {} ms after SIGKILL",
+    log::warn("process", "{} processes started by process {} had not ended {} ms after SIGKILL",
               left_over_.size(), child_.pid, time_to_die.count());
     finish();
   });
@@ -143,7 +143,7 @@ void child_process::ended() {
 void child_process::wait_for_rest_of_group() {
   boost::system::error_code status;
   member_.assign(left_over_.back().get(), status);
-  if (status) return finish();  // it was killed; more cannot be known
+  if (status) return finish();  // it was killed; nothing more is known
   member_.async_wait(
       boost::asio::posix::stream_descriptor::wait_read,
       [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& failed) {
@@ -164,7 +164,7 @@ void child_process::finish() {
   left_over_.clear();
   patience_.cancel();
   if (output_.is_open()) {
-    // Its last words. A grandchild may hold the pipe open; nobody waits for it.
+    // Its last output. Do not wait for end-of-file: a grandchild may hold the pipe open.
     output_.cancel();
     std::array<char, read_bytes> piece;
     for (std::size_t total = 0; total < 4 * output_tail::kept_bytes;) {

@@ -1,4 +1,4 @@
-// A child under watch: its end is noticed through the pidfd, its output is kept. Lives on the io_thread.
+// Watches a child: notices its end through the pidfd and keeps its output. Lives on the io_thread.
 #pragma once
 
 #include "runtime/process/child_end.hpp"
@@ -15,8 +15,8 @@
 
 namespace penstock::process {
 
-/// The last bytes of what a process wrote to stdout and stderr, and its lines as they come. The pipe is
-/// always read, so a flood never blocks the process; lines longer than 4 KiB are cut.
+/// The last output of a process on stdout and stderr, and its lines as they come. The pipe is always read, so
+/// a flood never blocks the process; lines are cut at line_max.
 class output_tail {
  public:
   static constexpr std::size_t kept_bytes = 64 * 1024;
@@ -25,7 +25,7 @@ class output_tail {
   void append(std::string_view piece, const std::function<void(std::string_view)>& line);
   /// The unfinished last line, when the process is gone.
   void finish(const std::function<void(std::string_view)>& line);
-  /// Everything that is kept.
+  /// Everything that was kept.
   [[nodiscard]] const std::string& text() const noexcept { return kept_; }
   /// The last lines, for an error message.
   [[nodiscard]] std::string last_lines(std::size_t count) const;
@@ -37,20 +37,20 @@ class output_tail {
 
 struct child_callbacks {
   std::function<void(std::string_view line)> output;
-  /// Once, after the process is reaped, the rest of its group has gone (or `time_to_die` was over) and its
-  /// last output was read. Until then somebody may still write to memory that was shared with it.
+  /// Called once: the process is reaped, the rest of its group is gone (or `time_to_die` is over) and its
+  /// last output has been read. Before that, something may still write to memory that was shared with it.
   std::function<void(const exit_report&, const output_tail&)> exited;
 };
 
-/// Construct, use and destroy on the io_thread. Destroying it before the end of the process kills the whole
-/// group and reaps it, which waits up to `time_to_die`.
+/// Construct, use and destroy on the io_thread. If the process is still running, destruction kills the whole
+/// group and reaps it, waiting up to `time_to_die`.
 class child_process {
  public:
   /// After SIGKILL only an uninterruptible system call takes longer; such a process is left to init.
   static constexpr std::chrono::milliseconds time_to_die{2000};
 
-  /// Watches a child that was started. `output_pipe` may be empty. Refuses (errc::system) what the kernel
-  /// does not let it watch; then the child is killed.
+  /// Watches a started child. `output_pipe` may be empty. Refuses with errc::system if the kernel does not
+  /// allow watching it; the child is then killed.
   static result<std::unique_ptr<child_process>> watch(boost::asio::io_context& io, child started,
                                                       unique_fd output_pipe, child_callbacks callbacks);
   ~child_process();
@@ -59,7 +59,7 @@ class child_process {
 
   [[nodiscard]] pid_t pid() const noexcept { return child_.pid; }
   [[nodiscard]] bool running() const noexcept { return running_; }
-  /// To the whole group. Nothing happens when it is gone.
+  /// To the whole group. Does nothing when it is gone.
   void signal(int number) noexcept;
   [[nodiscard]] const output_tail& output() const noexcept { return tail_; }
 
@@ -75,15 +75,15 @@ class child_process {
 
   child child_;
   child_callbacks callbacks_;
-  boost::asio::posix::stream_descriptor end_;  // child_.pidfd, which keeps it
+  boost::asio::posix::stream_descriptor end_;  // child_.pidfd, which owns it
   boost::asio::posix::stream_descriptor output_;
   output_tail tail_;
   bool running_ = true;
   exit_report report_;
-  std::vector<unique_fd> left_over_;              // of its group, when it is reaped itself
-  boost::asio::posix::stream_descriptor member_;  // left_over_.back(), which keeps it
+  std::vector<unique_fd> left_over_;              // of its group, once the child itself is reaped
+  boost::asio::posix::stream_descriptor member_;  // left_over_.back(), which owns it
   boost::asio::steady_timer patience_;
-  // Asio may have queued a completion that it can no longer cancel; it must not find us gone.
+  // Asio may have queued a completion that it can no longer cancel; that one must notice that we are gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };
 

@@ -38,7 +38,7 @@ struct frame {
   std::array<char, 240> module{};
 };
 
-// Static, because a signal stack is small; one thread writes at a time.
+// Static, because the signal stack is small; one thread at a time writes.
 std::array<frame, frames_max> frames;
 std::array<void*, frames_max> addresses;
 
@@ -69,7 +69,7 @@ class line {
   std::size_t used_ = 0;
 };
 
-/// Takes a hexadecimal number off the front.
+/// Parses a hexadecimal number off the front.
 std::uint64_t take_hex(std::string_view& text) {
   std::uint64_t value = 0;
   while (!text.empty()) {
@@ -97,7 +97,7 @@ class map_line {
     const std::uint64_t offset = take_hex(text);
     for (int spaces = 0; spaces < 3 && !text.empty(); skip(text, 1)) spaces += text.front() == ' ' ? 1 : 0;
     while (!text.empty() && text.front() == ' ') skip(text, 1);
-    // A module's first mapping is its base: what symbol tables count from.
+    // A module's first mapping is its base: symbol tables are relative to it.
     const std::string_view known(module_.data(), std::strlen(module_.data()));
     if (text != known || offset == 0) {
       base_ = start - offset;
@@ -152,7 +152,7 @@ std::uint64_t interrupted_at(const void* context) {
 void write_stack(int signal, const void* context) {
   const int found = ::backtrace(addresses.data(), static_cast<int>(addresses.size()));
   const std::uint64_t here = interrupted_at(context);
-  // What stands above the interrupted instruction is this handler.
+  // The frames above the interrupted instruction are this handler's.
   std::size_t first = 0;
   while (first < static_cast<std::size_t>(found) && reinterpret_cast<std::uint64_t>(addresses[first]) != here)
     ++first;
@@ -162,7 +162,7 @@ void write_stack(int signal, const void* context) {
     frames[count++].address = here;
   }
   for (std::size_t i = first; i < static_cast<std::size_t>(found) && count < frames_max; ++i) {
-    // A return address is the instruction after the call; the one before it names the caller's line.
+    // A return address is that of the instruction after the call; one byte earlier belongs to the caller's line.
     const auto address = reinterpret_cast<std::uint64_t>(addresses[i]);
     frames[count++].address = i == first && address == here ? address : address - 1;
   }
@@ -191,7 +191,7 @@ void on_death(int signal, siginfo_t* info, void* context) {
   const bool from_outside = info->si_code <= 0 && info->si_pid != ::getpid();
   const int worker = worker_thread.load(std::memory_order_relaxed);
   if (from_outside && worker != 0 && worker != this_thread() && !passed_on.exchange(true)) {
-    // Whoever got it has nothing to tell; where the work stands is the question.
+    // The receiving thread is not of interest; the stack of the working thread is.
     if (::syscall(SYS_tgkill, ::getpid(), worker, signal) == 0) {
       errno = saved;
       return;
@@ -199,7 +199,7 @@ void on_death(int signal, siginfo_t* info, void* context) {
   }
   if (!written.exchange(true)) write_stack(signal, context);
   ::signal(signal, SIG_DFL);
-  // A fault happens again by itself when we return, at its own place.
+  // After we return, the fault recurs at its original instruction.
   if (info->si_code <= 0) ::syscall(SYS_tgkill, ::getpid(), this_thread(), signal);
   errno = saved;
 }
@@ -225,7 +225,7 @@ void write_stack_when_dying() {
     if (::sigaction(number, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) continue;
     struct sigaction action {};
     action.sa_sigaction = on_death;
-    // A fault inside the handler has to end the process: it is not deferred, and finds `written` set.
+    // A fault inside the handler must end the process: it is not deferred, and finds `written` set.
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     ::sigemptyset(&action.sa_mask);
     ::sigaction(number, &action, nullptr);

@@ -1,6 +1,6 @@
-// A dying process's last words: where it stood. The worker program writes its stack to its log when a signal
-// ends it - also when the supervisor ends a hung worker with SIGABRT -, and the session finds it there. What
-// is written are modules and offsets; names are looked up later, by whoever reads the death record.
+// The stack of a dying process. A worker program writes its stack to its log when a signal ends it (also when
+// the supervisor ends a hung worker with SIGABRT), and the session finds it there. The stack consists of
+// modules and offsets; whoever reads the death record looks up the names later.
 #pragma once
 
 #include <string>
@@ -9,21 +9,21 @@
 
 namespace penstock::process {
 
-/// From now on SIGABRT, SIGSEGV, SIGBUS, SIGFPE and SIGILL write the stack of the thread concerned to stderr
-/// and then end the process as they would have. A signal sent from outside concerns the thread that works. A
-/// disposition that is not the default is left alone. Only what is async-signal-safe happens in the handler.
+/// From now on SIGABRT, SIGSEGV, SIGBUS, SIGFPE and SIGILL write the stack of the affected thread to stderr
+/// and then end the process as usual. For a signal sent from outside, that is the working thread.
+/// Dispositions other than the default are left alone. The handler is async-signal-safe.
 void write_stack_when_dying();
 
-/// The calling thread is the one that works on samples. Gives it a signal stack of its own, so that a stack
-/// overflow can be told too.
+/// The calling thread is the one that loads samples. Gives it its own signal stack, so that a stack overflow
+/// can be reported too.
 void this_thread_works();
 
-/// The thread that works, 0 if none said so.
+/// The working thread; 0 if none has registered.
 [[nodiscard]] int working_thread() noexcept;
 
 /// A line that write_stack_when_dying() wrote.
 [[nodiscard]] bool is_stack_line(std::string_view line) noexcept;
-/// The frames, newest first, as "/path/of/module+0x1a2b"; empty if there are none in this output.
+/// The frames in this output, newest first, as "/path/of/module+0x1a2b"; empty if there are none.
 [[nodiscard]] std::vector<std::string> stack_in(std::string_view output);
 /// The last lines of the output without the stack.
 [[nodiscard]] std::string last_lines_without_stack(std::string_view output, std::size_t count);

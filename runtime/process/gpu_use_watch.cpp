@@ -17,7 +17,7 @@ std::optional<gpu_user> gpu_user_among(pid_t leader) {
   return std::nullopt;
 }
 
-/// Shared with the thread, which may be left behind.
+/// Shared with the thread, which may outlive us.
 struct gpu_use_watch::findings {
   explicit findings(look_function how) : look(std::move(how)) {}
 
@@ -46,7 +46,7 @@ void gpu_use_watch::look(std::vector<pid_t> leaders) {
   });
   if (posted) return;
   const std::lock_guard hold(findings_->mutex);
-  findings_->under_way = false;  // no thread to be had: the next look tries again
+  findings_->under_way = false;  // no thread could be started: the next check tries again
 }
 
 std::optional<gpu_user> gpu_use_watch::found_in(pid_t leader) const {

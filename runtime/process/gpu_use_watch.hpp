@@ -1,6 +1,5 @@
-// Which processes hold the GPU, found out without waiting for them: /proc/PID/maps needs a lock that a
-// process may hold while it hangs in the kernel, so it is read on a thread of its own. Used by the
-// supervisor, once a second.
+// Finds processes that use the GPU, without waiting for them: /proc/PID/maps needs a lock that a process may
+// hold while it hangs in the kernel, so a separate thread reads it. Used by the supervisor, once a second.
 #pragma once
 
 #include "runtime/process/side_thread.hpp"
@@ -16,11 +15,11 @@
 namespace penstock::process {
 
 struct gpu_user {
-  pid_t pid = 0;     ///< the process that was asked about, or one that it started
+  pid_t pid = 0;     ///< the process in question, or one that it started
   std::string what;  ///< "libcuda.so.1 is mapped"
 };
 
-/// The first process among this one and its descendants that holds the GPU. May wait as long as any of them
+/// The first process among this one and its descendants that uses the GPU. May block as long as any of them
 /// hangs.
 std::optional<gpu_user> gpu_user_among(pid_t leader);
 
@@ -30,11 +29,11 @@ class gpu_use_watch {
 
   explicit gpu_use_watch(look_function look = gpu_user_among);
 
-  /// Has these processes looked at, one after the other. Nothing happens while an earlier look is still under
-  /// way: a process that hangs while it is looked at hides the others until it is killed. Does not wait.
+  /// Starts checking these processes one by one. Does nothing while an earlier check is still running: a
+  /// process that hangs during its check hides the others until it is killed. Does not wait.
   void look(std::vector<pid_t> leaders);
-  /// What was last found out about a process; nothing if it holds no GPU, or was not looked at by the last
-  /// look that came to its end. Does not wait.
+  /// The latest finding about a process; nothing if it does not use the GPU or was not part of the last
+  /// completed check. Does not wait.
   [[nodiscard]] std::optional<gpu_user> found_in(pid_t leader) const;
 
  private:

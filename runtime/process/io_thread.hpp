@@ -1,6 +1,5 @@
-// The session's one thread for waiting: sockets, pidfds, pipes and timers run on its io_context. Nothing on
-// it may wait for a file system: signals to children pass here. Children are therefore started on a thread
-// beside it.
+// The session's I/O thread: sockets, pidfds, pipes and timers run on its io_context. Nothing on it may wait
+// for a file system, because it also delivers signals to children; so a separate thread starts them.
 #pragma once
 
 #include "runtime/process/spawner.hpp"
@@ -15,20 +14,20 @@ namespace penstock::process {
 class io_thread {
  public:
   io_thread();
-  /// Runs what is ready, drops what is not, joins. Takes up to side_thread::patience longer when a program
-  /// that is being started lies on a file system that does not answer.
+  /// Runs what is ready, drops the rest, joins. Takes up to side_thread::patience longer if a program that is
+  /// being started is on a file system that does not respond.
   ~io_thread();
   io_thread(const io_thread&) = delete;
   io_thread& operator=(const io_thread&) = delete;
 
   [[nodiscard]] boost::asio::io_context& context() noexcept { return context_; }
-  /// Its thread begins with the first child and ends with this object.
+  /// Its thread starts with the first child and ends with this object.
   [[nodiscard]] process::spawner& spawner() noexcept { return spawner_; }
 
  private:
   boost::asio::io_context context_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> keep_running_;
-  process::spawner spawner_;  // posts to context_, so it goes first
+  process::spawner spawner_;  // posts to context_, so it is destroyed first
   std::thread thread_;
 };
 

@@ -16,8 +16,7 @@
 namespace penstock::process {
 namespace {
 
-/// Async-signal-safe. The group is killed only if it is ours: a program started by hand must not kill its
-/// shell.
+/// Async-signal-safe. Kills the group only if we lead it: a program started by hand must not kill its shell.
 [[noreturn]] void end_of_the_line() {
   if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
   ::_exit(exit_codes::parent_lost);
@@ -43,11 +42,11 @@ void watch(int lifeline_fd, int parent_fd, int stop_fd, std::chrono::millisecond
 
 }  // namespace
 
-/// Becomes readable when the parent ends. -1 if the kernel refuses: there are other ropes.
+/// Becomes readable when the parent ends. -1 if the kernel refuses: the other two mechanisms remain.
 unique_fd watch_parent() {
   const pid_t parent = ::getppid();
   unique_fd end(static_cast<int>(::syscall(SYS_pidfd_open, parent, 0U)));
-  // It may have died before; then the number is somebody else's, and SIGHUP is on its way.
+  // The parent may have died before; then the number belongs to another process, and SIGHUP is on its way.
   if (::getppid() != parent) end.reset();
   return end;
 }
@@ -67,13 +66,13 @@ lifeline_guard::lifeline_guard(int lifeline_fd, std::chrono::milliseconds interv
   ::sigfillset(&action.sa_mask);
   ::sigaction(SIGHUP, &action, nullptr);
   watcher_ = std::thread([=, parent = parent_.get(), stop = stop_.get(), tick = std::move(tick)] {
-    // SIGHUP may be handled here as well as anywhere; everything else is for the program's own threads.
+    // SIGHUP may be handled on this thread; all other signals are for the program's own threads.
     sigset_t others;
     ::sigfillset(&others);
     ::sigdelset(&others, SIGHUP);
     ::pthread_sigmask(SIG_SETMASK, &others, nullptr);
-    // The spawner asked for SIGHUP on the parent's death, which a stopped process does not take. Every thread
-    // may ask for one more: SIGCONT wakes it.
+    // The spawner requested SIGHUP on the parent's death, which a stopped process does not handle. Each
+    // thread may request another signal: SIGCONT continues it.
     ::prctl(PR_SET_PDEATHSIG, SIGCONT);
     watch(lifeline_fd, parent, stop, interval, tick);
   });

@@ -1,5 +1,5 @@
-// What ties a child to its session: when the session ends, in whatever way, the child and all that it started
-// end too. Three independent ropes: the end of a pipe, the end of the parent, and the signal of its death.
+// Ends a child, and everything it started, when its session ends in any way. Three independent mechanisms:
+// end-of-file on a pipe, the parent's pidfd, and the parent death signal.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -11,7 +11,7 @@
 
 namespace penstock::process {
 
-/// The session's end of the pipe. Children inherit `read_end`; nobody ever writes. The kernel closes
+/// The session's end of the pipe. Children inherit `read_end`; nothing is ever written. The kernel closes
 /// `write_end` when the session's process is gone.
 struct lifeline {
   unique_fd read_end;
@@ -20,12 +20,12 @@ struct lifeline {
   static result<lifeline> create();
 };
 
-/// The child's end: create one first thing in main. From construction on SIGHUP (which the kernel sends when
-/// the parent dies) and end-of-file on the lifeline kill the whole process group. A stopped child gets
-/// SIGCONT with it; only a stop that takes effect after the session's death - a race of microseconds that a
-/// cgroup would close - keeps one alive. `tick` runs every `interval` on a thread that does no user work: it
-/// proves that the process runs at all. The pipe's other end may live on in a process that the session's
-/// program forked; the parent's pidfd tells its end all the same.
+/// The child's end: create it first thing in main. From then on SIGHUP (which the kernel sends when the
+/// parent dies) and end-of-file on the lifeline kill the whole process group. A stopped child gets SIGCONT as
+/// well; only a stop that takes effect after the session's death keeps one alive, a race of microseconds that
+/// only a cgroup would close. `tick` runs every `interval` on a thread that does no user work, as proof that
+/// the process runs at all. A process that the session's program forked may hold the pipe's other end open;
+/// the parent's pidfd covers that case.
 class lifeline_guard {
  public:
   lifeline_guard(int lifeline_fd, std::chrono::milliseconds interval, std::function<void()> tick);

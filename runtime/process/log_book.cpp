@@ -6,7 +6,8 @@
 namespace penstock::process {
 namespace {
 
-// What a line costs beside its text; without it a flood of empty lines would be unbounded.
+// What a line costs in addition to its text: log_line's numbers and strings, rounded. Without it a flood of empty lines
+// would be unbounded.
 constexpr std::size_t line_cost = 64;
 
 }  // namespace
@@ -71,7 +72,7 @@ log_answer log_book::read(const log_query& query) const {
         after = line.number;
       }
     };
-    // Who follows has to see the last words of a process and then the first ones of its successor.
+    // A follower must see the last lines of a process and then the first ones of its successor.
     if (query.previous || query.after || !p.running) collect(p.previous);
     if (!query.previous) collect(p.current);
     answer.seen[source] = p.written;

@@ -1,6 +1,6 @@
 // What the session's processes wrote to stdout and stderr, line by line: `penstock logs` reads it, and the
-// session's own log shows as much of it as a person can follow. Bounded: the last 64 KiB of the process that
-// runs in a place and of the one before it; a flood costs no more than that. Thread-safe, never blocks.
+// session's own log shows as much of it as a person can follow. Bounded, also in a flood: sources x 2
+// processes (the running one and its predecessor) x kept_bytes. Thread-safe, never blocks.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -21,42 +21,42 @@ struct log_line {
   std::string source;        ///< "worker/3", "gpu"
   std::uint32_t incarnation = 0;
   std::int64_t unix_ms = 0;   ///< when it was read
-  std::string text;           ///< without its line end, as it was written
-  std::uint64_t dropped = 0;  ///< lines just before it that are not kept any more; only for who follows
-  std::uint64_t order = 0;    ///< of all lines of the session
+  std::string text;           ///< as written, without the line end
+  std::uint64_t dropped = 0;  ///< lines just before it that are no longer kept; only for followers
+  std::uint64_t order = 0;    ///< its place among all lines of the session
 };
 
 struct log_query {
-  std::string source;               ///< whose; empty: everybody's
-  bool previous = false;            ///< of the process before the one that runs
-  std::optional<std::size_t> tail;  ///< only the last so many
-  /// Go on after an earlier answer: its `seen`. Nothing: from the beginning.
+  std::string source;               ///< empty: all sources
+  bool previous = false;            ///< the predecessor's lines, not the running process's
+  std::optional<std::size_t> tail;  ///< only this many of the last lines
+  /// Continue after an earlier answer: its `seen`. Nothing: from the beginning.
   std::optional<std::map<std::string, std::uint64_t>> after;
 };
 
 struct log_answer {
-  std::vector<log_line> lines;                ///< in the order in which they were read
+  std::vector<log_line> lines;                ///< in the order of reading
   std::map<std::string, std::uint64_t> seen;  ///< the number of the last line of each source
 };
 
 class log_book {
  public:
   static constexpr std::size_t kept_bytes = 64 * 1024;
-  /// So many lines a second of one source go on to the session's own log, after a first burst.
+  /// How many lines per second of one source go to the session's own log, after an initial burst.
   static constexpr double passed_per_second = 100;
   static constexpr double passed_burst = 500;
 
-  /// Whether a line goes on to the session's own log; `dropped` lines before it did not.
+  /// Whether a line goes to the session's own log; `dropped` lines before it did not.
   struct passage {
     bool pass = false;
     std::uint64_t dropped = 0;
   };
 
-  /// A process starts in this place; what its predecessor wrote is `previous` from now on.
+  /// A process starts in this place; its predecessor's lines become `previous`.
   void begin(const std::string& source, std::uint32_t incarnation);
   passage wrote(const std::string& source, std::uint32_t incarnation, std::string_view text, steady_time now,
                 std::int64_t unix_ms);
-  /// The process is gone: what it wrote is `previous`. How many lines were not passed on at the end.
+  /// The process is gone: its lines become `previous`. Returns how many lines at the end were not passed on.
   std::uint64_t ended(const std::string& source);
 
   [[nodiscard]] log_answer read(const log_query& query) const;

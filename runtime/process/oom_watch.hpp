@@ -1,5 +1,5 @@
-// Was it the kernel's OOM killer? A process that it ends dies of SIGKILL like one that somebody shot; the
-// cgroup's own count of OOM kills tells them apart. Pure but for reading the count. One thread.
+// Detects kills by the kernel's OOM killer. Its victims die of SIGKILL, as if somebody had sent it; the
+// cgroup's count of OOM kills makes the difference. Pure except for reading the count. One thread.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -11,8 +11,8 @@
 namespace penstock::process {
 
 /// The file that counts OOM kills in the memory cgroup of this process: memory.events (version 2) or
-/// memory.oom_control (version 1). Nothing where there is none, in the root cgroup of version 2 for one.
-/// `proc_cgroup` and `cgroup_root` are other files than the machine's only in tests.
+/// memory.oom_control (version 1). Nothing if there is none, for example in the root cgroup of version 2.
+/// Only tests pass their own `proc_cgroup` and `cgroup_root`.
 std::optional<std::filesystem::path> oom_evidence_file(
     const std::filesystem::path& proc_cgroup = "/proc/self/cgroup",
     const std::filesystem::path& cgroup_root = "/sys/fs/cgroup");
@@ -21,10 +21,10 @@ class oom_watch {
  public:
   explicit oom_watch(std::optional<std::filesystem::path> evidence);
 
-  /// Call now and then, so that kills of processes that are not ours are not held against a later death.
+  /// Call from time to time, so that OOM kills of other processes do not explain a later death.
   void look(steady_time now);
-  /// A child died of a SIGKILL that we did not send: did the OOM killer do it? Each counted kill explains
-  /// one death.
+  /// A child died of a SIGKILL that we did not send: was it the OOM killer? Each counted kill explains one
+  /// death.
   bool explains_death(steady_time now);
 
  private:

@@ -28,7 +28,7 @@ std::uint64_t kilobytes_behind(const std::string& line) {
   return value * 1024;
 }
 
-/// quota / period of one cgroup folder, infinity if it sets none.
+/// quota / period of one cgroup folder; infinity if it sets none.
 double cpu_quota_in(const fs::path& folder) {
   double quota = -1;
   double period = 0;
@@ -48,7 +48,7 @@ double cpu_quota(const fs::path& root) {
   return tightest;
 }
 
-/// How many cores the affinity mask allows, as the kernel lists them ("0-3,8"); 0 if it does not.
+/// The number of cores that the affinity mask allows, as the kernel lists them ("0-3,8"); 0 if unknown.
 std::uint32_t allowed_cpus(const fs::path& root) {
   std::ifstream status(root / "proc/self/status");
   const std::string key = "Cpus_allowed_list:";
@@ -96,7 +96,7 @@ std::string wait_channel(pid_t pid, pid_t thread) {
   std::ifstream stat(folder + "/stat");
   std::string line;
   if (!std::getline(stat, line)) return {};
-  const auto name_end = line.rfind(')');  // the name may hold anything
+  const auto name_end = line.rfind(')');  // the name may contain anything
   const char state = name_end + 2 < line.size() ? line[name_end + 2] : '?';
   if (state == 'R') return "running";
   if (state == 'T' || state == 't') return "stopped";
@@ -113,7 +113,7 @@ std::uint32_t usable_cores(const fs::path& root) {
   CPU_ZERO(&allowed);
   if (root == "/" && ::sched_getaffinity(0, sizeof allowed, &allowed) == 0)
     cores = static_cast<std::uint32_t>(CPU_COUNT(&allowed));
-  if (cores == 0) cores = allowed_cpus(root);  // another root, or more cores than a cpu_set_t holds
+  if (cores == 0) cores = allowed_cpus(root);  // another root, or more cores than fit a cpu_set_t
   if (cores == 0) cores = std::thread::hardware_concurrency();
   const double quota = cpu_quota(root);
   if (std::isfinite(quota)) cores = std::min(cores, static_cast<std::uint32_t>(std::ceil(quota)));

@@ -1,5 +1,4 @@
-// What /proc says about a process: how much private memory it uses, whether a debugger holds it, where it
-// waits.
+// Facts about a process from /proc: its private memory, whether a debugger is attached, where it waits.
 #pragma once
 
 #include <sys/types.h>
@@ -21,22 +20,22 @@ struct process_facts {
 /// Nothing when the process is gone.
 std::optional<process_facts> look_at(pid_t pid);
 
-/// Resident memory of this process, cheap enough for every heartbeat.
+/// Resident memory of this process; cheap enough for every heartbeat.
 std::uint64_t own_rss_bytes();
 
-/// Where a thread stands: "running", "stopped", the kernel function it waits in ("futex_wait_queue",
+/// What a thread is doing: "running", "stopped", the kernel function it waits in ("futex_wait_queue",
 /// "folio_wait_bit") or just "sleeping"; empty if the thread is gone. `thread` 0: the first one.
 std::string wait_channel(pid_t pid, pid_t thread = 0);
 
-/// What of the GPU a process holds: "libcuda.so.1 is mapped", "/dev/nvidia0 is open"; nothing if it holds
-/// none (or is gone, or is another user's).
+/// How a process uses the GPU: "libcuda.so.1 is mapped", "/dev/nvidia0 is open"; nothing if it does not (or
+/// is gone, or belongs to another user).
 std::optional<std::string> gpu_use_of(pid_t pid);
 
 /// A process's living children, theirs, and so on.
 std::vector<pid_t> descendants_of(pid_t pid);
 
-/// Cores that this process may use: affinity, and the CPU quota of its cgroups. At least 1. With another root
-/// the files of /proc and /sys below it decide.
+/// The number of cores that this process may use, by its affinity and the CPU quota of its cgroups. At least
+/// 1. With another root, the files of /proc and /sys below it decide.
 std::uint32_t usable_cores(const std::filesystem::path& root = "/");
 
 }  // namespace penstock::process

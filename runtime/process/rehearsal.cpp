@@ -54,7 +54,7 @@ bool is_child_of_ours(pid_t pid) {
   std::ifstream stat(fmt::format("/proc/{}/stat", pid));
   std::string line;
   if (!std::getline(stat, line)) return false;
-  std::istringstream fields(line.substr(line.rfind(')') + 1));  // the name may hold anything
+  std::istringstream fields(line.substr(line.rfind(')') + 1));  // the name may contain anything
   char state = 0;
   pid_t parent = 0;
   fields >> state >> parent;
@@ -62,8 +62,8 @@ bool is_child_of_ours(pid_t pid) {
 }
 
 bool send(pid_t child, int signal, siginfo_t* info) noexcept {
-  // First the descriptor, then the question who that is: if the number has changed hands before the answer,
-  // the descriptor's process is dead and nobody is hit.
+  // Open the descriptor first, then check the process: if the number was reused in between, the descriptor's
+  // process is dead and the signal reaches nobody.
   const unique_fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0U)));
   if (!pidfd || !is_child_of_ours(child)) return false;
   return ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, info, 0U) == 0;
@@ -78,7 +78,7 @@ void accept_rehearsed_faults() {
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   ::sigfillset(&action.sa_mask);
-  // The supervisor's last resorts work all the same.
+  // The supervisor can still kill the process.
   ::sigdelset(&action.sa_mask, SIGABRT);
   ::sigdelset(&action.sa_mask, SIGHUP);
   ::sigaction(fault_signal(), &action, nullptr);

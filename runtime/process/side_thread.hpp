@@ -1,7 +1,6 @@
-// A thread for what may wait for the world without end: a file system that does not answer, another process'
-// lock, the memory map of a process that hangs. It keeps such waits away from the threads that others depend
-// on, and a session can end although it is stuck. Used by spawner, gpu_use_watch and the session's quarantine
-// writer.
+// A thread for work that may block for ever: on a file system that does not respond, a lock of another
+// process, the memory map of a process that hangs. It keeps such waits away from other threads, and a session
+// can end although this one is stuck. Used by spawner, gpu_use_watch and the session's quarantine writer.
 #pragma once
 
 #include <chrono>
@@ -12,25 +11,25 @@ namespace penstock::process {
 
 class side_thread {
  public:
-  /// How long destruction waits for the task at hand.
+  /// How long destruction waits for the current task.
   static constexpr std::chrono::milliseconds patience{2000};
 
-  /// `name`: as debuggers show it, at most 15 characters. The thread begins with the first task.
+  /// `name`: as debuggers show it, at most 15 characters. The thread starts with the first task.
   explicit side_thread(const char* name);
-  /// stop_within(patience), unless it was stopped before.
+  /// stop_within(patience), unless it was already stopped.
   ~side_thread();
   side_thread(const side_thread&) = delete;
   side_thread& operator=(const side_thread&) = delete;
 
-  /// Has a task run after those before it; from any thread, does not wait. The task must own what it uses: it
-  /// may outlive this object. False when it never will run: no thread could be made, or this was stopped.
+  /// Queues a task behind earlier ones; from any thread, does not wait. The task must own what it uses, since
+  /// it may outlive this object. False if it will never run: no thread could be started, or this was stopped.
   bool post(std::function<void()> task);
 
-  /// Waits until all tasks are done, or the time is over; whether they are.
+  /// Waits until all tasks are done or the time is over. True if they are done.
   bool wait_until_idle(std::chrono::milliseconds at_most);
 
-  /// Drops the tasks that have not begun, and waits for the one at hand. False if the time was over: the
-  /// thread is left behind and ends when the task does.
+  /// Drops the tasks that have not started and waits for the current one. False if the time ran out: the
+  /// thread is then left behind and ends when its task does.
   bool stop_within(std::chrono::milliseconds at_most);
 
  private:

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t child_stack_bytes = 64 * 1024;
 
-/// What the child needs between clone and exec, prepared before: there it may neither allocate nor lock,
+/// What the child needs between clone and exec, prepared in advance: there it may neither allocate nor lock,
 /// since it runs in our memory while other threads may hold any lock.
 struct launch {
   const char* program = nullptr;
@@ -51,15 +51,15 @@ int child_main(void* argument) {
 
   if (::setpgid(0, 0) != 0) give_up(l, "setpgid");
   if (::prctl(PR_SET_PDEATHSIG, SIGHUP) != 0) give_up(l, "prctl(PR_SET_PDEATHSIG)");
-  // It may have died before the line above.
+  // The parent may have died before the line above.
   if (::getppid() != l.parent) ::_exit(exit_codes::not_executed);
 
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   for (int s = 1; s < NSIG; ++s)
-    ::sigaction(s, &standard, nullptr);  // fails for SIGKILL and SIGSTOP, as it should
+    ::sigaction(s, &standard, nullptr);  // fails for SIGKILL and SIGSTOP, as expected
 
-  // Out of the way first: a source may have the number of a target.
+  // Move them out of the way first: a source may have the number of a target.
   for (inherited_fd& fd : l.fds) {
     fd.ours = ::fcntl(fd.ours, F_DUPFD, l.highest_target + 1);
     if (fd.ours < 0) give_up(l, "duplicating an inherited descriptor");
@@ -73,7 +73,7 @@ int child_main(void* argument) {
     const int null = ::open("/dev/null", O_RDWR);
     if (null < 0 || ::dup2(null, 0) < 0) give_up(l, "opening /dev/null");
   }
-  // The embedding program's descriptors may lack close-on-exec; nothing of it shall live on in a worker.
+  // The embedding program's descriptors may lack close-on-exec; none of them may survive in a worker.
   if (::syscall(SYS_close_range, static_cast<unsigned>(l.highest_target + 1), ~0U, 0U) != 0) {
     give_up(l, "close_range");
   }
@@ -131,7 +131,7 @@ result<child> spawn(const spawn_request& request) {
   for (const inherited_fd& fd : l.fds) l.highest_target = std::max(l.highest_target, fd.theirs);
 
   const mapping stack = map_anonymous(child_stack_bytes);
-  if (!stack) return refuse_os(errc::system, errno, "finding memory to start a process");
+  if (!stack) return refuse_os(errc::system, errno, "allocating a stack to start a process");
 
   // No handler of ours may run in the child while it shares our memory.
   sigset_t all;

@@ -1,5 +1,5 @@
-// Starting child processes so that they cannot outlive the session. A session starts its children on a thread
-// of their own (spawner.hpp); how they end is in child_end.hpp.
+// Starts child processes so that they cannot outlive the session. A session does so on a separate thread
+// (spawner.hpp); child_end.hpp ends them.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -31,19 +31,19 @@ struct child {
   unique_fd pidfd;
 };
 
-/// Starts a program like vfork would: cost and memory do not depend on the size of this process. The child
+/// Starts a program as with vfork: cost and memory do not depend on the size of this process. The child
 ///  - leads a process group of its own,
 ///  - gets SIGHUP when the calling *thread* ends (PR_SET_PDEATHSIG): call from a thread that lives as long as
 ///    the session,
 ///  - has default signal dispositions, an empty signal mask and none of our descriptors but those named.
-/// Returns when the program is executed, which takes as long as its file system takes to answer.
-/// Refuses with errc::worker_program when the program cannot be executed, errc::system for anything else.
+/// Returns once the program is executed, which takes as long as its file system needs. Refuses with
+/// errc::worker_program if the program cannot be executed, errc::system for anything else.
 result<child> spawn(const spawn_request& request);
 
-/// Where programs of penstock's own are looked for: $PENSTOCK_LIBEXEC, the folder of the running program and
-/// of the library that holds this code, and ../libexec/penstock beside each. A plain name is then searched in
-/// PATH; a name with a slash is taken as it is. Waits for the file systems of all these folders. Refuses
-/// (errc::worker_program), saying where it looked.
+/// Finds a program: a plain name in $PENSTOCK_LIBEXEC, in the folders of the running program and of the
+/// library with this code, in ../libexec/penstock next to each, and then in PATH; a name with a slash is used
+/// unchanged. Waits for the file systems of all these folders. Refuses (errc::worker_program), saying where
+/// it looked.
 result<std::string> find_program(const std::string& name);
 
 }  // namespace penstock::process

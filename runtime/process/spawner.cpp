@@ -22,8 +22,8 @@ constexpr std::chrono::milliseconds time_to_die{2000};
 
 struct order {
   spawn_request request;
-  std::vector<unique_fd> descriptors;  // what the request names
-  std::optional<failure> refused;      // before it came to the thread
+  std::vector<unique_fd> descriptors;  // copies of those in the request
+  std::optional<failure> refused;      // before it reached the thread
   spawner::done then;
 };
 
@@ -46,12 +46,11 @@ unclaimed_child::~unclaimed_child() {
   reap(child_, time_to_die);
 }
 
-/// Between the thread, which may be left behind, and those whom it answers.
+/// Shared with the thread, which may outlive the spawner.
 struct spawner::gate {
   std::mutex mutex;
   bool closed = false;
-  // What is being started, and for whom. Kept here, so that nothing of the session stays with a thread that
-  // is left behind.
+  // The request being started. Kept here so that a thread that is left behind keeps nothing of the session.
   std::string at_hand;
   done then;
 
@@ -81,7 +80,7 @@ spawner::~spawner() {
   if (thread_.stop_within(side_thread::patience)) return;
   const std::lock_guard hold(gate_->mutex);
   log::warn("process",
-            "starting '{}' has taken more than {} ms: its file system does not answer; nobody waits for it",
+            "starting '{}' has taken more than {} ms: its file system is not responding; giving up on it",
             printable(gate_->at_hand), side_thread::patience.count());
 }
 

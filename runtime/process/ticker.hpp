@@ -1,4 +1,4 @@
-// Something that is done again and again on the io thread, such as looking whether the stream moves.
+// A periodic task on the io thread, such as checking whether the stream moves.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -11,9 +11,9 @@
 
 namespace penstock::process {
 
-/// Calls `what` on the io thread, first after `every`, then `every` after the last call returned: calls never
-/// pile up. Made on any thread; destroyed on the io thread, or when that one runs no more. `what` must not
-/// block, throw, or destroy the ticker.
+/// Calls `what` on the io thread, first after `every`, then `every` after the last call returned: calls never pile up.
+/// Construct on any thread; destroy on the io thread, or when that one no longer runs. `what` must not block, throw, or
+/// destroy the ticker.
 class ticker {
  public:
   ticker(io_thread& io, nanoseconds every, std::function<void()> what);
@@ -24,7 +24,7 @@ class ticker {
   boost::asio::steady_timer timer_;
   nanoseconds every_;
   std::function<void()> what_;
-  // A wait that was over when we were destroyed finds it gone.
+  // Tells a wait that completed before our destruction that we are gone.
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };
 

@@ -20,7 +20,7 @@ void event_journal::note(event what) {
   {
     const std::lock_guard hold(mutex_);
     what.number = ++last_;
-    what.text.shrink_to_fit();  // thousands are kept
+    what.text.shrink_to_fit();  // thousands of them are kept
     if (kept_.size() >= capacity_) kept_.pop_front();
     kept_.push_back(std::move(what));
   }
@@ -59,13 +59,13 @@ void event_journal::give_up() {
   news_.notify_all();
 }
 
-// ---- telling a callback -----------------------------------------------------------------------------------
+// ---- the callback thread -----------------------------------------------------------------------------------
 
-/// Shared with the thread, which may have to outlive the caller: see stop().
+/// Shared with the thread, which may outlive the event_caller: see stop().
 struct event_caller::work {
   std::shared_ptr<event_journal> journal;
   event_callback callback;
-  std::atomic<std::uint64_t> last{~std::uint64_t{0}};  // no event after this one is told
+  std::atomic<std::uint64_t> last{~std::uint64_t{0}};  // no event after this one is delivered
   std::atomic<clock::rep> until{clock::time_point::max().time_since_epoch().count()};
 
   void call(const event& e) const noexcept {

@@ -1,6 +1,5 @@
-// The last few thousand events of a session, numbered, for everybody who wants to know what happened: the
-// callback of an embedding program, `penstock events`, chaos, traces. Written by actors, owned by the
-// session.
+// The latest events of a session, numbered, for the callback of an embedding program, `penstock events`,
+// chaos and traces. Written by actors, owned by the session.
 #pragma once
 
 #include <penstock/event.hpp>
@@ -20,23 +19,23 @@ inline constexpr std::size_t events_kept = 4096;
 
 struct event_reading {
   std::vector<event> events;  ///< in order
-  std::uint64_t lost = 0;     ///< events after the asked number that are no longer kept
-  std::uint64_t last = 0;     ///< number of the last event there is: where the next reading may begin
+  std::uint64_t lost = 0;     ///< events after the given number that are no longer kept
+  std::uint64_t last = 0;     ///< number of the latest event: where the next reading may start
 };
 
-/// Thread-safe. Writing costs a short lock and never waits for a reader.
+/// Thread-safe. Writing takes a lock briefly and never waits for a reader.
 class event_journal {
  public:
   explicit event_journal(std::size_t capacity = events_kept);
 
-  /// Gives the event its number.
+  /// Assigns the event's number.
   void note(event what);
 
-  /// Events with a larger number, the oldest first, at most `limit` of them. 0: from the beginning.
+  /// Up to `limit` events with a larger number, oldest first. 0: from the beginning.
   [[nodiscard]] event_reading events_after(std::uint64_t number, std::size_t limit = events_kept) const;
   /// The same, but waits until there is one, or until give_up().
   [[nodiscard]] event_reading wait_for_events_after(std::uint64_t number, std::size_t limit) const;
-  /// Whoever waits, now or later, gets what there is.
+  /// All waiting calls, now or later, return what there is.
   void give_up();
 
  private:
@@ -50,8 +49,8 @@ class event_journal {
   bool given_up_ = false;
 };
 
-/// A thread that reads a journal to a callback, from its first event on. Its queue is the journal: a slow
-/// callback loses the oldest events, counted in `dropped`, and holds up nobody.
+/// A thread that passes a journal's events to a callback, from the first one on. Its queue is the journal: a
+/// slow callback misses the oldest events, counted in `dropped`, and holds up nobody.
 class event_caller {
  public:
   event_caller(std::shared_ptr<event_journal> journal, event_callback callback);
@@ -59,8 +58,8 @@ class event_caller {
   event_caller(const event_caller&) = delete;
   event_caller& operator=(const event_caller&) = delete;
 
-  /// Waits for a call that is under way; what is noted by now is still told, as long as the patience lasts.
-  /// No call comes after it. From within the callback it cannot wait: that call is the last.
+  /// Delivers the events recorded so far, within `patience`, and waits for a call that is in progress. No
+  /// call comes after that. Within the callback it cannot wait: that call is then the last.
   void stop(std::chrono::milliseconds patience) noexcept;
 
  private:

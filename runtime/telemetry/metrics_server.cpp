@@ -26,7 +26,7 @@ result<tcp::endpoint> endpoint_of(const std::string& listen) {
   boost::system::error_code status;
   const auto address = boost::asio::ip::make_address(host, status);
   if (status || colon == std::string::npos)
-    return refuse(errc::io, "[metrics] listen: '{}' is no IP address and port", listen);
+    return refuse(errc::io, "[metrics] listen: '{}' is not an IP address and port", listen);
   return tcp::endpoint(address, static_cast<std::uint16_t>(std::atoi(listen.c_str() + colon + 1)));
 }
 

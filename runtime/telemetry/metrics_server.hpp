@@ -1,8 +1,8 @@
-// The metrics endpoint: GET /metrics over HTTP, read-only, where [metrics] listen says. Off by default;
-// nothing else of penstock listens on a network.
+// The metrics endpoint: GET /metrics over HTTP, read-only, at the address of [metrics] listen. Off by
+// default; nothing else in penstock listens on a network.
 //
-// A client has 5 s to ask and 5 s to take its answer, a header of at most 8 KiB and no body; at most 16 are
-// heard at a time, others wait in the backlog.
+// A client has client_deadline to send its request and again to read the answer; requests have no body.
+// Memory is bounded by clients_max x (header_bytes_max + one page); further clients wait in the backlog.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -19,8 +19,7 @@ class metrics_server {
  public:
   /// `listen`: HOST:PORT; HOST is an IP address, "localhost" or empty (loopback). Port 0: any. `page` is
   /// called on the io thread for each request and must not block. Construct, use and destroy on the io
-  /// thread, or while it is not running. Refuses with errc::io when the address is not free or not an
-  /// address.
+  /// thread, or while that is not running. Refuses with errc::io when the address is invalid or in use.
   static result<std::unique_ptr<metrics_server>> open(boost::asio::io_context& io, const std::string& listen,
                                                       std::function<std::string()> page);
   ~metrics_server();

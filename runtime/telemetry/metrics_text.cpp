@@ -9,7 +9,7 @@
 namespace penstock::telemetry {
 namespace {
 
-/// The value of a label: only these three characters mean something there.
+/// Escapes the value of a label: only these three characters are special.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -70,56 +70,56 @@ void add_workers(page& p, const metrics_facts& f) {
   for (const worker_status& w : f.status.workers) ++by_state[w.state];
   p.begin("penstock_workers", "gauge", "Loader workers by state.");
   for (const auto& [state, count] : by_state) p.value("state", state, count);
-  p.gauge("penstock_workers_configured", "Loader workers that the config asks for.",
+  p.gauge("penstock_workers_configured", "Loader workers requested by the config.",
           f.totals.workers_configured);
-  p.counter("penstock_worker_starts_total", "Worker processes that were started.", f.totals.workers_started);
-  p.counter("penstock_worker_restarts_total", "Worker processes that replaced another.", f.totals.restarts);
+  p.counter("penstock_worker_starts_total", "Worker processes started.", f.totals.workers_started);
+  p.counter("penstock_worker_restarts_total", "Worker processes started as replacements.", f.totals.restarts);
   p.begin("penstock_worker_deaths_total", "counter",
           "Workers that ended before the session did, by cause; stopped: as ordered.");
   for (std::size_t i = 0; i < death_causes; ++i)
     p.value("cause", penstock::name_of(static_cast<death_cause>(i)), f.deaths[i]);
   p.begin("penstock_worker_resident_memory_bytes", "gauge", "Resident memory of each worker.");
   for (const worker_status& w : f.status.workers) p.value("worker", std::to_string(w.id), w.rss_bytes);
-  p.counter("penstock_stale_messages_total", "Messages of workers that came too late or were false.",
+  p.counter("penstock_stale_messages_total", "Messages from workers that were late or wrong.",
             f.totals.stale_dropped);
 }
 
 void add_owner(page& p, const metrics_facts& f) {
-  p.counter("penstock_gpu_owner_restarts_total", "Processes that replaced another as the GPU owner.",
+  p.counter("penstock_gpu_owner_restarts_total", "Processes started to replace the GPU owner.",
             f.totals.owner_restarts);
   p.begin("penstock_gpu_owner_deaths_total", "counter",
-          "Processes of the GPU owner that ended before the session did, by cause; stopped: as ordered.");
+          "GPU owner processes that ended before the session did, by cause; stopped: as ordered.");
   for (std::size_t i = 0; i < death_causes; ++i)
     p.value("cause", penstock::name_of(static_cast<death_cause>(i)), f.owner_deaths[i]);
 }
 
 void add_stream(page& p, const metrics_facts& f) {
-  p.gauge("penstock_epoch", "The epoch that is being delivered, from 0.", f.status.epoch);
-  p.counter("penstock_batches_delivered_total", "Batches that the consumer has got.",
+  p.gauge("penstock_epoch", "The epoch being delivered, counted from 0.", f.status.epoch);
+  p.counter("penstock_batches_delivered_total", "Batches delivered to the consumer.",
             f.status.batches_delivered);
-  p.counter("penstock_samples_delivered_total", "Samples that the consumer has got.",
+  p.counter("penstock_samples_delivered_total", "Samples delivered to the consumer.",
             f.status.samples_delivered);
   p.gauge("penstock_samples_expected", "Samples of the whole run; 0 until the dataset is known.",
           f.status.samples_expected);
   p.counter("penstock_samples_failed_total", "Samples that could not be loaded.", f.status.failed);
-  p.gauge("penstock_samples_quarantined", "Samples that are left out because they kill workers.",
+  p.gauge("penstock_samples_quarantined", "Samples left out because they kill workers.",
           f.status.quarantined);
-  p.counter("penstock_uploads_total", "Batches that were copied to the device.", f.totals.uploads);
-  p.counter("penstock_uploaded_bytes_total", "Bytes of tensors that were copied to the device.",
+  p.counter("penstock_uploads_total", "Batches copied to the device.", f.totals.uploads);
+  p.counter("penstock_uploaded_bytes_total", "Bytes of tensors copied to the device.",
             f.status.bytes_uploaded);
-  p.counter("penstock_consumer_wait_seconds_total", "How long the consumer waited for batches.",
+  p.counter("penstock_consumer_wait_seconds_total", "Time that the consumer waited for batches.",
             f.totals.device_waited_seconds);
 }
 
 void add_pipeline(page& p, const metrics_facts& f) {
   const pipeline_counts now = count_pipeline(f.under_way);
-  p.begin("penstock_batches", "gauge", "Batches under way, by where they are.");
+  p.begin("penstock_batches", "gauge", "Batches in flight, by where they are.");
   p.value("place", "loading", now.loading);
   p.value("place", "loaded", now.loaded);
   p.value("place", "uploading", now.uploading);
   p.value("place", "ready", now.ready);
   p.value("place", "in_use", now.in_use);
-  p.begin("penstock_stage_seconds", "histogram", "How long batches took for each stage of their way.");
+  p.begin("penstock_stage_seconds", "histogram", "Time that batches spent in each stage.");
   for (std::size_t i = 0; i < f.stages.size(); ++i) p.histogram("stage", stage_spans()[i].name, f.stages[i]);
 }
 
@@ -145,9 +145,9 @@ pipeline_counts count_pipeline(const std::vector<batch_passage>& under_way) {
 
 std::string metrics_text(const metrics_facts& f, const std::string& version) {
   page p;
-  p.begin("penstock_info", "gauge", "Always 1; what runs here.");
+  p.begin("penstock_info", "gauge", "Always 1; the labels say what is running.");
   p.value("version", version, 1);
-  p.begin("penstock_session_state", "gauge", "1 for the state that the session is in.");
+  p.begin("penstock_session_state", "gauge", "1 for the session's current state.");
   for (const char* state : {"ok", "degraded", "failed", "paused", "stopping"})
     p.value("state", state, f.status.state == state ? 1 : 0);
   p.begin("penstock_device_ready", "gauge", "1 while the device is open.");

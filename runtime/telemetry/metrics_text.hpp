@@ -1,5 +1,5 @@
-// A session's numbers as Prometheus reads them (text format 0.0.4). docs/metrics.md says what each means;
-// names and units stay as they are. Pure; used by the metrics endpoint of a session.
+// A session's numbers in Prometheus's text format 0.0.4. docs/metrics.md documents them; names and units are
+// stable. Pure; used by the metrics endpoint of a session.
 #pragma once
 
 #include "runtime/base/batch_times.hpp"
@@ -12,11 +12,11 @@
 
 namespace penstock::telemetry {
 
-/// Where batches are at this moment, counted.
+/// How many batches are where at this moment.
 struct pipeline_counts {
-  std::uint64_t loading = 0;    ///< a worker has the lease
+  std::uint64_t loading = 0;    ///< leased to a worker
   std::uint64_t loaded = 0;     ///< finished, waiting for an earlier batch
-  std::uint64_t uploading = 0;  ///< with the owner: waiting for a buffer, being copied, being converted
+  std::uint64_t uploading = 0;  ///< with the owner: waiting for a buffer, being copied or converted
   std::uint64_t ready = 0;      ///< on the device, waiting for the consumer
   std::uint64_t in_use = 0;     ///< with the consumer
 };
@@ -26,11 +26,11 @@ inline constexpr std::size_t death_causes = 9;
 
 struct metrics_facts {
   session_status status;
-  run_report totals;                                 ///< its epochs, deaths and losses are not looked at
+  run_report totals;                                 ///< its epochs, deaths and losses are not used
   std::array<std::uint64_t, death_causes> deaths{};  ///< of workers, by death_cause
   std::array<std::uint64_t, death_causes> owner_deaths{};  ///< of the GPU owner's processes
   std::vector<batch_passage> under_way;
-  std::vector<stage_histogram> stages;  ///< one a span of stage_spans()
+  std::vector<stage_histogram> stages;  ///< one for each span of stage_spans()
 };
 [[nodiscard]] std::string metrics_text(const metrics_facts& facts, const std::string& version);
 
