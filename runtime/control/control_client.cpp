@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <thread>
 
@@ -17,7 +18,15 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::size_t answer_bytes_max = 64U << 20U;
+// The longest answers: `logs` has what is kept of every source, of the process that runs and the one before it;
+// `deaths` has 1000 reports of workers and of owners, each with less output than that. JSON takes up to 6 bytes for one
+// ("\u001b"). Nothing is allocated before it arrives.
+constexpr std::size_t kept_bytes = 64 * 1024;
+constexpr std::size_t json_growth_max = 6;
+constexpr std::size_t deaths_kept = 1000;
+constexpr std::size_t logs_answer_max = log_sources_max * 2 * kept_bytes * json_growth_max;
+constexpr std::size_t deaths_answer_max = 2 * deaths_kept * kept_bytes * json_growth_max;
+constexpr std::size_t answer_bytes_max = std::max(logs_answer_max, deaths_answer_max);
 constexpr std::chrono::milliseconds connect_again_after{5};
 
 /// Waits until the socket is ready or the time is over.
@@ -60,7 +69,8 @@ result<json> ask(const std::filesystem::path& socket, json request,
     if (bytes > 0) sent += static_cast<std::size_t>(bytes);
   }
   std::string received;
-  while (received.find('\n') == std::string::npos) {
+  for (std::size_t searched = 0; received.find('\n', searched) == std::string::npos;) {
+    searched = received.size();
     if (auto ok = wait_for(connected->get(), POLLIN, until); !ok)
       return tl::unexpected(std::move(ok.error()));
     char piece[16 * 1024];

@@ -26,7 +26,14 @@
 namespace penstock::control {
 
 inline constexpr int protocol_version = 1;
+/// Processes that write logs: 1024 workers ([loader.limits] max), the sacrificial one and the GPU owner.
+inline constexpr std::size_t log_sources_max = 1024 + 1 + 1;
+
+/// The longest request is `logs` with an `after`: a name ("worker/1024"), a number and punctuation for each source.
+inline constexpr std::size_t seen_entry_max = 11 + 20 + 4;
+inline constexpr std::size_t other_fields_max = 1024;
 inline constexpr std::size_t request_bytes_max = 64 * 1024;
+static_assert(log_sources_max * seen_entry_max + other_fields_max <= request_bytes_max);
 
 /// An answer, or nothing yet: the handler is then called again every 20 ms until it returns one.
 using answer = std::optional<nlohmann::ordered_json>;

@@ -19,7 +19,10 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr const char* schema = "penstock.quarantine/1";
-constexpr std::size_t file_bytes_max = 256U << 20U;
+// A million entries with the usual path and causes; more is not a quarantine.
+constexpr std::size_t entries_max = 1U << 20U;
+constexpr std::size_t usual_entry_bytes = 256;
+constexpr std::size_t file_bytes_max = entries_max * usual_entry_bytes;
 
 std::string as_line(const quarantine_entry& entry) {
   json j{{"schema", schema}, {"fingerprint", entry.fingerprint}, {"sample", entry.sample.sample}};

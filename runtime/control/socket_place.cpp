@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view suffix = ".sock";
-constexpr int backlog = 64;
+constexpr int backlog = 64;  // as many as the server serves at once (connections_max)
 constexpr std::chrono::milliseconds lock_retry{5};
 
 result<sockaddr_un> address_of(const fs::path& path) {

@@ -50,7 +50,10 @@ struct stat_line {
 std::optional<stat_line> read_stat(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 512> text{};
+  // The fields up to the session: pid, name, state, parent, group, session. The kernel cuts names at 64 bytes.
+  constexpr std::size_t number_bytes = 11;
+  constexpr std::size_t name_bytes = 64 + 2;
+  std::array<char, 4 * (number_bytes + 1) + name_bytes + 1 + 2 + 1> text{};
   if (!file || ::read(file.get(), text.data(), text.size() - 1) <= 0) return std::nullopt;
   const char* name_end = std::strrchr(text.data(), ')');  // the name may contain anything
   stat_line line;

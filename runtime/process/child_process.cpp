@@ -1,6 +1,7 @@
 #include "runtime/process/child_process.hpp"
 
 #include "runtime/base/log.hpp"
+#include "runtime/process/crash_notes.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,10 +15,11 @@
 namespace penstock::process {
 namespace {
 
-constexpr std::size_t line_max = 4096;
-constexpr std::size_t read_bytes = 16 * 1024;
+static_assert(output_tail::lines_shown * output_tail::line_max + stack_bytes_max <= output_tail::kept_bytes);
 
-// A flood must not keep the io_thread from its other work: at most reads_a_turn x read_bytes = 64 KiB a turn.
+// A flood must not keep the io_thread from its other work: a turn reads at most reads_a_turn x read_bytes = 64 KiB,
+// which is what a pipe holds.
+constexpr std::size_t read_bytes = 16 * 1024;
 constexpr int reads_a_turn = 4;
 
 }  // namespace

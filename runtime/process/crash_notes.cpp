@@ -19,8 +19,15 @@ namespace penstock::process {
 namespace {
 
 constexpr std::string_view mark = "penstock-stack: ";
-constexpr std::size_t frames_max = 48;
-constexpr std::size_t signal_stack_bytes = 128 * 1024;
+// A line of /proc/self/maps before its path: two addresses, permissions, offset, device, inode, separators.
+constexpr std::size_t map_fields_max = 2 * 16 + 4 + 16 + 7 + 20 + 6;
+
+// The kernel's frame with the vector registers, the unwinder, and what instrumentation adds to both.
+// Only pages that are touched cost memory.
+constexpr std::size_t kernel_frame_bytes = 16 * 1024;
+constexpr std::size_t unwinder_bytes = 48 * 1024;
+constexpr std::size_t instrumentation_factor = 2;
+constexpr std::size_t signal_stack_bytes = instrumentation_factor * (kernel_frame_bytes + unwinder_bytes);
 
 std::atomic<int> worker_thread{0};
 std::atomic<bool> passed_on{false};
@@ -35,12 +42,12 @@ int this_thread() noexcept {
 struct frame {
   std::uint64_t address = 0;
   std::uint64_t offset = 0;
-  std::array<char, 240> module{};
+  std::array<char, stack_module_max> module{};
 };
 
 // Static, because the signal stack is small; one thread at a time writes.
-std::array<frame, frames_max> frames;
-std::array<void*, frames_max> addresses;
+std::array<frame, stack_frames_max> frames;
+std::array<void*, stack_frames_max> addresses;
 
 class line {
  public:
@@ -65,7 +72,7 @@ class line {
   }
 
  private:
-  std::array<char, 400> text_{};
+  std::array<char, stack_line_max> text_{};
   std::size_t used_ = 0;
 };
 
@@ -114,14 +121,14 @@ class map_line {
 
  private:
   std::uint64_t base_ = 0;
-  std::array<char, 240> module_{};
+  std::array<char, stack_module_max> module_{};
 };
 
 void find_modules(std::size_t count) {
   const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (maps < 0) return;
   static std::array<char, 4096> piece;
-  static std::array<char, 600> text;
+  static std::array<char, map_fields_max + stack_module_max> text;
   std::size_t used = 0;
   map_line parser;
   for (ssize_t bytes = 0; (bytes = ::read(maps, piece.data(), piece.size())) > 0;) {
@@ -161,7 +168,7 @@ void write_stack(int signal, const void* context) {
     first = 0;
     frames[count++].address = here;
   }
-  for (std::size_t i = first; i < static_cast<std::size_t>(found) && count < frames_max; ++i) {
+  for (std::size_t i = first; i < static_cast<std::size_t>(found) && count < stack_frames_max; ++i) {
     // A return address is that of the instruction after the call; one byte earlier belongs to the caller's line.
     const auto address = reinterpret_cast<std::uint64_t>(addresses[i]);
     frames[count++].address = i == first && address == here ? address : address - 1;
@@ -258,7 +265,7 @@ std::vector<std::string> stack_in(std::string_view output) {
     text.remove_prefix(mark.size());
     if (!text.starts_with('#')) return found.clear();  // a new stack begins
     const std::size_t space = text.find(' ');
-    if (space != std::string_view::npos && found.size() < frames_max)
+    if (space != std::string_view::npos && found.size() < stack_frames_max)
       found.emplace_back(text.substr(space + 1));
   });
   return found;

@@ -3,11 +3,19 @@
 // modules and offsets; whoever reads the death record looks up the names later.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace penstock::process {
+
+/// What a dying process writes at most: a line for the signal and one for each frame. A line is the mark, "#12 ", the
+/// module's name, "+0x", an offset and the line end; longer names are cut.
+inline constexpr std::size_t stack_frames_max = 48;
+inline constexpr std::size_t stack_module_max = 240;
+inline constexpr std::size_t stack_line_max = 16 + 4 + stack_module_max + 3 + 16 + 1;
+inline constexpr std::size_t stack_bytes_max = (1 + stack_frames_max) * stack_line_max;
 
 /// From now on SIGABRT, SIGSEGV, SIGBUS, SIGFPE and SIGILL write the stack of the affected thread to stderr
 /// and then end the process as usual. For a signal sent from outside, that is the working thread.

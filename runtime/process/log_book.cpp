@@ -8,7 +8,7 @@ namespace {
 
 // What a line costs in addition to its text: log_line's numbers and strings, rounded. Without it a flood of empty lines
 // would be unbounded.
-constexpr std::size_t line_cost = 64;
+constexpr std::size_t line_cost = sizeof(log_line);
 
 }  // namespace
 

@@ -41,6 +41,7 @@ struct log_answer {
 
 class log_book {
  public:
+  /// Of each process: the lines, each with its log_line. A screen of the longest lines, or hundreds of usual ones.
   static constexpr std::size_t kept_bytes = 64 * 1024;
   /// How many lines per second of one source go to the session's own log, after an initial burst.
   static constexpr double passed_per_second = 100;

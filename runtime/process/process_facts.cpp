@@ -84,7 +84,7 @@ std::optional<process_facts> look_at(pid_t pid) {
 
 std::uint64_t own_rss_bytes() {
   static const int statm = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  char text[128] = {};
+  char text[7 * (20 + 1) + 1] = {};  // seven numbers of up to 20 digits, a separator after each, and the zero
   if (statm < 0 || ::pread(statm, text, sizeof text - 1, 0) <= 0) return 0;
   const char* second = std::strchr(text, ' ');
   if (second == nullptr) return 0;

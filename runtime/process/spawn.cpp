@@ -25,7 +25,10 @@
 namespace penstock::process {
 namespace {
 
-constexpr std::size_t child_stack_bytes = 64 * 1024;
+// child_main has no buffers and does not recurse: one page is plenty, and as many again for each thing that
+// instrumentation adds. Only pages that are touched cost memory.
+constexpr std::size_t child_stack_pages = 16;
+constexpr std::size_t child_stack_bytes = child_stack_pages * 4096;
 
 /// What the child needs between clone and exec, prepared in advance: there it may neither allocate nor lock,
 /// since it runs in our memory while other threads may hold any lock.

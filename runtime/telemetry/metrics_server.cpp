@@ -16,7 +16,9 @@ using boost::asio::ip::tcp;
 
 constexpr auto client_deadline = 5s;
 constexpr std::size_t clients_max = 16;
-constexpr std::uint32_t header_bytes_max = 8 * 1024;
+// The request line and 15 headers of up to 512 bytes; scrapers send fewer and shorter ones.
+constexpr std::uint32_t header_line_max = 512;
+constexpr std::uint32_t header_bytes_max = (1 + 15) * header_line_max;
 
 result<tcp::endpoint> endpoint_of(const std::string& listen) {
   const std::size_t colon = listen.rfind(':');

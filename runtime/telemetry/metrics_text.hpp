@@ -22,7 +22,7 @@ struct pipeline_counts {
 };
 [[nodiscard]] pipeline_counts count_pipeline(const std::vector<batch_passage>& under_way);
 
-inline constexpr std::size_t death_causes = 9;
+inline constexpr std::size_t death_causes = static_cast<std::size_t>(death_cause::unknown) + 1;
 
 struct metrics_facts {
   session_status status;
