@@ -26,11 +26,9 @@ using to_owner = std::variant<open_owner, prepare_owner, map_partition, upload_s
 
 /// The largest payload that is accepted, and so the largest that may be sent. The largest message that cannot be
 /// split is a lease: 65536 samples x (8 bytes index + 4 bytes attempt) = 0.8 MB. Lists of uploads are split, reasons
-/// of failures are cut (fit.hpp), snapshots are limited to snapshot_bytes_max.
+/// of failures are cut (fit.hpp), snapshots of sinks are limited to 1 MiB (gpu_owner/batch_sink.hpp), which leaves
+/// 3 MiB for the config in open_owner and the deliveries in batches_delivered.
 inline constexpr std::uint32_t frame_bytes_max = 4U << 20U;
-
-/// The largest snapshot of a sink: open_owner also carries the config, and batches_delivered the deliveries.
-inline constexpr std::uint32_t snapshot_bytes_max = frame_bytes_max - (1U << 20U);
 
 struct frame_header {
   std::uint32_t payload_bytes = 0;

@@ -110,7 +110,7 @@ std::uint64_t tensor_view::bytes() const noexcept {
 void tensor_view::require_host() const {
   if (on_host) return;
   throw error({errc::usage,
-               fmt::format("tensor '{}' lies on the device: copy it to the host with Batch::read_back", name),
+               fmt::format("tensor '{}' is on the device: copy it to the host with Batch::read_back", name),
                0});
 }
 

@@ -1,5 +1,5 @@
-// A batch on the device, in the consumer's hands. It owns one of the [gpu] buffers until it is released or
-// destroyed; while all buffers are held, no further batch can come.
+// A batch on the device, held by the consumer. It owns one of the [gpu] buffers until it is released or destroyed;
+// while all buffers are held, no further batch can come.
 #pragma once
 
 #include <penstock/export.hpp>
@@ -15,17 +15,17 @@
 
 namespace penstock {
 
-/// Move-only. Use from one thread at a time. May outlive the session's iteration and stop(), but its memory
-/// ends with Session::close() or the Session's destructor: from then on every member throws error
-/// (errc::usage), except that a batch can still be asked whether it is held, moved and destroyed. What
-/// samples() and records() gave before stays readable while the Batch is held; what tensors() gave does not.
+/// Move-only. Use from one thread at a time. It may outlive the session's iteration and stop(), but its memory ends
+/// with Session::close() or the Session's destructor: from then on every member throws error (errc::usage), except
+/// operator bool, moving and destruction. Spans obtained earlier from samples() and records() stay readable while the
+/// Batch is held; those from tensors() do not.
 class PENSTOCK_API Batch {
  public:
   Batch() noexcept;
   Batch(Batch&& other) noexcept;
   Batch& operator=(Batch&& other) noexcept;
-  /// Releases, if that was not done: on the legacy default stream. While that stream takes part in a stream
-  /// capture of yours, the buffer goes back after the capture, with the next call to the session or to any batch.
+  /// Releases the batch on the legacy default stream, unless it was released before. If you are capturing that stream,
+  /// the buffer is returned after the capture, by the next call to the session or to any batch.
   ~Batch();
 
   /// False after a release or a move.
@@ -42,27 +42,28 @@ class PENSTOCK_API Batch {
   /// Throws error (errc::usage) with the names there are.
   [[nodiscard]] const tensor_view& tensor(std::string_view name) const;
 
-  /// Work put on `stream` after this call sees the batch. A batch is handed out when it is complete on the
-  /// device, so today there is nothing to wait for: this only checks that the batch is held. Programs that
-  /// call it stay right if batches are ever handed out while they are still being copied.
+  /// Work put on `stream` after this call sees the batch. A batch is handed out once it is complete on the device, so
+  /// today there is nothing to wait for: this only checks that the batch is held. Programs that call it stay correct if
+  /// batches are ever handed out while they are still being copied.
   void wait(stream_handle stream) const;
-  /// Gives the buffer back when what is on `stream` now is done. Throws error: errc::usage the second time, and on
-  /// a stream that is being captured into a graph; what the device says if it cannot record the release. Only in the
-  /// last two cases the batch is still held.
+  /// Returns the buffer when the work now on `stream` is done. Throws error: errc::usage if already released, or if the
+  /// stream is being captured into a graph; the device's error if it cannot record the release. In the last two cases
+  /// the batch is still held.
   void release(stream_handle stream);
-  /// Gives the buffer back at once. Only right when no stream uses the batch any more, or ever did: work that
-  /// is still queued would read the next batch's bytes. Throws error (errc::usage) the second time.
+  /// Returns the buffer at once. Only correct when no stream uses the batch any more, or ever did: work that is still
+  /// queued would read the next batch's bytes. Throws error (errc::usage) if already released.
   void release_unused();
-  [[deprecated("release(stream) waits for the stream's work; release_unused() says that there is none")]] void
+  [[deprecated(
+      "use release(stream), which waits for the stream's work, or release_unused() if there is none")]] void
   release();
 
   /// Copies a tensor to host memory and waits for it.
   [[nodiscard]] std::vector<std::byte> read_back(std::string_view name) const;
-  /// A record ("crop", "flip") of the rows, which never left the host: see tensor_role::record.
+  /// A record ("crop", "flip") of the rows; records never leave the host: see tensor_role::record.
   [[nodiscard]] tensor_view record(std::string_view name) const;
   [[nodiscard]] std::span<const tensor_view> records() const;
 
-  /// What Session digests are made of (docs/semantics.md 5). Reads the whole batch back.
+  /// The digest that session digests combine (docs/semantics.md 5). Reads the whole batch back.
   [[nodiscard]] std::uint64_t digest() const;
 
  private:

@@ -1,5 +1,5 @@
 // The settings of a session as plain structs: read them from a file with load_config, or fill them in code.
-// The structs come from config_keys.def, which names each key, its default, its limits and its meaning.
+// The structs come from config_keys.def, which defines each key, its default, its limits and its meaning.
 #pragma once
 
 #include <penstock/export.hpp>
@@ -17,7 +17,7 @@
 
 namespace penstock {
 
-/// A size in bytes; in a config file always with its unit ("64MiB").
+/// A size in bytes; in a config file always with a unit ("64MiB").
 struct byte_size {
   std::uint64_t bytes = 0;
   auto operator<=>(const byte_size&) const = default;
@@ -28,7 +28,7 @@ using range_2d = std::array<double, 2>;        ///< low, high
 using rgb_values = std::array<double, 3>;      ///< red, green, blue
 using string_map = std::map<std::string, std::string>;
 
-// Each spelling in a config file is the enumerator's name with '-' for '_'.
+// In a config file each value is spelled like its enumerator, with '-' for '_'.
 enum class dataset_type : std::uint8_t { image_folder, tar, npy, raw, tokens, synthetic, custom };
 enum class fill_kind : std::uint8_t { stamp, memset, memcpy, random };
 enum class fault_kind : std::uint8_t {

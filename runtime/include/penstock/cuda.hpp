@@ -1,6 +1,6 @@
 // Typed helpers for programs that use CUDA: streams as handles, tensors of a batch as spans of device memory.
-// Header-only. It names CUDA's types without including its headers, so it fits the runtime API and the driver
-// API.
+// Header-only. It names CUDA's types without including its headers, so it works with both the runtime API and the
+// driver API.
 #pragma once
 
 #include <penstock/batch.hpp>
@@ -34,7 +34,7 @@ inline void release(Batch& batch, CUstream_st* stream) {
   batch.release(handle_of(stream));
 }
 
-/// The use of a batch on one stream: waits at the beginning of the scope; at its end, gives the buffer back when the
+/// Scoped use of a batch on one stream: waits at the beginning of the scope; at its end, returns the buffer once the
 /// stream gets there. If the stream is being captured into a graph at the end of the scope, the batch is still held.
 /// Borrows the batch.
 class batch_on_stream {
@@ -48,7 +48,7 @@ class batch_on_stream {
     try {
       if (*batch_) release(*batch_, stream_);
     } catch (const error&) {
-      // The stream is being captured, or the session is gone, or the device is broken: next() says which.
+      // The stream is being captured, or the session is gone, or the device is broken: next() reports which.
     }
   }
 
@@ -57,7 +57,7 @@ class batch_on_stream {
   CUstream_st* stream_;
 };
 
-/// Elements in device memory: to be handed to kernels, not to be read by the host.
+/// Elements in device memory: pass them to kernels, do not read them on the host.
 template <class T>
 class device_span {
  public:
@@ -100,8 +100,8 @@ struct dtype_of<float> : std::integral_constant<dtype, dtype::float32> {};
 template <>
 struct dtype_of<double> : std::integral_constant<dtype, dtype::float64> {};
 
-/// A tensor of the batch as what it is: tensor<float>(batch, "image"). Valid until the batch is released.
-/// Throws error (errc::usage) when there is no such tensor or its elements are of another type.
+/// A tensor of the batch with its element type: tensor<float>(batch, "image"). Valid until the batch is released.
+/// Throws error (errc::usage) when there is no such tensor or its elements have another type.
 template <class T>
 [[nodiscard]] device_span<T> tensor(const Batch& batch, std::string_view name) {
   const tensor_view& t = batch.tensor(name);

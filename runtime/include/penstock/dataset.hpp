@@ -1,6 +1,5 @@
-// What a dataset is: a fixed number of samples, each of which can be loaded into memory that penstock
-// provides. Implemented by the built-in datasets and by users; called in worker processes only, by one
-// thread.
+// A dataset: a fixed number of samples, each of which can be loaded into memory that penstock provides. Implemented by
+// the built-in datasets and by users; called only in worker processes, by one thread.
 #pragma once
 
 #include <penstock/export.hpp>
@@ -16,25 +15,25 @@
 
 namespace penstock {
 
-/// What the session needs to know before the first sample: it sizes the shared memory from it, and refuses a
-/// later worker that says something else.
+/// What the session needs to know before the first sample: it sizes the shared memory by it, and refuses later workers
+/// whose description differs.
 struct dataset_description {
-  std::string type{};                  ///< "image-folder", or the name of your own
+  std::string type{};                  ///< "image-folder", or your own name for it
   std::uint64_t samples = 0;           ///< sample indices are 0 .. samples - 1
   std::vector<tensor_spec> tensors{};  ///< the same for every sample
-  std::string fingerprint{};           ///< equal exactly when two workers see the same samples
+  std::string fingerprint{};           ///< equal if and only if two workers see the same samples
 
   bool operator==(const dataset_description&) const = default;
 };
 
-/// Who is loading. Given once, before the first sample.
+/// Which worker is loading. Passed once, before the first sample.
 struct worker_context {
   std::uint32_t worker = 0;       ///< 0 .. workers - 1
   std::uint32_t incarnation = 0;  ///< 1 for the first process in this place, 2 for its replacement, ...
   std::uint64_t seed = 0;         ///< [sampler] seed
 };
 
-/// One sample to load. `random` is already positioned; draws from anything else make batches irreproducible.
+/// One sample to load. `random` is already seeded for it; any other source of randomness makes batches irreproducible.
 struct sample_request {
   std::uint64_t index = 0;
   std::uint64_t epoch = 0;
@@ -42,7 +41,7 @@ struct sample_request {
   random_source& random;
 };
 
-/// How long a sample is in a tensor that declares a length_rule.
+/// The length of a sample in a tensor that declares a length_rule.
 struct sample_length {
   std::uint64_t entries = 0;
   std::uint64_t max = 0;  ///< 0: this tensor has no lengths
@@ -68,19 +67,19 @@ std::span<T> elements_as(std::span<const std::span<std::byte>> tensors, std::spa
 
 }  // namespace detail
 
-/// Where the bytes of one sample go: one span a tensor, in the order of the description, straight in the
-/// shared memory that the device reads. The bytes are undefined before load() and all of them must be
-/// written, up to the length that is set.
+/// Where the bytes of one sample go: one span per tensor, in the order of the description, directly in the shared
+/// memory that the device reads. The bytes are undefined before load(), which must write all of them, up to the length
+/// that is set.
 class PENSTOCK_API sample_slot {
  public:
-  /// `specs`: the description's tensors, for checking as(); without them it goes unchecked (in tests of yours).
+  /// `specs`: the description's tensors, for checking as(); without them (in your own tests) it does not check.
   explicit sample_slot(std::span<const std::span<std::byte>> tensors, std::span<sample_length> lengths = {},
                        std::span<const tensor_spec> specs = {}) noexcept
       : tensors_(tensors), lengths_(lengths), specs_(specs) {}
 
-  /// How many entries this sample has along the first axis of the tensor; what lies behind them becomes zero.
-  /// Not called: it has as many as the shape says. Throws std::out_of_range for more than that, and for a
-  /// tensor whose length_rule is exact: the sample is then a failure that says so.
+  /// Sets how many entries this sample has along the first axis of the tensor; the rest becomes zero. Without a call,
+  /// it has as many as the shape says. Throws std::out_of_range for more than that, and for a tensor whose length_rule
+  /// is exact: the sample then fails with that message.
   void set_length(std::size_t tensor, std::uint64_t entries) const;
 
   /// Throws error (errc::usage) if there is no such tensor.
@@ -100,8 +99,8 @@ class PENSTOCK_API sample_slot {
   std::span<const tensor_spec> specs_;
 };
 
-/// All samples of a batch, loaded, in their slot. The rows of a tensor lie back to back, each as large as the
-/// description says; rows of samples that failed are not among them.
+/// All loaded samples of a batch in their slot. The rows of a tensor are contiguous, each as large as the description
+/// says; samples that failed have no row.
 class batch_slot {
  public:
   batch_slot(std::span<const std::span<std::byte>> tensors,
@@ -119,7 +118,7 @@ class batch_slot {
   [[nodiscard]] std::span<T> as(std::size_t tensor) const {
     return detail::elements_as<T>(tensors_, specs_, tensor);
   }
-  /// One number a row for a tensor with a length_rule, else empty.
+  /// One number per row for a tensor with a length_rule, else empty.
   [[nodiscard]] std::span<const std::int64_t> lengths(std::size_t tensor) const { return lengths_[tensor]; }
 
  private:
@@ -129,8 +128,8 @@ class batch_slot {
   std::span<const tensor_spec> specs_;
 };
 
-/// A dataset. One instance lives in each worker process; penstock calls it from one thread. A crash in here
-/// costs one process, which is replaced, and is charged to the sample that was being loaded.
+/// A dataset. One instance lives in each worker process; penstock calls it from one thread. A crash in it costs one
+/// process, which is replaced, and is charged to the sample that was being loaded.
 class PENSTOCK_API Dataset {
  public:
   Dataset() = default;
@@ -141,25 +140,24 @@ class PENSTOCK_API Dataset {
   /// Called once, first. Throwing ends the run: the dataset as a whole is unusable.
   virtual dataset_description describe() = 0;
 
-  /// Called once, after describe() and before the first sample. Throwing counts as describe() throwing.
+  /// Called once, after describe() and before the first sample. Throwing ends the run as well.
   virtual void setup(const worker_context& context);
 
-  /// Fills the slot with one sample. Throwing makes the sample a failure: it is reported by name and leaves
-  /// its batch as [loader] on_bad_sample says; it is not tried again. Throw transient_error for storage that
-  /// may recover: it is tried three times more, with growing pauses, before it counts as a failure.
+  /// Fills the slot with one sample. If it throws, the sample has failed: it is reported by name and handled as
+  /// [loader] on_bad_sample says; it is not tried again. Throw transient_error for storage that may recover: the sample
+  /// is retried three times, with growing pauses, before it counts as failed.
   virtual void load(const sample_request& request, const sample_slot& slot) = 0;
 
-  /// Called once for every batch with at least one row, after the last load() of it: may change rows in
-  /// place. Draws from `random`, which is keyed by the first row's sample; a batch is then the same whichever
-  /// worker makes it, but its bytes depend on its samples. Throwing makes all of them failures; a crash is
-  /// charged to its last sample.
+  /// Called once for every batch with at least one row, after its last load(): may change rows in place. Use `random`,
+  /// which is keyed by the first row's sample: the batch is then the same in any worker, but its bytes depend on all
+  /// its samples. If it throws, all of them have failed; a crash is charged to the last sample.
   virtual void collate(const batch_slot& batch, random_source& random);
 
-  /// What a person calls this sample (a path, a key): shown in reports. Cheap; called before each load.
+  /// The sample's name for people (a path, a key), shown in reports. Must be cheap; called before each load.
   [[nodiscard]] virtual std::string name_of(std::uint64_t index) const;
 };
 
-/// Storage said "not now" (EIO, ESTALE, EAGAIN, a timeout): see Dataset::load.
+/// A transient failure of storage (EIO, ESTALE, EAGAIN, a timeout): see Dataset::load.
 class PENSTOCK_API transient_error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

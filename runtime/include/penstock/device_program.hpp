@@ -1,6 +1,5 @@
-// A program of yours that runs beside the GPU owner and takes every batch where it lies: on the device. Build
-// it as a shared library and name it with `penstock run FILE --sink plugin:PATH`. Needs this header and no
-// library.
+// Your own code that runs in the GPU owner and takes every batch on the device, without a copy. Build it as a shared
+// library and pass it with `penstock run FILE --sink plugin:PATH`. Needs only this header, no library.
 //
 //   class brightness final : public penstock::DeviceProgram { void on_batch(...) override { ... } };
 //   PENSTOCK_DEVICE_PROGRAM(brightness)
@@ -18,8 +17,8 @@
 
 namespace penstock {
 
-/// A batch on the device, borrowed for the time of one call. Pointers are device pointers (host pointers on
-/// the host device); what is put on the call's stream may use them, nothing else may.
+/// A batch on the device, borrowed for one call. Pointers are device pointers (host pointers on the host device); only
+/// work on the call's stream may use them.
 struct DeviceBatch {
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;              ///< within the epoch
@@ -37,10 +36,10 @@ struct DeviceBatch {
   }
 };
 
-/// Called from one thread, batches in the order of the stream. An exception ends the run with its message and
-/// the batch's name. A batch counts as delivered when its work on the stream is done (and, with state, when a
-/// snapshot holds it), so a program whose process dies is started again and sees exactly the batches that
-/// were not delivered: some of them for the second time.
+/// Called from one thread, with batches in the order of the stream. An exception ends the run with its message and the
+/// batch's number. A batch is delivered when its work on the stream is done (and, with state, when a snapshot covers
+/// it). If the process dies, a new one gets exactly the batches that were not delivered, some of them for the second
+/// time.
 class DeviceProgram {
  public:
   DeviceProgram() = default;
@@ -48,21 +47,21 @@ class DeviceProgram {
   DeviceProgram& operator=(const DeviceProgram&) = delete;
   virtual ~DeviceProgram() = default;
 
-  /// Put work on `stream`; there is no need to wait for it.
+  /// Puts work on `stream`; no need to wait for it.
   virtual void on_batch(const DeviceBatch& batch, stream_handle stream) = 0;
 
-  /// False for a program that remembers nothing from batch to batch. One that keeps state and gives no
-  /// snapshots cannot be replayed: the death of its process fails the run.
+  /// False for a program without state from batch to batch. One with state but without snapshots cannot be replayed:
+  /// the death of its process fails the run.
   [[nodiscard]] virtual bool keeps_state() const { return true; }
   /// Everything that restore() needs, at most 1 MiB. Taken every few batches, when their work is done.
   [[nodiscard]] virtual std::optional<std::vector<std::byte>> snapshot() { return std::nullopt; }
-  /// Called before the first batch of a new process with the last snapshot, if there is one.
+  /// Called before the first batch in a new process with the last snapshot, if there is one.
   virtual void restore(std::span<const std::byte> state) { static_cast<void>(state); }
-  /// The stream is over: print results, write files. Not called when the run failed.
+  /// The stream is complete: print results, write files. Not called when the run failed.
   virtual void finish() {}
 };
 
-/// Grows when DeviceProgram, DeviceBatch or tensor_view change; a program that was built for another one is refused.
+/// Increases when DeviceProgram, DeviceBatch or tensor_view change; programs built for another version are refused.
 inline constexpr std::uint32_t device_program_version = 2;
 
 struct device_program_entry {

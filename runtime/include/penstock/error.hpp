@@ -1,5 +1,5 @@
-// What can go wrong, in one type. Inside penstock a failure travels as a value (base/result.hpp); the public
-// API throws it as penstock::error. Used by everyone.
+// All failures in one type. Inside penstock a failure is a value (base/result.hpp); the public API throws it
+// as penstock::error. Used everywhere.
 #pragma once
 
 #include <penstock/export.hpp>
@@ -11,19 +11,19 @@
 
 namespace penstock {
 
-/// The kind of a failure: what a program may want to branch on. The message says the rest.
+/// The kind of a failure, for programs to branch on. The message has the details.
 enum class errc : std::uint8_t {
   config,                ///< a config file, key or value is wrong
-  usage,                 ///< the API was called wrongly: read the message, fix the program
+  usage,                 ///< the API was misused: read the message, fix the program
   io,                    ///< a file or folder could not be read or written
-  dataset,               ///< the dataset as a whole is unusable: missing, empty, lying about its shape
+  dataset,               ///< the dataset as a whole is unusable: missing, empty, of a wrong shape
   sample,                ///< one sample failed and the policy is on_bad_sample = "fail"
   out_of_memory,         ///< host memory, a cgroup limit or a resource limit is too small
   system,                ///< the operating system refused something else
   worker_program,        ///< the worker program is missing, not executable, or broken
   workers_exhausted,     ///< restarts did not help: no loader worker is left, or too few for too long
-  protocol,              ///< a peer speaks another protocol version, or nonsense
-  quarantine_full,       ///< so many samples kill workers that the fault is systematic
+  protocol,              ///< a peer uses another protocol version or violates the protocol
+  quarantine_full,       ///< so many samples kill workers that the cause must be systematic
   device_unavailable,    ///< no such device, no driver, or it cannot be used
   device_out_of_memory,  ///< the device's memory is too small for this request; the device stays usable
   device_busy,           ///< another session or process holds the device exclusively
@@ -36,10 +36,10 @@ enum class errc : std::uint8_t {
   timed_out,             ///< a deadline passed
 };
 
-/// The name of a kind as it stands in JSON: "config", "out_of_memory", ...
+/// The name of a kind in JSON: "config", "out_of_memory", ...
 PENSTOCK_API const char* name_of(errc code) noexcept;
 
-/// A refusal: its kind, one sentence with the numbers, and the errno or CUDA code behind it (0: none).
+/// A failure: its kind, a message with the numbers, and the errno or CUDA code behind it (0: none).
 struct failure {
   errc code = errc::system;
   std::string message;

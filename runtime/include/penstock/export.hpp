@@ -1,4 +1,4 @@
-// Marks what the shared libraries export; everything else is built hidden.
+// Marks what the shared libraries export; everything else is hidden.
 #pragma once
 
 #define PENSTOCK_API __attribute__((visibility("default")))

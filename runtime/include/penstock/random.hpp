@@ -1,6 +1,6 @@
-// The only source of randomness a dataset may use: counter-based, so that a sample's bytes depend on nothing
-// but (seed, epoch, sample index, draw number) - not on the worker, on batch mates or on crashes. Used by
-// datasets.
+// The only source of randomness that a dataset may use: counter-based, so that a sample's bytes depend only
+// on (seed, epoch, sample index, draw number), not on the worker, the other samples of the batch or crashes.
+// Used by datasets.
 #pragma once
 
 #include <penstock/export.hpp>

@@ -1,5 +1,5 @@
-// What a session did and how it stands, as plain facts. `penstock run --report` and `penstock status` are
-// these structs as JSON.
+// What a session has done and its current state, as plain structs. `penstock run --report` and `penstock
+// status` print them as JSON.
 #pragma once
 
 #include <penstock/error.hpp>
@@ -14,8 +14,8 @@ namespace penstock {
 
 enum class run_outcome : std::uint8_t {
   running,
-  finished,  ///< every epoch that was asked for is delivered
-  stopped,   ///< it ended before that because somebody said so
+  finished,  ///< all requested epochs have been delivered
+  stopped,   ///< it was stopped before that
   failed,
 };
 
@@ -29,31 +29,31 @@ struct device_report {
 struct epoch_report {
   std::uint64_t epoch = 0;
   bool complete = false;
-  std::uint64_t from_batch = 0;  ///< first batch of this process
+  std::uint64_t from_batch = 0;  ///< the first batch that this process delivered
   std::uint64_t expected = 0;
   std::uint64_t delivered = 0;
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
   std::uint64_t batches = 0;
-  std::optional<std::string> digest;  ///< only if digests were asked for
-  double seconds = 0;                 ///< from the demand for its first batch to the delivery of its last
+  std::optional<std::string> digest;  ///< only if digests were requested
+  double seconds = 0;                 ///< from the request for its first batch to the delivery of its last
 };
 
-/// How a process ended, in one word (contract: cause).
+/// How a process ended, in one word: the field `cause` in reports.
 enum class death_cause : std::uint8_t {
   signal,
   exit,
   hang,       ///< a sample took longer than item_timeout, or the start longer than start_deadline
   heartbeat,  ///< it did not run at all for heartbeat_timeout
-  memory,     ///< it outgrew [loader.limits] memory
+  memory,     ///< it exceeded [loader.limits] memory
   oom,        ///< the kernel's OOM killer
-  protocol,   ///< it said something impossible
+  protocol,   ///< it violated the protocol
   stopped,    ///< an operator or the session ended it
-  unknown,    ///< somebody else reaped it
+  unknown,    ///< another part of the program reaped it
 };
 PENSTOCK_API const char* name_of(death_cause cause) noexcept;
-/// Whether nobody ordered that end: an operator's restart or drain (stopped) and a worker that is replaced
-/// because it outgrew its limit (memory) are no surprises.
+/// Whether this end was unexpected. Expected are an operator's restart or drain (stopped), and the
+/// replacement of a worker that exceeded its limit (memory).
 [[nodiscard]] constexpr bool is_unexpected(death_cause cause) noexcept {
   return cause != death_cause::stopped && cause != death_cause::memory;
 }
@@ -65,7 +65,7 @@ struct death_report {
   death_cause cause = death_cause::unknown;
   std::optional<std::string> signal;    ///< "SIGSEGV"
   std::optional<std::int32_t> code;     ///< exit status
-  std::optional<std::uint64_t> sample;  ///< that the death is charged to
+  std::optional<std::uint64_t> sample;  ///< the sample that the death is charged to
   std::optional<std::string> path;
   std::optional<std::uint64_t> epoch;
   std::optional<std::uint64_t> sequence;
@@ -73,11 +73,10 @@ struct death_report {
   std::string phase;          ///< what it was doing: "idle", "setup", "loading", "checking", "collating"
   std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
-  std::uint64_t rss_bytes = 0;  ///< resident memory shortly before the end; 0: it never said
-  std::string wait_channel;  ///< of one that hung: "running", "stopped", or the kernel function it waited in
-  std::vector<std::string>
-      stack;                ///< newest first, "/path/of/module+0x1a2b"; empty if it could not be written
-  std::string last_output;  ///< the last lines it wrote
+  std::uint64_t rss_bytes = 0;     ///< resident memory shortly before the end; 0: never reported
+  std::string wait_channel;        ///< if it hung: "running", "stopped", or the kernel function it waited in
+  std::vector<std::string> stack;  ///< newest first, "/path/of/module+0x1a2b"; empty if not written
+  std::string last_output;         ///< the last lines of its output
 };
 
 /// The end of a GPU owner's process (placement = "process").
@@ -87,12 +86,12 @@ struct owner_death_report {
   death_cause cause = death_cause::unknown;
   std::optional<std::string> signal;
   std::optional<std::int32_t> code;
-  std::optional<std::uint64_t> epoch;  ///< of the batch that is suspected
+  std::optional<std::uint64_t> epoch;  ///< the suspected batch's
   std::optional<std::uint64_t> sequence;
-  std::string last_words;                      ///< what it said before it went
+  std::string last_words;                      ///< its reason for giving up, or its last output
   std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
-  std::optional<double> recovered_seconds;  ///< from its end to the next process's first upload
+  std::optional<double> recovered_seconds;  ///< from its end to the first upload by the next process
 };
 
 struct quarantine_report {
@@ -100,8 +99,8 @@ struct quarantine_report {
   std::optional<std::string> path;
   std::uint32_t attempts = 0;
   std::vector<std::string> causes;
-  bool known = false;   ///< from the quarantine file: an earlier run found it
-  bool lifted = false;  ///< an operator has taken it out since
+  bool known = false;   ///< from the quarantine file: found by an earlier run
+  bool lifted = false;  ///< an operator has lifted the quarantine
 };
 
 struct failure_report {
@@ -123,12 +122,12 @@ struct run_report {
   std::uint64_t bytes = 0;  ///< tensor bytes copied to the device, without padding
   double seconds = 0;
   double first_batch_seconds = 0;
-  double device_waited_seconds = 0;  ///< how long the consumer waited for batches
+  double device_waited_seconds = 0;  ///< time that the consumer waited for batches
 
   std::uint32_t workers_configured = 0;
   std::uint32_t workers_started = 0;  ///< incarnations, the sacrificial worker's included
   std::uint32_t restarts = 0;
-  std::uint64_t stale_dropped = 0;   ///< messages that came too late or were false
+  std::uint64_t stale_dropped = 0;   ///< messages that were late or wrong
   std::vector<death_report> deaths;  ///< the last 1000
   std::vector<quarantine_report> quarantine;
   std::vector<failure_report> failures;  ///< the first 10000
@@ -139,7 +138,7 @@ struct run_report {
   std::uint32_t owner_restarts = 0;
   std::vector<owner_death_report> owner_deaths;  ///< the last 1000
 
-  // Of all deaths, those that nobody had ordered: neither an operator nor a limit of the config.
+  // Unexpected deaths: ordered neither by an operator nor by a limit of the config.
   std::uint64_t workers_ended_unexpectedly = 0;
   std::uint64_t owners_ended_unexpectedly = 0;
 };
@@ -153,28 +152,29 @@ struct worker_status {
   std::uint64_t samples = 0;  ///< of this incarnation
   std::uint64_t rss_bytes = 0;
   std::optional<std::string> current_sample;
-  std::optional<double> current_sample_seconds;  ///< how long it has been at it; only over the control socket
+  std::optional<double>
+      current_sample_seconds;  ///< how long it has been loading it; only over the control socket
   std::optional<death_report> last_death;
   std::optional<double> next_restart_seconds;
-  std::optional<std::string> gpu_use{};  ///< what of the GPU it was found to hold, which only the owner may
-  /// Of a stopped one: "drained", "scaled down", "not restarted" ([loader.restart] type), "not needed" (the
-  /// sacrificial worker). Empty while it is not stopped, or starts soon.
+  std::optional<std::string> gpu_use{};  ///< how it was found using the GPU, which only the owner may
+  /// If stopped: "drained", "scaled down", "not restarted" ([loader.restart] type) or "not needed" (the
+  /// sacrificial worker). Empty if it is not stopped, or starts soon.
   std::string why_stopped{};
 };
 
-/// A process that the driver's management library (NVML) sees on the GPU. In a container the pid may be that
-/// of another pid namespace.
+/// A process that the driver's management library (NVML) sees on the GPU. In a container the pid may belong
+/// to another pid namespace.
 struct gpu_process {
   std::int64_t pid = 0;
   std::uint64_t bytes = 0;  ///< of device memory; 0: unknown
 };
 
-/// Nothing has moved for 5 s although a batch is owed: who is waited for.
+/// Nothing has moved for 5 s although a batch is owed: what the stream waits for.
 struct stall_report {
   std::string kind;                     ///< sample, worker, trial, nobody, gpu, consumer, operator
   std::string text;                     ///< "waiting for worker/3, which has ..."
   double seconds = 0;                   ///< since the last movement
-  std::optional<std::uint32_t> worker;  ///< if one worker is waited for
+  std::optional<std::uint32_t> worker;  ///< if it waits for one worker
 };
 
 struct session_status {
@@ -192,15 +192,15 @@ struct session_status {
   std::int32_t gpu_pid = 0;
   std::string gpu_placement;  ///< embedded, process
   std::uint32_t gpu_restarts = 0;
-  /// The owner's and everybody else's, looked at every 10 s. None: NVML is not there or has not been asked.
+  /// The owner's and all others, polled every 10 s. None: NVML is missing or was not polled yet.
   std::optional<std::vector<gpu_process>> gpu_processes{};
   std::vector<worker_status> workers;
   std::uint64_t quarantined = 0;
   std::uint64_t failed = 0;
-  std::uint64_t workers_ended_unexpectedly = 0;  ///< in all: neither an operator nor a limit had ordered it
-  std::uint64_t owners_ended_unexpectedly = 0;   ///< the same of the GPU owner's processes
+  std::uint64_t workers_ended_unexpectedly = 0;  ///< total of unexpected ends, as in run_report
+  std::uint64_t owners_ended_unexpectedly = 0;   ///< the same for the GPU owner's processes
   std::optional<owner_death_report> last_owner_death{};
-  std::optional<stall_report> stalled{};  ///< none: it moves, or need not; looked at every second
+  std::optional<stall_report> stalled{};  ///< none: the stream moves, or need not; checked every second
 };
 
 }  // namespace penstock

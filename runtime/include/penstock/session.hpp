@@ -23,92 +23,88 @@ namespace penstock {
 
 struct session_options {
   bool digests = false;                    ///< hash every batch as it is delivered
-  std::optional<std::uint64_t> batches{};  ///< deliver so many batches in all, then end as "stopped"
-  std::span<const std::byte> state{};      ///< go on where Session::state() of an earlier run ended
+  std::optional<std::uint64_t> batches{};  ///< deliver this many batches in total, then end as "stopped"
+  std::span<const std::byte> state{};      ///< continue after Session::state() of an earlier run
   bool control_socket = true;              ///< let `penstock status` and friends attach
-  event_callback on_event{};               ///< hears of deaths, bad samples, epochs, ...: see event.hpp
-  /// Of run_for(): null, npy, journal:PATH (one JSON line a batch, appended: samples and digest), plugin:PATH
-  /// (a device program: device_program.hpp).
+  event_callback on_event{};               ///< receives deaths, bad samples, epochs, ...: see event.hpp
+  /// For run_for(): null, npy, journal:PATH (appends one JSON line per batch: samples and digest), plugin:PATH (a
+  /// device program: device_program.hpp).
   std::string sink = "null";
   std::string sink_out{};  ///< folder of the npy sink
 };
 
-/// Thread rules: one thread at a time takes batches, closes and destroys (a second one in next() meanwhile
-/// gets errc::usage). Everything else - stop, pause, resume, scale, restart, drain, status, report, state -
-/// may be called from any thread, also meanwhile. Several sessions in one process work; batches of one know
-/// nothing of another. The library installs no signal handler, reaps no children but its own, and its threads
-/// have all signals blocked.
+/// Threads: one thread at a time takes batches, closes and destroys (a second one in next() gets errc::usage).
+/// Everything else - stop, pause, resume, scale, restart, drain, status, report, state - may be called from any thread
+/// at any time. A process may have several sessions; they are independent. The library installs no signal handler,
+/// reaps only its own children, and blocks all signals in its threads.
 ///
-/// A fork copies no threads: in the child, the copies of a Session and of its batches throw errc::usage, and
-/// destroying them (as exit() does) does nothing. The child keeps the session's descriptors and memory alive,
-/// but not its workers, until it ends or executes another program.
+/// A fork copies no threads: in the child, the copies of a Session and of its batches throw errc::usage, and destroying
+/// them (as exit() does) has no effect. The child keeps the session's descriptors and memory alive, but not its
+/// workers, until it ends or executes another program.
 ///
-/// Every member of a Session that was moved from throws error (errc::usage), but stop, close and the
-/// destructor, which do nothing.
+/// Every member of a moved-from Session throws error (errc::usage), except stop, close and the destructor, which do
+/// nothing.
 class PENSTOCK_API Session {
  public:
-  /// Checks the config by the rules of config files and starts nothing (unless [loader] start = "eager"). A
-  /// rank of nullopt ("auto") is taken from the launcher's environment. Throws error: errc::config with one
-  /// line for each mistake that begins with its key ("loader.workers: ..."), or errc::state_mismatch for a
-  /// state that cannot be read.
+  /// Checks the config by the same rules as for config files and starts nothing (unless [loader] start = "eager"). A
+  /// rank of nullopt ("auto") is taken from the launcher's environment. Throws error: errc::config with one line per
+  /// mistake, starting with its key ("loader.workers: ..."), or errc::state_mismatch for a state that cannot be read.
   explicit Session(config settings, session_options options = {});
-  /// Ends whatever runs, within half a second (but waits for an on_event call that is under way); nothing
-  /// survives it. Batches that are still held become unusable: their members throw errc::usage.
+  /// Ends everything that runs within half a second (but waits for an on_event call in progress). Batches that are
+  /// still held become unusable: their members throw errc::usage.
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  /// Delivers the stream to session_options::sink, instead of next(): until its end (true), or until the time
-  /// is over (false: call again; milliseconds::max() means "until its end"). With [gpu] placement = "process"
-  /// this is the only way: batches stay in the owner's process, and its death costs nothing but time. Throws
-  /// error like next(), and errc::sink.
+  /// Delivers the stream to session_options::sink, instead of next(): until its end (true), or until the time is over
+  /// (false: call again; milliseconds::max() means "until its end"). With [gpu] placement = "process" this is the only
+  /// way: batches stay in the owner's process, and its death costs only time. Throws error like next(), and errc::sink.
   bool run_for(std::chrono::milliseconds at_most);
-  /// The next batch of the stream, over all [sampler] epochs; nothing at its end or after stop(), as often as
-  /// it is asked. The first call starts the workers. Throws error: what went wrong, and from then on the same
-  /// error - errc::state_mismatch, naming the difference, for the state of another stream (dataset, seed, batch
-  /// size, rank, size or dtype of images, ...). errc::usage after close(), and while another thread is in here.
+  /// The next batch of the stream, over all [sampler] epochs; nothing at its end or after stop(), however often it is
+  /// called. The first call starts the workers. Throws error with what went wrong, and the same error from then on:
+  /// errc::state_mismatch, naming the difference, for the state of another stream (dataset, seed, batch size, rank,
+  /// size or dtype of images, ...); errc::usage after close(), and while another thread is in here.
   std::optional<Batch> next();
 
-  /// The batches of one epoch, from its first; epochs beyond [sampler] epochs, too. Taking another epoch than
-  /// the one that follows drops what was prepared. Only the range that was begun last can be gone on with:
-  /// taking from an earlier one, or from any after Session::next(), throws errc::usage. The Session must stay
-  /// where it is meanwhile.
+  /// The batches of one epoch, from its first; also of epochs beyond [sampler] epochs. Taking an epoch out of order
+  /// drops what was prepared. Only the latest range can be continued: taking from an earlier one, or from any after
+  /// Session::next(), throws errc::usage. The Session must not be moved meanwhile.
   class Epoch;
   Epoch epoch(std::uint64_t number);
 
-  /// Ends the stream: next() returns nothing, workers finish their sample and go, uploads and sinks drain.
-  /// Whatever is still running when its share of the time is over is killed: the whole end takes at most
-  /// [supervisor] shutdown, or `at_most` if that is less. From any thread; a second call with less time
-  /// shortens an end that is under way. Does not wait.
+  /// Ends the stream: next() returns nothing, workers finish their sample and exit, uploads and sinks drain. What is
+  /// still running when its share of the time is over is killed: the whole shutdown takes at most [supervisor]
+  /// shutdown, or `at_most` if that is less. From any thread; a second call with less time shortens a shutdown in
+  /// progress. Does not wait.
   void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
-  /// Waits until everything has ended that stop() told to end, and gives back all memory, that of batches
-  /// which are still held too: their members throw errc::usage from then on. From the thread that takes
-  /// batches; the destructor does it too.
+  /// Waits until the shutdown that stop() began is complete, and frees all memory, including that of batches that are
+  /// still held: their members throw errc::usage from then on. Call it from the thread that takes batches; the
+  /// destructor does it too.
   void close() noexcept;
-  /// No new work is handed out until resume().
+  /// Hands out no new work until resume().
   void pause();
   void resume();
 
-  /// Changes the number of workers; surplus ones finish what they hold. Before the first demand it sets how
-  /// many are started. Does not wait. Throws error: errc::usage outside 1 .. [loader.limits] max,
+  /// Changes the number of workers; surplus ones finish what they hold. Before the first batch is requested, it sets
+  /// how many are started. Does not wait. Throws error: errc::usage outside 1 .. [loader.limits] max,
   /// errc::out_of_memory when their slots do not fit (during the start next() throws that instead).
   void scale(std::uint32_t workers);
-  /// restart: the worker finishes what it holds and is replaced. drain: its place then stays empty until
+  /// restart: the worker finishes what it holds and is replaced. drain: it finishes, and its place stays empty until
   /// scale() or restart(). Neither waits. Throws error (errc::usage) when there is no such worker.
   void restart(std::uint32_t worker);
   void drain(std::uint32_t worker);
-  /// Lets a quarantined sample be tried again from where the stream stands; release also removes it from the
+  /// Lets a quarantined sample be tried again from the current position on; release also removes it from the
   /// [quarantine] file. False: it is not quarantined.
   bool retry_quarantined(std::uint64_t sample);
   bool release_quarantined(std::uint64_t sample);
 
   [[nodiscard]] session_status status() const;
-  /// When the session does not answer within 2 s, the epochs are as they stood at the last report.
+  /// If the session does not answer within 2 s, the epochs are those of the last report.
   [[nodiscard]] run_report report() const;
-  /// Where the stream stands after the last batch that was handed out, to be given to session_options::state:
-  /// at most 1 KiB. Before the first batch: the state that was resumed, or the beginning. After close(): where
-  /// it stood then. Throws error: errc::timed_out when the session does not answer within 2 s (a machine that
-  /// thrashes, a log sink that blocks); nothing is lost by asking again.
+  /// The stream's position after the last batch that was handed out, for session_options::state; at most 1 KiB. Before
+  /// the first batch: the resumed state, or the beginning. After close(): the final position. Throws error:
+  /// errc::timed_out when the session does not answer within 2 s (the machine is thrashing, a log sink blocks); just
+  /// call it again.
   [[nodiscard]] std::vector<std::byte> state() const;
 
   /// What this config would do: facts about dataset and plan, without starting a process.
@@ -131,8 +127,8 @@ class PENSTOCK_API Session {
   std::unique_ptr<body> body_;
 };
 
-/// A range over one epoch: `for (Batch& batch : session.epoch(0))`. Borrows the session. One pass: begin() a
-/// second time throws error (errc::usage).
+/// A range over one epoch: `for (Batch& batch : session.epoch(0))`. Borrows the session. Single pass: a second begin()
+/// throws error (errc::usage).
 class PENSTOCK_API Session::Epoch {
  public:
   class iterator;
@@ -145,7 +141,7 @@ class PENSTOCK_API Session::Epoch {
   Epoch(Session& owner, std::uint64_t number) : owner_(&owner), number_(number) {}
   Session* owner_;
   std::uint64_t number_;
-  std::uint64_t iteration_ = 0;  // 0: nothing was taken yet
+  std::uint64_t iteration_ = 0;  // 0: nothing taken yet
   bool begun_ = false;
 };
 
@@ -163,7 +159,7 @@ class PENSTOCK_API Session::Epoch::iterator {
   }
   iterator& operator++() {
     if (!current_) past_the_end();
-    current_.reset();  // the buffer first, then the next batch
+    current_.reset();  // release the buffer before taking the next batch
     current_ = range_->next();
     return *this;
   }

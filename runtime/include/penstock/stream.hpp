@@ -1,4 +1,4 @@
-// A stream of the consumer's as an opaque handle, so that no CUDA header is needed to use penstock.
+// A stream of the consumer as an opaque handle, so that penstock can be used without CUDA headers.
 // <penstock/cuda.hpp> makes one from a cudaStream_t. On the host device every stream is the null stream.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The shape of data: element types, what one sample's tensors look like, and views of a batch's tensors. Used
-// by dataset authors, by consumers of batches and by every stage between them.
+// The shape of data: element types, descriptions of one sample's tensors, and views of a batch's tensors. Used by
+// dataset authors, consumers of batches and every stage between them.
 #pragma once
 
 #include <penstock/export.hpp>
@@ -34,17 +34,17 @@ PENSTOCK_API std::size_t size_of(dtype type) noexcept;
 /// "uint8", "bfloat16", ...: the spelling of config files and reports.
 PENSTOCK_API std::string_view name_of(dtype type) noexcept;
 
-/// What becomes of a tensor on its way to the device.
+/// How a tensor gets to the device.
 enum class tensor_role : std::uint8_t {
-  data,    ///< copied to the device as it is
-  image,   ///< uint8 [height, width, channels]: the device converts, normalises and flips it (see [gpu])
-  record,  ///< facts about the sample for sinks ("crop", "flip"): not part of the batch on the device or its
+  data,   ///< copied to the device unchanged
+  image,  ///< uint8 [height, width, channels]: the device converts, normalises and flips it (see [gpu])
+  record,  ///< facts about the sample for sinks ("crop", "flip"): not part of the batch on the device or of its
            ///< digest
 };
 
-/// Whether samples may have fewer entries along their first axis than the shape says. What a sample leaves
-/// unused is filled with zeros, and the batch has one tensor more, "NAME_length": int64, the entries of each
-/// row. For tensors of role data.
+/// Whether samples may have fewer entries along their first axis than the shape says. The unused rest is filled with
+/// zeros, and the batch has an extra tensor "NAME_length": int64, the number of entries in each row. For tensors of
+/// role data.
 enum class length_rule : std::uint8_t {
   exact,          ///< no: every sample has exactly this shape
   fixed_maximum,  ///< yes: the shape's first number is the maximum, and every batch has it
@@ -73,7 +73,7 @@ enum class element_kind : std::uint8_t {
   opaque
 };
 
-/// What decides whether memory of some dtype may be accessed as a C++ type.
+/// The properties that decide whether memory of a dtype may be accessed as a C++ type.
 struct element_type {
   element_kind kind = element_kind::opaque;
   std::size_t size = 0;
@@ -112,7 +112,7 @@ PENSTOCK_API std::uint64_t elements_of(std::span<const std::uint32_t> shape) noe
 /// Bytes of one sample of this tensor.
 PENSTOCK_API std::uint64_t bytes_of(const tensor_spec& spec) noexcept;
 
-/// A tensor of a whole batch somewhere in memory: first axis = rows, C order, no padding between rows.
+/// A tensor of a whole batch in host or device memory: the first axis is the rows, C order, no padding between rows.
 /// Borrows the memory.
 struct tensor_view {
   std::string_view name;
@@ -126,9 +126,9 @@ struct tensor_view {
   /// Elements between neighbours along each axis.
   [[nodiscard]] PENSTOCK_API std::vector<std::uint64_t> strides() const;
 
-  /// All elements, row after row. Throws error (errc::usage) if they lie on a device (Batch::read_back copies
-  /// them to the host) or may not be accessed as T (is_element_of). Valid as long as the memory is: in a batch
-  /// until its release.
+  /// All elements, row after row. Throws error (errc::usage) if they are on a device (Batch::read_back copies them to
+  /// the host) or may not be accessed as T (is_element_of). Valid as long as the memory: for a batch, until its
+  /// release.
   template <class T>
   [[nodiscard]] std::span<const T> host_as() const {
     require_host();

@@ -70,5 +70,5 @@ TEST_CASE("a tensor on the host is read as its own type; another type is refused
 TEST_CASE("a tensor on the device is not read from the host") {
   const tensor_view tensor{"image", dtype::uint8, {1}, nullptr};
   CHECK(refusal<std::uint8_t>(tensor) ==
-        "tensor 'image' lies on the device: copy it to the host with Batch::read_back");
+        "tensor 'image' is on the device: copy it to the host with Batch::read_back");
 }
