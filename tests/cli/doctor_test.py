@@ -168,7 +168,7 @@ class MadeUpMachineTest(DoctorTest):
     def test_a_broken_gpu_under_a_working_loader_is_named_as_the_layer(self):
         report, _ = self.examine(self.config, "--root", self.machine(), env=dict(self.environment, FAKE_CUINIT="999"))
         self.assertEqual({"gpu": "fail", "machine": "ok", "loader": "ok", "data": "ok"}, report["layers"])
-        self.assertIn("the GPU layer is broken, the loader works", report["verdict"])
+        self.assertIn("the GPU layer is broken but the loader works", report["verdict"])
 
 
 class RealMachineTest(DoctorTest):
@@ -230,10 +230,10 @@ class RealMachineTest(DoctorTest):
         report, rows = self.examine(self.config, "--cpu-only", "--isolate")
         self.assertEqual(rows["isolate"]["observed"], "passed: 0 workers, 1 worker, host device, 4 workers, host device")
         report, rows = self.examine(self.config, "--cpu-only", "--isolate", "--set", 'loader.command=["no-such-program"]')
-        self.assertIn("the first step that fails: 1 worker, host device", rows["isolate"]["observed"])
+        self.assertIn("the first step to fail: 1 worker, host device", rows["isolate"]["observed"])
         self.assertEqual([s["status"] for s in report["isolation"]], ["ok", "fail", "skip", "skip", "skip", "skip"])
         report, rows = self.examine(self.config, "--cpu-only", "--isolate", "--set", 'dataset.faults=[{sample=2, kind="segv", times=0}]')
-        self.assertIn("the first step that fails: 0 workers: was killed by SIGSEGV", rows["isolate"]["observed"])
+        self.assertIn("the first step to fail: 0 workers: was killed by SIGSEGV", rows["isolate"]["observed"])
 
     def test_sockets_that_nobody_listens_on_are_found(self):
         os.makedirs(os.path.join(self.folder, "penstock"), mode=0o700)
@@ -255,7 +255,7 @@ class RealMachineTest(DoctorTest):
         self.assertEqual(code, EXIT_NOT_MET)
         self.assertNotIn("\x1b", out)
         self.assertIn("fail  worker.program", out)
-        self.assertIn("-> look at [loader] command", out)
+        self.assertIn("-> check [loader] command", out)
         self.assertIn("1 fail", out.splitlines()[-1])
         for line in out.splitlines():
             if "/" not in line:

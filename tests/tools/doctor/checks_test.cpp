@@ -108,17 +108,17 @@ const std::vector<mutation>& mutations() {
        [](facts& f) {
          f.gpu.nodes = {"nvidia-uvm", "nvidiactl"};
        }},
-      {"gpu.device-nodes", status::fail, "not accessible for this user: /dev/nvidia0",
+      {"gpu.device-nodes", status::fail, "not accessible to this user: /dev/nvidia0",
        [](facts& f) { f.gpu.closed = {"nvidia0"}; }},
-      {"gpu.libcuda", status::fail, "take .../stubs out",
+      {"gpu.libcuda", status::fail, "remove .../stubs from",
        [](facts& f) { f.gpu.cuda.path = "/usr/local/cuda/lib64/stubs/libcuda.so"; }},
-      {"gpu.libcuda", status::fail, "version 570.1.2, the kernel module of 580.95.05",
+      {"gpu.libcuda", status::fail, "version 570.1.2, the kernel module has 580.95.05",
        [](facts& f) { f.gpu.cuda.path = "/usr/lib/libcuda.so.570.1.2"; }},
-      {"gpu.driver-runtime", status::fail, "supports CUDA 12.4, this program was built with CUDA 13.0",
+      {"gpu.driver-runtime", status::fail, "supports CUDA 12.4; this program was built with CUDA 13.0",
        [](facts& f) { f.gpu.cuda.driver_version = 12040; }},
       {"gpu.driver-runtime", status::fail, "install driver 580.65.06 or newer",
        [](facts& f) { f.gpu.cuda.driver_version = 12040; }},
-      {"gpu.driver-runtime", status::warn, "supports CUDA 13.0, this program was built with CUDA 13.2",
+      {"gpu.driver-runtime", status::warn, "supports CUDA 13.0; this program was built with CUDA 13.2",
        [](facts& f) { f.build.runtime_version = 13020; }},
       {"gpu.cuinit", status::fail, "cuInit: did not return within 30 s",
        [](facts& f) {
@@ -147,17 +147,17 @@ const std::vector<mutation>& mutations() {
       {"gpu.visible-devices", status::warn,
        "\"0\": GPU 0 NVIDIA H200; \"7\": there is no such GPU (1 GPU); \"1\": ignored",
        [](facts& f) { f.gpu.visible_devices = "0,7,1"; }},
-      {"gpu.visible-devices", status::fail, "named twice",
+      {"gpu.visible-devices", status::fail, "given twice",
        [](facts& f) { f.gpu.visible_devices = "0,GPU-0a"; }},
       {"gpu.visible-devices", status::fail, "no GPU has this UUID",
        [](facts& f) { f.gpu.visible_devices = "GPU-ff"; }},
-      {"gpu.selected", status::fail, "cuda:4 does not exist; there is: cuda:0 NVIDIA H200 GPU-0a",
+      {"gpu.selected", status::fail, "cuda:4 does not exist; there are: cuda:0 NVIDIA H200 GPU-0a",
        [](facts& f) {
          f.job.device = "cuda:4";
          // Rows about the GPU itself are judged when it is known which one is meant.
        }},
       {"gpu.architecture", status::fail,
-       "compute capability 7.5; this program holds code for 80-real, 90-real, 80-virtual",
+       "compute capability 7.5; this program has code for 80-real, 90-real, 80-virtual",
        [](facts& f) {
          f.gpu.cuda.devices[0].major = 7;
          f.gpu.cuda.devices[0].minor = 5;
@@ -171,13 +171,14 @@ const std::vector<mutation>& mutations() {
       {"gpu.mig", status::info, "one instance", [](facts& f) { managed(f).mig = true; }},
       {"gpu.memory", status::fail, "lower [gpu] buffers", [](facts& f) { managed(f).memory_free = GiB; }},
       {"gpu.ecc", status::fail, "2 uncorrected errors", [](facts& f) { managed(f).ecc_uncorrected = 2; }},
-      {"gpu.ecc", status::fail, "replaced", [](facts& f) { managed(f).remap_failed = true; }},
-      {"gpu.ecc", status::warn, "waits to be remapped", [](facts& f) { managed(f).remap_pending = true; }},
+      {"gpu.ecc", status::fail, "replace this GPU", [](facts& f) { managed(f).remap_failed = true; }},
+      {"gpu.ecc", status::warn, "is waiting to be remapped",
+       [](facts& f) { managed(f).remap_pending = true; }},
       {"gpu.xid", status::fail, "Xid 79 (the GPU has fallen off the bus)",
        [](facts& f) {
          f.gpu.xids = {{79, "PCI:0000:3b:00"}};
        }},
-      {"gpu.xid", status::warn, "a program's fault",
+      {"gpu.xid", status::warn, "caused by a program",
        [](facts& f) {
          f.gpu.xids = {{13, "PCI:0000:3b:00"}, {13, "PCI:0000:3b:00"}};
        }},
@@ -193,7 +194,7 @@ const std::vector<mutation>& mutations() {
          f.gpu.pci[0].link_speed = 2.5;
          managed(f).performance_state = 8;
        }},
-      {"gpu.deep", status::fail, "other values", [](facts& f) { f.deep->equal = false; }},
+      {"gpu.deep", status::fail, "different values", [](facts& f) { f.deep->equal = false; }},
       {"gpu.deep", status::fail, "an illegal memory access",
        [](facts& f) {
          f.deep->error = failure{errc::device_poisoned, "an illegal memory access (CUDA error 700)", 700};
@@ -241,7 +242,7 @@ const std::vector<mutation>& mutations() {
          f.worker = {};
          f.worker.protocol_trouble = "it speaks protocol 7, this session 1";
        }},
-      {"worker.cuda-free", status::fail, "the worker holds /usr/lib/libcuda.so.1",
+      {"worker.cuda-free", status::fail, "the worker uses /usr/lib/libcuda.so.1",
        [](facts& f) { f.worker.cuda_traces = {"/usr/lib/libcuda.so.1"}; }},
       {"data.dataset", status::fail, "does not exist",
        [](facts& f) {
@@ -256,7 +257,7 @@ const std::vector<mutation>& mutations() {
        }},
       {"data.sample", status::fail, "was killed by SIGSEGV",
        [](facts& f) { f.worker.load_trouble = "was killed by SIGSEGV while loading"; }},
-      {"isolate", status::fail, "the first step that fails: 8 workers: no; passed: 0 workers, 1 worker",
+      {"isolate", status::fail, "the first step to fail: 8 workers: no; passed: 0 workers, 1 worker",
        [](facts& f) {
          f.isolation = {{"0 workers", true, true, ""},
                         {"1 worker", true, true, ""},
@@ -340,7 +341,7 @@ TEST_CASE("a broken GPU under a working loader is told as that") {
   CHECK(worst_of(rows, layer::gpu) == status::fail);
   CHECK(worst_of(rows, layer::loader) == status::ok);
   CHECK(worst_of(rows, layer::data) == status::ok);
-  CHECK(verdict(rows) == "the GPU layer is broken, the loader works: --device host runs without the GPU");
+  CHECK(verdict(rows) == "the GPU layer is broken but the loader works: --device host runs without the GPU");
 
   facts g = healthy();
   g.worker.load_trouble = "died";

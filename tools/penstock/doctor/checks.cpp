@@ -30,82 +30,83 @@ const std::vector<check>& checks() {
       {"gpu.device-nodes", gpu, "the files in /dev through which the driver is reached",
        "nvidiactl, nvidia-uvm and one for each GPU, accessible",
        "in a container: start it with --gpus all; else `nvidia-modprobe -u -c 0`", judge_device_nodes},
-      {"gpu.libcuda", gpu, "which libcuda is loaded; no stub, and of the kernel module's version",
+      {"gpu.libcuda", gpu, "which libcuda is loaded: not a stub, and of the kernel module's version",
        "the driver's own libcuda.so.1",
        "install the driver's libraries; in a container start it with --gpus all and the capability compute",
        judge_libcuda},
-      {"gpu.driver-runtime", gpu, "the driver against the CUDA runtime in this program (not the toolkit)",
-       "a driver that is not older", "update the driver when it suits: kernels that need it would not load",
-       judge_driver_runtime},
-      {"gpu.toolkit", gpu, "the CUDA toolkit on this machine", "nothing: it is needed to build, never to run",
-       "", judge_toolkit},
-      {"gpu.cuinit", gpu, "whether CUDA initialises, in a process of its own", "cuInit gives 0",
+      {"gpu.driver-runtime", gpu,
+       "the driver compared with the CUDA runtime in this program (not the toolkit)",
+       "a driver that is new enough",
+       "update the driver when convenient: kernels that need it would not load", judge_driver_runtime},
+      {"gpu.toolkit", gpu, "the CUDA toolkit on this machine", "none needed: only to build, never to run", "",
+       judge_toolkit},
+      {"gpu.cuinit", gpu, "whether CUDA initialises, in a separate process", "cuInit returns 0",
        "read `dmesg | grep NVRM`", judge_init},
-      {"gpu.nvml", gpu, "whether the management library answers, in a process of its own",
+      {"gpu.nvml", gpu, "whether the management library answers, in a separate process",
        "libnvidia-ml.so.1 of the driver's version",
        "install the driver's libraries; in a container give it the capability utility", judge_nvml},
       {"gpu.visible-devices", gpu, "CUDA_VISIBLE_DEVICES, entry by entry", "GPUs that exist, each once",
        "correct or unset CUDA_VISIBLE_DEVICES", judge_visible_devices},
       {"gpu.selected", gpu, "the GPU that [gpu] device names", "it exists",
-       "choose one that is there with [gpu] device or --device", judge_selected},
-      {"gpu.architecture", gpu, "the GPU's compute capability against the code in this program",
+       "choose an existing one with [gpu] device or --device", judge_selected},
+      {"gpu.architecture", gpu, "the GPU's compute capability compared with the code in this program",
        "machine code of the same major version, or older PTX", "build for this GPU", judge_architecture},
-      {"gpu.mig", gpu, "multi-instance mode", "off, or an instance that is visible",
+      {"gpu.mig", gpu, "multi-instance mode", "off, or an instance is visible",
        "create an instance (`nvidia-smi mig -cgi ... -C`) and name it in CUDA_VISIBLE_DEVICES", judge_mig},
-      {"gpu.compute-mode", gpu, "whether another process excludes us", "default, or nobody holds it",
+      {"gpu.compute-mode", gpu, "whether another process has exclusive use", "default, or not in use",
        "`nvidia-smi -c DEFAULT`", judge_compute_mode},
-      {"gpu.memory", gpu, "free device memory against what the job needs", "room for a context",
-       "end what holds it, or lower [gpu] buffers or [sampler] batch_size", judge_device_memory},
+      {"gpu.memory", gpu, "free device memory compared with what the job needs", "room for a context",
+       "end the processes that hold it, or lower [gpu] buffers or [sampler] batch_size", judge_device_memory},
       {"gpu.ecc", gpu, "memory errors and remapped rows", "no uncorrected error",
-       "reset the GPU or reboot; if it comes back, have it replaced", judge_ecc},
+       "reset the GPU or reboot; if the errors come back, replace the GPU", judge_ecc},
       {"gpu.xid", gpu, "the driver's error messages (Xid) in the kernel's log", "none",
-       "reboot; if it comes back, have the GPU looked at", judge_xid},
-      {"gpu.numa", gpu, "the GPU's NUMA node against the cores that this job may use",
-       "at least one allowed core at the GPU's node", "run on the GPU's node", judge_numa},
-      {"gpu.pcie", gpu, "the PCIe link against its maximum", "full width and speed",
-       "look for a wrong slot, a riser, or errors in `dmesg | grep -i pcie`", judge_pcie},
+       "reboot; if they come back, have the GPU checked", judge_xid},
+      {"gpu.numa", gpu, "the GPU's NUMA node compared with the cores that this job may use",
+       "at least one allowed core on the GPU's node", "run on the GPU's node", judge_numa},
+      {"gpu.pcie", gpu, "the PCIe link compared with its maximum", "full width and speed",
+       "check for a narrow slot, a riser, or errors in `dmesg | grep -i pcie`", judge_pcie},
       {"gpu.deep", gpu, "context, allocation, copy, kernel, copy back, compare (--deep)",
        "the same bits as the host device's", "see the message; try `penstock doctor --isolate FILE`",
        judge_deep},
       {"gpu.pinning", gpu, "page-locking as much memory as the job's arena (--deep)", "all of it",
        "raise ulimit -l, or lower [loader] workers or slots_per_worker; without it copies are slower",
        judge_pinning},
-      {"memory.arena", machine, "the arena's size against free memory, cgroups and limits",
+      {"memory.arena", machine, "the arena's size compared with free memory, cgroups and limits",
        "room for all of it", "lower [loader] workers, slots_per_worker or [sampler] batch_size",
        judge_arena_memory},
       {"limits.open-files", machine, "descriptors for the workers", "",
        "raise ulimit -n, or lower [loader.limits] max", judge_open_files},
       {"limits.processes", machine, "processes and threads: ulimit -u, pid_max and the pids cgroups", "",
        "raise ulimit -u or pids.max (docker: --pids-limit), or lower [loader] workers", judge_pids},
-      {"cpu.workers", machine, "cores that this job may use against workers and their thread pools",
+      {"cpu.workers", machine, "cores that this job may use compared with workers and their thread pools",
        "no more busy threads than cores", "lower [loader] workers, or allow more cores", judge_cpus},
-      {"system.pidfd", machine, "pidfds, by which deaths are noticed", "works",
-       "a kernel of 5.4 or newer and a seccomp profile that allows pidfd_open", judge_pidfd},
+      {"system.pidfd", machine, "pidfds, which report deaths", "works",
+       "use kernel 5.4 or newer and a seccomp profile that allows pidfd_open", judge_pidfd},
       {"system.parent-death", machine, "PR_SET_PDEATHSIG, which ends workers with their session", "works",
        "allow prctl(PR_SET_PDEATHSIG) in the seccomp profile", judge_parent_death},
-      {"system.memfd-seals", machine, "sealed memfds, which the arena is made of", "works",
+      {"system.memfd-seals", machine, "sealed memfds, which hold the arena", "works",
        "allow memfd_create and F_ADD_SEALS in the seccomp profile", judge_memfd_seals},
-      {"leftovers.processes", machine, "programs of penstock whose session is gone", "none", "kill them",
+      {"leftovers.processes", machine, "penstock programs whose session is gone", "none", "kill them",
        judge_orphans},
       {"leftovers.sockets", machine, "control sockets whose session is gone", "none",
        "`penstock sessions --prune` removes them", judge_dead_sockets},
       {"config.file", loader, "the config file", "no mistakes and no warnings",
        "see `penstock check-config FILE`", judge_config},
-      {"worker.program", loader, "the program of [loader] command", "it is found and starts",
-       "look at [loader] command, PENSTOCK_LIBEXEC and the file's mode", judge_worker_program},
-      {"worker.protocol", loader, "what the worker program says first", "hello, in the session's version",
-       "build the worker program against this version of penstock and let it call worker_main",
+      {"worker.program", loader, "the program of [loader] command", "found and starts",
+       "check [loader] command, PENSTOCK_LIBEXEC and the file's mode", judge_worker_program},
+      {"worker.protocol", loader, "the worker program's first message", "hello with the session's version",
+       "build the worker program against this version of penstock and call worker_main in it",
        judge_worker_protocol},
-      {"worker.cuda-free", loader, "libraries and devices of CUDA in a worker",
+      {"worker.cuda-free", loader, "CUDA libraries and devices in a worker",
        "none: only the GPU owner uses the GPU",
-       "do not link CUDA into the worker program; look for a dataset or decoder that loads it",
+       "do not link CUDA into the worker program; check whether a dataset or decoder loads it",
        judge_worker_cuda_free},
-      {"data.dataset", data, "the dataset as a whole", "it can be listed and described",
-       "see the message; `penstock inspect FILE` looks at every file", judge_dataset},
-      {"data.sample", data, "a worker loads the first samples", "all of them are loaded",
+      {"data.dataset", data, "the dataset as a whole", "can be listed and described",
+       "see the message; `penstock inspect FILE` checks every file", judge_dataset},
+      {"data.sample", data, "a worker loads the first samples", "all of them load",
        "repair or remove the files that fail", judge_sample},
       {"isolate", loader, "workers 0, 1, N; then the GPU without and with pinning; then all (--isolate)",
-       "every step passes", "repair what the first failing step names; the later ones stand on it",
+       "every step passes", "repair what the first failing step names; later steps depend on it",
        judge_isolation},
   };
   return all;
@@ -135,7 +136,7 @@ std::string_view name_of(layer l) noexcept {
 status worst_of(const std::vector<row>& rows, layer of) noexcept {
   std::optional<status> worst;
   for (const row& r : rows) {
-    // A skipped row says nothing about a layer of which others were judged.
+    // A skipped row does not affect its layer if other rows were judged.
     if (r.of->belongs_to != of || r.is == status::skip || r.is == status::info) continue;
     worst = std::max(worst.value_or(status::ok), r.is);
   }
@@ -146,7 +147,7 @@ std::string verdict(const std::vector<row>& rows) {
   const auto broken = [&](layer l) { return worst_of(rows, l) == status::fail; };
   const bool rest_broken = broken(layer::machine) || broken(layer::loader) || broken(layer::data);
   if (!broken(layer::gpu) && !rest_broken) return "nothing is broken";
-  if (!rest_broken) return "the GPU layer is broken, the loader works: --device host runs without the GPU";
+  if (!rest_broken) return "the GPU layer is broken but the loader works: --device host runs without the GPU";
   std::string list;
   for (const layer l : {layer::gpu, layer::machine, layer::loader, layer::data})
     if (broken(l)) list += (list.empty() ? "" : " and ") + std::string(name_of(l));
@@ -156,35 +157,32 @@ std::string verdict(const std::vector<row>& rows) {
 std::string reference_markdown() {
   std::string text =
       "# penstock doctor\n\n"
-      "Generated from the table of checks (tools/penstock/doctor/checks.cpp); a test compares.\n\n"
-      "`penstock doctor [FILE]` looks at the machine, the GPU and, with FILE, at the job. Exit code 0, or 3 "
-      "when a\n"
-      "row fails; 78 when the config file is wrong. CUDA and NVML are asked in throwaway processes with a\n"
-      "deadline, so a driver that hangs or crashes is a row like any other.\n\n"
+      "Generated from the table of checks (tools/penstock/doctor/checks.cpp); a test compares them.\n\n"
+      "`penstock doctor [FILE]` checks the machine, the GPU and, with FILE, the job. Exit code 0, or 3 if a "
+      "row\nfails; 78 if the config file is wrong. CUDA and NVML are queried in throwaway processes with a "
+      "deadline,\nso a driver that hangs or crashes is just another result.\n\n"
       "- `--cpu-only`: the GPU's rows are skipped.\n"
       "- `--deep`: uses the GPU as a run does and compares the bits; page-locks as much as the job's arena.\n"
       "- `--isolate`: runs the job step by step and names the first step that fails.\n"
-      "- `--root DIR`: reads /proc, /sys, /dev and libraries below DIR, for machines that are elsewhere or "
-      "made up.\n"
-      "- `--json`: schema `penstock.doctor/1`: `results` is a list of `id`, `layer`, `status`, `observed`,\n"
-      "  `expected`, `remedy` and, of a skipped row, `why`; `layers` has the worst status of each layer.\n\n"
+      "- `--root DIR`: reads /proc, /sys, /dev and libraries below DIR, for the files of another or an "
+      "invented machine.\n"
+      "- `--json`: schema `penstock.doctor/1`: `results` is a list of `id`, `layer`, `status`, `observed`,\n "
+      " `expected`, `remedy` and, for a skipped row, `why`; `layers` has the worst status of each layer.\n\n"
       "Status: `ok`; `info`: nothing to judge; `warn`: runs, but slower or at risk; `fail`; `skip`: not "
-      "judged, and\n"
-      "why. One cause fails one row: rows that cannot be judged because of it are skipped and name it. "
-      "Without a\n"
-      "GPU, `device = \"auto\"` uses the host device, so the GPU's rows are skipped; with `device = "
-      "\"cuda\"` they\n"
+      "judged, with\nthe reason. One cause fails one row: rows that cannot be judged because of it are "
+      "skipped and name it. Without\na GPU, `device = \"auto\"` uses the host device, so the GPU's rows are "
+      "skipped; with `device = \"cuda\"` they\n"
       "fail.\n\n"
-      "| id | what is looked at | what is expected | what helps |\n| --- | --- | --- | --- |\n";
+      "| id | what it checks | what it expects | remedy |\n| --- | --- | --- | --- |\n";
   for (const check& c : checks()) {
     text += fmt::format("| `{}` | {} | {} | {} |\n", c.id, c.meaning,
                         c.expected.empty() ? "enough for the job" : c.expected,
                         c.remedy.empty() ? "-" : cell(c.remedy));
   }
-  text += "\n## Codes of cuInit\n\n| code | what helps |\n| --- | --- |\n";
+  text += "\n## Codes of cuInit\n\n| code | remedy |\n| --- | --- |\n";
   for (const int code : {3, 34, 35, 46, 100, 209, 222, 802, 803, 804, 805, 999})
     text += fmt::format("| {} | {} |\n", code, cell(remedy_of_init(code)));
-  text += "\n## Oldest driver for a program built with\n\n| CUDA | driver |\n| --- | --- |\n";
+  text += "\n## Oldest driver for each CUDA version\n\n| built with CUDA | driver |\n| --- | --- |\n";
   for (const int runtime : {11000, 12000, 13000})
     text += fmt::format("| {}.x | {} |\n", runtime / 1000, minimum_driver(runtime));
   return text;

@@ -1,5 +1,5 @@
-// The table of doctor's checks: what each looks at, what it expects, what helps; and their results for given
-// facts. Pure. Used by the doctor command; docs/doctor.md is generated from it.
+// The table of doctor's checks: what each one checks, what it expects, and the remedy; and their results for
+// given facts. Pure. Used by the doctor command; docs/doctor.md is generated from it.
 #pragma once
 
 #include "tools/penstock/doctor/facts.hpp"
@@ -10,16 +10,16 @@
 
 namespace penstock::doctor {
 
-enum class status : std::uint8_t { ok, info, skip, warn, fail };  // in the order of their weight
+enum class status : std::uint8_t { ok, info, skip, warn, fail };  // in order of severity
 enum class layer : std::uint8_t { gpu, machine, loader, data };
 
-/// What a judge says. Empty texts: what the table says in general.
+/// The result of one check. Empty texts: use the table's.
 struct finding {
   status is = status::ok;
   std::string observed;
   std::string expected = {};
   std::string remedy = {};
-  std::string why = {};  ///< of a skip
+  std::string why = {};  ///< why it was skipped
 };
 
 struct check {
@@ -31,14 +31,14 @@ struct check {
   finding (*judge)(const facts&) = nullptr;
 };
 
-/// One row of the report: complete.
+/// One complete row of the report.
 struct row {
   const check* of = nullptr;
   status is = status::ok;
   std::string observed;
   std::string expected;
-  std::string remedy;  ///< empty when there is nothing to do
-  std::string why;     ///< of a skip
+  std::string remedy;  ///< empty if there is nothing to do
+  std::string why;     ///< why it was skipped
 };
 
 [[nodiscard]] const std::vector<check>& checks();
@@ -47,17 +47,17 @@ struct row {
 
 [[nodiscard]] std::string_view name_of(status s) noexcept;
 [[nodiscard]] std::string_view name_of(layer l) noexcept;
-/// The worst status of a layer's rows; skip if nothing of it was judged.
+/// The worst status of a layer's rows; skip if none was judged.
 [[nodiscard]] status worst_of(const std::vector<row>& rows, layer of) noexcept;
-/// One sentence: which layer is broken and what still works.
+/// Which layer is broken and what still works, in one line.
 [[nodiscard]] std::string verdict(const std::vector<row>& rows);
 
 /// docs/doctor.md.
 [[nodiscard]] std::string reference_markdown();
 
-// ---- what single judges use, each for a line of the table; tests call them too
+// ---- used by single checks, each for one row of the table; tests call them too
 
-/// What to do about a code of cuInit.
+/// The remedy for a code of cuInit.
 [[nodiscard]] std::string_view remedy_of_init(int code) noexcept;
 /// "525.60.13": the oldest driver that runs programs built with this CUDA.
 [[nodiscard]] std::string_view minimum_driver(int runtime_version) noexcept;

@@ -1,4 +1,4 @@
-// doctor: the findings about machine, build and job, as a table with remedies.
+// doctor: checks machine, build and job, and prints a table with remedies.
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/commands.hpp"
@@ -39,7 +39,7 @@ struct doctor_options {
   std::string probe_timeout = "30s";
 };
 
-// ---- telling
+// ---- printing
 
 std::size_t count_of(const std::vector<row>& rows, status s) {
   return static_cast<std::size_t>(std::ranges::count(rows, s, &row::is));
@@ -98,7 +98,7 @@ std::string painted(status s, std::string_view text) {
 constexpr std::size_t id_columns = 20;
 constexpr std::size_t text_begins = 6 + id_columns + 2;
 
-/// Text in lines that fit behind the first two columns.
+/// Wraps text to fit after the first two columns.
 std::string folded(std::string_view text, std::size_t width) {
   const std::size_t room = std::max<std::size_t>(width > text_begins ? width - text_begins : 0, 24);
   std::string out;
@@ -131,7 +131,7 @@ void print_report(const facts& f, const std::vector<row>& rows) {
       if ((r.is == status::fail || r.is == status::warn) && !r.remedy.empty()) print_remedy(r.remedy, width);
       continue;
     }
-    // Neighbours that are skipped for one reason are one line.
+    // Adjacent rows that are skipped for the same reason share a line.
     std::size_t last = i;
     while (last + 1 < rows.size() && rows[last + 1].is == status::skip && rows[last + 1].why == r.why) ++last;
     const bool alone = last == i;
@@ -155,20 +155,20 @@ void print_report(const facts& f, const std::vector<row>& rows) {
   print(fmt::format("\n{}: {}", doctor::verdict(rows), counts));
 }
 
-// ---- looking
+// ---- gathering
 
 bool cuda_is_usable(const facts& f) {
   return f.job.demand != doctor::gpu_demand::none && f.build.cuda && f.gpu.cuda.init_code == 0 &&
          !f.gpu.cuda.devices.empty();
 }
 
-/// Why --deep would be pointless; empty if it is not.
+/// Why --deep would be pointless; empty if it makes sense.
 std::string no_deep(const facts& f, const doctor_options& o) {
   if (o.root != "/") return "not with --root";
   if (!f.build.cuda) return "this build has no CUDA device (built without nvcc)";
   if (!cuda_is_usable(f)) return "CUDA did not initialise (see gpu.cuinit)";
   if (f.job.memory_need && !arena::check_memory(*f.job.memory_need, f.machine.memory))
-    return "there is too little host memory (see memory.arena)";
+    return "not enough host memory (see memory.arena)";
   return {};
 }
 
@@ -205,7 +205,7 @@ int examine(const doctor_options& o) {
   if (o.isolate && o.source.file.empty())
     return refuse_with(exit_usage, {errc::usage, "--isolate runs a job: name its config FILE", 0}, o.json);
   if (std::error_code fault; !std::filesystem::is_directory(o.root, fault))
-    return refuse_with(exit_usage, {errc::usage, "--root: '" + o.root + "' is no folder", 0}, o.json);
+    return refuse_with(exit_usage, {errc::usage, "--root: '" + o.root + "' is not a folder", 0}, o.json);
   config settings;
   facts found;
   if (!o.source.file.empty()) {
@@ -244,18 +244,17 @@ void add_doctor_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"doctor",
        verb_group::look,
-       "what is wrong with this machine, its GPU, or a job",
-       "Looks at driver, libraries, GPU, memory, limits and leftovers; with FILE also at the job's dataset "
-       "and "
-       "worker program. Every result has an id, what was observed, what was expected, and what helps. The "
-       "driver is asked in processes of their own, so one that hangs is a result too.\n\n"
+       "find what is wrong with this machine, its GPU or a job",
+       "Checks driver, libraries, GPU, memory, limits and leftovers; with FILE also the job's dataset and "
+       "worker program. Every result has an id, what was observed, what was expected, and a remedy. The "
+       "driver is queried in separate processes, so even one that hangs gives a result.\n\n"
        "Exit code 0 if nothing fails, 3 if something does, 78 if the config file is wrong. docs/doctor.md "
        "lists the ids.",
-       {{"penstock doctor", "this machine"},
-        {"penstock doctor photos.toml", "this machine for this job"},
-        {"penstock doctor --deep photos.toml", "use the GPU, and page-lock as much as the job will"},
+       {{"penstock doctor", "check this machine"},
+        {"penstock doctor photos.toml", "check this machine for this job"},
+        {"penstock doctor --deep photos.toml", "also use the GPU, and page-lock as much as the job will"},
         {"penstock doctor --isolate photos.toml",
-         "run the job step by step: which step is the first to fail?"},
+         "run the job step by step and find the first step that fails"},
         {"penstock doctor --cpu-only --json", "for scripts on machines without a GPU"}}},
       [o] { return examine(*o); });
   add_config_options(verb, o->source);
@@ -263,18 +262,18 @@ void add_doctor_command(verb_table& verbs) {
   verb.add_option("--device", o->source.device, "auto, host, cuda, cuda:N or uuid:GPU-...")
       ->type_name("DEVICE");
   verb.add_option("--workers", o->source.workers, "loader worker processes, or \"auto\"")->type_name("N");
-  verb.add_flag("--cpu-only", o->cpu_only, "leave the GPU out");
+  verb.add_flag("--cpu-only", o->cpu_only, "skip the GPU's checks");
   verb.add_flag("--deep", o->deep,
                 "allocate, copy, compute and compare on the GPU; page-lock the job's arena");
   verb.add_flag("--isolate", o->isolate,
-                "run the job with 0, 1 and N workers, then with the GPU: what fails first");
+                "run the job with 0, 1 and N workers, then with the GPU; report the first failure");
   verb.add_option("--root", o->root, "read /proc, /sys, /dev and libraries below this folder")
       ->type_name("DIR");
   verb.add_option("--probe-timeout", o->probe_timeout, "how long the driver may take to answer")
       ->type_name("TIME")
       ->capture_default_str();
   verb.add_flag("--json", o->json, "one JSON object on stdout");
-  // What --isolate runs in a throwaway process.
+  // For the throwaway process that --isolate starts.
   verb.add_flag("--load-only", o->load_only, "load the first samples without workers")->group("");
 }
 

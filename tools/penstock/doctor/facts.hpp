@@ -1,5 +1,5 @@
-// What doctor has found out about a machine, a build and a job, without any opinion. Filled by gather.cpp and
-// its neighbours, judged by the table of checks; tests fill it by hand.
+// The facts that doctor gathers about a machine, a build and a job, without judging them. Filled by the
+// gather_*.cpp files, judged by the table of checks; tests fill it by hand.
 #pragma once
 
 #include "runtime/arena/memory_budget.hpp"
@@ -12,7 +12,7 @@
 
 namespace penstock::doctor {
 
-/// What the program was built with.
+/// How this program was built.
 struct build_facts {
   bool cuda = false;
   int runtime_version = 0;                 ///< 13000: CUDA 13.0
@@ -21,7 +21,7 @@ struct build_facts {
 
 enum class gpu_demand : std::uint8_t {
   none,      ///< --cpu-only, or [gpu] device = "host"
-  if_there,  ///< "auto": without a GPU the host device does the work
+  if_there,  ///< "auto": without a GPU, use the host device
   required,
 };
 
@@ -30,22 +30,22 @@ struct job_facts {
   bool has_config = false;
   std::string device = "auto";
   gpu_demand demand = gpu_demand::if_there;
-  std::string why_no_gpu;  ///< if demand is none
+  std::string why_no_gpu;  ///< if demand is `none`
   std::uint32_t workers = 1;
   std::uint32_t workers_max = 1;                  ///< what `penstock scale` may ask for
-  std::uint32_t threads_per_worker = 1;           ///< the largest of the thread pools' variables
+  std::uint32_t threads_per_worker = 1;           ///< the largest value of the thread pools' variables
   std::string threads_from;                       ///< "OMP_NUM_THREADS=8"
   std::optional<arena::memory_need> memory_need;  ///< unknown until the dataset is described
   std::uint64_t slot_bytes = 0;                   ///< 0: unknown
   std::optional<std::uint64_t> device_need;       ///< bytes of device memory for the ring of buffers
 };
 
-/// How a throwaway child ended. Hanging and dying are findings, not errors.
+/// How a throwaway child ended. Hangs and crashes are findings, not errors.
 struct child_outcome {
   enum class how : std::uint8_t { not_started, finished, hung, died };
   how ending = how::not_started;
-  std::string step;     ///< what it had last said that it begins: "cuInit"
-  std::string trouble;  ///< of all but finished: "did not return within 10 s"
+  std::string step;     ///< the last step that it announced: "cuInit"
+  std::string trouble;  ///< unless it finished: "did not return within 10 s"
   [[nodiscard]] bool good() const noexcept { return ending == how::finished; }
 };
 
@@ -58,11 +58,11 @@ struct cuda_device_facts {
   int minor = 0;
 };
 
-/// What libcuda says.
+/// Facts from libcuda.
 struct cuda_facts {
   child_outcome child;
-  std::string path;        ///< the file that was loaded; empty: none
-  std::string load_error;  ///< of the dynamic loader
+  std::string path;        ///< the file loaded; empty: none
+  std::string load_error;  ///< from the dynamic loader
   std::optional<int> driver_version;
   std::optional<int> init_code;
   std::string init_name;  ///< "CUDA_ERROR_UNKNOWN"
@@ -75,7 +75,7 @@ struct gpu_holder {
   std::uint64_t bytes = 0;
 };
 
-/// What NVML says of one GPU, whatever CUDA_VISIBLE_DEVICES hides. Empty: it would not tell.
+/// Facts from NVML about one GPU, even if CUDA_VISIBLE_DEVICES hides it. Empty: not reported.
 struct nvml_device_facts {
   std::string name;
   std::string uuid;
@@ -102,11 +102,11 @@ struct nvml_facts {
   std::vector<nvml_device_facts> devices;
 };
 
-/// What the kernel says of one NVIDIA GPU on the PCI bus.
+/// Facts from the kernel about one NVIDIA GPU on the PCI bus.
 struct pci_facts {
   std::string address;
   std::optional<int> numa_node;
-  std::vector<std::uint32_t> node_cpus;  ///< of that node
+  std::vector<std::uint32_t> node_cpus;  ///< the cores of that node
   std::optional<double> link_speed, link_speed_max;
   std::optional<int> link_width, link_width_max;
 };
@@ -118,16 +118,16 @@ struct xid_event {
 
 struct gpu_facts {
   std::string module_version;       ///< of the loaded kernel module; empty: not loaded
-  bool module_answers = false;      ///< opening its control device worked
+  bool module_answers = false;      ///< its control device could be opened
   std::vector<std::string> nodes;   ///< "nvidia0", "nvidiactl", "nvidia-uvm"
-  std::vector<std::string> closed;  ///< of them, those that this user may not open
+  std::vector<std::string> closed;  ///< those that this user may not open
   std::vector<pci_facts> pci;
   cuda_facts cuda;
   nvml_facts nvml;
   std::string toolkit;                         ///< "13.0 in /usr/local/cuda"; empty: none
   std::optional<std::string> visible_devices;  ///< CUDA_VISIBLE_DEVICES
   std::optional<std::vector<xid_event>> xids;  ///< nothing: the kernel's log cannot be read
-  std::string kernel_log;                      ///< which log, or why not
+  std::string kernel_log;                      ///< which log, or why there is none
 };
 
 /// The result of --deep, from a throwaway child.
@@ -135,10 +135,10 @@ struct deep_facts {
   child_outcome child;
   std::optional<failure> error;
   std::string device;
-  bool equal = false;  ///< what came back is what the host device computes
+  bool equal = false;  ///< the result equals the host device's
   std::uint64_t asked_to_pin = 0;
   std::uint64_t pinned = 0;
-  std::string said;  ///< its last words on stderr
+  std::string said;  ///< its last output on stderr
   double seconds = 0;
 };
 
@@ -147,7 +147,7 @@ struct limit_pair {
   std::optional<std::uint64_t> hard;
 };
 
-/// A bound on processes and threads, and who sets it.
+/// A limit on processes and threads, and what sets it.
 struct pid_limit {
   std::string who;
   std::uint64_t left = 0;
@@ -164,31 +164,31 @@ struct machine_facts {
   std::vector<pid_limit> pids;
   std::uint32_t usable_cores = 1;
   std::vector<std::uint32_t> allowed_cpus;
-  std::string pidfd;  ///< what went wrong; empty: it works
+  std::string pidfd;  ///< what failed; empty: works
   std::string parent_death;
   std::string memfd_seals;
   std::vector<leftover_process> orphans;
   std::vector<std::string> dead_sockets;
 };
 
-/// How far a worker came on the way hello -> described -> ready -> loaded.
+/// How far a worker got: hello -> described -> ready -> loaded.
 struct worker_facts {
   std::string command;
-  std::string program;            ///< as found; empty: not found
+  std::string program;            ///< its path; empty: not found
   std::optional<failure> broken;  ///< why it could not be found or started
   bool spoke = false;
-  std::string protocol_trouble;            ///< what went wrong before or at hello
-  std::vector<std::string> cuda_traces;    ///< libraries and devices of CUDA that it holds
-  std::optional<failure> dataset_trouble;  ///< what it said of the dataset
-  bool loaded = false;                     ///< it answered to a lease
+  std::string protocol_trouble;            ///< what failed before or at hello
+  std::vector<std::string> cuda_traces;    ///< CUDA libraries and devices that it holds
+  std::optional<failure> dataset_trouble;  ///< its error about the dataset
+  bool loaded = false;                     ///< it completed a lease
   std::uint32_t samples_tried = 0;
   std::uint32_t samples_good = 0;
   std::string first_failure;  ///< "class0/a.jpg: not a JPEG"
-  std::string load_trouble;   ///< it died or hung over the samples
+  std::string load_trouble;   ///< how it died or hung while loading
 };
 
 struct data_facts {
-  std::optional<failure> trouble;  ///< listing it failed
+  std::optional<failure> trouble;  ///< why listing it failed
   std::string type;
   std::uint64_t samples = 0;
   std::vector<std::string> notices;
@@ -199,7 +199,7 @@ struct isolation_step {
   std::string name;
   bool tried = false;
   bool passed = false;
-  std::string told;  ///< what it said, or why it was not tried
+  std::string told;  ///< its error, or why it was not tried
 };
 
 struct facts {

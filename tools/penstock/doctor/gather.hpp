@@ -1,5 +1,4 @@
-// Finding out the facts. Reads files, starts throwaway processes, changes nothing. Used by the doctor
-// command.
+// Gathers the facts. Reads files and starts throwaway processes; changes nothing. Used by the doctor command.
 #pragma once
 
 #include "tools/penstock/doctor/facts.hpp"
@@ -16,7 +15,7 @@ namespace penstock::doctor {
 
 struct gather_options {
   std::filesystem::path root = "/";  ///< /proc, /sys, /dev and library folders are read below it
-  std::chrono::milliseconds probe_deadline{30'000};  // initialising eight GPUs takes its time
+  std::chrono::milliseconds probe_deadline{30'000};  // initialising eight GPUs takes long
 };
 
 /// How this program was built.
@@ -24,11 +23,11 @@ struct gather_options {
 
 /// /proc, /sys, /dev, libcuda and NVML.
 [[nodiscard]] gpu_facts look_at_gpu(const gather_options& options);
-/// The penstock-probe program's `deep` mode on the configured device, with the job's arena.
+/// Runs penstock-probe's `deep` mode on the configured device, with the job's arena.
 [[nodiscard]] deep_facts go_deep(const std::string& device, const config& settings, std::uint32_t workers,
                                  std::uint64_t slot_bytes);
 
-/// A copy to the GPU and back through pageable memory; empty if it went well.
+/// Copies to the GPU and back through pageable memory. Empty on success, else what failed.
 [[nodiscard]] std::string copy_without_pinning(int ordinal);
 
 [[nodiscard]] machine_facts look_at_machine(const gather_options& options);
@@ -38,11 +37,11 @@ struct job_request {
   bool cpu_only = false;
   std::filesystem::path root = "/";
 };
-/// What the job asks for, its dataset and its worker program: fills job, data and worker.
+/// The job's needs, its dataset and its worker program: fills job, data and worker.
 void look_at_job(const config& settings, const job_request& request, facts& to);
 
-/// Starts one worker as a session would, and lets it load the first samples if `load` says so. With a
-/// description the dataset was listed here; `index` is its sealed list (-1: none).
+/// Starts one worker as a session would, and has it load the first samples if `load` is set. `description`:
+/// of a dataset that was listed here; `index`: its sealed list (-1: none).
 struct trial_result {
   worker_facts worker;
   std::optional<dataset_description> described;
@@ -55,13 +54,13 @@ struct isolation_request {
   std::vector<std::string> sets;
   std::uint32_t workers = 1;
   bool gpu = false;        ///< a GPU is asked for and was found
-  std::string why_no_gpu;  ///< if not
+  std::string why_no_gpu;  ///< else the reason
   int ordinal = 0;
-  deep_facts deep;  ///< already known: its pinning step
+  deep_facts deep;  ///< known already; used for the pinning step
   bool custom_dataset = false;
 };
 [[nodiscard]] std::vector<isolation_step> isolate(const isolation_request& request);
-/// What a throwaway process does for the first step: loads the first samples without any worker. Exit code.
+/// Runs in a throwaway process for the first step: loads the first samples without a worker. Returns the exit code.
 int load_without_workers(const config& settings);
 
 /// Cores named by a list like "0-3,8".

@@ -21,7 +21,7 @@ using nlohmann::json;
 
 constexpr std::size_t kernel_log_bytes_max = 32 * MiB;
 
-/// The facts that a probe told, merged, and how it ended.
+/// The facts that a probe printed, merged, and how it ended.
 struct probed {
   child_outcome child;
   json told = json::object();
@@ -41,7 +41,7 @@ probed probe(const std::vector<std::string>& words, std::chrono::milliseconds de
   std::istringstream lines(end.output);
   for (std::string line; std::getline(lines, line);) {
     const json facts = json::parse(line, nullptr, false);
-    if (facts.is_object()) p.told.update(facts);  // the last line of one that died may be cut
+    if (facts.is_object()) p.told.update(facts);  // the last line of a probe that died may be cut off
   }
   p.child.step = p.told.value("step", "");
   p.said = last_line(end.errors);
@@ -106,7 +106,7 @@ nvml_facts ask_nvml(const gather_options& options) {
     take(d, "link_width_max", facts.link_width_max);
     take(d, "performance_state", facts.performance_state);
     for (const json& h : d.value("holders", json::array())) {
-      // In a container these numbers may be of another pid namespace: a name is a hint, nothing is done.
+      // In a container these pids may belong to another pid namespace: the name is only a hint.
       const auto pid = h.value("pid", 0);
       facts.holders.push_back({pid, text_of(options.root / fmt::format("proc/{}/comm", pid)),
                                h.value("bytes", std::uint64_t{0})});
@@ -126,7 +126,7 @@ std::string module_version(const fs::path& root) {
   return text_of(root / "sys/module/nvidia/version");
 }
 
-/// A node alone proves nothing: without a module behind it, opening it fails.
+/// The node alone proves nothing: without a module, opening it fails.
 bool answers(const fs::path& node) {
   std::error_code fault;
   if (!fs::is_character_file(node, fault)) return false;
@@ -155,7 +155,7 @@ std::vector<pci_facts> look_at_bus(const fs::path& root) {
   for (const auto& entry : fs::directory_iterator(root / "sys/bus/pci/devices", fault)) {
     const fs::path folder = entry.path();
     const std::string kind = text_of(folder / "class");
-    // Display and 3D controllers; NVIDIA's bridges and audio functions are none.
+    // Only display and 3D controllers, not NVIDIA's bridges and audio functions.
     if (text_of(folder / "vendor") != "0x10de" || !(kind.starts_with("0x0300") || kind.starts_with("0x0302")))
       continue;
     pci_facts p;
@@ -175,7 +175,8 @@ std::vector<pci_facts> look_at_bus(const fs::path& root) {
   return found;
 }
 
-/// All that is in a log now, without waiting for more: /dev/kmsg gives a record a read and EAGAIN at its end.
+/// The current contents of a log, without waiting for more: /dev/kmsg returns one record per read, and EAGAIN at the
+/// end.
 std::optional<std::string> log_text(const fs::path& file, int& fault) {
   const unique_fd log(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!log) {
@@ -262,7 +263,7 @@ gpu_facts look_at_gpu(const gather_options& options) {
 deep_facts go_deep(const std::string& device, const config& settings, std::uint32_t workers,
                    std::uint64_t slot_bytes) {
   const std::uint64_t bytes = slot_bytes * settings.loader.slots_per_worker * workers;
-  // Reserving and page-locking take about half a second a GiB; a driver that hangs takes for ever.
+  // Reserving and page-locking take about half a second per GiB; a driver that hangs takes for ever.
   const auto deadline = std::chrono::milliseconds(60'000 + bytes / GiB * 2'000);
   const probed p = probe({"deep", device == "auto" ? "cuda" : device, std::to_string(workers),
                           std::to_string(settings.loader.slots_per_worker), std::to_string(slot_bytes)},

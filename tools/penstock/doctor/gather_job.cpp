@@ -10,7 +10,7 @@
 namespace penstock::doctor {
 namespace {
 
-// What numeric libraries read; a worker that leaves them unset takes every core for one sample.
+// Read by numeric libraries; if they are unset, a worker uses every core for one sample.
 constexpr const char* thread_variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"};
 
 void count_threads(const config& settings, job_facts& job) {
@@ -27,7 +27,7 @@ void count_threads(const config& settings, job_facts& job) {
   }
 }
 
-/// What the arena and the ring of device buffers need for batches of this dataset.
+/// The memory that the arena and the ring of device buffers need for batches of this dataset.
 result<void> add_needs(const config& settings, const dataset_description& d, job_facts& job) {
   auto layout = lay_out(d.tensors, settings.sampler.batch_size);
   if (!layout) return tl::unexpected(std::move(layout.error()));

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-// A child dies at once; more is a broken kernel or a very busy machine.
+// A child dies at once; longer means a broken kernel or a very busy machine.
 constexpr std::chrono::milliseconds time_to_die = 5s;
 
 std::optional<std::uint64_t> limit_of(std::istringstream& words) {
@@ -45,7 +45,7 @@ limit_pair limits_named(const fs::path& root, const std::string& name) {
   return pair;
 }
 
-/// pids.max of our cgroup and of all above it, v1 and v2.
+/// pids.max of our cgroup and of all its ancestors, v1 and v2.
 void add_cgroups(const fs::path& root, std::vector<pid_limit>& limits) {
   for (const cgroup_folder& group : cgroup_folders(root, "pids")) {
     const auto most = number_of<std::uint64_t>(group.path / "pids.max");
@@ -83,7 +83,7 @@ std::vector<process_entry> all_processes(const fs::path& root) {
   return all;
 }
 
-/// Holds memory of ours: a session holds the arena.
+/// Whether it maps penstock's memory: a session maps the arena.
 bool is_a_session(const fs::path& root, std::int32_t pid) {
   std::error_code fault;
   for (const auto& fd : fs::directory_iterator(root / fmt::format("proc/{}/fd", pid), fault)) {
@@ -92,7 +92,7 @@ bool is_a_session(const fs::path& root, std::int32_t pid) {
   return false;
 }
 
-/// Workers end with their session; one whose parent is init and no session was missed.
+/// Workers end with their session; one whose parent is init has been left behind.
 std::vector<leftover_process> orphans_among(const fs::path& root, const std::vector<process_entry>& all) {
   std::vector<leftover_process> found;
   for (const process_entry& p : all) {
@@ -113,7 +113,7 @@ std::vector<pid_limit> pid_limits(const fs::path& root, const std::vector<proces
     threads += p.threads;
     if (p.user == user) mine += p.threads;
   }
-  // Root is not bound by it.
+  // The limit does not apply to root.
   if (const auto most = limits_named(root, "Max processes").soft; most && user != 0)
     limits.push_back({"ulimit -u", *most - std::min(*most, mine)});
   if (const auto most = number_of<std::uint64_t>(root / "proc/sys/kernel/pid_max"))
@@ -131,7 +131,7 @@ std::string try_pidfd() {
   if (!self) return trouble("pidfd_open");
   if (::syscall(SYS_pidfd_send_signal, self.get(), 0, nullptr, 0U) != 0) return trouble("pidfd_send_signal");
   pollfd end{self.get(), POLLIN, 0};
-  if (::poll(&end, 1, 0) != 0) return "a living process's pidfd is readable";
+  if (::poll(&end, 1, 0) != 0) return "the pidfd of a live process is readable";
   return {};
 }
 
@@ -145,7 +145,7 @@ std::string try_seals() {
   return {};
 }
 
-/// A child whose parent dies must die too. It holds the end of a pipe; the other end tells.
+/// A child whose parent dies must die too. It holds one end of a pipe; the other end shows that.
 std::string try_parent_death() {
   const auto program = process::find_program("penstock-probe");
   if (!program) return program.error().message;
@@ -165,7 +165,7 @@ std::string try_parent_death() {
     return "no child could be started: " + last_line(output->text());
   pollfd end{witness.get(), POLLIN, 0};
   if (::poll(&end, 1, static_cast<int>(time_to_die.count())) == 1) return {};
-  ::kill(told["child"].get<pid_t>(), SIGKILL);  // it holds the pipe, so the number is still its own
+  ::kill(told["child"].get<pid_t>(), SIGKILL);  // it holds the pipe, so the pid is still its own
   return "a child survived its parent";
 }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr std::chrono::milliseconds step_deadline{120'000};
 constexpr const char* batches_of_a_step = "4";
 
-/// Runs steps until one fails; the others stand on it and are not tried.
+/// Runs steps until one fails; the later ones depend on it and are not tried.
 class ladder {
  public:
   template <class Try>
@@ -47,7 +47,7 @@ class ladder {
   std::vector<isolation_step> steps_;
 };
 
-/// Empty if it went well.
+/// Empty on success.
 std::string trouble_of(const ended_child& end) {
   if (end.ending == child_outcome::how::finished && end.exit_code == 0) return {};
   const std::string said = last_line(end.errors);
@@ -56,14 +56,14 @@ std::string trouble_of(const ended_child& end) {
   return said.empty() ? fmt::format("exit code {}", end.exit_code) : said;
 }
 
-// This very program, also when its file was replaced meanwhile.
+// This very program, even if its file has been replaced meanwhile.
 constexpr const char* this_program = "/proc/self/exe";
 
 std::string run_job(const isolation_request& job, std::uint32_t workers, const std::string& device) {
   std::vector<std::string> words{
       "run", job.file, "--quiet", "--batches", batches_of_a_step, "--workers", std::to_string(workers)};
   for (const std::string& s : job.sets) words.insert(words.end(), {"--set", s});
-  // Nothing of the job's surroundings is touched: no quarantine file, no port.
+  // Do not touch anything outside: no quarantine file, no port.
   words.insert(words.end(), {"--set", "quarantine.file=\"\"", "--set", "metrics.listen=\"\""});
   if (!device.empty()) words.insert(words.end(), {"--device", device});
   return trouble_of(run_to_the_end(this_program, words, step_deadline));
@@ -74,7 +74,7 @@ std::string run_job(const isolation_request& job, std::uint32_t workers, const s
 std::vector<isolation_step> isolate(const isolation_request& job) {
   ladder steps;
   if (job.custom_dataset) {
-    steps.leave_out("0 workers", "only the worker program knows a custom dataset");
+    steps.leave_out("0 workers", "only the worker program can read a custom dataset");
   } else {
     steps.climb("0 workers", [&] {
       std::vector<std::string> words{"doctor", job.file, "--load-only"};
@@ -96,7 +96,7 @@ std::vector<isolation_step> isolate(const isolation_request& job) {
   steps.climb("GPU with pinning", [&]() -> std::string {
     if (job.deep.error) return job.deep.child.step + ": " + job.deep.error->message;
     if (!job.deep.child.good()) return job.deep.child.step + ": " + job.deep.child.trouble;
-    if (!job.deep.equal) return "other values came back than the host computes";
+    if (!job.deep.equal) return "the values that came back differ from the host's";
     if (job.deep.pinned < job.deep.asked_to_pin) return "the arena could not be page-locked";
     return {};
   });

@@ -12,8 +12,8 @@ namespace {
 
 // A context costs 300 to 500 MiB of device memory before the first byte of ours.
 constexpr std::uint64_t context_bytes = 512 * MiB;
-constexpr int no_device = 100;       // of cuInit
-constexpr int first_idle_state = 5;  // performance states from here on are not under load
+constexpr int no_device = 100;       // from cuInit
+constexpr int first_idle_state = 5;  // performance states from here on mean idle
 
 std::string cuda_version(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -24,12 +24,11 @@ bool any_trace(const gpu_facts& g) {
          !g.nvml.devices.empty();
 }
 
-/// Rows about a GPU are judged only where one is meant to be.
+/// Rows about a GPU are judged only if one is wanted.
 std::optional<finding> not_asked(const facts& f) {
   if (f.job.demand == gpu_demand::none) return skipped(f.job.why_no_gpu);
   if (f.job.demand == gpu_demand::if_there && !any_trace(f.gpu)) {
-    return skipped(
-        "there is no trace of an NVIDIA GPU on this machine; device = \"auto\" uses the host device");
+    return skipped("there is no NVIDIA GPU on this machine; device = \"auto\" uses the host device");
   }
   return std::nullopt;
 }
@@ -42,13 +41,13 @@ std::string plain_address(std::string_view pci) {
   return text;
 }
 
-/// The GPU that the job would use, as each source knows it. CUDA's word counts; if it has none, NVML's first
-/// GPU stands in, so that one broken library spoils one row.
+/// The GPU that the job would use, as each source reports it. CUDA decides; without CUDA, use NVML's first
+/// GPU, so that one broken library fails only one row.
 struct selected_gpu {
   const cuda_device_facts* cuda = nullptr;
   const nvml_device_facts* nvml = nullptr;
   const pci_facts* pci = nullptr;
-  std::string trouble;  ///< no such GPU
+  std::string trouble;  ///< why there is no such GPU
 
   [[nodiscard]] std::string name() const {
     if (cuda != nullptr) return cuda->name;
@@ -98,11 +97,11 @@ selected_gpu select(const facts& f) {
   return s;
 }
 
-/// For rows that only NVML can tell about.
+/// For rows that need NVML.
 std::optional<finding> no_nvml(const facts& f, const selected_gpu& s) {
   if (auto skip = not_asked(f)) return skip;
   if (s.nvml != nullptr) return std::nullopt;
-  return skipped("NVML told nothing about this GPU (see gpu.nvml)");
+  return skipped("NVML reports nothing about this GPU (see gpu.nvml)");
 }
 
 std::string hang_or_death(const child_outcome& child) {
@@ -111,11 +110,11 @@ std::string hang_or_death(const child_outcome& child) {
 
 struct visibility {
   std::string echo;         ///< entry by entry
-  std::size_t visible = 0;  ///< GPUs that CUDA shows
-  bool doubtful = false;    ///< an entry names nothing
+  std::size_t visible = 0;  ///< number of GPUs visible to CUDA
+  bool doubtful = false;    ///< an entry matches nothing
 };
 
-/// CUDA reads the entries up to the first that names nothing; one that is named twice hides all.
+/// CUDA reads the entries up to the first that matches nothing; a duplicate hides all GPUs.
 visibility visibility_of(const facts& f) {
   visibility v;
   const auto& all = f.gpu.nvml.devices;
@@ -125,12 +124,12 @@ visibility visibility_of(const facts& f) {
   std::istringstream entries(f.gpu.visible_devices.value_or(""));
   for (std::string entry; std::getline(entries, entry, ',');) {
     std::string says;
-    std::string who;  // what it names
+    std::string who;  // the GPU that it names
     std::size_t number = 0;
     const auto [rest, fault] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
     const bool numeric = fault == std::errc{} && rest == entry.data() + entry.size();
     if (v.doubtful) {
-      says = "ignored, since it stands behind an invalid entry";
+      says = "ignored, because it follows an invalid entry";
     } else if (numeric && (number < known || known == 0)) {
       who = number < all.size() ? all[number].uuid : entry;
       says = number < all.size() ? fmt::format("GPU {} {}", number, all[number].name) : "GPU " + entry;
@@ -139,19 +138,19 @@ visibility visibility_of(const facts& f) {
     } else if (entry.starts_with("GPU-")) {
       const auto it = std::ranges::find_if(all, [&](const auto& d) { return d.uuid.starts_with(entry); });
       if (it != all.end() || all.empty()) who = it != all.end() ? it->uuid : entry;
-      says = it != all.end() ? it->name : all.empty() ? "taken as it is" : "no GPU has this UUID";
+      says = it != all.end() ? it->name : all.empty() ? "not checked" : "no GPU has this UUID";
     } else if (entry.starts_with("MIG-")) {
       who = entry;
-      says = "taken as it is";
+      says = "not checked";
     } else {
-      says = "no number and no UUID";
+      says = "neither a number nor a UUID";
     }
     if (who.empty()) {
       v.doubtful = true;
     } else if (seen.insert(who).second) {
       ++v.visible;
     } else {
-      says += ", named twice: CUDA then shows no GPU at all";
+      says += ", given twice: CUDA then shows no GPU at all";
       twice = true;
     }
     v.echo += fmt::format("{}\"{}\": {}", v.echo.empty() ? "" : "; ", entry, says);
@@ -185,14 +184,14 @@ struct xid_kind {
   bool hardware;
   std::string_view meaning;
 };
-// NVIDIA's list of Xid errors; those that tell of the device rather than of a program.
+// From NVIDIA's list of Xid errors: those about the device rather than a program.
 constexpr xid_kind xid_kinds[] = {
     {48, true, "double-bit ECC error"},           {61, true, "internal microcontroller breakpoint"},
     {62, true, "internal microcontroller halt"},  {63, false, "a memory row was remapped"},
     {64, true, "remapping a memory row failed"},  {74, true, "NVLink error"},
     {79, true, "the GPU has fallen off the bus"}, {92, true, "many single-bit ECC errors"},
     {94, false, "contained memory error"},        {95, true, "uncontained memory error"},
-    {119, true, "the GSP does not answer"},       {120, true, "GSP error"},
+    {119, true, "the GSP does not respond"},      {120, true, "GSP error"},
     {140, true, "unrecovered ECC error"},         {143, true, "the GPU failed to initialise"},
 };
 
@@ -212,36 +211,35 @@ std::string counted(std::uint64_t count, std::string_view noun) {
 std::string_view remedy_of_init(int code) noexcept {
   switch (code) {
     case 3:
-      return "the driver is not initialised: another thread or a forked parent tore CUDA down; start the "
-             "process anew and never use CUDA before fork";
+      return "the driver is not initialised: another thread or a forked parent shut CUDA down; restart the "
+             "process and never use CUDA before fork";
     case 34:
-      return "a stub of libcuda was loaded, which is only for linking: take .../stubs out of LD_LIBRARY_PATH";
+      return "a stub of libcuda was loaded, which is only for linking: remove .../stubs from LD_LIBRARY_PATH";
     case 35: return "the driver is older than this program's CUDA: install a newer driver";
     case 46:
-      return "the GPU is busy or not available: another process holds it in exclusive mode, or MIG is on "
+      return "the GPU is busy or unavailable: another process holds it in exclusive mode, or MIG is on "
              "without an instance; see `nvidia-smi`";
     case 100:
-      return "the driver sees no GPU: look at CUDA_VISIBLE_DEVICES, at `nvidia-smi`, and in a container at "
+      return "the driver sees no GPU: check CUDA_VISIBLE_DEVICES, `nvidia-smi`, and in a container "
              "--gpus";
     case 209:
-      return "the program holds no code for this GPU: build it for its architecture (see gpu.architecture)";
+      return "the program has no code for this GPU: build it for its architecture (see gpu.architecture)";
     case 222:
       return "the driver's PTX compiler is older than the embedded PTX: install a newer driver, or build "
              "machine code for this GPU";
     case 802:
-      return "the system is not ready: start the fabric manager (`systemctl start nvidia-fabricmanager`, the "
-             "driver's version) and wait for it";
+      return "the system is not ready: start the fabric manager of the driver's version (`systemctl start "
+             "nvidia-fabricmanager`) and wait for it";
     case 803:
-      return "kernel module and libcuda are of different versions: reboot after a driver update, or remove "
-             "the libcuda that does not belong to the module";
+      return "the kernel module and libcuda have different versions: reboot after a driver update, or remove "
+             "the libcuda that does not match the module";
     case 804:
-      return "forward compatibility (cuda-compat) is not supported on this GPU: take the compat folder out "
-             "of "
-             "LD_LIBRARY_PATH and use the driver's own libcuda";
+      return "forward compatibility (cuda-compat) is not supported on this GPU: remove the compat folder "
+             "from LD_LIBRARY_PATH and use the driver's own libcuda";
     case 805:
       return "the MPS client cannot connect: start nvidia-cuda-mps-control or unset CUDA_MPS_PIPE_DIRECTORY";
     case 999:
-      return "an unknown driver error; most often /dev/nvidia-uvm is missing or not accessible: run "
+      return "an unknown driver error; usually /dev/nvidia-uvm is missing or not accessible: run "
              "`nvidia-modprobe -u -c 0`, reload nvidia_uvm, and read `dmesg | grep NVRM`";
     default: return "read `dmesg | grep NVRM`; reboot or reinstall the driver if `nvidia-smi` fails too";
   }
@@ -262,7 +260,7 @@ bool has_code_for(const std::vector<std::string>& architectures, int major, int 
     const auto [rest, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (fault != std::errc{}) return false;
     const std::string_view kind(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
-    // Code of 90a or 100f runs on no other GPU than it names.
+    // Code for 90a or 100f runs only on that architecture.
     const bool specific = kind.starts_with("a") || kind.starts_with("f");
     const bool machine_code = !kind.ends_with("-virtual");
     const bool ptx = !kind.ends_with("-real") && !specific;
@@ -278,15 +276,15 @@ finding judge_build(const facts& f) {
     const bool needed = f.job.demand == gpu_demand::required;
     return {needed ? status::fail : status::info, "built without nvcc: host device only"};
   }
-  return {status::ok,
-          fmt::format("the CUDA device, with the runtime of CUDA {}", cuda_version(f.build.runtime_version))};
+  return {status::ok, fmt::format("includes the CUDA device, with the CUDA {} runtime",
+                                  cuda_version(f.build.runtime_version))};
 }
 
 finding judge_driver_module(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   if (f.gpu.module_version.empty()) {
-    // Sandboxes pass the devices on and do not show the module.
-    if (f.gpu.module_answers) return {status::ok, "it answers; this kernel does not tell its version"};
+    // Sandboxes pass the devices through but hide the module.
+    if (f.gpu.module_answers) return {status::ok, "it responds, but this kernel does not report its version"};
     return {status::fail, "no NVIDIA kernel module is loaded"};
   }
   return {status::ok, "version " + f.gpu.module_version};
@@ -311,8 +309,8 @@ finding judge_device_nodes(const facts& f) {
   if (!f.gpu.closed.empty()) {
     std::string closed;
     for (const auto& n : f.gpu.closed) closed += (closed.empty() ? "/dev/" : ", /dev/") + n;
-    return {status::fail, "not accessible for this user: " + closed, "",
-            "add the user to the group of these files (often \"video\" or \"render\"), or fix their mode"};
+    return {status::fail, "not accessible to this user: " + closed, "",
+            "add the user to the files' group (often \"video\" or \"render\"), or fix their mode"};
   }
   return {status::ok, counted(nodes.size(), "node") + ", all accessible"};
 }
@@ -330,10 +328,9 @@ finding judge_libcuda(const facts& f) {
   }
   const std::string version = version_in_name(c.path);
   if (!version.empty() && !f.gpu.module_version.empty() && version != f.gpu.module_version) {
-    return {
-        status::fail,
-        fmt::format("{} is of version {}, the kernel module of {}", c.path, version, f.gpu.module_version),
-        "", std::string(remedy_of_init(803))};
+    return {status::fail,
+            fmt::format("{} has version {}, the kernel module has {}", c.path, version, f.gpu.module_version),
+            "", std::string(remedy_of_init(803))};
   }
   return {status::ok, c.path};
 }
@@ -341,11 +338,11 @@ finding judge_libcuda(const facts& f) {
 finding judge_driver_runtime(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   if (!f.build.cuda) return skipped("this build has no CUDA device (built without nvcc)");
-  if (!f.gpu.cuda.driver_version) return skipped("the driver did not tell its version (see gpu.libcuda)");
+  if (!f.gpu.cuda.driver_version) return skipped("the driver did not report its version (see gpu.libcuda)");
   const int driver = *f.gpu.cuda.driver_version;
   const int runtime = f.build.runtime_version;
   const std::string observed =
-      fmt::format("the driver{} supports CUDA {}, this program was built with CUDA {}",
+      fmt::format("the driver{} supports CUDA {}; this program was built with CUDA {}",
                   f.gpu.module_version.empty() ? "" : " " + f.gpu.module_version, cuda_version(driver),
                   cuda_version(runtime));
   if (driver / 1000 < runtime / 1000) {
@@ -371,14 +368,14 @@ finding judge_init(const facts& f) {
   if (c.path.empty()) return skipped("libcuda could not be loaded (see gpu.libcuda)");
   if (!c.init_code) {
     return {status::fail, hang_or_death(c.child), "",
-            "a hang here is the driver's: read `dmesg | grep NVRM`, look for processes in state D, reboot"};
+            "the driver hangs: read `dmesg | grep NVRM`, look for processes in state D, reboot"};
   }
   if (*c.init_code != 0) {
     return {status::fail, fmt::format("error {} ({})", *c.init_code, c.init_name), "",
             std::string(remedy_of_init(*c.init_code))};
   }
   if (!c.child.good()) return {status::fail, hang_or_death(c.child)};
-  return {status::ok, counted(c.devices.size(), "GPU") + " for CUDA"};
+  return {status::ok, counted(c.devices.size(), "GPU") + " visible to CUDA"};
 }
 
 finding judge_nvml(const facts& f) {
@@ -399,9 +396,9 @@ finding judge_nvml(const facts& f) {
 finding judge_visible_devices(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   if (!f.gpu.visible_devices) return {status::ok, "not set: every GPU is visible"};
-  // With "auto" hiding them all is a way to use the host device; worth a word, no failure.
+  // With "auto", hiding them all is a way to use the host device: worth a warning, not a failure.
   const status hidden = f.job.demand == gpu_demand::required ? status::fail : status::warn;
-  if (f.gpu.visible_devices->empty()) return {hidden, "set and empty: every GPU is hidden"};
+  if (f.gpu.visible_devices->empty()) return {hidden, "set but empty: every GPU is hidden"};
   const visibility v = visibility_of(f);
   if (v.visible == 0) return {hidden, v.echo + ": no GPU is visible"};
   return {v.doubtful ? status::warn : status::ok, v.echo};
@@ -411,11 +408,11 @@ finding judge_selected(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   const selected_gpu s = select(f);
   if (!s.trouble.empty())
-    return {status::fail, fmt::format("{}; there is: {}", s.trouble, list_of_devices(f.gpu.cuda))};
+    return {status::fail, fmt::format("{}; there are: {}", s.trouble, list_of_devices(f.gpu.cuda))};
   if (s.cuda != nullptr)
     return {status::ok, fmt::format("cuda:{} {} {}", s.cuda->ordinal, s.cuda->name, s.cuda->uuid)};
   if (s.nvml != nullptr && f.gpu.cuda.init_code.value_or(1) != 0)
-    return {status::ok, fmt::format("{} {} by NVML's word", s.nvml->name, s.nvml->uuid)};
+    return {status::ok, fmt::format("{} {} according to NVML", s.nvml->name, s.nvml->uuid)};
   if (f.gpu.cuda.init_code.value_or(1) != 0) return skipped("CUDA did not initialise (see gpu.cuinit)");
   return {status::fail, "CUDA initialised but shows no GPU"};
 }
@@ -433,11 +430,11 @@ finding judge_architecture(const facts& f) {
     major = *s.nvml->major;
     minor = *s.nvml->minor;
   } else {
-    return skipped("no GPU told its compute capability (see gpu.cuinit and gpu.nvml)");
+    return skipped("no GPU reported its compute capability (see gpu.cuinit and gpu.nvml)");
   }
   std::string built;
   for (const auto& a : f.build.architectures) built += (built.empty() ? "" : ", ") + a;
-  const std::string observed = fmt::format("{} has compute capability {}.{}; this program holds code for {}",
+  const std::string observed = fmt::format("{} has compute capability {}.{}; this program has code for {}",
                                            s.name(), major, minor, built);
   if (has_code_for(f.build.architectures, major, minor)) return {status::ok, observed};
   return {status::fail, observed, "",
@@ -457,13 +454,13 @@ finding judge_mig(const facts& f) {
 finding judge_compute_mode(const facts& f) {
   const selected_gpu s = select(f);
   if (auto skip = no_nvml(f, s)) return *skip;
-  if (!s.nvml->compute_mode) return skipped("the driver does not tell the compute mode");
+  if (!s.nvml->compute_mode) return skipped("the driver does not report the compute mode");
   const std::string holders = holders_text(s.nvml->holders);
   switch (*s.nvml->compute_mode) {
     case 0: return {status::ok, "default" + (holders.empty() ? "" : "; in use by " + holders)};
-    case 2: return {status::fail, "prohibited: nobody may create a context"};
+    case 2: return {status::fail, "prohibited: no process may create a context"};
     default:
-      if (holders.empty()) return {status::ok, "exclusive process, and nobody holds it"};
+      if (holders.empty()) return {status::ok, "exclusive process, and not in use"};
       return {status::fail, "exclusive process, held by " + holders, "",
               "end that process, or `nvidia-smi -c DEFAULT`"};
   }
@@ -472,11 +469,11 @@ finding judge_compute_mode(const facts& f) {
 finding judge_device_memory(const facts& f) {
   const selected_gpu s = select(f);
   if (auto skip = no_nvml(f, s)) return *skip;
-  if (!s.nvml->memory_free || !s.nvml->memory_total) return skipped("the driver does not tell free memory");
+  if (!s.nvml->memory_free || !s.nvml->memory_total) return skipped("the driver does not report free memory");
   const std::uint64_t need = f.job.device_need.value_or(0) + context_bytes;
   const std::string holders = holders_text(s.nvml->holders);
   const std::string observed =
-      fmt::format("{} of {} are free{}{}", bytes_for_people(*s.nvml->memory_free),
+      fmt::format("{} of {} free{}{}", bytes_for_people(*s.nvml->memory_free),
                   bytes_for_people(*s.nvml->memory_total), holders.empty() ? "" : "; in use by ", holders);
   const std::string expected =
       f.job.device_need ? fmt::format("{} for the ring of buffers and {} for the context",
@@ -490,12 +487,12 @@ finding judge_ecc(const facts& f) {
   if (auto skip = no_nvml(f, s)) return *skip;
   const nvml_device_facts& d = *s.nvml;
   if (d.remap_failed.value_or(false)) {
-    return {status::fail, "remapping a broken memory row failed", "", "this GPU has to be replaced"};
+    return {status::fail, "remapping a broken memory row failed", "", "replace this GPU"};
   }
   if (d.ecc_uncorrected.value_or(0) > 0) {
     return {status::fail, counted(*d.ecc_uncorrected, "uncorrected error") + " since the driver was loaded"};
   }
-  if (d.remap_pending.value_or(false)) return {status::warn, "a broken memory row waits to be remapped"};
+  if (d.remap_pending.value_or(false)) return {status::warn, "a broken memory row is waiting to be remapped"};
   if (!d.ecc_uncorrected) return {status::ok, "this GPU does not count ECC errors, or ECC is off"};
   return {status::ok, "no uncorrected error"};
 }
@@ -515,24 +512,25 @@ finding judge_xid(const facts& f) {
     text += fmt::format("{}Xid {}{}", text.empty() ? "" : ", ", code,
                         known ? " (" + std::string(kind->meaning) + ")" : "");
   }
-  return {
-      hardware ? status::fail : status::warn,
-      fmt::format("{}: {} in {}", counted(f.gpu.xids->size(), "event"), text, f.gpu.kernel_log), "",
-      hardware ? "" : "often a program's fault (a bad address), not the GPU's: see what ran at that time"};
+  return {hardware ? status::fail : status::warn,
+          fmt::format("{}: {} in {}", counted(f.gpu.xids->size(), "event"), text, f.gpu.kernel_log), "",
+          hardware
+              ? ""
+              : "often caused by a program (a bad address), not by the GPU: check what ran at that time"};
 }
 
 finding judge_numa(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   const selected_gpu s = select(f);
-  if (s.pci == nullptr) return skipped("the PCI bus does not show this GPU");
+  if (s.pci == nullptr) return skipped("this GPU is not on the PCI bus");
   if (!s.pci->numa_node || *s.pci->numa_node < 0) return {status::ok, "the GPU belongs to no NUMA node"};
-  if (s.pci->node_cpus.empty()) return skipped("the kernel does not tell the cores of the GPU's node");
-  if (f.machine.allowed_cpus.empty()) return skipped("the kernel does not tell which cores are allowed");
+  if (s.pci->node_cpus.empty()) return skipped("the kernel does not report the cores of the GPU's node");
+  if (f.machine.allowed_cpus.empty()) return skipped("the kernel does not report which cores are allowed");
   const auto here = std::ranges::count_if(f.machine.allowed_cpus, [&](std::uint32_t cpu) {
     return std::ranges::find(s.pci->node_cpus, cpu) != s.pci->node_cpus.end();
   });
   const auto of_all = f.machine.allowed_cpus.size();
-  const std::string observed = fmt::format("the GPU is at node {}; {} of {} are there", *s.pci->numa_node,
+  const std::string observed = fmt::format("the GPU is on node {}; {} of {} are there", *s.pci->numa_node,
                                            here, counted(of_all, "allowed core"));
   if (here > 0) return {status::ok, observed};
   return {status::warn, observed, "",
@@ -545,11 +543,11 @@ finding judge_pcie(const facts& f) {
   const selected_gpu s = select(f);
   const pci_facts* p = s.pci;
   const nvml_device_facts* n = s.nvml;
-  // The driver knows best; a virtual machine's bus may show anything.
+  // Prefer the driver's values; a virtual machine's bus may show anything.
   const bool by_driver =
       n != nullptr && n->link_width && n->link_width_max && n->link_generation && n->link_generation_max;
   const bool by_bus = p != nullptr && p->link_width && p->link_width_max;
-  if (!by_driver && !by_bus) return skipped("neither the kernel nor NVML tells the link");
+  if (!by_driver && !by_bus) return skipped("neither the kernel nor NVML reports the link");
   const int width = by_driver ? *n->link_width : *p->link_width;
   const int width_max = by_driver ? *n->link_width_max : *p->link_width_max;
   std::string observed = fmt::format("x{} of x{}", width, width_max);
@@ -564,8 +562,8 @@ finding judge_pcie(const facts& f) {
   if (width < width_max) return {status::warn, observed};
   if (!slow) return {status::ok, observed};
   if (n != nullptr && n->performance_state.value_or(0) >= first_idle_state)
-    return {status::info, observed + "; the GPU is idle and slows its link down", "",
-            "none: it rises under load"};
+    return {status::info, observed + "; the GPU is idle and has slowed its link down", "",
+            "none needed: it speeds up under load"};
   return {status::warn, observed};
 }
 
@@ -579,7 +577,7 @@ finding judge_deep(const facts& f) {
   }
   if (d.child.ending == child_outcome::how::not_started) return skipped(d.child.trouble);
   if (!d.child.good()) return {status::fail, hang_or_death(d.child)};
-  if (!d.equal) return {status::fail, d.device + " computed other values than the host device"};
+  if (!d.equal) return {status::fail, d.device + " computed different values than the host device"};
   return {status::ok,
           fmt::format("{}: context, allocation, copy, kernel, copy back, compared: equal ({:.2f} s)",
                       d.device, d.seconds)};
@@ -592,7 +590,7 @@ finding judge_pinning(const facts& f) {
   if (d.asked_to_pin == 0) return skipped("the device could not be opened (see gpu.deep)");
   const std::string observed =
       fmt::format("{} of {}", bytes_for_people(d.pinned), bytes_for_people(d.asked_to_pin));
-  // Slower, not wrong: a run goes on with pageable copies.
+  // Slower, not wrong: a run works with pageable copies.
   if (d.pinned == d.asked_to_pin) return {status::ok, observed};
   return {status::warn, observed + (d.said.empty() ? "" : "; " + d.said)};
 }

@@ -10,7 +10,7 @@ namespace {
 // a worker's (pidfd twice, link, output pipe).
 constexpr std::uint64_t files_of_session = 128;
 constexpr std::uint64_t files_per_worker = 4;
-// Threads count as processes: session and owner, and a worker's four and its thread pools.
+// Threads count as processes: the session's and the owner's, and a worker's four and its thread pools.
 constexpr std::uint64_t threads_of_session = 16;
 constexpr std::uint64_t threads_per_worker = 4;
 
@@ -22,13 +22,13 @@ finding ability(const std::string& trouble) {
 }  // namespace
 
 finding judge_arena_memory(const facts& f) {
-  if (f.machine.memory.empty()) return skipped("nothing tells how much memory is available");
+  if (f.machine.memory.empty()) return skipped("the available memory is unknown");
   const auto& tightest = *std::ranges::min_element(f.machine.memory, {}, &arena::memory_limit::available);
   if (!f.job.memory_need) {
     const std::string observed =
         fmt::format("{} leaves {}", tightest.who, bytes_for_people(tightest.available));
-    if (!f.job.has_config) return {status::ok, observed, "what a job needs; name its config file to compare"};
-    return skipped("the size of a batch is not known (see data.dataset)");
+    if (!f.job.has_config) return {status::ok, observed, "what a job needs; pass its config file to compare"};
+    return skipped("the size of a batch is unknown (see data.dataset)");
   }
   const arena::memory_need& need = *f.job.memory_need;
   if (auto ok = arena::check_memory(need, f.machine.memory); !ok)
@@ -119,15 +119,15 @@ finding judge_worker_program(const facts& f) {
 finding judge_worker_protocol(const facts& f) {
   if (f.worker.broken) return skipped("the worker program does not start (see worker.program)");
   if (!f.worker.spoke) return {status::fail, f.worker.protocol_trouble};
-  return {status::ok, "it says hello in this version of the protocol"};
+  return {status::ok, "it says hello with this version of the protocol"};
 }
 
 finding judge_worker_cuda_free(const facts& f) {
-  if (!f.worker.spoke) return skipped("no worker came up (see worker.program and worker.protocol)");
-  if (f.worker.cuda_traces.empty()) return {status::ok, "no library and no device of CUDA in the worker"};
+  if (!f.worker.spoke) return skipped("no worker started (see worker.program and worker.protocol)");
+  if (f.worker.cuda_traces.empty()) return {status::ok, "no CUDA library or device in the worker"};
   std::string all;
   for (const auto& t : f.worker.cuda_traces) all += (all.empty() ? "" : ", ") + t;
-  return {status::fail, "the worker holds " + all};
+  return {status::fail, "the worker uses " + all};
 }
 
 finding judge_dataset(const facts& f) {
@@ -159,7 +159,7 @@ finding judge_isolation(const facts& f) {
   for (const auto& s : *f.isolation) {
     if (!s.tried) continue;
     if (!s.passed)
-      return {status::fail, fmt::format("the first step that fails: {}: {}{}{}", s.name, s.told,
+      return {status::fail, fmt::format("the first step to fail: {}: {}{}{}", s.name, s.told,
                                         passed.empty() ? "" : "; passed: ", passed)};
     passed += (passed.empty() ? "" : ", ") + s.name;
   }

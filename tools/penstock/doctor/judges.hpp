@@ -1,12 +1,12 @@
-// The judges of the table of checks: one function a row, facts in, finding out. Used by checks.cpp alone.
+// The functions of the table of checks, one per row: facts in, finding out. Used only by checks.cpp.
 #pragma once
 
 #include "tools/penstock/doctor/checks.hpp"
 
 namespace penstock::doctor {
 
-// The GPU (judge_gpu.cpp). A row that cannot be judged because of another one's failure is a skip that names
-// it: one cause, one failed row.
+// The GPU (judge_gpu.cpp). A row that cannot be judged because another one failed is skipped and names that
+// one: one cause, one failed row.
 finding judge_build(const facts& f);
 finding judge_driver_module(const facts& f);
 finding judge_device_nodes(const facts& f);

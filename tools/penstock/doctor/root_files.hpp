@@ -1,4 +1,4 @@
-// Small files of /proc and /sys below a root, as text and numbers. Used by doctor's gatherers.
+// Reads small files of /proc and /sys below a root, as text and numbers. Used by the gather_*.cpp files.
 #pragma once
 
 #include <filesystem>
@@ -26,7 +26,7 @@ std::optional<Number> number_of(const std::filesystem::path& file) {
   return std::nullopt;  // missing, "max", "Unknown"
 }
 
-/// The rest of the line that begins with this key.
+/// The rest of the line that starts with this key.
 inline std::string field_of(const std::string& text, const std::string& key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {

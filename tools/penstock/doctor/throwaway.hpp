@@ -1,5 +1,4 @@
-// Running a program that may hang, crash or flood, and looking at what is left of it. Used by doctor's
-// gatherers.
+// Runs a program that may hang, crash or flood, and examines how it ended. Used by the gather_*.cpp files.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -12,7 +11,7 @@
 
 namespace penstock::doctor {
 
-/// A place for a child's output that it can neither fill beyond 1 MiB nor block on, and that outlives it.
+/// A file for a child's output that it can neither fill beyond 1 MiB nor block on, and that outlives it.
 class output_file {
  public:
   static result<output_file> create();
@@ -40,7 +39,7 @@ ended_child run_to_the_end(const std::string& program, const std::vector<std::st
 /// This process's environment, "NAME=value".
 std::vector<std::string> environment_now();
 
-/// The last line that says something.
+/// The last line that is not empty.
 std::string last_line(const std::string& text);
 
 }  // namespace penstock::doctor

@@ -33,7 +33,7 @@ using std::chrono::milliseconds;
 constexpr std::uint32_t samples_max = 8;
 constexpr milliseconds time_to_end{2000};
 
-/// One worker as a session has it, driven by one thread.
+/// One worker as in a session, driven by one thread.
 class trial {
  public:
   trial(const config& settings, worker_facts& told) : settings_(settings), told_(told) {}
@@ -45,9 +45,9 @@ class trial {
   trial(const trial&) = delete;
   trial& operator=(const trial&) = delete;
 
-  /// The process and what it inherits.
+  /// Starts the process with what it inherits.
   result<void> start(int index);
-  /// The next message; a refusal says how the worker failed us.
+  /// The next message; a refusal says how the worker failed.
   result<protocol::from_worker> hear(milliseconds deadline, std::string_view doing);
   void say(const protocol::to_worker& message);
   result<void> make_slots(const dataset_description& d, std::uint32_t samples);
@@ -144,7 +144,7 @@ result<protocol::from_worker> trial::hear(milliseconds deadline, std::string_vie
 void trial::say(const protocol::to_worker& message) {
   std::vector<char> bytes;
   protocol::append_frame(bytes, message);
-  // A few hundred bytes into an empty socket: never a partial write. A dead worker is noticed by hear().
+  // A few hundred bytes into an empty socket: never a partial write. hear() notices a dead worker.
   static_cast<void>(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
 }
 
@@ -157,7 +157,7 @@ result<void> trial::make_slots(const dataset_description& d, std::uint32_t sampl
   return {};
 }
 
-/// Only the GPU owner uses the GPU: neither its library nor its devices may be in a worker.
+/// Only the GPU owner uses the GPU: a worker may hold neither its library nor its devices.
 std::vector<std::string> trial::cuda_traces() const {
   std::vector<std::string> found;
   const auto add = [&](const std::string& what) {
@@ -209,7 +209,7 @@ trial_result try_a_worker(const config& settings, bool load, int index) {
   }
   const auto* hello = std::get_if<protocol::hello>(&*first);
   if (hello == nullptr || hello->magic != protocol::hello::expected_magic) {
-    told.protocol_trouble = "its first message is no hello";
+    told.protocol_trouble = "its first message is not hello";
     return all;
   }
   if (hello->version != protocol::version) {
@@ -258,7 +258,7 @@ trial_result try_a_worker(const config& settings, bool load, int index) {
       worker.hear(as_milliseconds(settings.loader.hang.item_timeout), "while loading the first samples");
   const auto* loaded = fourth ? std::get_if<protocol::batch_loaded>(&*fourth) : nullptr;
   if (loaded == nullptr) {
-    told.load_trouble = fourth ? "it did not answer to a lease" : fourth.error().message;
+    told.load_trouble = fourth ? "it did not complete a lease" : fourth.error().message;
     return all;
   }
   told.loaded = true;
@@ -266,7 +266,7 @@ trial_result try_a_worker(const config& settings, bool load, int index) {
   if (!loaded->failures.empty())
     told.first_failure = fmt::format("{}: {}", printable(loaded->failures.front().name),
                                      printable(loaded->failures.front().reason));
-  // Decoders load libraries late.
+  // Decoders may load libraries late.
   for (std::string& trace : worker.cuda_traces())
     if (std::ranges::find(told.cuda_traces, trace) == told.cuda_traces.end())
       told.cuda_traces.push_back(std::move(trace));
