@@ -84,7 +84,7 @@ class ControlTest(PenstockTest):
         self.live()
         code, out, err = self.penstock("logs", "worker/0", "--previous")
         self.assertEqual((code, out), (EXIT_OK, ""))
-        self.assertEqual(err, "nothing: no earlier process of this target wrote a line\n")
+        self.assertEqual(err, "no output from an earlier process of this target\n")
 
     def test_wait_for_finished_returns_when_the_run_is_over(self):
         self.start("run", self.write("short.toml", synthetic(samples=200, dataset='wait = "5ms"', epochs=1)), "--quiet")
@@ -106,10 +106,10 @@ class ControlTest(PenstockTest):
         process.communicate()
         _, err = waiting.communicate(timeout=15)
         self.assertEqual(waiting.returncode, EXIT_NO_SESSION)
-        self.assertRegex(err.decode(), "the session ended before it said that it was finished|no session is live")
+        self.assertRegex(err.decode(), "the session ended before it reported being finished|no session is live")
         code, _, err = self.penstock("wait", "--session", "live", "--timeout", "50ms")
         self.assertEqual(code, EXIT_NO_SESSION)
-        self.assertIn("'live' is gone already, or was not started", err)
+        self.assertIn("'live' has already ended, or was never started", err)
 
     def test_wait_for_finished_says_so_when_the_run_was_stopped(self):
         process = self.live()

@@ -55,7 +55,7 @@ class ProgressTest(PenstockTest):
         self.assertEqual(code, EXIT_NO_TARGET)
         self.assertIn("no worker to drain", err)
         code, _, said = self.penstock("restart", "workers")
-        self.assertEqual((code, said.count("restart asked for")), (EXIT_OK, 2), said)
+        self.assertEqual((code, said.count("restart requested")), (EXIT_OK, 2), said)
         self.goes_on()
 
     def test_a_paused_session_says_so(self):

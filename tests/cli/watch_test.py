@@ -141,7 +141,7 @@ class WatchTest(PenstockTest):
         code, out, err = self.penstock("describe", "worker/%d" % hurt["id"])
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn("SIGKILL after", out)
-        self.assertRegex(out, r"at work on +sample \d+ for ")
+        self.assertRegex(out, r"loading +sample \d+ for ")
         self.assertTrue(all(len(line) <= 80 for line in out.splitlines()), out)
         self.assertEqual(self.penstock("describe", "worker/99")[0], EXIT_NO_TARGET)
         self.assertEqual(self.penstock("describe", "nonsense")[0], EXIT_NO_TARGET)

@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 
-constexpr std::chrono::milliseconds appearance_deadline = 3s;  // of a session that is just being started
+constexpr std::chrono::milliseconds appearance_deadline = 3s;  // for a session that is just starting
 constexpr auto look_again_after = 20ms;
 
 struct request_options {
@@ -32,7 +32,7 @@ struct request_options {
   bool wait = false;
 };
 
-/// `penstock run ... & penstock wait` must not depend on who is faster.
+/// `penstock run ... & penstock wait` must not depend on which starts first.
 void wait_for_a_session(const session_choice& choice, std::chrono::milliseconds longest) {
   const auto until = std::chrono::steady_clock::now() + longest;
   const auto there = [&] {
@@ -45,7 +45,7 @@ void wait_for_a_session(const session_choice& choice, std::chrono::milliseconds 
   while (!there() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(look_again_after);
 }
 
-/// --timeout; none: without end.
+/// --timeout; none: no limit.
 result<std::optional<std::chrono::milliseconds>> timeout_of(const request_options& o) {
   if (o.timeout.empty()) return std::nullopt;
   const auto time = parse_duration(o.timeout);
@@ -53,7 +53,7 @@ result<std::optional<std::chrono::milliseconds>> timeout_of(const request_option
   return std::chrono::ceil<std::chrono::milliseconds>(*time);
 }
 
-/// Why waiting ended without what was waited for: the session is still running, or it is gone.
+/// Why the wait ended without success: the session is still running, or it is gone.
 int tell_what_became_of_it(const request_options& o, const std::filesystem::path& socket) {
   if (const auto now = control::ask(socket, {{"verb", "status"}}, look_deadline);
       now && now->value("ok", false)) {
@@ -72,9 +72,9 @@ int tell_what_became_of_it(const request_options& o, const std::filesystem::path
   const bool there = connected || connected.error().code == errc::timed_out;
   return refuse_with(there ? exit_timed_out : exit_no_session,
                      {there ? errc::timed_out : errc::io,
-                      there ? fmt::format("not {} within {}: the session is there, but does not answer",
+                      there ? fmt::format("not {} within {}: the session exists but does not answer",
                                           o.wait_for, o.timeout)
-                            : fmt::format("the session ended before it said that it was {}", o.wait_for),
+                            : fmt::format("the session ended before it reported being {}", o.wait_for),
                       0},
                      o.choice.as_json);
 }
@@ -92,7 +92,7 @@ int wait(const request_options& o) {
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) {
     if (socket.refused == exit_no_session && !o.choice.as_json && !o.choice.session.empty())
-      say(fmt::format("'{}' is gone already, or was not started", printable(o.choice.session)));
+      say(fmt::format("'{}' has already ended, or was never started", printable(o.choice.session)));
     return socket.refused;
   }
   const auto answer = control::ask(socket.path, {{"verb", "wait"}, {"for", o.wait_for}}, deadline);
@@ -107,15 +107,15 @@ int wait(const request_options& o) {
   return exit_ok;
 }
 
-/// restart and drain: one worker, or all of them, one request each; restart the GPU owner's process too.
+/// restart and drain: one worker, or all of them with one request each; restart also takes the GPU owner's process.
 int for_workers(const request_options& o, const std::string& verb) {
   const auto meant = parse_target(o.target);
   if (meant && meant->kind == target_kind::gpu && verb == "restart") {
     return ask_session(o.choice, {{"verb", verb}, {"gpu", true}}, std::nullopt,
-                       [&](const json&) { say("gpu: restart asked for"); });
+                       [&](const json&) { say("gpu: restart requested"); });
   }
   if (!meant || meant->kind == target_kind::gpu || meant->kind == target_kind::scheduler) {
-    return no_such_target(o.choice, fmt::format("'{}' cannot be told to {}: write worker/N or workers",
+    return no_such_target(o.choice, fmt::format("cannot {1} '{0}': use worker/N or workers",
                                                 printable(o.target), verb));
   }
   const chosen_socket socket = choose(o.choice);
@@ -127,7 +127,7 @@ int for_workers(const request_options& o, const std::string& verb) {
     const session_answer answer = request(o.choice, socket.path, {{"verb", "status"}});
     if (answer.refused != exit_ok) return answer.refused;
     for (const json& w : answer.result.at("workers")) {
-      // A restart fills what was drained or not restarted too, but no place that the pool is too small for.
+      // A restart also fills places that were drained or not restarted, but none beyond the size of the pool.
       const json why = w.value("why_stopped", json());
       const bool comes_back = verb == "restart" && (why == "drained" || why == "not restarted");
       if (w.at("state") != "stopped" || comes_back) workers.push_back(w.at("id").get<std::uint32_t>());
@@ -138,13 +138,13 @@ int for_workers(const request_options& o, const std::string& verb) {
   for (const std::uint32_t worker : workers) {
     const session_answer answer = request(o.choice, socket.path, {{"verb", verb}, {"worker", worker}});
     if (answer.refused != exit_ok) return answer.refused;
-    if (!o.choice.as_json) say(fmt::format("worker/{}: {} asked for", worker, verb));
+    if (!o.choice.as_json) say(fmt::format("worker/{}: {} requested", worker, verb));
   }
   if (o.choice.as_json) print_json({{verb, workers}});
   return exit_ok;
 }
 
-/// Until nobody listens on the socket any more.
+/// Waits until nobody listens on the socket any more.
 int wait_for_the_end(const request_options& o, const std::filesystem::path& socket,
                      std::optional<std::chrono::milliseconds> longest) {
   const auto until = std::chrono::steady_clock::now() + longest.value_or(24h * 365);
@@ -155,7 +155,7 @@ int wait_for_the_end(const request_options& o, const std::filesystem::path& sock
   while (!gone()) {
     if (std::chrono::steady_clock::now() >= until) {
       return refuse_with(exit_timed_out,
-                         {errc::timed_out, "the session is still stopping when the time is over", 0},
+                         {errc::timed_out, "the session is still stopping after the timeout", 0},
                          o.choice.as_json);
     }
     std::this_thread::sleep_for(look_again_after);
@@ -172,7 +172,7 @@ int stop(const request_options& o) {
   const auto longest = timeout_of(o);
   if (!longest) return refuse_with(exit_usage, longest.error(), o.choice.as_json);
   if (*longest && !o.wait)
-    return refuse_with(exit_usage, {errc::usage, "--timeout says how long --wait waits; give both", 0},
+    return refuse_with(exit_usage, {errc::usage, "--timeout limits --wait: give both", 0},
                        o.choice.as_json);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
@@ -204,13 +204,12 @@ void add_wait(verb_table& verbs) {
       {"wait",
        verb_group::operate,
        "wait until a session is ready or finished",
-       "Waits up to 3 s, or --timeout, for a session to appear. Exit code 3 if it ends in another "
-       "way, 6 if it is still running when the time is over, 5 if it is gone.",
+       "Waits up to 3 s, or --timeout, for a session to appear. Exit code 3 if it ends in another way, 6 if it is still running after the timeout, 5 if it is gone.",
        {{"penstock run photos.toml & penstock wait --for=ready --timeout 60s",
-         "start a run and go on when it works"},
-        {"penstock wait --for=finished", "until the last batch is delivered"}}},
+         "start a run and continue once it works"},
+        {"penstock wait --for=finished", "wait until the last batch is delivered"}}},
       wait);
-  verb.add_option("--for", o->wait_for, "what to wait for")
+  verb.add_option("--for", o->wait_for, "the state to wait for")
       ->type_name("WHAT")
       ->check(CLI::IsMember({"ready", "finished"}))
       ->capture_default_str();
@@ -226,20 +225,14 @@ void add_changes(verb_table& verbs) {
          verb_group::operate,
          restarts ? "replace workers once they have finished what they hold"
                   : "stop workers once they have finished what they hold",
-         restarts ? "The worker finishes the batches that it was given, and another process takes "
-                    "its place. The stream does not "
-                    "change. A restart by an operator is not held against the worker and clears its "
-                    "history, so one that "
-                    "had failed for good comes back."
-                  : "The worker finishes the batches that it was given, exits, and stays away until "
-                    "it is restarted or the pool is "
-                    "scaled. The others take over; the stream does not change.",
+         restarts ? "The worker finishes the batches that it holds, and another process takes its place. The stream does not change. An operator's restart does not count as a death and clears the worker's history, so even a failed worker comes back."
+                  : "The worker finishes the batches that it holds and exits; its place stays empty until it is restarted or the pool is scaled. The other workers take over; the stream does not change.",
          {{"penstock " + name + " worker/3", "one worker"},
           {"penstock " + name + " workers",
-           restarts ? "all of them" : "all of them: the stream then stops until one is restarted"},
+           restarts ? "all workers" : "all workers: the stream then stops until one is restarted"},
           {"penstock " + name + (restarts ? " gpu" : " worker/0"),
-           restarts ? "the GPU owner's process; what it had not delivered is uploaded again"
-                    : "the first one"}}},
+           restarts ? "the GPU owner's process; what it has not delivered is uploaded again"
+                    : "the first worker"}}},
         [name](const request_options& given) { return for_workers(given, name); });
     verb.add_option("TARGET", o->target, restarts ? "worker/N, workers or gpu" : "worker/N or workers")
         ->required();
@@ -251,7 +244,7 @@ void add_changes(verb_table& verbs) {
        "change the number of workers",
        "From 1 to [loader.limits] max. Surplus workers finish what they hold and exit. The stream does not "
        "change.",
-       {{"penstock scale 6", "six workers from now on"}}},
+       {{"penstock scale 6", "run six workers from now on"}}},
       scale);
   takes_whole_number(scale_verb.add_option("N", scale_options->workers, "workers"),
                      {0, std::numeric_limits<std::uint32_t>::max()})
@@ -264,26 +257,25 @@ void add_stream_verbs(verb_table& verbs) {
       {"pause",
        verb_group::operate,
        "stop handing out work",
-       "What is loaded already is still delivered; then everything waits for resume.",
+       "Batches that are already loaded are still delivered; then everything waits for resume.",
        {{"penstock pause", "free the machine for a while"}}},
       simple("pause", "paused"));
   add_session_verb<request_options>(
       verbs,
-      {"resume", verb_group::operate, "hand out work again", "", {{"penstock resume", "after a pause"}}},
+      {"resume", verb_group::operate, "hand out work again", "", {{"penstock resume", "end a pause"}}},
       simple("resume", "resumed"));
   const auto [stop_verb, stop_options] = add_session_verb<request_options>(
       verbs,
       {"stop",
        verb_group::operate,
        "end a session cleanly",
-       "Workers finish the sample at hand, batches on the device are delivered, "
-       "a run writes its report and state.",
+       "Workers finish their current sample, batches on the device are delivered, and `run` writes its report and state.",
        {{"penstock stop", "within the deadline of [supervisor] shutdown"},
-        {"penstock stop --wait --timeout 60s", "and come back when it is gone"},
-        {"penstock stop --now", "without waiting for samples at hand"}}},
+        {"penstock stop --wait --timeout 60s", "and return once it is gone"},
+        {"penstock stop --now", "without waiting for current samples"}}},
       stop);
-  stop_verb.add_flag("--now", stop_options->now, "do not wait for samples at hand");
-  stop_verb.add_flag("--wait", stop_options->wait, "return when the session is gone");
+  stop_verb.add_flag("--now", stop_options->now, "do not wait for current samples");
+  stop_verb.add_flag("--wait", stop_options->wait, "return once the session is gone");
   stop_verb.add_option("--timeout", stop_options->timeout, "with --wait: give up after this time")
       ->type_name("TIME");
 }

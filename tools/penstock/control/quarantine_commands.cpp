@@ -44,9 +44,9 @@ void tell(const json& all) {
                        rows, terminal_width(1)));
 }
 
-/// Without a session: what a file says, and taking a sample out of it.
+/// Without a session: lists a file's entries, or releases one.
 int with_file(const quarantine_options& o) {
-  // A run begins the file when it has something to write; who names one here expects it to be there.
+  // A run creates the file only when it has something to write, but a file named here is expected to exist.
   if (::access(o.file.c_str(), F_OK) != 0) {
     return refuse_with(
         exit_failed,
@@ -117,16 +117,15 @@ void add_quarantine_commands(verb_table& verbs) {
       {"quarantine",
        verb_group::operate,
        "samples that kill workers: list them, try or release one",
-       "retry has the live session load the sample again from where the stream stands; an entry in the "
-       "quarantine file stays. release takes it out of the file too. With --file no session is needed.",
+       "retry lets the live session load the sample again from its current position on; the entry in the quarantine file stays. release also removes it from the file. With --file no session is needed.",
        {{"penstock quarantine list", "sample, attempts, causes, path"},
-        {"penstock quarantine retry 17", "after its file was repaired"},
-        {"penstock quarantine release 17 --file bad.jsonl", "for the next run"}}},
+        {"penstock quarantine retry 17", "once its file has been repaired"},
+        {"penstock quarantine release 17 --file bad.jsonl", "so that the next run loads it"}}},
       quarantine);
   verb.add_option("ACT", o->act, "what to do")
       ->check(CLI::IsMember({"list", "retry", "release"}))
       ->capture_default_str();
-  takes_whole_number(verb.add_option("SAMPLE", o->sample, "its index"), {0, count_max});
+  takes_whole_number(verb.add_option("SAMPLE", o->sample, "the sample's index"), {0, count_max});
   verb.add_option("--file", o->file, "a quarantine file instead of a live session")->type_name("FILE");
 }
 

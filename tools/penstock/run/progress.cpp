@@ -77,7 +77,7 @@ std::string progress_line(const session_status& now, const session_status& befor
 progress_display::progress_display(std::function<session_status()> look)
     : look_(std::move(look)), terminal_(is_terminal(STDERR_FILENO)) {
   if (terminal_) {
-    // Log lines would be written into the bar.
+    // Log lines would end up in the bar.
     log::set_sink([this](log::level severity, std::string_view part, std::string_view line) {
       const std::lock_guard hold(mutex_);
       clear();
@@ -125,7 +125,7 @@ void progress_display::run() {
     } else {
       say(line);
     }
-    // The rate is that of the last few seconds, not of the whole run.
+    // The rate covers the last few seconds, not the whole run.
     if (seconds > 3) {
       before = now;
       before_at = now_at;

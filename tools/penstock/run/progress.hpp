@@ -1,5 +1,5 @@
-// How far a run is: a bar that is redrawn on a terminal, a plain line now and then everywhere else. Reads the
-// session's status from a thread of its own, so it goes on while the consumer waits.
+// The progress of a run: a bar on a terminal, an occasional plain line elsewhere. Reads the session's status
+// on a separate thread, so it continues while the consumer waits.
 #pragma once
 
 #include <penstock/report.hpp>
@@ -19,8 +19,7 @@ namespace penstock::cli {
 
 class progress_display {
  public:
-  /// Asks `look` several times a second until destroyed. Logs that go to stderr meanwhile appear above the
-  /// bar.
+  /// Calls `look` several times a second until destroyed. Log lines on stderr meanwhile appear above the bar.
   explicit progress_display(std::function<session_status()> look);
   ~progress_display();
   progress_display(const progress_display&) = delete;
@@ -32,7 +31,7 @@ class progress_display {
 
   std::function<session_status()> look_;
   const bool terminal_;
-  std::mutex mutex_;  // of the line on the screen
+  std::mutex mutex_;  // guards the line on the screen
   std::condition_variable over_signal_;
   bool over_ = false;
   bool drawn_ = false;

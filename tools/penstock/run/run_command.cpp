@@ -63,13 +63,13 @@ std::string_view as_text(const std::vector<std::byte>& bytes) {
 
 // ---- the run ----------------------------------------------------------------------------------------------
 
-/// The state file of a run. Only a state that differs from what the file holds is written, and only one that
-/// the session certainly knows: a good file is never replaced by a worse one.
+/// The state file of a run. Writes only a state that differs from the file's, and only one that the session
+/// has confirmed: a good file is never replaced by a worse one.
 class state_file {
  public:
   explicit state_file(std::string path) : path_(std::move(path)) {}
 
-  /// What is in the file; nothing if there is none.
+  /// The file's contents; nothing if there is no file.
   result<std::vector<std::byte>> read() {
     if (path_.empty()) return std::vector<std::byte>();
     auto found = read_state(path_);
@@ -84,7 +84,7 @@ class state_file {
       state = session.state();
     } catch (const error& e) {
       if (e.code() != errc::timed_out) throw;
-      say(fmt::format("{} the state '{}' stays as it was: {}", styled(style::yellow, "warning:"),
+      say(fmt::format("{} the state '{}' was not updated: {}", styled(style::yellow, "warning:"),
                       printable(path_), e.what()));
       return {};
     }
@@ -99,7 +99,7 @@ class state_file {
   std::vector<std::byte> there_;
 };
 
-/// The places of all that is written are tried at the beginning, not after hours.
+/// Checks at the beginning, not after hours, that all output files can be written.
 result<void> check_places(const run_options& o) {
   if (auto ok = gpu_owner::check_sink(o.sink, o.out); !ok) return ok;
   for (const std::string& path : {o.report, o.state}) {
@@ -109,7 +109,7 @@ result<void> check_places(const run_options& o) {
   return {};
 }
 
-/// To the end of the stream. What ended it, if it was not the stream.
+/// Runs to the end of the stream. Returns what else ended it, if anything.
 std::optional<failure> deliver_all(Session& session, state_file& state, nanoseconds state_every) {
   const auto pace = std::chrono::ceil<std::chrono::milliseconds>(state_every);
   try {
@@ -138,7 +138,7 @@ struct repeated_failure {
   std::uint64_t times;
 };
 
-/// A bad sample fails in every epoch: it is told once, where it failed first.
+/// A bad sample fails in every epoch: report it once, where it failed first.
 std::vector<repeated_failure> without_repeats(const std::vector<failure_report>& all) {
   std::vector<repeated_failure> once;
   std::map<std::pair<std::uint64_t, std::string_view>, std::size_t> seen;
@@ -167,7 +167,7 @@ void tell_losses(const run_report& r) {
   }
 }
 
-/// What an operator or a limit of the config had ordered is no news.
+/// Ends that an operator or a limit of the config ordered are not reported.
 void tell_deaths(const run_report& r) {
   if (r.workers_ended_unexpectedly > 0)
     say(fmt::format("workers: {} ended unexpectedly, {}", r.workers_ended_unexpectedly,
@@ -221,7 +221,7 @@ int tell_end(const run_options& o, const run_report& report, int signal) {
   return exit_code_of(report, signal);
 }
 
-/// Only the worker program knows what is in a custom dataset, and nothing is started here.
+/// Only the worker program knows a custom dataset, and a dry run starts nothing.
 int dry_run_of_custom(const Session::outline& plan, const run_options& o) {
   if (o.json) {
     print_json({{"samples", nullptr},
@@ -235,7 +235,7 @@ int dry_run_of_custom(const Session::outline& plan, const run_options& o) {
   }
   print(fmt::format("a custom dataset: only its worker program knows how many samples there are; {}",
                     counted(plan.workers, "worker")));
-  say("next: penstock doctor " + o.source.file + " starts one worker and tells");
+  say("next: penstock doctor " + o.source.file + " starts one worker and asks it");
   return exit_ok;
 }
 
@@ -253,7 +253,7 @@ int dry_run(const config& settings, const run_options& o) {
                   {"arena_bytes", plan.arena_bytes},
                   {"fingerprint", plan.fingerprint}});
     } else {
-      print(fmt::format("{}, {} in an epoch, {} of {}; {}, {} each of {}: {} of shared memory",
+      print(fmt::format("{}, {} per epoch, {} of {}; {}, {} each of {}: {} of shared memory",
                         counted(plan.samples, "sample"), plan.expected_samples,
                         counted(plan.batches_per_epoch, "batch", "batches"), settings.sampler.batch_size,
                         counted(plan.workers, "worker"), counted(settings.loader.slots_per_worker, "slot"),
@@ -274,7 +274,7 @@ int run(const run_options& o) {
   if (!loaded) return tell_rejection(loaded.error(), o.json);
   if (!o.quiet) tell_warnings(*loaded);
   config settings = loaded->values;
-  // A crash of the GPU owner costs a run nothing when it has a process of its own.
+  // In its own process, a crash of the GPU owner does not end the run.
   if (!loaded->sources.contains("gpu.placement")) settings.gpu.placement = placement_rule::process;
   if (o.dry_run) return dry_run(settings, o);
 
@@ -323,22 +323,22 @@ int run(const run_options& o) {
 
 void add_run_command(verb_table& verbs) {
   const auto o = std::make_shared<run_options>();
-  CLI::App* const verb = &verbs.add(
-      {"run",
-       verb_group::run,
-       "load batches onto the device as a config file says",
-       "Starts the workers, delivers every batch of every epoch to the sink and reports. Ctrl-C ends it "
-       "cleanly (exit "
-       "code 130); a second one within two seconds. While it runs, the verbs that operate a live session "
-       "attach to it.",
-       {{"penstock run photos.toml", "with a progress bar and a closing report"},
-        {"penstock run photos.toml --workers 8 --set sampler.batch_size=64",
-         "override some keys of the file"},
-        {"penstock run photos.toml --digest --json --quiet",
-         "for scripts: the report, with a digest of the stream"},
-        {"penstock run photos.toml --sink npy --out batches", "each batch as files, as it lay on the device"},
-        {"penstock run photos.toml --state photos.state", "continue where an earlier run ended"}}},
-      [o] { return run(*o); });
+  CLI::App* const verb =
+      &verbs.add({"run",
+                  verb_group::run,
+                  "load batches onto the device as a config file says",
+                  "Starts the workers, delivers every batch of every epoch to the sink and prints a report. "
+                  "Ctrl-C ends it cleanly (exit code 130); a second Ctrl-C ends it within two seconds. While "
+                  "it runs, the verbs for live sessions work on it.",
+                  {{"penstock run photos.toml", "with a progress bar and a final report"},
+                   {"penstock run photos.toml --workers 8 --set sampler.batch_size=64",
+                    "override some keys of the file"},
+                   {"penstock run photos.toml --digest --json --quiet",
+                    "for scripts: the report, with a digest of the stream"},
+                   {"penstock run photos.toml --sink npy --out batches",
+                    "each batch as files, exactly as on the device"},
+                   {"penstock run photos.toml --state photos.state", "continue where an earlier run ended"}}},
+                 [o] { return run(*o); });
   add_config_options(*verb, o->source);
   add_config_shorthands(*verb, o->source);
   takes_whole_number(
@@ -346,20 +346,20 @@ void add_run_command(verb_table& verbs) {
       {0, count_max});
   verb->add_flag("--digest", o->digest, "read every batch back from the device and hash it");
   verb->add_option("--sink", o->sink,
-                   "what happens to batches: null, npy, journal:PATH (a line for each), plugin:PATH")
+                   "where batches go: null, npy, journal:PATH (a line for each), plugin:PATH")
       ->type_name("SINK")
       ->capture_default_str();
   verb->add_option("--out", o->out, "folder for --sink npy")->type_name("DIR");
   verb->add_option("--report", o->report, "write the report to a file, as JSON")->type_name("FILE");
-  verb->add_flag("--json", o->json, "the report as one JSON object on stdout");
-  verb->add_flag("--quiet", o->quiet, "no progress, no closing report");
+  verb->add_flag("--json", o->json, "print the report as one JSON object");
+  verb->add_flag("--quiet", o->quiet, "no progress, no final report");
   verb->add_option("--state", o->state,
-                   "resume from this file if it exists; it is saved at the end and every --state-every")
+                   "resume from this file if it exists; save it every --state-every and at the end")
       ->type_name("FILE");
-  verb->add_option("--state-every", o->state_every, "how often the state is saved")
+  verb->add_option("--state-every", o->state_every, "how often to save the state")
       ->type_name("TIME")
       ->capture_default_str();
-  verb->add_flag("--dry-run", o->dry_run, "say what would be done, but start nothing");
+  verb->add_flag("--dry-run", o->dry_run, "print what would be done, but start nothing");
 }
 
 }  // namespace penstock::cli

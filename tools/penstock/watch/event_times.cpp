@@ -40,7 +40,7 @@ result<std::string> since_of(const std::string& text, std::chrono::system_clock:
   unsigned month = 0;
   unsigned day = 0;
   if (std::sscanf(date.c_str(), "%4u-%2u-%2u", &year, &month, &day) == 3) return date;
-  return refuse(errc::usage, "'{}' is no time: write 10m, 14:05 or 2026-11-20T14:05:00 (UTC)",
+  return refuse(errc::usage, "'{}' is not a time: write 10m, 14:05 or 2026-11-20T14:05:00 (UTC)",
                 printable(text));
 }
 

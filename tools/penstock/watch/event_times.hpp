@@ -1,4 +1,4 @@
-// Times of events: what --since means, and reading back the UTC of the journal. Pure.
+// Times of events: parses --since and the UTC timestamps of the journal. Pure.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -9,7 +9,7 @@
 
 namespace penstock::cli {
 
-/// "10m", "14:05", "2026-11-20T14:05:00Z" as the UTC of the journal, to be compared as text; empty for empty.
+/// "10m", "14:05", "2026-11-20T14:05:00Z" in the journal's UTC format, for comparison as text; empty for empty.
 result<std::string> since_of(const std::string& text, std::chrono::system_clock::time_point now);
 
 /// "2026-11-20T14:04:18.123456Z".

@@ -36,9 +36,9 @@ sigset_t signals_of_interest() {
   return set;
 }
 
-/// The guard: sleeps until the other end of the pipe is gone. A word on it says that all is in order.
+/// The guard process: sleeps until the other end of the pipe closes. A byte on the pipe means a normal exit.
 [[noreturn]] void guard(int lifeline, const termios& before) {
-  // The shell may have taken the terminal back already; and what is meant for the program is not for us.
+  // The shell may have taken the terminal back already; and signals for the program are not for us.
   for (const int s : {SIGTTOU, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(s, SIG_IGN);
   char word = 0;
   ssize_t bytes = 0;
@@ -53,7 +53,7 @@ sigset_t signals_of_interest() {
 result<full_screen> full_screen::take() {
   full_screen screen;
   if (::tcgetattr(STDIN_FILENO, &screen.before_) != 0)
-    return refuse_os(errc::system, errno, "asking the terminal");
+    return refuse_os(errc::system, errno, "reading the terminal's settings");
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return refuse_os(errc::system, errno, "making a pipe");
   unique_fd read_end(ends[0]);
@@ -98,8 +98,7 @@ screen_size full_screen::size() const {
 }
 
 void full_screen::show(const std::vector<std::string>& lines) {
-  // In one write, each line with the rest of it cleared: no flicker. No line end after the last: it would
-  // scroll.
+  // One write, clearing the rest of each line: no flicker. No line end after the last line: it would scroll.
   std::string text = "\x1b[H";
   for (std::size_t i = 0; i < lines.size(); ++i) {
     text += lines[i] + "\x1b[K";

@@ -1,6 +1,5 @@
-// The terminal while a program has it to itself: alternate screen, no cursor, keys as they are pressed. It is
-// given back whatever becomes of the program, SIGKILL included: a process of its own waits for that. Used by
-// top.
+// Full-screen mode of the terminal: alternate screen, no cursor, keys as they are pressed. It is restored
+// however the program ends, even by SIGKILL: a guard process waits for that. Used by top.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -18,7 +17,7 @@ namespace penstock::cli {
 
 class full_screen {
  public:
-  /// Takes the terminal of stdin and stdout. Not with other threads running: it forks.
+  /// Takes over the terminal of stdin and stdout. Call it before starting threads: it forks.
   static result<full_screen> take();
   full_screen(full_screen&& other) noexcept;
   full_screen& operator=(full_screen&&) = delete;
@@ -29,10 +28,10 @@ class full_screen {
 
   struct input {
     char key = 0;    ///< 0: none
-    int signal = 0;  ///< SIGINT, SIGTERM, SIGHUP: somebody wants us to end; SIGWINCH: the size changed
+    int signal = 0;  ///< SIGINT, SIGTERM, SIGHUP: end; SIGWINCH: the size changed
     bool closed = false;
   };
-  /// The next key or signal, or nothing after that time.
+  /// The next key or signal; nothing after this time.
   input wait(std::chrono::milliseconds longest);
 
  private:
@@ -40,7 +39,7 @@ class full_screen {
 
   termios before_{};
   unique_fd signals_;
-  unique_fd lifeline_;  // its end tells the guard that we are gone
+  unique_fd lifeline_;  // when it closes, the guard knows that we are gone
   pid_t guard_ = -1;
 };
 

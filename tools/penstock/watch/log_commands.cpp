@@ -1,4 +1,4 @@
-// logs: what a session's processes wrote.
+// logs: the output of a session's processes.
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_client.hpp"
 #include "tools/penstock/commands.hpp"
@@ -31,7 +31,7 @@ void tell(const json& line, bool as_json, bool with_source) {
   print(with_source ? fmt::format("{}  {}", line.at("source").get<std::string>(), text) : text);
 }
 
-/// From one answer to the next until the session ends.
+/// Follows the logs until the session ends.
 int follow(const log_options& o, const chosen_socket& socket, json question, json seen, bool with_source) {
   question["follow"] = true;
   question.erase("tail");
@@ -49,7 +49,7 @@ int follow(const log_options& o, const chosen_socket& socket, json question, jso
 int logs(const log_options& o) {
   const auto meant = parse_target(o.target);
   if (!meant || meant->kind == target_kind::scheduler) {
-    return no_such_target(o.choice, fmt::format("'{}' writes no log: write worker/N, workers, gpu or all",
+    return no_such_target(o.choice, fmt::format("'{}' has no log: use worker/N, workers, gpu or all",
                                                 printable(o.target)));
   }
   const chosen_socket socket = choose(o.choice);
@@ -61,8 +61,8 @@ int logs(const log_options& o) {
   const bool with_source = meant->kind == target_kind::all || meant->kind == target_kind::workers;
   for (const json& line : first.result.at("lines")) tell(line, o.choice.as_json, with_source);
   if (!o.follow && first.result.at("lines").empty() && !o.choice.as_json)
-    say(o.previous ? "nothing: no earlier process of this target wrote a line"
-                   : "nothing: it has not written a line yet");
+    say(o.previous ? "no output from an earlier process of this target"
+                   : "no output yet");
   if (!o.follow) return exit_ok;
   return follow(o, socket, std::move(question), first.result.at("seen"), with_source);
 }
@@ -74,16 +74,15 @@ void add_log_commands(verb_table& verbs) {
       verbs,
       {"logs",
        verb_group::operate,
-       "what a session's processes wrote",
-       "The last 64 KiB of stdout and stderr of each process, and of the one before it in the same place. "
-       "With --json one object a line.",
-       {{"penstock logs worker/3 --previous", "the last words of the process that died there"},
+       "show the output of a session's processes",
+       "The last 64 KiB of stdout and stderr of each process, and of its predecessor in the same place. With --json, one object per line.",
+       {{"penstock logs worker/3 --previous", "the last output of the process that died there"},
         {"penstock logs workers -f", "all workers, as they write"},
         {"penstock logs all --tail 20 --json", "for scripts"}}},
       logs);
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu or all");
-  verb.add_flag("-f,--follow", o->follow, "keep going until the session ends");
-  verb.add_flag("--previous", o->previous, "of the process before the current one");
+  verb.add_flag("-f,--follow", o->follow, "continue until the session ends");
+  verb.add_flag("--previous", o->previous, "the previous process's output");
   takes_whole_number(verb.add_option("--tail", o->tail, "only the last N lines"),
                      {0, std::numeric_limits<std::uint32_t>::max()});
 }

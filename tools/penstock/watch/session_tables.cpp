@@ -32,8 +32,8 @@ std::string state_of(const json& worker) {
   return fmt::format("{} {:.1f} s", text_of(worker.at("state")), again.get<double>());
 }
 
-/// NVML's word: in a container its pids may be those of another pid namespace, which shows when the owner's
-/// is not among them.
+/// NVML's list: in a container its pids may belong to another pid namespace; then the owner's is not among
+/// them.
 std::string processes_on_gpu(const json& gpu) {
   std::string list;
   bool owner_is_there = false;
@@ -43,8 +43,8 @@ std::string processes_on_gpu(const json& gpu) {
     list += fmt::format("{}pid {}{} ({})", list.empty() ? "" : ", ", text_of(p.at("pid")),
                         is_owner ? ", the owner" : "", bytes_for_people(p.at("bytes").get<std::uint64_t>()));
   }
-  return fmt::format("gpu  processes on it, says NVML: {}{}", list.empty() ? "none" : list,
-                     list.empty() || owner_is_there ? "" : "; these pids are of another pid namespace");
+  return fmt::format("gpu  processes according to NVML: {}{}", list.empty() ? "none" : list,
+                     list.empty() || owner_is_there ? "" : "; these pids belong to another pid namespace");
 }
 
 }  // namespace
@@ -201,7 +201,7 @@ class fields {
   void add(const char* name, const std::string& value) {
     out_ += cut_to(fmt::format("  {:<18}{}", name, value), width_) + "\n";
   }
-  /// Lines of somebody's output.
+  /// Indented lines of a process's output.
   void quote(const char* name, const std::string& text) {
     bool first = true;
     for (std::size_t begin = 0; begin < text.size();) {
@@ -274,7 +274,7 @@ std::string description_for_people(const json& about, std::size_t width) {
               fmt::format("batch {} of epoch {}", text_of(d.at("seq")), text_of(d.at("epoch"))));
       if (d.at("recovered_seconds").is_number())
         f.add("  replaced after", seconds_for_people(d.at("recovered_seconds")));
-      f.quote("  last words", text_of(d.at("last_words")));
+      f.quote("  last output", text_of(d.at("last_words")));
     }
   }
   for (const json& w : about.at("workers")) {
@@ -285,12 +285,12 @@ std::string description_for_people(const json& about, std::size_t width) {
                       counted(w.at("restarts").get<std::uint64_t>(), "restart")));
     f.add("samples", text_of(w.at("samples")) + " by this incarnation");
     f.add("memory", bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()));
-    f.add("at work on", w.at("current_sample").is_null()
-                            ? "nothing"
-                            : fmt::format("{} for {}", text_of(w.at("current_sample")),
-                                          w.at("current_sample_seconds").is_number()
-                                              ? seconds_for_people(w.at("current_sample_seconds"))
-                                              : "-"));
+    f.add("loading", w.at("current_sample").is_null()
+                         ? "nothing"
+                         : fmt::format("{} for {}", text_of(w.at("current_sample")),
+                                       w.at("current_sample_seconds").is_number()
+                                           ? seconds_for_people(w.at("current_sample_seconds"))
+                                           : "-"));
     if (!w.at("last_death").is_null()) add_death(f, w.at("last_death"));
   }
   return std::move(f).text();

@@ -1,5 +1,4 @@
-// A live session's answers as tables for people. Pure: JSON in, text out. Used by status, deaths and
-// describe.
+// Formats a live session's answers as tables. Pure: JSON in, text out. Used by status, deaths and describe.
 #pragma once
 
 #include "tools/penstock/targets.hpp"
@@ -13,7 +12,7 @@ namespace penstock::cli {
 
 [[nodiscard]] std::string status_for_people(const nlohmann::ordered_json& status, const target& meant,
                                             std::size_t width);
-/// A command that is worth typing next; empty if everything is well.
+/// A suggested next command; empty if all is well.
 [[nodiscard]] std::string hint_after_status(const nlohmann::ordered_json& status);
 [[nodiscard]] std::string hint_after_deaths(const nlohmann::ordered_json& deaths);
 [[nodiscard]] std::string deaths_for_people(const nlohmann::ordered_json& deaths, std::size_t width);
@@ -21,19 +20,19 @@ namespace penstock::cli {
 /// Of workers and of GPU owners, oldest first: the answer to "deaths" as one list.
 [[nodiscard]] nlohmann::ordered_json all_deaths(const nlohmann::ordered_json& answer);
 
-/// "worker/3", "worker/64 (sacrificial)": of an entry of status, or of a death.
+/// "worker/3", "worker/64 (sacrificial)": for an entry of status, or of deaths.
 [[nodiscard]] std::string worker_name(const nlohmann::ordered_json& one);
 
-/// One event on a line: time, who, what.
+/// One event in one line: time, who, what.
 [[nodiscard]] std::string event_for_people(const nlohmann::ordered_json& event, std::size_t width);
 
-/// What describe tells about a target, from the session's answer to "pipeline".
+/// What describe prints about a target, from the session's answer to "pipeline".
 [[nodiscard]] nlohmann::ordered_json description_of(const nlohmann::ordered_json& pipeline,
                                                     const target& meant);
 [[nodiscard]] std::string description_for_people(const nlohmann::ordered_json& description,
                                                  std::size_t width);
 
-/// "SIGSEGV", "exit 3", "hang": how somebody ended.
+/// "SIGSEGV", "exit 3", "hang": how a process ended.
 [[nodiscard]] std::string ending_of(const nlohmann::ordered_json& death);
 
 }  // namespace penstock::cli

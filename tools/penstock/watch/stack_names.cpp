@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr auto patience = 10s;  // a debug build of a large program takes seconds
 
-/// What a program prints, or as much as it prints in time.
+/// A program's output, or as much of it as comes in time.
 std::string output_of(const std::string& program, std::vector<std::string> arguments) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
@@ -64,7 +64,7 @@ std::vector<std::string> name_frames(const std::vector<std::string>& frames) {
     if (::access(module.c_str(), R_OK) != 0) continue;
     std::vector<std::string> arguments{"-C", "-f", "-s", "-e", module};
     for (const std::size_t i : members) arguments.push_back(frames[i].substr(module.size() + 1));
-    // Two lines each: the function, and file:line.
+    // Two lines each: the function, then file:line.
     std::istringstream lines(output_of(*tool, std::move(arguments)));
     for (const std::size_t i : members) {
       std::string function;

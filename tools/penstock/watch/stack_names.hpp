@@ -1,5 +1,5 @@
-// Names for the frames of a death record: "module+0x12ab" becomes "function at file:line" where addr2line is
-// installed and the module still is the one that ran. Done when somebody reads, never by the session.
+// Names for the frames of a death record: "module+0x12ab" becomes "function at file:line" if addr2line is
+// installed and the module has not changed. Done by the reader, never by the session.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace penstock::cli {
 
-/// As many entries as frames; a frame without a name stays as it is.
+/// One entry per frame; a frame without a name stays unchanged.
 [[nodiscard]] std::vector<std::string> name_frames(const std::vector<std::string>& frames);
 
 }  // namespace penstock::cli

@@ -1,4 +1,4 @@
-// status, deaths and sessions: how a session stands, who died in it, and which ones there are.
+// status, deaths and sessions: a session's state, the deaths in it, and the list of sessions.
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
@@ -30,7 +30,7 @@ struct request_options {
   bool prune = false;
 };
 
-/// The workers of an answer to "status" that a target means.
+/// The workers in an answer to "status" that match a target.
 json workers_meant(const json& status, const target& meant) {
   json some = json::array();
   for (const json& w : status.at("workers")) {
@@ -60,29 +60,29 @@ int status(const request_options& o) {
                                                                                       : exit_ok;
 }
 
-/// With the names of functions: looked up here, since the session must not wait for a debugger's tool.
+/// With function names, which are looked up here: the session must not wait for addr2line.
 void print_stacks(const json& deaths) {
   for (const json& d : deaths) {
-    if (!d.contains("worker")) continue;  // owners leave last words, not stacks
+    if (!d.contains("worker")) continue;  // owners write no stacks
     print(fmt::format("\n{} incarnation {}, {}:", worker_name(d), d.at("incarnation").dump(), ending_of(d)));
     if (!d.at("wait_channel").is_null()) print("  it was " + d.at("wait_channel").get<std::string>());
     for (const std::string& frame : name_frames(d.at("stack").get<std::vector<std::string>>()))
       print("  " + frame);
-    if (d.at("stack").empty()) print("  (it could not tell where it stood)");
+    if (d.at("stack").empty()) print("  (no stack was written)");
   }
 }
 
 int deaths(const request_options& o) {
   return ask_session(o.choice, {{"verb", "deaths"}}, answer_deadline, [&](const json& result) {
     const json all = all_deaths(result);
-    if (all.empty()) return say("no worker and no GPU owner died");
+    if (all.empty()) return say("no worker or GPU owner has died");
     print_raw(deaths_for_people(all, terminal_width(1)));
     if (o.stacks) print_stacks(all);
     say("next: " + hint_after_deaths(all));
   });
 }
 
-/// What `sessions` says of a live one. One that does not answer in time is busy or stopped; it is listed all the same.
+/// The `sessions` entry of a live session. One that does not answer in time is busy or stopped; it is listed anyway.
 json session_facts(const control::found_session& s) {
   json about{{"session", s.name},
              {"socket", s.path.string()},
@@ -140,7 +140,7 @@ int sessions(const request_options& o) {
     return exit_ok;
   }
   if (live.empty()) {
-    say("no session is live");
+    say("there is no live session");
   } else {
     std::vector<std::vector<std::string>> rows;
     for (const json& s : live) rows.push_back(session_row(s));
@@ -165,13 +165,13 @@ void add_status(verb_table& verbs) {
       verbs,
       {"status",
        verb_group::operate,
-       "how a live session is doing",
-       "One table: the session, its device, its workers with their last deaths. A target limits it to those "
+       "show the state of a live session",
+       "One table: the session, its device, and its workers with their last deaths. A target limits it to those "
        "lines.",
        {{"penstock status", "the only live session"},
         {"penstock status worker/3 --json | jq .workers[0].current_sample", "what worker 3 is working on"},
         {"penstock status --check --session photos",
-         "exit code 3 unless its state is ok and it moves, for scripts"}}},
+         "for scripts: exit code 3 unless the state is ok and the stream moves"}}},
       status);
   verb.add_flag("--check", o->check, "exit 3 unless the state is ok and the stream is not stalled");
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler or all");
@@ -182,14 +182,12 @@ void add_deaths(verb_table& verbs) {
       verbs,
       {"deaths",
        verb_group::operate,
-       "how workers and GPU owners died",
-       "The last 1000 of each, oldest first: cause, signal or exit code, and the sample that the death is "
-       "charged to. "
-       "With --json, owners are in a list of their own, owner_deaths.",
+       "list the deaths of workers and GPU owners",
+       "The last 1000 of each, oldest first: cause, signal or exit code, and the sample that the death is charged to. With --json, owners are in a separate list, owner_deaths.",
        {{"penstock deaths", "as a table"},
-        {"penstock deaths --json | jq '.deaths[-1].last_output'", "the last words of the last one"}}},
+        {"penstock deaths --json | jq '.deaths[-1].last_output'", "the last output of the last one"}}},
       deaths);
-  verb.add_flag("--stacks", o->stacks, "and where each stood when it died");
+  verb.add_flag("--stacks", o->stacks, "also print each one's stack");
 }
 
 void add_sessions(verb_table& verbs) {
@@ -198,10 +196,8 @@ void add_sessions(verb_table& verbs) {
       {"sessions",
        verb_group::look,
        "list live sessions",
-       "Name, state, pid, age, progress and control socket of each. A session that died leaves its "
-       "socket behind; --prune "
-       "removes those on which nobody listens.",
-       {{"penstock sessions", "as a table"}, {"penstock sessions --prune", "and tidy up"}}},
+       "Name, state, pid, age, progress and control socket of each. A session that was killed leaves its socket behind; --prune removes sockets on which nobody listens.",
+       {{"penstock sessions", "as a table"}, {"penstock sessions --prune", "also remove dead sockets"}}},
       sessions);
   verb.add_flag("--prune", o->prune, "remove the sockets of dead sessions");
 }

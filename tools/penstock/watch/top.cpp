@@ -19,12 +19,12 @@ namespace {
 using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 
-constexpr auto rates_over = 3s;     // long enough to be calm, short enough to be now
-constexpr auto mean_over = 10s;     // what a person compares runs with
+constexpr auto rates_over = 3s;     // long enough to be steady, short enough to be current
+constexpr auto mean_over = 10s;     // for comparing runs
 constexpr auto first_look = 300ms;  // of --once: rates need two looks
 constexpr std::chrono::milliseconds patience = 2s;
 
-/// Asks the session again and again; knows what rates are of and what happened last.
+/// Polls the session; keeps the samples for rates and the last event.
 class watcher {
  public:
   explicit watcher(std::filesystem::path socket) : socket_(std::move(socket)) {}
@@ -32,8 +32,7 @@ class watcher {
   result<void> look() {
     auto answer = control::ask(socket_, {{"verb", "pipeline"}}, patience);
     if (!answer) return tl::unexpected(answer.error());
-    if (!answer->value("ok", false))
-      return refuse(errc::protocol, "the session does not know how to be watched");
+    if (!answer->value("ok", false)) return refuse(errc::protocol, "the session does not support this");
     seen_.push_back(std::move(answer->at("result")));
     const auto age = [&](const json& one) {
       return nanoseconds(newest().value("now_ns", std::int64_t{0}) - one.value("now_ns", std::int64_t{0}));
@@ -64,7 +63,7 @@ class watcher {
 
   std::filesystem::path socket_;
   std::deque<json> seen_;
-  std::size_t recent_ = 0;  // where the time begins that rates are of; the mean's begins at the front
+  std::size_t recent_ = 0;  // start of the period for rates; the mean's starts at the front
   std::uint64_t event_ = 0;
   std::string last_event_;
 };
@@ -74,7 +73,7 @@ int print_screen(watcher& watch, const top_options& o) {
   if (auto ok = watch.look(); !ok) return refuse_with(exit_no_session, ok.error(), o.choice.as_json);
   const screen_size size{terminal_width(STDOUT_FILENO), 1000};
   std::vector<std::string> lines = watch.screen(size, 0, false);
-  lines.pop_back();  // keys do nothing here
+  lines.pop_back();  // drop the line about keys
   std::string text;
   for (const std::string& line : lines) {
     if (!line.empty() || !text.ends_with("\n\n")) text += line + "\n";
@@ -92,7 +91,7 @@ int print_objects(watcher& watch, const top_options& o, std::chrono::millisecond
   }
 }
 
-/// Where the list of workers begins after a key; nothing if the key means something else.
+/// The first worker shown after a key; nothing if the key means something else.
 std::optional<std::size_t> scrolled(std::size_t first, char key, std::size_t workers, screen_size size) {
   const std::size_t last = last_first_worker(workers, size);
   const std::size_t page = std::max<std::size_t>(rows_for_workers(size), 1);
@@ -151,7 +150,7 @@ int watch_live(watcher& watch, std::chrono::milliseconds every) {
 int top(const top_options& o) {
   const auto every = parse_duration(o.every);
   if (!every || *every < 50ms || *every > 1h) {
-    return refuse_with(exit_usage, {errc::usage, "--every has to be a time between 50ms and 1h", 0},
+    return refuse_with(exit_usage, {errc::usage, "--every must be a time between 50ms and 1h", 0},
                        o.choice.as_json);
   }
   const auto interval = std::chrono::ceil<std::chrono::milliseconds>(*every);

@@ -1,4 +1,4 @@
-// penstock top: a live full-screen view of a session, on any terminal that knows ANSI sequences. Used by
+// penstock top: a live full-screen view of a session, on any terminal with ANSI sequences. Used by
 // watch_commands.
 #pragma once
 

@@ -15,7 +15,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// Seven lines and the table's head above the workers; how many are left out, the event and the keys below.
+// Above the workers: seven lines and the table's head. Below: how many are hidden, the event, the keys.
 constexpr std::size_t lines_around_workers = 7 + 1 + 3;
 
 std::string text_of(const json& value) {
@@ -46,7 +46,7 @@ std::string bar(double part, std::size_t columns) {
   return "[" + std::string(full, '#') + std::string(columns - full, '.') + "]";
 }
 
-/// Left and right ends of a line.
+/// Text at both ends of a line.
 std::string spread(const std::string& left, const std::string& right, std::size_t width) {
   const std::size_t used = columns_of(left) + columns_of(right);
   if (used + 1 > width) return cut_to(left, width);
@@ -58,7 +58,7 @@ struct rates {
   double samples = 0;
   double batches = 0;
   double bytes = 0;
-  double waited = 0;  // of the time
+  double waited = 0;  // share of the time
 };
 
 rates rates_between(const json& before, const json& now) {

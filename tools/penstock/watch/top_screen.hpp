@@ -1,4 +1,4 @@
-// What `penstock top` shows, as lines of text. Pure: two answers of the session in, a screen out.
+// The screen of `penstock top` as lines of text. Pure: two answers of the session in, a screen out.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -14,23 +14,22 @@ struct screen_size {
   std::size_t rows = 24;
 };
 
-/// Answers to "pipeline". Rates are of the time from `before` to `now`, the mean of that since `long_before`; none where
-/// two of them are the same.
+/// Answers to "pipeline". Rates cover the time from `before` to `now`, the mean the time since `long_before`; there are
+/// none if the two are the same.
 struct top_looks {
   const nlohmann::ordered_json& long_before;
   const nlohmann::ordered_json& before;
   const nlohmann::ordered_json& now;
 };
 
-/// `event` is the last thing that happened; `first_worker` how many workers are scrolled away above the others. The
-/// worker that the device waits for always is the first one. Never more lines or columns than there are; with colours,
-/// escape sequences come on top.
+/// `event` is the last event; `first_worker` how many workers are scrolled off at the top. The worker that the device
+/// waits for always comes first. Never exceeds the lines and columns of the screen, not counting escape sequences.
 [[nodiscard]] std::vector<std::string> top_screen(const top_looks& looks, const std::string& event,
                                                   screen_size size, std::size_t first_worker, bool colours);
 
-/// How many workers have room on a screen.
+/// How many workers fit on a screen.
 [[nodiscard]] std::size_t rows_for_workers(screen_size size) noexcept;
-/// The largest `first_worker` that leaves no empty rows below.
+/// The largest `first_worker` that leaves no empty rows at the bottom.
 [[nodiscard]] std::size_t last_first_worker(std::size_t workers, screen_size size) noexcept;
 
 }  // namespace penstock::cli

@@ -32,7 +32,7 @@ struct events_options {
   std::string since;
 };
 
-/// Every event from a number on, page by page, until there are no more; with `follow` until the session ends.
+/// All events after a number, page by page, until there are no more; with `follow`, until the session ends.
 int read_events(const events_options& o, const std::filesystem::path& socket,
                 const std::function<void(const json&)>& each) {
   std::uint64_t after = 0;
@@ -41,7 +41,7 @@ int read_events(const events_options& o, const std::filesystem::path& socket,
     const auto deadline = waiting ? std::nullopt : std::optional(answer_deadline);
     const auto got =
         control::ask(socket, {{"verb", "events"}, {"after", after}, {"follow", waiting}}, deadline);
-    // The end of the session is the end of its events.
+    // When the session ends, so do its events.
     if (!got && waiting) return exit_ok;
     if (!got) return refuse_with(exit_no_session, got.error(), o.choice.as_json);
     if (!got->value("ok", false)) {
@@ -50,7 +50,7 @@ int read_events(const events_options& o, const std::filesystem::path& socket,
     }
     const json& page = got->at("result");
     if (const auto lost = page.value("lost", std::uint64_t{0}); lost > 0 && after > 0)
-      say(counted(lost, "event") + " came too fast to be kept");
+      say(counted(lost, "event") + " came too fast and were lost");
     const json& all = page.at("events");
     for (const json& e : all) {
       each(e);
@@ -83,17 +83,14 @@ void add_events(verb_table& verbs) {
       verbs,
       {"events",
        verb_group::operate,
-       "what happened to a session",
-       "Deaths, restarts, failed samples, epochs and what operators asked for: the last 4096, oldest first. "
-       "Batches are not "
-       "events. --since takes a time span (10m: the last ten minutes), or a time of day or a date in UTC "
-       "(14:05, 2026-11-20T14:05:00).",
+       "list what happened to a session",
+       "Deaths, restarts, failed samples, epochs and operators' requests: the last 4096, oldest first. Batches are not events. --since takes a duration (10m: the last ten minutes), or a time of day or a date in UTC (14:05, 2026-11-20T14:05:00).",
        {{"penstock events --since 10m", "the last ten minutes"},
-        {"penstock events -f", "and keep going until the session ends"},
+        {"penstock events -f", "continue until the session ends"},
         {"penstock events -f --json | jq 'select(.kind == \"worker_died\").death'",
-         "one JSON object a line"}}},
+         "one JSON object per line"}}},
       events);
-  verb.add_flag("-f,--follow", o->follow, "keep going until the session ends");
+  verb.add_flag("-f,--follow", o->follow, "continue until the session ends");
   verb.add_option("--since", o->since, "only what happened since then")->type_name("TIME");
 }
 
@@ -127,9 +124,8 @@ void add_describe(verb_table& verbs) {
       verbs,
       {"describe",
        verb_group::operate,
-       "everything about a target",
-       "What status has no room for: the sample at hand and for how long, the last death in "
-       "full with the last lines of output, where batches are, who waits for whom.",
+       "show everything about a target",
+       "The details that status omits: the current sample and its duration, the full last death with the last lines of output, where batches are, and what waits for what.",
        {{"penstock describe worker/3", "its state, its sample, its last death"},
         {"penstock describe scheduler", "where batches are, and what the device waits for"}}},
       describe);
@@ -144,7 +140,7 @@ struct trace_options {
   std::string out;
 };
 
-constexpr auto trace_poll = 50ms;  // the session remembers its last 4096 batches
+constexpr auto trace_poll = 50ms;  // the session keeps its last 4096 batches
 constexpr double trace_seconds_max = 3600;
 
 struct trace_recording {
@@ -154,7 +150,7 @@ struct trace_recording {
   int refused = exit_ok;
 };
 
-/// The journal tells the time of day, stamps the steady clock: one moment of both is known.
+/// The journal uses the time of day, the stages the steady clock: one moment is known in both.
 std::vector<traced_event> events_between(const session_choice& choice, const std::filesystem::path& socket,
                                          std::int64_t first_ns, std::int64_t last_ns) {
   const auto day = std::chrono::system_clock::now();
@@ -187,7 +183,7 @@ trace_recording record(const trace_options& o, const std::filesystem::path& sock
     for (bool more = true; more;) {
       const auto answer = control::ask(socket, {{"verb", "trace"}, {"after", after}}, answer_deadline);
       if (!answer || !answer->value("ok", false)) {
-        last = true;  // the session ended; what we have is worth keeping
+        last = true;  // the session ended; keep what we have
         break;
       }
       const json& page = answer->at("result");
@@ -252,15 +248,11 @@ void add_trace(verb_table& verbs) {
       {"trace",
        verb_group::operate,
        "record where batches spend their time",
-       "Chrome's trace format, for Perfetto or chrome://tracing: a track for each worker, the scheduler, the "
-       "GPU "
-       "owner, the copy stream and the consumer; an arrow along each batch; deaths and restarts where they "
-       "happened. Batches that were given back during the recording are in it. It costs the session nothing: "
-       "stages are always stamped.",
+       "Chrome's trace format, for Perfetto or chrome://tracing: a track for each worker, the scheduler, the GPU owner, the copy stream and the consumer; an arrow along each batch; deaths and restarts when they happened. Contains the batches that the consumer returned during the recording. Recording costs the session nothing: the stages are always timed.",
        {{"penstock trace --seconds 10 --out photos.trace.json", "ten seconds of the only live session"}}},
       trace);
-  verb.add_option("--seconds", o->seconds, "how long")->type_name("N")->capture_default_str();
-  verb.add_option("--out", o->out, "the file to write")->type_name("FILE")->required();
+  verb.add_option("--seconds", o->seconds, "how long to record")->type_name("N")->capture_default_str();
+  verb.add_option("--out", o->out, "the output file")->type_name("FILE")->required();
 }
 
 // ---- top
@@ -270,19 +262,13 @@ void add_top(verb_table& verbs) {
       verbs,
       {"top",
        verb_group::operate,
-       "a live screen of a session",
-       "Throughput, what the device waits for, where batches are, and each worker "
-       "with its sample and for how long. "
-       "The worker that the device waits for is the first one. "
-       "Keys: q quits, p pauses and resumes the stream; j and k scroll the workers, space and b by "
-       "pages, g and G to the ends. Without a terminal, or with "
-       "--once, it prints one screen. "
-       "With --json one object every interval.",
+       "watch a session on a live screen",
+       "Throughput, what the device waits for, where batches are, and each worker with its current sample and duration. The worker that the device waits for comes first. Keys: q quits; p pauses and resumes the stream; j and k scroll the workers, space and b by pages, g and G to the ends. Without a terminal, or with --once, it prints one screen. With --json, one object every interval.",
        {{"penstock top", "of the only live session"},
-        {"penstock top --once", "one look, for scripts and tickets"}}},
+        {"penstock top --once", "one screen, for scripts and tickets"}}},
       top);
-  verb.add_option("--every", o->every, "how often it is redrawn")->type_name("TIME")->capture_default_str();
-  verb.add_flag("--once", o->once, "one screen as plain text");
+  verb.add_option("--every", o->every, "how often to redraw")->type_name("TIME")->capture_default_str();
+  verb.add_flag("--once", o->once, "print one screen as plain text");
 }
 
 }  // namespace
