@@ -216,16 +216,16 @@ class BadSurroundingsTest(PenstockTest):
     def test_a_number_that_an_option_cannot_take_is_refused_with_its_range(self):
         config = self.write("n.toml", synthetic(samples=16))
         for arguments, said in (
-                (["run", config, "--batches", "-1"], "--batches: '-1': it has to be a whole number from 0 to 1000000000000"),
-                (["run", config, "--batches", "18446744073709551615"], "'18446744073709551615': it has to be"),
+                (["run", config, "--batches", "-1"], "--batches: '-1': must be a whole number from 0 to 1000000000000"),
+                (["run", config, "--batches", "18446744073709551615"], "'18446744073709551615': must be"),
                 (["run", config, "--batches", "0x10"], "'0x10'"),
-                (["chaos", config, "--faults", "-1"], "--faults: '-1': it has to be a whole number from 1 to"),
+                (["chaos", config, "--faults", "-1"], "--faults: '-1': must be a whole number from 1 to"),
                 (["chaos", config, "--seed", "-1"], "'-1'"),
                 (["preview", config, "--out", "p.png", "--batch", "-1"], "--batch: '-1'"),
-                (["logs", "--tail", "4294967296"], "--tail: '4294967296': it has to be a whole number from 0 to 4294967295"),
+                (["logs", "--tail", "4294967296"], "--tail: '4294967296': must be a whole number from 0 to 4294967295"),
                 (["scale", "-1"], "N: '-1'"),
                 (["quarantine", "retry", "-1"], "SAMPLE: '-1'"),
-                (["bench", "upload", "--workers", "0"], "--workers: '0': it has to be a whole number from 1 to 1024"),
+                (["bench", "upload", "--workers", "0"], "--workers: '0': must be a whole number from 1 to 1024"),
                 (["bench", "upload", "--seconds", "nan"], "--seconds")):
             code, _, err = self.penstock(*arguments)
             self.assertEqual(code, EXIT_USAGE, (arguments, err))
@@ -239,7 +239,7 @@ class BadSurroundingsTest(PenstockTest):
         config = self.write("p.toml", '[dataset]\npath = "photos"\n[sampler]\nbatch_size = 2\n[gpu]\ndevice = "host"\n')
         code, _, err = self.penstock("preview", config, "--out", "p.png", "--batch", "2000000")
         self.assertEqual(code, EXIT_FAILED)
-        self.assertIn("there is no batch 2000000: a stream has at most 1000000 epochs, of 2 batches here", err)
+        self.assertIn("there is no batch 2000000: a stream has at most 1000000 epochs, here of 2 batches each", err)
         self.assertEqual(self.penstock("preview", config, "--out", "p.png", "--batch", "1999999")[0], EXIT_OK)
 
     def test_a_number_of_sample_photographs_that_is_none_is_refused(self):
@@ -247,7 +247,7 @@ class BadSurroundingsTest(PenstockTest):
         for number in ("abc", "-3", "0", "12x", "99999999999"):
             done = subprocess.run([program, os.path.join(self.folder, "made"), number], capture_output=True, text=True)
             self.assertEqual(done.returncode, EXIT_USAGE)
-            self.assertIn("'%s' photographs: it has to be a whole number from 1 to 1000000" % number, done.stderr)
+            self.assertIn("'%s' photographs: must be a whole number from 1 to 1000000" % number, done.stderr)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "made")))
 
 

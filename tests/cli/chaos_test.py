@@ -66,7 +66,7 @@ class ChaosTest(PenstockTest):
         code, out, err = self.penstock("chaos", config, "--workers", 2, "--kinds", "kill", "--faults", 3, "--rate", 20)
         self.assertEqual(code, EXIT_OK, err + out)
         self.assertTrue(err.startswith("goal: 3 faults of kill, 20 a second on average; seed 1\n"), err)
-        self.assertRegex(err, r"time-outs of the rehearsal: item_timeout \S+ s \(of 30\S* s\), heartbeat_timeout \S+ s \(of 10\S* s\)")
+        self.assertRegex(err, r"timeouts for this test: item_timeout \S+ s \(of 30\S* s\), heartbeat_timeout \S+ s \(of 10\S* s\)")
         self.assertRegex(err, r"run 1: [0-3] of 3 faults(; about .* left)?\n")
         self.assertRegex(out, r"3 faults in \d+ runs? of the stream; seed 1")
 

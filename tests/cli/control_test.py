@@ -106,7 +106,7 @@ class ControlTest(PenstockTest):
         process.communicate()
         _, err = waiting.communicate(timeout=15)
         self.assertEqual(waiting.returncode, EXIT_NO_SESSION)
-        self.assertRegex(err.decode(), "the session ended before it reported being finished|no session is live")
+        self.assertRegex(err.decode(), "the session ended before it reported being finished|there is no live session")
         code, _, err = self.penstock("wait", "--session", "live", "--timeout", "50ms")
         self.assertEqual(code, EXIT_NO_SESSION)
         self.assertIn("'live' has already ended, or was never started", err)

@@ -65,7 +65,7 @@ class InspectTest(PenstockTest):
         report = self.inspect(config)
         reasons = {os.path.basename(s["path"]): s["reason"] for s in report["suspicious"]}
         for name, reason in (("cut.jpg", "no end marker"), ("empty.jpg", ""), ("text.jpg", "starts with 68 65"), ("bad\\xff.jpg", "not a JPEG"),
-                             ("named.jpg", "its name promises a JPEG, it is a PNG"), ("dangling.jpg", "No such file"),
+                             ("named.jpg", "named as a JPEG, but it is a PNG"), ("dangling.jpg", "No such file"),
                              ("pipe.jpg", "FIFO"), ("twin.jpg", "the same bytes as class0/00000.jpg, which is of another class")):
             self.assertIn(reason, reasons.pop(name))
         self.assertEqual(reasons, {})
@@ -87,7 +87,7 @@ class InspectTest(PenstockTest):
         config = self.write("n.toml", '[dataset]\ntype = "npy"\npath = "a.npy"\n[sampler]\nbatch_size = 2\n')
         report = self.inspect(config)
         self.assertEqual([(s["sample"], s["reason"]) for s in report["suspicious"]],
-                         [(3, "all of its values are 0"), (7, "1 of its values is infinite or no number")])
+                         [(3, "all of its values are 0"), (7, "1 of its values is infinite or NaN")])
         self.assertEqual(report["files"][0]["samples"], 10)
         self.assertEqual(report["element"], "float32 [4]")
         self.assertEqual((report["values"]["min"], report["values"]["max"], report["values"]["not_finite"]), (0, 40, 1))

@@ -1,5 +1,4 @@
-// penstock-gpu: the GPU owner in a process of its own. Started by a session whose config says [gpu] placement
-// = "process".
+// penstock-gpu: the GPU owner in its own process. Started by a session with [gpu] placement = "process".
 #include "actors/gpu_owner/owner_main.hpp"
 
 int main() {

@@ -10,8 +10,8 @@
 namespace penstock::probe {
 namespace {
 
-// The few functions of the driver API that are used, declared here: this program is built without the
-// toolkit as well. A CUresult is an int, a CUdevice an int, a CUdeviceptr 64 bits.
+// The few functions of the driver API that we need, declared here, because this program is also built without
+// the toolkit. A CUresult is an int, a CUdevice an int, a CUdeviceptr 64 bits.
 struct cuda_functions {
   int (*init)(unsigned) = nullptr;
   int (*driver_version)(int*) = nullptr;
@@ -100,7 +100,7 @@ int ask_cuda(const std::string& root) {
   begin_step("cuDeviceGetCount");
   int count = 0;
   if (cuda.device_count(&count) != 0) count = 0;
-  begin_step("asking for the GPUs' properties");
+  begin_step("querying the GPUs' properties");
   nlohmann::json devices = nlohmann::json::array();
   for (int i = 0; i < count; ++i) devices.push_back(facts_of(cuda, i));
   tell({{"devices", devices}});
@@ -148,7 +148,7 @@ int copy_with_cuda(int ordinal) {
   step("copying back", [&] { return to_host(back.data(), memory, back.size()); });
   if (status != 0) return 1;
   if (there != back) {
-    tell({{"error", "other bytes came back than were sent"}});
+    tell({{"error", "the bytes that came back differ from those sent"}});
     return 1;
   }
   return 0;

@@ -29,7 +29,7 @@ result<device::transfer_plan> small_plan() {
       *layout, {image_layout::nchw, dtype::float16, {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}});
 }
 
-/// What the device makes of the batch at the beginning of partition 0.
+/// The device's result for the batch at the beginning of partition 0.
 result<std::vector<std::byte>> upload_and_read_back(device::device& on, const device::transfer_plan& plan) {
   begin_step("allocating device memory");
   if (auto ok = on.allocate(plan, 1); !ok) return tl::unexpected(std::move(ok.error()));
@@ -43,7 +43,7 @@ result<std::vector<std::byte>> upload_and_read_back(device::device& on, const de
     if (!news) return tl::unexpected(std::move(news.error()));
     ready = std::ranges::any_of(*news, [](const auto& n) { return n.reached == device::stage::ready; });
     if (!ready && watched.is_over(std::chrono::steady_clock::now()))
-      return refuse(errc::timed_out, "the copy or the kernel did not end");
+      return refuse(errc::timed_out, "the copy or the kernel did not finish");
     if (!ready) std::this_thread::sleep_for(1ms);
   }
   begin_step("copying the batch back");
@@ -88,7 +88,7 @@ result<void> try_all(const deep_request& request) {
   for (std::size_t i = 0; i < slot.size(); ++i) slot[i] = static_cast<std::byte>(i * 2654435761U >> 11U);
   auto theirs = upload_and_read_back(tested, *plan);
   if (!theirs) return tl::unexpected(std::move(theirs.error()));
-  begin_step("giving it all back");
+  begin_step("releasing everything");
   tested.close();
 
   begin_step("computing the same on the host");
@@ -100,7 +100,7 @@ result<void> try_all(const deep_request& request) {
   auto ours = upload_and_read_back(**host, *plan);
   if (!ours) return tl::unexpected(std::move(ours.error()));
   (*host)->close();
-  bool equal = true;  // padding between tensors is nobody's
+  bool equal = true;  // ignoring the padding between tensors
   for (const auto& t : plan->tensors) {
     const auto begin = static_cast<std::ptrdiff_t>(t.offset);
     equal &= std::equal(theirs->begin() + begin,

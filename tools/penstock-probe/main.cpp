@@ -1,4 +1,4 @@
-// penstock-probe: asks the GPU's driver in a throwaway process. Started by `penstock doctor`.
+// penstock-probe: queries the GPU's driver in a throwaway process. Started by `penstock doctor`.
 #include "runtime/process/spawn.hpp"
 #include "tools/penstock-probe/probes.hpp"
 
@@ -36,9 +36,9 @@ device::driver_library open_library(const std::string& name, const std::string& 
 namespace {
 
 constexpr int exit_usage = 2;
-constexpr int witness_fd = 3;  // one end of a pipe: the reader sees when the last holder is gone
+constexpr int witness_fd = 3;  // one end of a pipe: the reader notices when the last holder is gone
 
-/// Starts a child as a session starts a worker, and dies: the child has to die too.
+/// Starts a child as a session starts a worker, and dies: the child must die too.
 int leave_child() {
   const auto child = process::spawn({"/proc/self/exe", {"wait"}, {}, {{witness_fd, witness_fd}}});
   if (!child) {
@@ -60,7 +60,7 @@ int main_of(const std::vector<std::string>& words) {
         {words[1], static_cast<std::uint32_t>(number(2)), static_cast<std::uint32_t>(number(3)), number(4)});
   }
   if (mode == "leave-child" && words.size() == 1) return leave_child();
-  if (mode == "wait" && words.size() == 1) {  // for the signal of its parent's death
+  if (mode == "wait" && words.size() == 1) {  // for the parent death signal
     ::pause();
     return 1;
   }

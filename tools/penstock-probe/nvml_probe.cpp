@@ -9,7 +9,7 @@
 namespace penstock::probe {
 namespace {
 
-// NVML's structures and numbers as its interface fixes them; the header belongs to the toolkit.
+// NVML's structures and constants, declared here because its header belongs to the toolkit.
 using device::nvml;
 struct pci_info {
   char legacy_address[16];
@@ -22,7 +22,7 @@ struct memory_info {
 constexpr int uncorrected_errors = 1;
 constexpr int since_driver_load = 0;
 
-/// One number that a function writes behind the handle, if it does.
+/// Adds one number that a function returns, if it succeeds.
 template <class Number = unsigned>
 void add_number(nlohmann::json& to, const char* key, const nvml& n, const char* function, nvml::gpu gpu) {
   Number value{};

@@ -1,5 +1,5 @@
-// The questions that penstock-probe answers, each in a throwaway process that may hang or die. The answer is lines of
-// JSON on stdout, to be merged by the reader; before each call that may not return, a line {"step": "..."} names it.
+// The probes of penstock-probe, each run in a throwaway process that may hang or die. They print lines of JSON on
+// stdout, which the reader merges; before each call that may not return, a line {"step": "..."} names it.
 #pragma once
 
 #include "runtime/device/driver_library.hpp"
@@ -11,9 +11,9 @@
 
 namespace penstock::probe {
 
-/// libcuda: which file, its version, cuInit, the GPUs it shows. `root`: where its folders are looked for.
+/// libcuda: which file, its version, cuInit, the visible GPUs. `root`: where to look for its folders.
 int ask_cuda(const std::string& root);
-/// The same and a copy there and back through pageable memory, without a kernel of ours (ordinal: of CUDA).
+/// The same, and a copy to the GPU and back through pageable memory, without a kernel (ordinal: CUDA's).
 int copy_with_cuda(int ordinal);
 /// libnvidia-ml: the GPUs and their state.
 int ask_nvml(const std::string& root);
@@ -25,13 +25,13 @@ struct deep_request {
   std::uint64_t slot_bytes = 0;
 };
 /// Context, allocation, copy, kernel, copy back and compare, through the device that a session uses;
-/// page-locks that many partitions.
+/// page-locks this many partitions.
 int go_deep(const deep_request& request);
 
-/// A step of its own; tells "path" or "load_error".
+/// A separate step; reports "path" or "load_error".
 device::driver_library open_library(const std::string& name, const std::string& root);
 
-/// One line, at once: what comes next may never return.
+/// Prints one line and flushes it: the next call may never return.
 void tell(const nlohmann::json& facts);
 void begin_step(const char* name);
 

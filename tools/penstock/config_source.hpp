@@ -1,4 +1,4 @@
-// The config options that several verbs share: FILE, --set, and the shorthands that are spelled like --set.
+// The config options that several verbs share: FILE, --set, and shorthands for some --set keys.
 #pragma once
 
 #include "runtime/config/load.hpp"

@@ -13,7 +13,7 @@
 namespace penstock::cli {
 namespace {
 
-/// Nothing for text that is no decimal number of 64 bits.
+/// Nothing for text that is not a 64-bit decimal number.
 std::optional<std::uint64_t> number_of(const std::string& text) {
   std::uint64_t value = 0;
   const char* const end = text.data() + text.size();
@@ -27,8 +27,7 @@ std::optional<std::uint64_t> number_of(const std::string& text) {
 std::string trouble_with_number(const std::string& text, number_range range) {
   const auto value = number_of(text);
   if (value && *value >= range.least && *value <= range.most) return {};
-  return fmt::format("'{}': it has to be a whole number from {} to {}", printable(text), range.least,
-                     range.most);
+  return fmt::format("'{}': must be a whole number from {} to {}", printable(text), range.least, range.most);
 }
 
 CLI::Option* takes_whole_number(CLI::Option* option, number_range range) {

@@ -12,12 +12,12 @@
 namespace penstock::cli {
 namespace {
 
-/// Nobody could be told that a stream is closed or full.
+/// Ignores errors: there is nowhere to report that a stream is closed or full.
 void write_text(int fd, std::string_view text) {
   static_cast<void>(write_all(fd, text));
 }
 
-/// In one write: lines of different threads do not mix.
+/// In one write, so that lines of different threads do not mix.
 void write_line(int fd, std::string_view line) {
   write_text(fd, std::string(line) + "\n");
 }

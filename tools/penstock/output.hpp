@@ -1,5 +1,4 @@
-// What the CLI says and how: people get words on stderr, scripts get one JSON object on stdout, exit codes
-// are fixed.
+// The CLI's output: text for people on stderr, one JSON object for scripts on stdout, and fixed exit codes.
 #pragma once
 
 #include "runtime/base/exit_codes.hpp"
@@ -12,7 +11,7 @@
 
 namespace penstock::cli {
 
-/// docs: exit codes of penstock.
+/// Documented by `penstock help exit-codes`.
 enum exit_code : int {
   exit_ok = exit_codes::finished,
   exit_failed = exit_codes::failed,
@@ -27,25 +26,25 @@ enum exit_code : int {
   exit_terminated = 143,
 };
 
-/// Whether a stream is a terminal that wants colours: not with NO_COLOR, not with TERM=dumb.
+/// Whether to use colours on a stream: only on a terminal, not with NO_COLOR or TERM=dumb.
 [[nodiscard]] bool colours_on(int fd);
 [[nodiscard]] bool is_terminal(int fd);
 /// Columns of the terminal; 80 if there is none.
 [[nodiscard]] std::size_t terminal_width(int fd);
 
 enum class style { plain, bold, red, yellow, green, faint };
-/// The text with the style around it if stderr wants colours.
+/// The text in this style if stderr has colours.
 [[nodiscard]] std::string styled(style how, std::string_view text);
 
 /// One line to stderr, one line to stdout. Write errors (a closed pipe) are ignored.
 void say(std::string_view line);
-/// Text that has its own line ends.
+/// Text with its own line ends.
 void say_raw(std::string_view text);
 void print(std::string_view line);
 void print_raw(std::string_view text);
 void print_json(const nlohmann::ordered_json& what);
 
-/// Tells a failure in the form that was asked for and returns the exit code.
+/// Reports a failure as text or JSON and returns the exit code.
 int refuse_with(exit_code code, const failure& why, bool json);
 
 }  // namespace penstock::cli

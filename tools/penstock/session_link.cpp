@@ -14,10 +14,10 @@ namespace penstock::cli {
 using json = nlohmann::ordered_json;
 
 void add_session_choice(CLI::App& verb, session_choice& into) {
-  verb.add_option("--session", into.session, "the session's name; not needed when only one is live")
+  verb.add_option("--session", into.session, "the session's name; optional if only one is live")
       ->type_name("NAME");
   verb.add_option("--socket", into.socket, "the session's control socket")->type_name("PATH");
-  verb.add_flag("--json", into.as_json, "JSON on stdout, errors too");
+  verb.add_flag("--json", into.as_json, "print JSON, even for errors");
 }
 
 int no_such_target(const session_choice& choice, const std::string& why) {
@@ -45,14 +45,14 @@ chosen_socket choose(const session_choice& choice) {
     for (const auto& s : live) {
       if (s.name == choice.session) return {s.path, exit_ok};
     }
-    return no(fmt::format("no session '{}' is live; live: {}", printable(choice.session),
+    return no(fmt::format("there is no live session '{}'; live: {}", printable(choice.session),
                           names.empty() ? "none" : names),
               "penstock sessions");
   }
   if (live.empty())
-    return no("no session is live in " + control::socket_folder().string(), "penstock run FILE");
+    return no("there is no live session in " + control::socket_folder().string(), "penstock run FILE");
   if (live.size() > 1) {
-    return no(fmt::format("several sessions are live, name one with --session: {}", names),
+    return no(fmt::format("several sessions are live, choose one with --session: {}", names),
               "penstock status --session " + live.front().name);
   }
   return {live.front().path, exit_ok};

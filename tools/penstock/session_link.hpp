@@ -1,5 +1,5 @@
-// How verbs reach a live session: which one is meant, one question and its answer, and what is told when
-// there is none. Used by every verb that operates a session.
+// How verbs reach a live session: choosing one, sending a request, and reporting errors. Used by every verb
+// that operates a session.
 #pragma once
 
 #include "tools/penstock/output.hpp"
@@ -22,7 +22,7 @@ inline constexpr std::chrono::milliseconds answer_deadline{10'000};
 /// Of looking at many sessions, or at one while waiting: a look that comes later is worth nothing.
 inline constexpr std::chrono::milliseconds look_deadline{1'000};
 
-/// Which session is meant, and how the answer is wanted.
+/// Which session to use, and whether to print JSON.
 struct session_choice {
   std::string session;
   std::string socket;
@@ -39,11 +39,11 @@ int no_such_target(const session_choice& choice, const std::string& why);
 
 struct chosen_socket {
   std::filesystem::path path;
-  int refused = exit_ok;  ///< an exit code: it has been told why
+  int refused = exit_ok;  ///< an exit code; the reason has been printed
 };
 [[nodiscard]] chosen_socket choose(const session_choice& choice);
 
-/// The session's answer: its result, or an exit code after what went wrong was told.
+/// The session's answer: its result, or an exit code; the error has been printed.
 struct session_answer {
   nlohmann::ordered_json result;
   int refused = exit_ok;
@@ -52,11 +52,10 @@ struct session_answer {
                                      nlohmann::ordered_json question,
                                      std::optional<std::chrono::milliseconds> deadline = answer_deadline);
 
-/// What the session said to a question: its result, or the exit code of its refusal after that was told.
+/// Sends a request and returns the result, or the exit code of a refusal, which has been printed.
 [[nodiscard]] session_answer understand(const session_choice& choice, const nlohmann::ordered_json& answer);
 
-/// choose() and request() in one; a good answer is printed as JSON if that was asked for, else given to
-/// `tell`.
+/// choose() and request() in one; prints a good answer as JSON if requested, else passes it to `tell`.
 int ask_session(const session_choice& choice, nlohmann::ordered_json question,
                 std::optional<std::chrono::milliseconds> deadline,
                 const std::function<void(const nlohmann::ordered_json&)>& tell);

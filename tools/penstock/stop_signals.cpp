@@ -13,7 +13,7 @@ namespace {
 // Wakes the listening thread when the program ends by itself.
 constexpr int wake_signal = SIGUSR2;
 
-/// nohup and setsid ignore SIGHUP for who wants to outlive a terminal: it stays ignored.
+/// nohup ignores SIGHUP for programs that should outlive a terminal: then it stays ignored.
 bool hang_up_is_ignored() {
   struct sigaction now {};
   return ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
@@ -60,9 +60,10 @@ void stop_signals::run(const std::function<void(int)>& stop) {
     if (over_) return;
     if (signal == wake_signal) continue;
     if (++times == 1) received_ = signal;
-    // Workers notice that we are gone and go too.
+    // Workers notice our exit and end too.
     if (times >= 3) ::_exit(signal == SIGINT ? exit_interrupted : exit_terminated);
-    say(times == 1 ? "stopping: workers finish their sample (again: at once)" : "stopping at once");
+    say(times == 1 ? "stopping: workers finish their sample (press again to stop at once)"
+                   : "stopping at once");
     stop(times);
   }
 }

@@ -1,5 +1,5 @@
-// Ctrl-C, SIGTERM and SIGHUP as a person means them: the first asks for a clean end, the second for a quick
-// one, the third ends the program. Only for programs of our own: a library must leave signals alone.
+// Handles Ctrl-C, SIGTERM and SIGHUP: the first requests a clean end, the second a quick one, the third ends
+// the program. Only for our own programs: a library must leave signals alone.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace penstock::cli {
 
-/// Blocks SIGINT, SIGTERM and SIGHUP (unless it is ignored, as under nohup) in the calling thread and all that
-/// it starts later; create it first. Ignores SIGPIPE.
+/// Blocks SIGINT, SIGTERM and SIGHUP (unless it is ignored, as under nohup) in the calling thread and all
+/// threads that it starts later; create it first. Ignores SIGPIPE.
 class stop_signals {
  public:
   stop_signals();

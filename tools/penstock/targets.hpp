@@ -1,4 +1,4 @@
-// What verbs can be aimed at: worker/3, workers, gpu, scheduler, all. Pure.
+// Targets of verbs: worker/3, workers, gpu, scheduler, all. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ enum class target_kind : std::uint8_t { worker, workers, gpu, scheduler, all };
 
 struct target {
   target_kind kind = target_kind::all;
-  std::uint32_t worker = 0;  ///< of target_kind::worker
+  std::uint32_t worker = 0;  ///< for target_kind::worker
 
-  /// Whether a worker of this number is meant.
+  /// Whether the target includes this worker.
   [[nodiscard]] bool means_worker(std::uint32_t id) const noexcept {
     return kind == target_kind::all || kind == target_kind::workers ||
            (kind == target_kind::worker && worker == id);
@@ -23,7 +23,7 @@ struct target {
   }
 };
 
-/// Nothing for text that names no target.
+/// Nothing for text that is not a target.
 [[nodiscard]] std::optional<target> parse_target(std::string_view text);
 
 inline constexpr std::string_view targets_in_words = "worker/N, workers, gpu, scheduler, all";

@@ -7,7 +7,7 @@ namespace penstock::cli {
 namespace {
 
 constexpr std::size_t gap = 2;
-constexpr std::size_t narrowest = 6;  // of a column that gives way
+constexpr std::size_t narrowest = 6;  // a column that gives way gets no narrower
 
 bool continues(char c) {
   return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;

@@ -1,4 +1,4 @@
-// Tables for people: columns as wide as they need to be, lines never longer than the terminal. Pure.
+// Text tables: columns as wide as needed, lines never longer than the terminal. Pure.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,9 @@ struct table_column {
 
 /// How many columns UTF-8 text takes, counting every character as one.
 [[nodiscard]] std::size_t columns_of(std::string_view text) noexcept;
-/// At most so many columns; what is missing is shown as "..".
+/// Cuts text to this many columns; ".." marks a cut.
 [[nodiscard]] std::string cut_to(std::string_view text, std::size_t columns);
-/// Exactly so many columns.
+/// Pads or cuts text to exactly this many columns.
 [[nodiscard]] std::string padded(std::string_view text, std::size_t columns,
                                  column_side side = column_side::left);
 

@@ -9,7 +9,7 @@
 namespace penstock::cli {
 namespace {
 
-/// `penstock VERB --help` says what `penstock help VERB` says.
+/// `penstock VERB --help` prints the same as `penstock help VERB`.
 class help_of_the_table final : public CLI::FormatterBase {
  public:
   explicit help_of_the_table(const verb_table& table) : table_(table) {}
@@ -32,7 +32,7 @@ std::string first_word(const std::vector<std::string>& arguments) {
   return word == arguments.end() ? std::string() : *word;
 }
 
-/// The option that was perhaps meant.
+/// The option that was probably meant.
 std::string nearest_option(const CLI::App& verb, const std::vector<std::string>& arguments) {
   std::vector<std::string> known;
   for (const CLI::Option* o : verb.get_options()) {
@@ -68,7 +68,7 @@ const char* title_of(verb_group group) noexcept {
   switch (group) {
     case verb_group::run: return "Run";
     case verb_group::operate: return "Operate a live session";
-    case verb_group::look: return "Look before, between and after";
+    case verb_group::look: return "Inspect and diagnose";
     case verb_group::shell: break;
   }
   return "This program";
@@ -76,7 +76,7 @@ const char* title_of(verb_group group) noexcept {
 
 const std::vector<exit_code_facts>& exit_codes() {
   static const std::vector<exit_code_facts> all{
-      {exit_ok, "it worked"},
+      {exit_ok, "success"},
       {exit_failed, "the operation or the run failed"},
       {exit_usage, "the command line is wrong"},
       {exit_not_met, "a condition is not met: wait, status --check, doctor"},
@@ -84,9 +84,9 @@ const std::vector<exit_code_facts>& exit_codes() {
       {exit_no_session, "no session can be reached"},
       {exit_timed_out, "timed out"},
       {exit_refused, "the session refused"},
-      {exit_config, "the config file has mistakes: penstock check-config shows them"},
-      {exit_interrupted, "ended by SIGINT (Ctrl-C), cleanly"},
-      {exit_terminated, "ended by SIGTERM or SIGHUP, cleanly"},
+      {exit_config, "the config file has mistakes: penstock check-config lists them"},
+      {exit_interrupted, "ended cleanly by SIGINT (Ctrl-C)"},
+      {exit_terminated, "ended cleanly by SIGTERM or SIGHUP"},
   };
   return all;
 }
@@ -130,16 +130,18 @@ std::string no_such_verb(const verb_table& table, const std::string& word) {
 }
 
 verb_table::verb_table()
-    : app_("penstock feeds GPUs: loader worker processes, one GPU owner, nothing lost when one of them dies",
-           "penstock") {
+    : app_(
+          "penstock feeds GPUs: loader worker processes, one GPU owner, and nothing is lost when one of them "
+          "dies",
+          "penstock") {
   app_.require_subcommand(1);
   app_.formatter(std::make_shared<help_of_the_table>(*this));
-  app_.set_help_flag("-h,--help", "help of all verbs");
+  app_.set_help_flag("-h,--help", "help for all verbs");
 }
 
 CLI::App& verb_table::add(verb_facts facts, action act) {
   CLI::App* const parser = app_.add_subcommand(facts.name, facts.summary);
-  parser->set_help_flag("-h,--help", "this text");
+  parser->set_help_flag("-h,--help", "print this text");
   parser->callback([this, act = std::move(act)] { chosen_ = act; });
   verbs_.push_back(std::make_unique<entry>(entry{std::move(facts), parser}));
   return *parser;
@@ -174,7 +176,7 @@ int verb_table::run(int argc, char** argv) {
     say_raw(help_of_all(*this, colours_on(2)));
     return exit_usage;
   }
-  // What every program understands.
+  // What every program accepts.
   if (arguments.front() == "--version" || arguments.front() == "-V") {
     char version[] = "version";
     char* with_verb[] = {argv[0], version};

@@ -1,8 +1,8 @@
-// The table of verbs: what each is called, does and takes, with examples. Parsing, `penstock help`, the man
-// page and the completions of shells all come from it. Every file with a verb adds to it; main.cpp runs it.
+// The table of verbs: names, descriptions, options and examples. Parsing, `penstock help`, the man page and
+// shell completion all use it. Every file with a verb adds to it; main.cpp runs it.
 //
-// To add a verb: one function `void add_frobnicate_command(verb_table& verbs)` in a file of its own, called
-// in main.cpp. Options are CLI11's.
+// To add a verb: write a function `void add_frobnicate_command(verb_table& verbs)` in its own file, declare
+// it in commands.hpp and call it in main.cpp. Options are CLI11's.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -17,7 +17,7 @@
 
 namespace penstock::cli {
 
-/// Where help lists a verb.
+/// The section of help that lists a verb.
 enum class verb_group : unsigned char { run, operate, look, shell };
 
 struct verb_example {
@@ -29,22 +29,22 @@ struct verb_facts {
   std::string name;
   verb_group group = verb_group::operate;
   std::string summary;  ///< one line, no full stop
-  std::string text;     ///< what the summary leaves out; paragraphs are separated by an empty line
+  std::string text;     ///< the details; paragraphs are separated by an empty line
   std::vector<verb_example> examples;
 };
 
 class verb_table {
  public:
-  using action = std::function<int()>;  ///< gives the exit code
+  using action = std::function<int()>;  ///< returns the exit code
 
   verb_table();
   verb_table(const verb_table&) = delete;
   verb_table& operator=(const verb_table&) = delete;
 
-  /// The verb, for its options to be added to. `act` is called after parsing.
+  /// Adds a verb and returns its parser, for its options. `act` is called after parsing.
   CLI::App& add(verb_facts facts, action act);
 
-  /// Parses and runs. Gives the exit code; usage errors are told here, as JSON if --json is among the
+  /// Parses and runs. Returns the exit code; prints usage errors itself, as JSON if --json is among the
   /// arguments.
   int run(int argc, char** argv);
 
@@ -52,7 +52,7 @@ class verb_table {
     verb_facts facts;
     CLI::App* parser = nullptr;  ///< its options
   };
-  /// In the order in which they were added.
+  /// In the order of addition.
   [[nodiscard]] const std::vector<std::unique_ptr<entry>>& verbs() const noexcept { return verbs_; }
   [[nodiscard]] const entry* find(const std::string& name) const;
 
@@ -70,12 +70,12 @@ class verb_table {
 
 [[nodiscard]] const char* title_of(verb_group group) noexcept;
 
-/// Why a word is refused where a verb belongs, with the verb that was perhaps meant.
+/// The error for an unknown verb, with the verb that was probably meant.
 [[nodiscard]] std::string no_such_verb(const verb_table& table, const std::string& word);
 
-/// An option or positional argument of a verb in the words of help.
+/// An option or positional argument of a verb, as help describes it.
 struct option_facts {
-  std::string names;  ///< "--session", "-f,--follow"; of a positional its name
+  std::string names;  ///< "--session", "-f,--follow"; for a positional its name
   std::string value;  ///< "NAME", or its possible values: "ready|finished"; empty for flags
   std::string help;
   bool positional = false;

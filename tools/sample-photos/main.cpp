@@ -1,6 +1,6 @@
-// Makes a folder of JPEGs to try penstock on when no photographs are at hand: smooth fields of colour with
-// shapes and grain, 500 x 375 at quality 90, about as large and as hard to decode as the photographs of an
-// image collection.
+// Makes a folder of JPEGs for trying penstock without photographs: smooth fields of colour with shapes and
+// grain, 500 x 375 at quality 90, about as large and as hard to decode as the photographs of an image
+// collection.
 //
 //   penstock-sample-photos FOLDER COUNT
 // clang-format off
@@ -107,8 +107,7 @@ int main(int argc, char** argv) {
   const char* const end = argv[2] + std::strlen(argv[2]);
   const auto [rest, status] = std::from_chars(argv[2], end, count);
   if (status != std::errc{} || rest != end || count < 1 || count > count_max) {
-    std::fprintf(stderr,
-                 "penstock-sample-photos: '%s' photographs: it has to be a whole number from 1 to %d\n",
+    std::fprintf(stderr, "penstock-sample-photos: '%s' photographs: must be a whole number from 1 to %d\n",
                  argv[2], count_max);
     return 2;
   }

@@ -1,5 +1,5 @@
-// `penstock bench upload|transform`: what this machine's copy engine and memory can do, and how much of that
-// a whole session reaches.
+// `penstock bench upload|transform`: the speed of this machine's copy engine and memory, and how much of it a
+// whole session reaches.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -22,7 +22,7 @@ struct upload_bench {
   nanoseconds time{};
   std::string device = "auto";
 };
-/// Bare copies first, then a session with a synthetic dataset of one sample a slot. Throws penstock::error.
+/// Bare copies first, then a session with a synthetic dataset of one sample per slot. Throws penstock::error.
 nlohmann::ordered_json bench_upload(const upload_bench& what);
 
 struct transform_bench {
@@ -34,7 +34,7 @@ struct transform_bench {
   nanoseconds time{};
   std::string device = "auto";
 };
-/// The conversion kernel beside copies of as many bytes. Throws penstock::error.
+/// The conversion kernel compared with copies of as many bytes. Throws penstock::error.
 nlohmann::ordered_json bench_transform(const transform_bench& what);
 
 }  // namespace penstock::cli

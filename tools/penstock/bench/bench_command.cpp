@@ -74,7 +74,7 @@ void tell_transform(const nlohmann::ordered_json& r) {
 
 result<void> understand(bench_options& o) {
   if (!(o.seconds >= 0.1 && o.seconds <= 600))
-    return refuse(errc::usage, "--seconds has to be a number from 0.1 to 600");
+    return refuse(errc::usage, "--seconds must be a number from 0.1 to 600");
   const auto time = std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(o.seconds));
   o.upload.time = time;
   o.upload.device = o.device;
@@ -134,16 +134,14 @@ void add_bench_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"bench",
        verb_group::look,
-       "measure uploads and conversion against bare copies",
+       "measure uploads and conversion, and compare them with bare copies",
        "upload: workers fill slots with synthetic samples and the GPU owner copies them to the device. First "
-       "the bare rate: "
-       "the same memory copied by cudaMemcpyAsync alone (memcpy on the host device). Then the whole runtime. "
-       "The ratio is "
-       "the share of the bare rate that the runtime reaches.\n\n"
-       "transform: the conversion of photographs (uint8 to the given type and layout, normalised), in bytes "
-       "read and "
-       "written, against copies of as many bytes within the device.",
-       {{"penstock bench upload --workers 8", "19 MB batches, as 128 photographs make them"},
+       "it measures the bare rate: the same memory copied by cudaMemcpyAsync alone (memcpy on the host "
+       "device); then the whole runtime. The ratio is the share of the bare rate that the runtime "
+       "reaches.\n\n"
+       "transform: converts photographs (uint8 to the given type and layout, normalised) and compares the "
+       "bytes read and written per second with copies within the device.",
+       {{"penstock bench upload --workers 8", "19 MB batches, the size of 128 photographs"},
         {"penstock bench upload --slot-bytes 64KiB --slots 64 --buffers 64", "the cost of a small batch"},
         {"penstock bench transform --device cuda --json", "for scripts"}}},
       [o] {
@@ -159,7 +157,7 @@ void add_bench_command(verb_table& verbs) {
       ->type_name("upload|transform");
   verb.add_option("--device", o->device, "auto, host, cuda, cuda:N or uuid:GPU-...")->type_name("DEVICE");
   verb.add_option("--seconds", o->seconds, "how long each part measures")->type_name("N");
-  verb.add_flag("--json", o->json, "the figures as one JSON object");
+  verb.add_flag("--json", o->json, "print the figures as one JSON object");
   const auto number = [&](const char* name, std::uint32_t& value, const char* help, std::uint32_t most) {
     takes_whole_number(verb.add_option(name, value, help), {1, most})->capture_default_str();
   };

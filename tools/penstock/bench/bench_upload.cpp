@@ -1,5 +1,5 @@
-// The upload benchmark. "Bare" is the fastest that the same memory can be copied to the same device without
-// any runtime; the session then has workers, messages and a consumer that takes and releases every batch.
+// The upload benchmark. "Bare" is how fast the same memory can be copied to the same device without the
+// runtime; the session then adds workers, messages and a consumer that takes and releases every batch.
 #include "runtime/arena/arena.hpp"
 #include "runtime/device/yardstick.hpp"
 #include "tools/penstock/bench/bench.hpp"
@@ -50,7 +50,7 @@ own_arena make_arena(const upload_bench& what) {
   return all;
 }
 
-/// CPU seconds of a task, from its stat file; nothing when it is gone.
+/// CPU seconds of a task, from its stat file; nothing if it is gone.
 double cpu_seconds(const std::filesystem::path& stat) {
   std::ifstream file(stat);
   std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -65,7 +65,7 @@ double cpu_seconds(const std::filesystem::path& stat) {
   return (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-/// CPU seconds of this process' threads by name; threads of the same name together.
+/// CPU seconds of this process's threads by name; threads with the same name are added up.
 std::map<std::string, double> cpu_of_threads() {
   std::map<std::string, double> all;
   std::error_code ignored;
@@ -134,7 +134,7 @@ session_figures measure_session(const upload_bench& what) {
   Session session(settings_of(what), options);
   session.next().value().release_unused();
   f.first_batch_seconds = seconds_since(constructed);
-  consume(session, std::max<nanoseconds>(what.time / 5, 300ms));  // all workers are there by now
+  consume(session, std::max<nanoseconds>(what.time / 5, 300ms));  // by now all workers are ready
 
   const auto threads_before = cpu_of_threads();
   const double workers_before = cpu_of_workers(session);
@@ -148,7 +148,7 @@ session_figures measure_session(const upload_bench& what) {
     if (used > 0) f.cpu_threads[name] = used / f.seconds;
   }
 
-  // Nothing is taken any more: everything fills up and rests.
+  // The consumer stops taking batches: all queues fill up and the session becomes idle.
   std::this_thread::sleep_for(200ms);
   const double owner_before = cpu_of_threads()["penstock-owner"];
   std::this_thread::sleep_for(idle_time);

@@ -18,13 +18,13 @@ using json = nlohmann::json;
 
 struct line_reader {
   journal_reading reading;
-  std::map<std::int64_t, std::uint32_t> owners;  // pid -> the latest that had it
+  std::map<std::int64_t, std::uint32_t> owners;  // pid -> the latest owner that had it
   std::uint32_t owners_seen = 0;
-  bool torn = false;  // the line before
+  bool torn = false;  // whether the line before is torn
 
-  /// False: no owner writes such a line there.
+  /// False: no owner writes such a line at this place.
   bool take(std::string_view line, std::uint64_t end) {
-    if (line.empty()) return true;  // ended half a line
+    if (line.empty()) return true;  // the end of half a line
     const json entry = json::parse(line, nullptr, false);
     if (!entry.is_object()) {
       ++reading.torn;
@@ -77,7 +77,7 @@ result<batch_journal> batch_journal::create() {
 }
 
 std::string batch_journal::sink() const {
-  // The owner's process opens it for itself: O_APPEND is a matter of the opening.
+  // The owner's process opens it itself: O_APPEND belongs to the open file description.
   return fmt::format("journal:/proc/{}/fd/{}", ::getpid(), memory_.get());
 }
 

@@ -1,5 +1,6 @@
-// What the sink of a run was really given, as its owners wrote it down (actors/gpu_owner/journal_sink.hpp),
-// for the checker of `penstock chaos`. Lies in memory: nothing is left when chaos itself is killed.
+// The batches that the sink of a run really got, as its owners recorded them
+// (actors/gpu_owner/journal_sink.hpp), for the checker of `penstock chaos`. Kept in memory: nothing is left
+// behind if chaos itself is killed.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -16,14 +17,14 @@ namespace penstock::cli {
 struct journal_reading {
   std::vector<delivered_batch> batches;
   std::vector<std::uint64_t> ends;  ///< of their lines, in bytes from the beginning
-  std::uint64_t torn = 0;           ///< lines that an owner was killed in
+  std::uint64_t torn = 0;           ///< lines that an owner was writing when it was killed
 
-  /// How many batches lay in the journal's first bytes.
+  /// How many batches are in the journal's first bytes.
   [[nodiscard]] std::size_t batches_within(std::uint64_t bytes) const;
 };
 
-/// Refuses (errc::io) what no owner writes: half a line in the middle of an owner's life, an owner that
-/// nobody has announced.
+/// Refuses (errc::io) what no owner writes: half a line in the middle of an owner's life, or an unannounced
+/// owner.
 result<journal_reading> read_journal(std::string_view text);
 
 class batch_journal {

@@ -1,4 +1,4 @@
-// chaos: the same stream undisturbed and under faults, compared by a checker of its own.
+// chaos: runs a stream undisturbed and under faults, and compares the two with an independent checker.
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
@@ -51,12 +51,12 @@ struct chaos_options {
 /// One run of the stream.
 struct playing {
   journal_reading delivered;
-  /// How long the journal was when the session said that so many batches were delivered.
+  /// The length of the journal when the session reported this many batches as delivered.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> promises;
-  std::vector<std::string> digests;  // of its epochs
+  std::vector<std::string> digests;  // one for each epoch
   std::set<std::uint64_t> quarantined;
-  std::uint64_t private_bytes = 0;  // the most that a worker of its own had
-  double slowest_sample = 0;        // seconds, as far as looks at the workers could tell
+  std::uint64_t private_bytes = 0;  // the most that any worker used
+  double slowest_sample = 0;        // seconds, as far as polling the workers shows
   run_report report;
 };
 
@@ -69,8 +69,8 @@ std::uint64_t most_private_memory(const session_status& now) {
   return most;
 }
 
-/// How long a worker of our session has been at its sample, in seconds. Only the control socket tells: a session is
-/// asked over it as anybody would ask.
+/// How long a worker of our session has been loading its sample, in seconds. Only the control socket reports that, so
+/// we connect to it like any client.
 double longest_at_work(const std::string& session) {
   double longest = 0;
   for (const control::found_session& s : control::find_sessions()) {
@@ -86,7 +86,7 @@ double longest_at_work(const std::string& session) {
   return longest;
 }
 
-/// What has to let go of a session before it is closed, whatever was thrown.
+/// Detaches from a session before it is closed, whatever was thrown.
 struct letting_go {
   nemesis* enemy;
   std::atomic<Session*>& current;
@@ -96,8 +96,8 @@ struct letting_go {
   }
 };
 
-/// To the end of the stream, in small steps. After each it is noted what the session calls delivered and how
-/// much of it lies in the journal: in this order, so that what was promised has to be there.
+/// Runs to the end of the stream in small steps. After each step, notes how many batches the session reports as
+/// delivered, and then how many the journal has: in this order, so that every reported batch must be in the journal.
 void deliver(Session& session, const config& settings, nemesis* enemy, const batch_journal& journal,
              playing& all) {
   std::uint64_t promised = 0;
@@ -161,9 +161,9 @@ std::vector<delivery_promise> promises_of(const playing& round) {
   return promises;
 }
 
-// ---- the goal, and how far away it is ---------------------------------------------------------------------
+// ---- the goal, and the time left ---------------------------------------------------------------------
 
-/// "100 faults, 2 a second on average: about 50 s under fire".
+/// "100 faults, 2 a second on average; seed 7".
 std::string goal_of(const nemesis_settings& n) {
   std::string kinds;
   for (const chaos_kind kind : n.kinds) kinds += (kinds.empty() ? "" : ", ") + std::string(name_of(kind));
@@ -174,7 +174,7 @@ std::string goal_of(const nemesis_settings& n) {
   return goal;
 }
 
-/// How long it will take from here, from what the strikes so far have taken.
+/// The estimated time left, from the time that the faults so far have taken.
 std::string time_left(const nemesis_settings& n, std::uint64_t faults, nanoseconds under_fire) {
   std::optional<nanoseconds> left;
   if (n.faults && faults > 0) {
@@ -190,11 +190,11 @@ std::string time_left(const nemesis_settings& n, std::uint64_t faults, nanosecon
               : "";
 }
 
-/// Time-outs are made for real storage on bad days; a rehearsal that waits for each of them lasts hours. They are
-/// shortened to what the undisturbed run leaves room for, never prolonged. Gives what was changed, in words.
+/// Timeouts are set for real storage on bad days; waiting for each of them would take hours. Shortens them to what the
+/// undisturbed run allows and never lengthens them. Returns the changes as text.
 std::string shorten_timeouts(config& settings, double slowest_sample) {
   constexpr nanoseconds least = std::chrono::seconds(2);
-  constexpr double room = 5;  // times the slowest sample that was seen
+  constexpr double room = 5;  // times the slowest sample seen
   const nanoseconds enough = std::max(
       least, std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(room * slowest_sample)));
   std::string changed;
@@ -288,7 +288,7 @@ bool is_owners(const chaos_fault& f) {
   return f.kind == chaos_kind::owner_kill;
 }
 
-/// What one kind of process went through.
+/// The faults, deaths and restarts of one kind of process.
 template <class Which>
 json as_json(const std::vector<chaos_fault>& faults, Which which, std::uint64_t deaths,
              std::uint64_t restarts) {
@@ -389,7 +389,7 @@ void tell(const json& v) {
   }
   if (v.at("placement") == "process") {
     print(count_of(v.at("replayed_batches"), "batch was", "batches were") +
-          " delivered again, as they may: their owner died before it could acknowledge");
+          " delivered again, as allowed: their owner died before it could acknowledge them");
   }
   print(fmt::format(
       "samples lost {}, delivered twice {}; batches out of order {}, stale {}; wrongly quarantined {}",
@@ -401,8 +401,7 @@ void tell(const json& v) {
   if (v.contains("error")) say(styled(style::red, "error:") + " " + v.at("error").get<std::string>());
   const bool good = v.at("ok").get<bool>();
   print(good ? styled(style::green, "the same stream, bit for bit")
-             : styled(style::red,
-                      v.at("digests_equal") == true ? "not as it should be" : "NOT the same stream"));
+             : styled(style::red, v.at("digests_equal") == true ? "wrong" : "NOT the same stream"));
 }
 
 // ---- the verb ---------------------------------------------------------------------------------------------
@@ -414,12 +413,12 @@ result<std::vector<chaos_kind>> parse_kinds(const std::string& text) {
     const auto kind = chaos_kind_of(word);
     if (!kind)
       return refuse(errc::usage,
-                    "--kinds: '{}' is no kind of fault; there is: kill, segv, abort, stop, hang, exit, leak, "
+                    "--kinds: unknown fault '{}'; choose from kill, segv, abort, stop, hang, exit, leak, "
                     "owner-kill",
                     word);
     if (std::ranges::find(kinds, *kind) == kinds.end()) kinds.push_back(*kind);
   }
-  if (kinds.empty()) return refuse(errc::usage, "--kinds names no fault");
+  if (kinds.empty()) return refuse(errc::usage, "--kinds is empty");
   return kinds;
 }
 
@@ -428,8 +427,7 @@ result<nemesis_settings> nemesis_of(const chaos_options& o, const config& settin
   auto kinds = parse_kinds(
       !o.kinds.empty() ? o.kinds : std::string(kinds_default) + (own_process ? ",owner-kill" : ""));
   if (!kinds) return tl::unexpected(std::move(kinds.error()));
-  if (!(o.rate > 0 && o.rate <= 1000))
-    return refuse(errc::usage, "--rate has to be above 0 and at most 1000");
+  if (!(o.rate > 0 && o.rate <= 1000)) return refuse(errc::usage, "--rate must be above 0 and at most 1000");
   nemesis_settings n;
   n.kinds = std::move(*kinds);
   n.rate = o.rate;
@@ -452,7 +450,7 @@ result<nemesis_settings> nemesis_of(const chaos_options& o, const config& settin
   const bool owner = std::ranges::find(n.kinds, chaos_kind::owner_kill) != n.kinds.end();
   if (owner && !own_process)
     return refuse(errc::usage,
-                  "--kinds: owner-kill needs [gpu] placement = \"process\"; here it is \"embedded\", and the "
+                  "--kinds: owner-kill needs [gpu] placement = \"process\"; here it is \"embedded\", so the "
                   "GPU owner is this program itself");
   return n;
 }
@@ -462,7 +460,7 @@ int chaos(const chaos_options& o) {
   if (!loaded) return tell_rejection(loaded.error(), o.json);
   if (!o.quiet) tell_warnings(*loaded);
   config settings = loaded->values;
-  // As `penstock run` would have it.
+  // The default of `penstock run`.
   if (!loaded->sources.contains("gpu.placement")) settings.gpu.placement = placement_rule::process;
   auto wanted = nemesis_of(o, settings);
   if (!wanted) return refuse_with(exit_usage, wanted.error(), o.json);
@@ -470,7 +468,7 @@ int chaos(const chaos_options& o) {
   if (o.quiet) log::set_level(log::level::off);
   if (o.quiet) settings.log.level = log_level::off;
   settings.loader.env["PENSTOCK_CHAOS"] = "1";
-  settings.quarantine.file.clear();  // a rehearsal must not be remembered
+  settings.quarantine.file.clear();  // injected faults must not be recorded
   std::atomic<Session*> current{nullptr};
   std::atomic<bool> interrupted{false};
   signals.listen([&](int times) {
@@ -485,7 +483,7 @@ int chaos(const chaos_options& o) {
     const stream_check check(undisturbed.delivered.batches);
     const bool leaks = std::ranges::find(wanted->kinds, chaos_kind::leak) != wanted->kinds.end();
     if (leaks) {
-      // A leak has to fill what a worker may use; several gigabytes at once would be another test.
+      // A leak has to reach the worker's limit; several gigabytes at once would be a different test.
       auto& limit = settings.loader.limits.memory.bytes;
       limit = std::min(limit, std::max(memory_max_least, 2 * undisturbed.private_bytes));
     }
@@ -494,7 +492,7 @@ int chaos(const chaos_options& o) {
       say(fmt::format(
           "the undisturbed run: {} in {}", counted(undisturbed.report.samples, "sample"),
           duration_for_people(nanoseconds(static_cast<std::int64_t>(undisturbed.report.seconds * 1e9)))));
-      if (!shorter.empty()) say("time-outs of the rehearsal: " + shorter);
+      if (!shorter.empty()) say("timeouts for this test: " + shorter);
     }
     nemesis enemy(*wanted);
     chaos_sums sums;
@@ -530,27 +528,20 @@ void add_chaos_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"chaos",
        verb_group::look,
-       "rehearse failures: kill workers and GPU owner, compare streams",
-       "Runs the config's stream once undisturbed, then again and again under faults that hit workers and "
-       "the GPU owner's "
-       "process at random moments, until there were enough of them. A checker that knows nothing of the "
-       "runtime compares "
-       "every batch that the sink got with the undisturbed run. Exit code 0 only if nothing was lost, "
-       "duplicated, "
-       "reordered, stale or wrongly quarantined and all digests are equal.\n\n"
-       "kill, segv, abort and stop are signals to a worker; hang, exit and leak are committed by the worker "
-       "program, which "
-       "listens for them because PENSTOCK_CHAOS=1 is in its environment; owner-kill is SIGKILL for the GPU "
-       "owner's "
-       "process once it has delivered something. All of them are the default, owner-kill only where the "
-       "owner has a "
-       "process of its own, as it has unless [gpu] placement says \"embedded\".\n\n"
-       "Limits are adapted to the rehearsal: for leaks, [loader.limits] memory goes down to twice what a "
-       "worker was seen "
-       "to use; the time-outs of [loader.hang] go down to five times the slowest sample seen, but not below "
-       "2s. The "
-       "sacrificial worker is never hit: by the rules, a sample that is tried alone and dies is quarantined.",
-       {{"penstock chaos photos.toml --faults 200", "a rehearsal of your own pipeline"},
+       "inject faults: kill workers and the GPU owner, and compare streams",
+       "Runs the config's stream once undisturbed, then repeatedly under faults that hit workers and the GPU "
+       "owner's process at random moments, until there have been enough. A checker that is independent of "
+       "the runtime compares every batch that the sink got with the undisturbed run. Exit code 0 only if "
+       "nothing was lost, duplicated, reordered, stale or wrongly quarantined and all digests are equal.\n\n"
+       "kill, segv, abort and stop are signals to a worker; hang, exit and leak are done by the worker "
+       "program itself, which accepts them because PENSTOCK_CHAOS=1 is in its environment; owner-kill is "
+       "SIGKILL to the GPU owner's process once it has delivered something. By default all of them are used; "
+       "owner-kill only if the owner has its own process, that is, unless [gpu] placement is "
+       "\"embedded\".\n\n"
+       "Limits are lowered for the test: for leaks, [loader.limits] memory to twice the most that a worker "
+       "used; the timeouts of [loader.hang] to five times the slowest sample, but not below 2s. The "
+       "sacrificial worker is never hit, because a sample that kills its worker there is quarantined.",
+       {{"penstock chaos photos.toml --faults 200", "test your own pipeline"},
         {"penstock chaos photos.toml --kinds kill,stop --rate 5 --seconds 60s --seed 7 --json",
          "for scripts"}}},
       [o] { return chaos(*o); });
@@ -565,10 +556,10 @@ void add_chaos_command(verb_table& verbs) {
   takes_whole_number(verb.add_option("--faults", o->faults, "end after N faults; 100 without --seconds"),
                      {1, count_max});
   verb.add_option("--seconds", o->seconds, "end after this time")->type_name("TIME");
-  takes_whole_number(verb.add_option("--seed", o->seed, "seed of moments, victims and kinds"),
+  takes_whole_number(verb.add_option("--seed", o->seed, "seed for times, victims and kinds"),
                      {0, std::numeric_limits<std::uint64_t>::max()})
       ->capture_default_str();
-  verb.add_flag("--json", o->json, "the verdict as one JSON object on stdout");
+  verb.add_flag("--json", o->json, "print the result as one JSON object");
   verb.add_flag("--quiet", o->quiet, "no progress");
 }
 

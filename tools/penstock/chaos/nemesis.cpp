@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::array names{"kill", "segv", "abort", "stop", "hang", "exit", "leak", "owner-kill"};
-constexpr auto nobody_there = 5ms;  // all workers are down: look again
+constexpr auto nobody_there = 5ms;  // all workers are down: try again
 constexpr std::uint64_t leak_margin_bytes = 48U << 20U;
 
 double seconds(std::chrono::system_clock::duration time) {
@@ -97,7 +97,7 @@ void nemesis::hear(const event& e) {
   }
 }
 
-/// For the latest worker's death that has not got its batch back.
+/// For the latest death of a worker whose batch is not loaded again yet.
 void nemesis::hear_of_batch(const event& e) {
   for (std::size_t i = faults_.size(); i-- > first_of_session_;) {
     chaos_fault& f = faults_[i];
@@ -162,7 +162,7 @@ std::vector<chaos_fault> nemesis::faults() const {
 void nemesis::run() {
   bool struck = true;
   while (true) {
-    // Exponential waits: faults come in bunches, as in life. From the raw bits: the same on every machine.
+    // Exponential waits: faults come in bunches, as in reality. From the raw bits: the same on every machine.
     const double uniform = static_cast<double>((random_() >> 11U) + 1) * 0x1.0p-53;
     const auto wait = struck ? std::chrono::duration_cast<nanoseconds>(
                                    std::chrono::duration<double>(-std::log(uniform) / settings_.rate))
@@ -177,8 +177,8 @@ void nemesis::run() {
   }
 }
 
-/// Counts from when an owner is seen ready first: what the one before it had done is long counted by then.
-/// The first one of a session has been at work before the nemesis came.
+/// Counts from the moment an owner is first seen ready: its predecessor's work is counted by then. A
+/// session's first owner was already working before the nemesis started.
 void nemesis::watch_owner(const session_status& now) {
   if (now.gpu_state != "ready" || (owner_ && owner_->restarts == now.gpu_restarts)) return;
   owner_ = owner_seen{now.gpu_restarts, now.gpu_restarts == 0 ? 0 : now.batches_delivered, false};
@@ -202,9 +202,9 @@ bool nemesis::may_be_struck(const worker_status& w) {
   return deaths.size() < std::max<std::size_t>(1, settings_.intensity.max);
 }
 
-/// False when there is nobody to strike now.
+/// False when there is no victim now.
 bool nemesis::strike_once() {
-  // status() does not wait for anybody, so the lock may be held: leave() has to find us done.
+  // status() never waits, so we may hold the lock: leave() must find us done.
   const std::lock_guard hold(mutex_);
   if (session_ == nullptr) return true;
   const session_status now = session_->status();
@@ -220,7 +220,7 @@ bool nemesis::strike_once() {
   } else {
     std::vector<const worker_status*> victims;
     for (const worker_status& w : now.workers) {
-      // Hangs are of samples: nobody can miss the work of one that has none.
+      // Only a worker with a sample can hang: the others have no work to miss.
       if (kind == chaos_kind::hang && !w.current_sample) continue;
       if (may_be_struck(w)) victims.push_back(&w);
     }

@@ -1,16 +1,15 @@
-// The nemesis of `penstock chaos`: at random moments, drawn from a seed, it strikes a random worker of a live
-// session with a random fault, and notes from the session's events when that was noticed and when the
-// replacement was ready. A thread of its own.
+// The nemesis of `penstock chaos`: at random times, drawn from a seed, it injects a random fault into a random worker
+// of a live session, and records from the session's events when the fault was noticed and when the replacement was
+// ready. Runs on its own thread.
 //
-// It never strikes the sacrificial worker: by the rules a sample that is tried alone there and dies is quarantined
-// (docs/semantics.md 14), and a kill from outside looks like one by the sample. Samples that it
-// hits elsewhere are charged like any other, tried alone and cleared.
+// It never hits the sacrificial worker: a sample that kills its worker there is quarantined (docs/semantics.md 14), and
+// a kill from outside looks like one by the sample. Samples that are hit elsewhere are charged like any other, tried
+// alone and cleared.
 //
-// An owner's process is struck only when it has had a batch acknowledged since it was ready: three deaths
-// without a batch in ten minutes end a run by the rules (16, 17), and that would be the nemesis's doing and
-// nobody's fault. For the same reason a worker's place rests when [loader.restart] intensity would not bear
-// another death without a sample to charge it to. A kind whose turn it is and that finds no victim gives its
-// turn to another. Hangs befall workers that have a sample: nobody can miss the work of one that has none.
+// It hits an owner's process only after that has had a batch acknowledged: three deaths without a batch in ten minutes
+// end a run (16, 17), and here the cause would be the nemesis. For the same reason it spares a worker's place when
+// [loader.restart] intensity allows no further death without a sample to charge it to. A kind of fault that finds no
+// victim passes its turn to another. Only workers with a sample are made to hang: the others have no work to miss.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -37,15 +36,15 @@ enum class chaos_kind : std::uint8_t { kill, segv, abort, stop, hang, exit, leak
 
 struct nemesis_settings {
   std::vector<chaos_kind> kinds;
-  double rate = 2;                              ///< strikes a second, on average
-  std::optional<std::uint64_t> faults;          ///< stop after so many
+  double rate = 2;                              ///< faults per second, on average
+  std::optional<std::uint64_t> faults;          ///< stop after this many
   std::optional<std::chrono::seconds> seconds;  ///< stop after this time
   std::uint64_t seed = 1;
-  std::uint32_t places = 1;             ///< workers 0 .. places - 1 are struck
-  loader_intensity_config intensity{};  ///< of workers' deaths that may count: [loader.restart]
+  std::uint32_t places = 1;             ///< the victims are workers 0 .. places - 1
+  loader_intensity_config intensity{};  ///< limit on counted deaths of workers: [loader.restart]
 };
 
-/// One strike and what came of it.
+/// One fault and its consequences.
 struct chaos_fault {
   chaos_kind kind = chaos_kind::kill;
   std::uint32_t worker = 0;
@@ -54,8 +53,8 @@ struct chaos_fault {
   std::chrono::system_clock::time_point struck;
   std::optional<double> detected_seconds;   ///< until its death was known
   std::optional<double> recovered_seconds;  ///< until its replacement was ready
-  std::optional<double> replayed_seconds;   ///< until a batch that it had was loaded, or uploaded, again
-  std::string cause;                        ///< as the death record has it
+  std::optional<double> replayed_seconds;   ///< until a batch that it held was loaded, or uploaded, again
+  std::string cause;                        ///< from the death record
 };
 
 class nemesis {
@@ -65,15 +64,15 @@ class nemesis {
   nemesis(const nemesis&) = delete;
   nemesis& operator=(const nemesis&) = delete;
 
-  /// Strikes this session from now on, until leave(). `memory_max_bytes`: what a worker may use, for leaks.
+  /// Attacks this session from now on, until leave(). `memory_max_bytes`: a worker's limit, for leaks.
   void attack(Session& session, std::uint64_t memory_max_bytes);
   void leave();
   /// For session_options::on_event.
   void hear(const event& e);
-  /// How a session's owners died, when it is closed.
+  /// The deaths of a session's owners, once it is closed.
   void learn(const std::vector<owner_death_report>& deaths);
 
-  /// It has struck as often, or as long, as it was told to.
+  /// It has injected as many faults, or run as long, as it was told to.
   [[nodiscard]] bool satisfied() const;
   [[nodiscard]] std::vector<chaos_fault> faults() const;
 
@@ -97,11 +96,11 @@ class nemesis {
   std::size_t first_of_session_ = 0;  // faults of this session begin here
   struct owner_seen {
     std::uint32_t restarts = 0;
-    std::uint64_t delivered = 0;  // when it was seen first
+    std::uint64_t delivered = 0;  // when it was first seen
     bool struck = false;
   };
   std::optional<owner_seen> owner_;
-  // By place: deaths that are charged to no sample, so that they may count. One more may be under way.
+  // By place: deaths that are not charged to a sample, so that they may count. One more may be in progress.
   std::map<std::uint32_t, std::deque<std::chrono::system_clock::time_point>> uncharged_;
   std::optional<steady_time> begun_;
   nanoseconds attacked_for_{0};  // in earlier sessions

@@ -9,9 +9,9 @@ stream_faults stream_check::order_of(const std::vector<delivered_batch>& batches
                                      const std::vector<delivery_promise>& promises) const {
   stream_faults found;
   std::uint32_t owner = 0;
-  place last;                    // of this owner
+  place last;                    // this owner's last batch
   bool begun = false;            // it has delivered something
-  std::optional<place> highest;  // of all
+  std::optional<place> highest;  // of all owners
   std::map<place, const delivered_batch*> taken;
   std::map<std::uint64_t, std::set<std::uint64_t>> seen;  // samples by epoch
   std::uint64_t promised = 0;
@@ -26,7 +26,7 @@ stream_faults stream_check::order_of(const std::vector<delivered_batch>& batches
     const place here{batch.epoch, batch.sequence};
     const auto [before, first_time] = taken.emplace(here, &batch);
     const bool backwards = begun && here <= last;
-    const bool late = first_time && highest && here < *highest;  // left out by an owner before
+    const bool late = first_time && highest && here < *highest;  // left out by an earlier owner
     if (backwards || late) ++found.out_of_order;
     if (!backwards) last = here;
     begun = true;
@@ -42,14 +42,13 @@ stream_faults stream_check::order_of(const std::vector<delivered_batch>& batches
     for (const std::uint64_t sample : batch.samples) {
       if (!seen[batch.epoch].insert(sample).second) ++found.duplicated;
     }
-    // One without samples has nothing that could be delivered twice; that it came again is wrong all the
-    // same.
+    // A batch without samples delivers nothing twice, but it must not come again either.
     if (!first_time && !backwards && batch.samples.empty()) ++found.out_of_order;
   }
   return found;
 }
 
-/// Samples of batches that the session had called delivered before the journal had them.
+/// Samples of batches that the session reported as delivered before the journal had them.
 std::uint64_t stream_check::broken_promises(const std::vector<delivered_batch>& batches,
                                             const std::vector<delivery_promise>& promises) const {
   std::set<place> there;
@@ -64,7 +63,7 @@ std::uint64_t stream_check::broken_promises(const std::vector<delivered_batch>& 
       if (!there.contains(due->first)) missed.insert(due->first);
     }
   }
-  // Those that never came are counted by the comparison.
+  // The comparison counts those that never came.
   for (const delivered_batch& batch : batches) there.emplace(batch.epoch, batch.sequence);
   std::uint64_t samples = 0;
   for (const place& where : missed) {
@@ -89,7 +88,7 @@ void stream_check::compare(const delivered_batch& batch, stream_faults& found) c
   const bool foreign = !std::ranges::all_of(batch.samples, [&](std::uint64_t sample) {
     return std::ranges::find(planned, sample) != planned.end();
   });
-  // Where samples are missing the bytes cannot be the same; that is counted as lost.
+  // If samples are missing, the bytes cannot be equal; that counts as lost.
   const bool other_bytes = batch.samples == planned && batch.digest != expected->second.digest;
   const bool other_order = batch.samples.size() == planned.size() && batch.samples != planned;
   if (foreign || other_bytes || other_order) ++found.stale;
@@ -99,14 +98,14 @@ stream_faults stream_check::check(const std::vector<delivered_batch>& disturbed,
                                   const std::vector<delivery_promise>& promises) const {
   stream_faults found = order_of(disturbed, promises);
   found.lost = broken_promises(disturbed, promises);
-  std::map<place, std::set<std::uint64_t>> delivered;  // by the last who delivered it
+  std::map<place, std::set<std::uint64_t>> delivered;  // by the last owner that delivered it
   for (const delivered_batch& batch : disturbed) {
     compare(batch, found);
     delivered[{batch.epoch, batch.sequence}] = {batch.samples.begin(), batch.samples.end()};
   }
   for (const auto& [where, batch] : expected_) {
     const auto there = delivered.find(where);
-    if (there == delivered.end() && batch.samples.empty()) ++found.lost;  // a batch without rows is one, too
+    if (there == delivered.end() && batch.samples.empty()) ++found.lost;  // a batch without rows counts, too
     for (const std::uint64_t sample : batch.samples) {
       if (there == delivered.end() || !there->second.contains(sample)) ++found.lost;
     }

@@ -1,10 +1,10 @@
-// The checker of `penstock chaos`: holds what was delivered against what an undisturbed run delivered. It
-// knows nothing of ledgers, leases or restarts - only batches as the sink's journal has them, and what the
-// session promised meanwhile. Pure.
+// The checker of `penstock chaos`: compares what was delivered with what an undisturbed run delivered. It
+// knows nothing about ledgers, leases or restarts, only the batches in the sink's journal and what the
+// session reported meanwhile. Pure.
 //
-// Delivered by one owner, the stream is simple: every batch once, in order. An owner in a process of its own
-// may die with batches that its sink has taken and nobody has heard of; its successor delivers those again
-// (docs/semantics.md 4, 25). The rules, then:
+// With one owner, the stream is simple: every batch once, in order. An owner in its own process may die with
+// batches that its sink has taken but that it has not acknowledged; its successor delivers those again
+// (docs/semantics.md 4, 25). So the rules are:
 //
 //   - Within one owner's life batches come in ascending order, none twice.
 //   - A new owner begins anywhere behind what the session had called delivered (a promise) before the batch
@@ -24,7 +24,7 @@
 
 namespace penstock::cli {
 
-/// A batch as it was delivered.
+/// A delivered batch.
 struct delivered_batch {
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;
@@ -33,8 +33,8 @@ struct delivered_batch {
   std::uint32_t owner = 1;   ///< which of the run's owners delivered it: 1, 2, ...
 };
 
-/// The session said that the first `delivered` batches of the stream were delivered, when the journal held
-/// `taken` batches or fewer.
+/// The session reported the first `delivered` batches of the stream as delivered when the journal held at
+/// most `taken` batches.
 struct delivery_promise {
   std::size_t taken = 0;
   std::uint64_t delivered = 0;
@@ -51,15 +51,15 @@ struct stream_faults {
 
 class stream_check {
  public:
-  /// Takes the undisturbed run's batches, in the order in which they came. It is checked itself: each sample
-  /// at most once an epoch, in order.
+  /// Takes the undisturbed run's batches in the order of delivery, and checks them: each sample at most once
+  /// per epoch, in order.
   explicit stream_check(std::vector<delivered_batch> undisturbed);
   [[nodiscard]] const stream_faults& of_undisturbed() const noexcept { return own_; }
 
-  /// A disturbed run of the same stream, with its promises in the order in which they were made.
+  /// Checks a disturbed run of the same stream, with the session's reports in order.
   [[nodiscard]] stream_faults check(const std::vector<delivered_batch>& disturbed,
                                     const std::vector<delivery_promise>& promises = {}) const;
-  /// How many batches came again under a new owner, as they may.
+  /// How many batches came again under a new owner, as allowed.
   [[nodiscard]] static std::uint64_t replays_of(const std::vector<delivered_batch>& batches);
 
  private:

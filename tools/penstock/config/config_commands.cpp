@@ -1,4 +1,4 @@
-// check-config and schema: what a config file may say, and whether this one does.
+// check-config and schema: check a config file, and print the schema of config files.
 #include "runtime/config/describe.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config/machine_rules.hpp"
@@ -59,34 +59,33 @@ void add_config_commands(verb_table& verbs) {
   CLI::App& check = verbs.add(
       {"check-config",
        verb_group::look,
-       "look for mistakes in a config file",
-       "Every mistake is told at once, with file, line and column. Exit code 78 if there is one. Data that "
-       "is not on "
-       "this machine is a warning: a config may be checked far from where it runs.",
-       {{"penstock check-config photos.toml", "exit code 0 if it can be used"},
-        {"penstock check-config photos.toml --print-effective", "what is in force, and where it comes from"},
-        {"penstock check-config photos.toml --explain", "which table is which actor, what each key does"}}},
+       "check a config file for mistakes",
+       "Reports all mistakes at once, with file, line and column. Exit code 78 if there are any. Missing "
+       "data is only a warning: a config may be checked on a machine that does not run it.",
+       {{"penstock check-config photos.toml", "exit code 0 if there is no mistake"},
+        {"penstock check-config photos.toml --print-effective", "print all values and where they come from"},
+        {"penstock check-config photos.toml --explain",
+         "print which actor each table configures, and what each key does"}}},
       [o] { return check_config(*o); });
   add_config_options(check, o->source);
-  check.add_flag("--print-effective", o->effective, "every value and where it comes from, as TOML");
-  check.add_flag("--explain", o->explain, "which table is which actor, and what each key does");
-  check.add_flag("--strict", o->source.strict, "warnings are errors");
-  check.add_flag("--json", o->json, "diagnostics as JSON, with what else is asked for as text in it");
+  check.add_flag("--print-effective", o->effective, "print every value and where it comes from, as TOML");
+  check.add_flag("--explain", o->explain, "print which actor each table configures, and what each key does");
+  check.add_flag("--strict", o->source.strict, "treat warnings as errors");
+  check.add_flag("--json", o->json, "print diagnostics as JSON; other requested output is a text in it");
 
   const auto as_json = std::make_shared<bool>(false);
   verbs
       .add({"schema",
             verb_group::look,
-            "JSON Schema of config files, for editors",
-            "Editors with a TOML language server complete and check config files with it. It is made of the "
-            "same "
-            "table of keys as the program's own checks.",
+            "print the JSON Schema of config files, for editors",
+            "Editors with a TOML language server use it to complete and check config files. It is generated "
+            "from the same table of keys as the program's own checks.",
             {{"penstock schema > penstock.schema.json", "for an editor's settings"}}},
            [] {
              print(config_file::json_schema());
              return static_cast<int>(exit_ok);
            })
-      .add_flag("--json", *as_json, "as it is: a schema is JSON");
+      .add_flag("--json", *as_json, "no effect: a schema is JSON");
 }
 
 }  // namespace penstock::cli

@@ -10,13 +10,13 @@
 namespace penstock::cli {
 namespace {
 
-/// Where the value of a key stands in its line, if it stands in a file.
+/// The position of a key's value in its line, if it comes from a file.
 config_file::excerpt place_of(const config_file::provenance& from, std::string_view key_name,
                               const std::filesystem::path& file) {
   config_file::excerpt where;
   where.origin = from.origin;
   if (from.line == 0) return where;
-  // An origin is as the includer wrote it: relative to the main file's folder, or to where we are.
+  // An origin is spelled as in the including file: relative to the main file's folder, or to the current one.
   std::ifstream text(from.origin);
   if (!text) text.open(file.parent_path() / from.origin);
   std::string line;
@@ -63,11 +63,11 @@ std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_c
   config_file::diagnostic doubt;
   doubt.level = config_file::severity::warning;
   doubt.message = fmt::format("'path' in [dataset]: '{}' {} on this machine", printable(path),
-                              fault ? "cannot be looked at (" + fault.message() + ")" : "does not exist");
+                              fault ? "cannot be checked (" + fault.message() + ")" : "does not exist");
   doubt.key = "dataset.path";
   doubt.where = place_of(loaded.source_of(doubt.key), "path", file);
   doubt.where.label = fault ? "" : "not here";
-  doubt.help = "the config is sound where the data is; `penstock run` needs it";
+  doubt.help = "fine if the data is on another machine; `penstock run` needs it";
   return doubt;
 }
 

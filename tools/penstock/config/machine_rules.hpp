@@ -1,4 +1,4 @@
-// What only this machine knows about a config: whether its slots fit in memory, and whether its data is here. Used by
+// Checks of a config against this machine: whether its slots fit in memory, and whether its data is here. Used by
 // check-config.
 #pragma once
 
@@ -8,12 +8,12 @@
 
 namespace penstock::cli {
 
-/// An error at [loader] slot_bytes if so many slots of so many workers cannot be had here. Nothing where the size
-/// is "auto": only the dataset tells it then (`penstock run --dry-run`).
+/// An error at [loader] slot_bytes if the slots of all workers do not fit in this machine's memory. Nothing if the size
+/// is "auto": it then depends on the dataset (`penstock run --dry-run`).
 [[nodiscard]] std::optional<config_file::diagnostic> slots_beyond_memory(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 
-/// A warning at [dataset] path if nothing is there: the file may be meant for another machine.
+/// A warning at [dataset] path if there is nothing: the file may be meant for another machine.
 [[nodiscard]] std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_config& loaded,
                                                                    const std::filesystem::path& file);
 

@@ -109,7 +109,7 @@ constexpr std::array<std::array<unsigned char, glyph_height>, 95> glyphs{{
 
 bool glyph_pixel(char letter, unsigned x, unsigned y) noexcept {
   const unsigned place = static_cast<unsigned char>(letter) - 32U;
-  // What the font does not have is a box.
+  // A box for characters that the font lacks.
   if (place >= glyphs.size()) return x < 5 && y > 1 && y < 11 && (x == 0 || x == 4 || y == 2 || y == 10);
   return ((glyphs[place][y] >> (glyph_width - 1 - x)) & 1U) != 0;
 }

@@ -1,4 +1,4 @@
-// Pictures of a batch side by side with their names below. Pure but for write_png. Used by preview.
+// The pictures of a batch side by side, with their names below. Pure except for write_png. Used by preview.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -21,8 +21,8 @@ struct sheet_tile {
   std::vector<std::string> lines;  ///< below it
 };
 
-/// Tiles of one size in rows, pixel for pixel; small ones are enlarged by a whole number, so that their names
-/// have room. An empty sheet has its title alone.
+/// Tiles of one size in rows, pixel for pixel; small ones are enlarged by a whole factor to make room for
+/// their names. An empty sheet has only its title.
 [[nodiscard]] rgb_picture contact_sheet(const std::string& title, const std::vector<sheet_tile>& tiles);
 
 /// 8 bits RGB. Refuses with errc::io.

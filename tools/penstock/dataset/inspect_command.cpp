@@ -1,4 +1,4 @@
-// inspect: what a dataset holds, as a report.
+// inspect: prints a report about a dataset.
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -98,11 +98,11 @@ void print_report(const inspection& i, bool all) {
                       p.width.median, p.height.least, p.height.most, p.height.median));
     if (p.turned > 0) print(fmt::format("{} turned by their EXIF orientation", p.turned));
     if (p.smaller_than_size > 0)
-      print(fmt::format("{} smaller than [image] size: they are enlarged", p.smaller_than_size));
+      print(fmt::format("{} smaller than [image] size: they will be enlarged", p.smaller_than_size));
   }
   if (i.values) {
     const auto& v = *i.values;
-    print(fmt::format("values from {:g} to {:g}, mean {:g} ({} looked at)", v.least, v.most, v.mean,
+    print(fmt::format("values from {:g} to {:g}, mean {:g} ({} checked)", v.least, v.most, v.mean,
                       counted(v.samples, "sample", "samples")));
   }
   const auto counts = [&](const char* title, const auto& list) {
@@ -155,19 +155,17 @@ void add_inspect_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"inspect",
        verb_group::look,
-       "classes, counts, sizes and suspicious files of a dataset",
-       "Reads every file of an image folder (headers and ends, no pixels), and up to 4096 samples, evenly "
-       "spread, of other "
-       "types. Suspicious are files that cannot be read, are truncated, are no pictures or not what their "
-       "name says, or "
-       "have the same bytes as another file; and samples with values that are not finite, or with zeros "
-       "alone. Nothing is "
-       "changed, and no worker is started.",
+       "report classes, counts, sizes and suspicious files of a dataset",
+       "Reads every file of an image folder (headers and ends, no pixels), and up to 4096 evenly spread "
+       "samples of other types. Suspicious files are unreadable or truncated, are not pictures or not what "
+       "their name says, or have the same bytes as another file; suspicious samples have values that are not "
+       "finite, or only zeros. Changes nothing and starts no worker.",
        {{"penstock inspect photos.toml", "as a table"},
-        {"penstock inspect photos.toml --json | jq '.suspicious[].path'", "the names of suspicious files"}}},
+        {"penstock inspect photos.toml --json | jq '.suspicious[].path'",
+         "print the names of suspicious files"}}},
       [o] { return look(*o); });
   add_config_options(verb, o->source);
-  verb.add_flag("--all", o->all, "every class and every suspicious file, not only the first 20");
+  verb.add_flag("--all", o->all, "list every class and every suspicious file, not only the first 20");
   verb.add_flag("--json", o->json, "one JSON object on stdout");
 }
 

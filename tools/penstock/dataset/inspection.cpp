@@ -27,7 +27,8 @@ namespace penstock::inspect {
 namespace {
 
 constexpr std::uint64_t picture_bytes_max = std::uint64_t{1} << 30U;
-constexpr std::size_t end_bytes = 64 * 1024;  // where the end marker has to be; some programs write behind it
+constexpr std::size_t end_bytes =
+    64 * 1024;  // the end marker must be within these; some programs write after it
 constexpr std::uint64_t samples_looked_at = 4096;
 constexpr std::uint64_t told_every = 256;
 
@@ -54,7 +55,7 @@ bool ends_properly(std::span<const std::byte> file, picture_format format) {
 }
 
 extent as_seen(const picture_info& info) {
-  // Orientations from 5 on lie on their side.
+  // Orientations from 5 on are rotated by 90 degrees.
   return info.orientation >= 5 ? extent{info.stored.height, info.stored.width} : info.stored;
 }
 
@@ -81,8 +82,8 @@ picture_facts look_at_picture(file_reader& reader, const std::string& path, cons
     p.trouble = fmt::format("{} x {} pixels are more than max_pixels = {}", info->stored.width,
                             info->stored.height, settings.image.max_pixels);
   } else if (info->format != promised) {
-    p.trouble = info->format == picture_format::png ? "its name promises a JPEG, it is a PNG"
-                                                    : "its name promises a PNG, it is a JPEG";
+    p.trouble = info->format == picture_format::png ? "named as a JPEG, but it is a PNG"
+                                                    : "named as a PNG, but it is a JPEG";
   }
   return p;
 }
@@ -113,7 +114,7 @@ std::vector<picture_facts> look_at_pictures(const listing& list, const config& s
   return all;
 }
 
-/// Pictures that are there twice: under two classes a contradiction, under one a weight.
+/// Duplicate pictures: contradictory in two classes, double weight in one.
 void add_twins(const listing& list, std::vector<picture_facts>& pictures) {
   struct key {
     std::uint64_t size, content;
@@ -202,7 +203,7 @@ double number_at(dtype type, const std::byte* at) {
   return 0;
 }
 
-/// Running figures over all samples; what is odd about the last one.
+/// Running figures over all samples, and what is odd about the last one.
 class value_counter {
  public:
   explicit value_counter(dtype type) : type_(type) {}
@@ -225,8 +226,7 @@ class value_counter {
     }
     not_finite_ += odd;
     ++samples_;
-    if (odd > 0)
-      return fmt::format("{} of its values {} infinite or no number", odd, odd == 1 ? "is" : "are");
+    if (odd > 0) return fmt::format("{} of its values {} infinite or NaN", odd, odd == 1 ? "is" : "are");
     return zero ? "all of its values are 0" : "";
   }
 
@@ -246,7 +246,7 @@ class value_counter {
 };
 
 result<void> add_values(inspection& to, const config& settings, const progress& told) {
-  // Rehearsed faults kill on purpose: not this process.
+  // Injected faults would kill this process.
   config harmless = settings;
   harmless.dataset.faults.clear();
   harmless.dataset.work = harmless.dataset.wait = {};

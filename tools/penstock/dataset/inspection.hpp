@@ -1,5 +1,5 @@
-// What a dataset consists of, by looking at all of its files: classes, counts, sizes, and files that are
-// likely to be mistakes. Used by the inspect command.
+// Inspects all files of a dataset: classes, counts, sizes, and files that are probably mistakes. Used by the
+// inspect command.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -34,23 +34,23 @@ struct spread {
   std::uint64_t most = 0;
 };
 
-/// Something that may be meant so, and usually is not.
+/// Something that may be intended, but usually is not.
 struct suspicion {
   std::uint64_t sample = 0;
-  std::string path;  ///< relative to the dataset's; any bytes
+  std::string path;  ///< relative to the dataset's path; any bytes
   std::string reason;
 };
 
 struct picture_summary {
   std::map<std::string, std::uint64_t> formats;  ///< "jpeg": how many
   std::uint64_t turned = 0;                      ///< by their EXIF orientation
-  std::uint64_t smaller_than_size = 0;           ///< than [image] size in width or height: they are enlarged
+  std::uint64_t smaller_than_size = 0;  ///< than [image] size in width or height: they will be enlarged
   spread width, height;                          ///< as seen, after orientation; of readable pictures
 };
 
 /// Of numbers in npy, raw and synthetic samples.
 struct value_summary {
-  std::uint64_t samples = 0;  ///< that were looked at, evenly spread
+  std::uint64_t samples = 0;  ///< how many were checked, evenly spread
   double least = 0;
   double most = 0;
   double mean = 0;
@@ -73,12 +73,12 @@ struct inspection {
   std::vector<std::string> notices;
 };
 
-/// Files done, files in all. From any thread, one call at a time.
+/// Called with the files done and the total. From any thread, one call at a time.
 using progress = std::function<void(std::uint64_t, std::uint64_t)>;
 
-/// Reads every picture of an image folder (headers and end, no pixel is decoded), and up to 4096 samples of
-/// other types. Refuses what the listing refuses, and errc::usage for a custom dataset, which only its worker
-/// program knows.
+/// Reads every picture of an image folder (headers and end, without decoding pixels), and up to 4096 samples
+/// of other types. Refuses what the listing refuses, and with errc::usage a custom dataset, which only its
+/// worker program can read.
 result<inspection> look_at(const config& settings, unsigned threads, const progress& told);
 
 }  // namespace penstock::inspect

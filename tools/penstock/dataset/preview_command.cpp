@@ -30,7 +30,7 @@ struct preview_options {
   bool as_json = false;
 };
 
-// ---- one pixel's way back
+// ---- undoing the conversion
 
 float half_as_float(std::uint16_t h) {
   const std::uint32_t sign = (h & 0x8000U) << 16U;
@@ -58,7 +58,7 @@ float element_as_float(const std::byte* at, dtype type) {
   }
 }
 
-/// Undoes (x/255 - mean)/std: the byte that the device was given.
+/// Undoes (x/255 - mean)/std: the byte that was uploaded.
 class denormaliser {
  public:
   denormaliser(const gpu_config& gpu, dtype type) : gpu_(gpu), type_(type) {}
@@ -105,7 +105,7 @@ rgb_picture picture_of_row(const std::vector<std::byte>& bytes, std::size_t row,
   return picture;
 }
 
-/// Class names and file names, where the dataset has them.
+/// Class names and file names, if the dataset has them.
 class names {
  public:
   explicit names(int index_fd) {
@@ -139,8 +139,8 @@ result<preview> preview_of(const Batch& batch, const config& settings, const nam
   if (image == batch.tensors().end()) {
     std::string there;
     for (const tensor_view& t : batch.tensors()) there += (there.empty() ? "" : ", ") + std::string(t.name);
-    return refuse(errc::usage,
-                  "there is nothing to see: batches of this dataset have the tensors {}, no images", there);
+    return refuse(errc::usage, "nothing to show: batches of this dataset have the tensors {}, but no images",
+                  there);
   }
   const auto shape = shape_of(*image, settings.gpu);
   if (!shape) return tl::unexpected(shape.error());
@@ -173,9 +173,9 @@ result<preview> preview_of(const Batch& batch, const config& settings, const nam
 
 // ---- the verb
 
-constexpr std::uint64_t epochs_max = 1'000'000;  // as [sampler] epochs has it
+constexpr std::uint64_t epochs_max = 1'000'000;  // the limit of [sampler] epochs
 
-/// The state of a stream that has delivered everything before this batch: how a session begins there.
+/// The state of a stream that has delivered everything before this batch, so that a session starts there.
 result<schedule::stream_state> state_before(const config& settings, const dataset_description& dataset,
                                             std::uint64_t batch) {
   const auto order = session::plan_of(settings, dataset);
@@ -183,8 +183,9 @@ result<schedule::stream_state> state_before(const config& settings, const datase
   const std::uint64_t per_epoch = order->batches_per_epoch();
   if (per_epoch == 0) return refuse(errc::sample, "the dataset has no batch");
   if (batch / per_epoch >= epochs_max) {
-    return refuse(errc::usage, "there is no batch {}: a stream has at most {} epochs, of {} batches here",
-                  batch, epochs_max, per_epoch);
+    return refuse(errc::usage,
+                  "there is no batch {}: a stream has at most {} epochs, here of {} batches each", batch,
+                  epochs_max, per_epoch);
   }
   schedule::stream_state state;
   state.identity = session::identity_of(settings, &dataset);
@@ -194,7 +195,7 @@ result<schedule::stream_state> state_before(const config& settings, const datase
 }
 
 result<preview> make_preview(config settings, std::uint64_t batch) {
-  // A look, not a run: nobody attaches to it, one worker is enough for one batch.
+  // Not a real run: no control socket, and one worker is enough for one batch.
   settings.metrics.listen.clear();
   settings.loader.workers = 1;
   settings.loader.limits.min = 1;
@@ -204,7 +205,7 @@ result<preview> make_preview(config settings, std::uint64_t batch) {
   const auto state = state_before(settings, prepared->description, batch);
   if (!state) return tl::unexpected(state.error());
   const std::vector<std::byte> begin = schedule::serialise(*state);
-  // As many epochs as it takes to get there.
+  // As many epochs as needed to reach the batch.
   settings.sampler.epochs = std::max(settings.sampler.epochs, state->epoch + 1);
   try {
     session_options options;
@@ -242,28 +243,26 @@ int preview_batch(const preview_options& o) {
 
 void add_preview_command(verb_table& verbs) {
   const auto o = std::make_shared<preview_options>();
-  CLI::App& verb =
-      verbs.add({"preview",
-                 verb_group::look,
-                 "a batch as pictures: a contact sheet",
-                 "Loads one batch as a run would, copies it to the device, reads it back, undoes the "
-                 "normalisation and writes "
-                 "all of it as one PNG, pixel for pixel, with class names and sample numbers. What is in the "
-                 "picture is what "
-                 "the network gets: crops, flips, colours. --batch counts through the epochs.",
-                 {{"penstock preview photos.toml --out batch.png", "the first batch"},
-                  {"penstock preview photos.toml --batch 1000 --set sampler.batch_size=32 --out later.png",
-                   "32 samples from further on"},
-                  {"penstock preview photos.toml --out batch.png --json | jq -r '.samples[].path'",
-                   "which files are in it"}}},
-                [o] { return preview_batch(*o); });
+  CLI::App& verb = verbs.add(
+      {"preview",
+       verb_group::look,
+       "save a batch as a contact sheet",
+       "Loads one batch as a run would, copies it to the device, reads it back, undoes the normalisation and "
+       "writes all of it as one PNG, pixel for pixel, with class names and sample numbers. The picture shows "
+       "what the network gets: crops, flips, colours. --batch counts through all epochs.",
+       {{"penstock preview photos.toml --out batch.png", "the first batch"},
+        {"penstock preview photos.toml --batch 1000 --set sampler.batch_size=32 --out later.png",
+         "32 samples from later in the stream"},
+        {"penstock preview photos.toml --out batch.png --json | jq -r '.samples[].path'",
+         "also list the files in it"}}},
+      [o] { return preview_batch(*o); });
   add_config_options(verb, o->source);
   add_config_shorthands(verb, o->source);
-  takes_whole_number(verb.add_option("--batch", o->batch, "which batch of the stream, from 0"),
+  takes_whole_number(verb.add_option("--batch", o->batch, "which batch of the stream, counted from 0"),
                      {0, count_max})
       ->capture_default_str();
-  verb.add_option("--out", o->out, "the picture to write")->type_name("PNG")->required();
-  verb.add_flag("--json", o->as_json, "what is in the picture, as JSON");
+  verb.add_option("--out", o->out, "the output file")->type_name("PNG")->required();
+  verb.add_flag("--json", o->as_json, "print the picture's contents as JSON");
 }
 
 }  // namespace penstock::cli

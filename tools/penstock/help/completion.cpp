@@ -1,5 +1,5 @@
-// Completion scripts of shells, from the table of verbs. What only a live machine knows (targets, sessions,
-// keys) they ask `penstock completion --words` for.
+// Completion scripts for shells, generated from the table of verbs. For what is only known at run time
+// (targets, sessions, keys) they call `penstock completion --words`.
 #include "tools/penstock/help/help_text.hpp"
 
 #include <fmt/core.h>
@@ -10,12 +10,12 @@
 namespace penstock::cli {
 namespace {
 
-/// What can stand for a value.
+/// How to complete a value.
 enum class value_kind : unsigned char { words, files, folders, asked, assignment, anything };
 
 struct value_source {
   value_kind kind = value_kind::anything;
-  std::string words;  // of words: separated by blanks; of asked: the argument of --words
+  std::string words;  // for words: separated by blanks; for asked: the argument of --words
 };
 
 value_source source_of(const option_facts& o) {
@@ -35,7 +35,7 @@ value_source source_of(const option_facts& o) {
   return {};
 }
 
-/// "-f,--follow" in pieces.
+/// Splits "-f,--follow".
 std::vector<std::string> names_of(const option_facts& o) {
   std::vector<std::string> names;
   for (std::size_t begin = 0; begin < o.names.size();) {
@@ -46,7 +46,7 @@ std::vector<std::string> names_of(const option_facts& o) {
   return names;
 }
 
-/// For use between single quotes of a shell.
+/// Quotes text for use between single quotes in a shell.
 std::string shell_quoted(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -80,7 +80,7 @@ std::string bash(const verb_table& table) {
     std::string positional = no_completion;
     for (const option_facts& o : options_of(*verb->parser)) {
       if (o.positional) {
-        // Which of several is being typed is not known; the first that can be completed is the likely one.
+        // It is unknown which positional is being typed; assume the first that can be completed.
         if (const value_source from = source_of(o);
             positional == no_completion && from.kind != value_kind::anything)
           positional = bash_values(from);
@@ -97,10 +97,10 @@ std::string bash(const verb_table& table) {
   }
   return "# bash completion of penstock; generated: penstock completion bash\n"
          "_penstock_of() { COMPREPLY=($(compgen -W \"$1\" -- \"$cur\")); }\n"
-         "# Names may have blanks: one a line.\n"
+         "# Names may contain blanks: one per line.\n"
          "_penstock_files() { compopt -o filenames; mapfile -t COMPREPLY < <(compgen $1 -- \"$cur\"); }\n"
          "_penstock_asked() { \"${COMP_WORDS[0]}\" completion --words \"$1\" 2>/dev/null; }\n"
-         "# --set KEY=VALUE: the key, and behind its = what it can be.\n"
+         "# --set KEY=VALUE: the key, and after the = its possible values.\n"
          "_penstock_set() {\n"
          "  if [[ $cur == *=* ]]; then\n"
          "    local key=${cur%%=*}\n"
@@ -113,7 +113,7 @@ std::string bash(const verb_table& table) {
          "}\n"
          "_penstock() {\n"
          "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
-         "  # --option=value comes in three words.\n"
+         "  # --option=value arrives as three words.\n"
          "  local at=$((COMP_CWORD - 1))\n"
          "  [[ $cur == = ]] && cur='' at=$COMP_CWORD\n"
          "  if [[ ${COMP_WORDS[at]} == = ]]; then\n"

@@ -1,4 +1,4 @@
-// help, completion and version: what the program says about itself.
+// help, completion and version: information about the program itself.
 #include "runtime/base/text.hpp"
 #include "runtime/config/key_table.hpp"
 #include "runtime/config/wording.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::chrono::milliseconds completion_deadline{300};  // nobody waits longer for a Tab
+constexpr std::chrono::milliseconds completion_deadline{300};  // longer is too slow for a Tab
 
 struct help_options {
   std::string verb;
@@ -85,7 +85,7 @@ void say_words(const std::vector<std::string>& words) {
   for (const std::string& w : words) print(w);
 }
 
-/// Quietly: at worst there is nothing to complete.
+/// Never reports errors: at worst there is nothing to complete.
 std::vector<std::string> targets_of_live_sessions() {
   std::vector<std::string> words{"workers", "gpu", "scheduler", "all"};
   for (const auto& s : control::find_sessions()) {
@@ -97,7 +97,7 @@ std::vector<std::string> targets_of_live_sessions() {
   return words;
 }
 
-/// What the value of a config key can be, where that is a list.
+/// The possible values of a config key, if they are a list.
 std::vector<std::string> values_of_key(const std::string& path) {
   const auto& keys = config_file::key_table::get().keys();
   const auto key = std::ranges::find(keys, path, &config_file::key_info::path);
@@ -145,8 +145,7 @@ int completion(const verb_table& table, const completion_options& o) {
   if (script.empty()) {
     return refuse_with(
         exit_usage,
-        {errc::usage, fmt::format("no completion for '{}'; there is: bash, zsh, fish", printable(o.shell)),
-         0},
+        {errc::usage, fmt::format("no completion for '{}'; choose bash, zsh or fish", printable(o.shell)), 0},
         o.as_json);
   }
   if (o.as_json) {
@@ -171,42 +170,42 @@ int version(bool as_json) {
 
 void add_help_commands(verb_table& verbs) {
   const auto h = std::make_shared<help_options>();
-  CLI::App& help_verb = verbs.add(
-      {"help",
-       verb_group::shell,
-       "what a verb does, with examples",
-       "Topics beside the verbs: targets, exit-codes.",
-       {{"penstock help run", "everything about run"}, {"penstock help targets", "worker/3 and the others"}}},
-      [h, &verbs] { return help(verbs, *h); });
+  CLI::App& help_verb =
+      verbs.add({"help",
+                 verb_group::shell,
+                 "explain a verb, with examples",
+                 "Other topics: targets, exit-codes.",
+                 {{"penstock help run", "all about run"}, {"penstock help targets", "how to name targets"}}},
+                [h, &verbs] { return help(verbs, *h); });
   help_verb.add_option("VERB", h->verb, "a verb or a topic");
-  help_verb.add_flag("--man", h->man, "the manual page, penstock(1), as roff");
-  help_verb.add_flag("--json", h->as_json, "the table of verbs as JSON");
+  help_verb.add_flag("--man", h->man, "print the manual page, penstock(1), as roff");
+  help_verb.add_flag("--json", h->as_json, "print the table of verbs as JSON");
 
   const auto c = std::make_shared<completion_options>();
-  CLI::App& completion_verb = verbs.add(
-      {"completion",
-       verb_group::shell,
-       "completion for a shell",
-       "The script completes verbs, options, targets and sessions that live, keys of --set, and files.",
-       {{"source <(penstock completion bash)", "in this shell, or in ~/.bashrc"},
-        {"penstock completion zsh > ~/.zfunc/_penstock", "for zsh, with ~/.zfunc in fpath"},
-        {"penstock completion fish > ~/.config/fish/completions/penstock.fish", "for fish"}}},
-      [c, &verbs] { return completion(verbs, *c); });
+  CLI::App& completion_verb =
+      verbs.add({"completion",
+                 verb_group::shell,
+                 "print a completion script for a shell",
+                 "The script completes verbs, options, targets, live sessions, keys of --set, and files.",
+                 {{"source <(penstock completion bash)", "in this shell, or in ~/.bashrc"},
+                  {"penstock completion zsh > ~/.zfunc/_penstock", "for zsh, with ~/.zfunc in fpath"},
+                  {"penstock completion fish > ~/.config/fish/completions/penstock.fish", "for fish"}}},
+                [c, &verbs] { return completion(verbs, *c); });
   completion_verb.add_option("SHELL", c->shell, "bash, zsh or fish");
   completion_verb
-      .add_option("--words", c->words, "what scripts ask for: targets, sessions, keys, values:KEY, verbs")
+      .add_option("--words", c->words, "for the scripts: print targets, sessions, keys, values:KEY or verbs")
       ->type_name("KIND");
-  completion_verb.add_flag("--json", c->as_json, "the script in a JSON object");
+  completion_verb.add_flag("--json", c->as_json, "print the script in a JSON object");
 
   const auto json_wanted = std::make_shared<bool>(false);
   verbs
       .add({"version",
             verb_group::shell,
-            "the version of this build",
+            "print the version of this build",
             "",
-            {{"penstock version --json", "version, and whether CUDA is built in"}}},
+            {{"penstock version --json", "the version, and whether CUDA is built in"}}},
            [json_wanted] { return version(*json_wanted); })
-      .add_flag("--json", *json_wanted, "as JSON");
+      .add_flag("--json", *json_wanted, "print it as JSON");
 }
 
 }  // namespace penstock::cli

@@ -8,14 +8,14 @@
 namespace penstock::cli {
 namespace {
 
-constexpr std::size_t option_column = 24;  // where what options do begins
+constexpr std::size_t option_column = 24;  // where the descriptions of options begin
 constexpr std::array groups{verb_group::run, verb_group::operate, verb_group::look, verb_group::shell};
 
 std::string heading(const std::string& text, bool colours) {
   return colours ? "\x1b[1m" + text + "\x1b[0m\n" : text + "\n";
 }
 
-/// Two columns; the left one on a line of its own if it is too long.
+/// Two columns; the left one on its own line if it is too long.
 std::string row(const std::string& left, const std::string& right) {
   std::string text = "  " + left;
   if (text.size() + 2 > option_column) {
@@ -70,8 +70,8 @@ std::string help_of_all(const verb_table& table, bool colours) {
     if (!rows.empty()) text += "\n" + heading(title_of(group), colours) + rows;
   }
   text +=
-      "\n\"penstock help VERB\" tells more, with examples. Also: penstock help targets,\n"
-      "penstock help exit-codes. With --json every verb answers in JSON, errors too.\n";
+      "\n\"penstock help VERB\" explains a verb, with examples. Also: penstock help targets,\npenstock help "
+      "exit-codes. With --json every verb answers in JSON, even errors.\n";
   return text;
 }
 
@@ -105,11 +105,11 @@ std::string help_of_topic(const std::string& topic, bool colours) {
            "  worker/3    one loader worker\n"
            "  workers     all loader workers\n"
            "  gpu         the GPU owner\n"
-           "  scheduler   who decides which worker loads what\n"
+           "  scheduler   decides which worker loads what\n"
            "  all         everything\n\n" +
            wrapped(
-               "Verbs that take a TARGET say in their help which of these make sense to them. A target that "
-               "does not exist is refused with exit code 4.",
+               "The help of a verb says which targets it takes. A target that does not exist is refused with "
+               "exit code 4.",
                0);
   }
   return {};

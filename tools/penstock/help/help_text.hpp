@@ -1,4 +1,4 @@
-// What `penstock help`, man and shells are told about the verbs, from the table of verbs alone. Pure.
+// The text for `penstock help`, man and shell completion, generated from the table of verbs. Pure.
 #pragma once
 
 #include "tools/penstock/verb_table.hpp"
@@ -19,8 +19,8 @@ namespace penstock::cli {
 /// The completion script of bash, zsh or fish; empty for any other shell.
 [[nodiscard]] std::string completion_script(const verb_table& table, const std::string& shell);
 
-/// Breaks text into lines of at most `width` columns, each behind `indent` blanks. Paragraphs (empty lines)
-/// and lines that begin with a blank are kept as they are.
+/// Wraps text to lines of at most `width` columns, each indented by `indent` blanks. Keeps paragraphs (empty
+/// lines) and lines that begin with a blank.
 [[nodiscard]] std::string wrapped(const std::string& text, std::size_t indent, std::size_t width = 80);
 
 }  // namespace penstock::cli

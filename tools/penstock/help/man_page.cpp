@@ -6,7 +6,7 @@
 namespace penstock::cli {
 namespace {
 
-/// Text that roff prints as it is: backslashes, hyphens of options, and no line that looks like a command.
+/// Escapes text for roff: backslashes, hyphens of options, and lines that look like commands.
 std::string roff(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -23,7 +23,7 @@ std::string roff(const std::string& text) {
   return out;
 }
 
-/// Paragraphs of running text; lines that begin with a blank stay lines.
+/// Paragraphs of running text; lines that begin with a blank are kept.
 std::string paragraphs(const std::string& text) {
   std::string out;
   bool literal = false;
@@ -57,11 +57,9 @@ std::string man_page(const verb_table& table, const std::string& version) {
       version);
   out += paragraphs(
       "penstock brings samples to a GPU: loader worker processes fill shared memory, one GPU owner uploads "
-      "it, "
-      "a scheduler decides who loads what, and a supervisor restarts what fails. The stream of batches is "
-      "bit "
-      "for bit the same whatever dies.\n\nOne actor config file describes a session; the verbs below run it, "
-      "operate it while it lives, and look at what it is made of.");
+      "it, a scheduler decides which worker loads what, and a supervisor restarts what fails. The stream of "
+      "batches is the same bit for bit, whatever dies.\n\nOne actor config file describes a session; the "
+      "verbs below run a session, operate it while it is live, and inspect its parts.");
   for (const verb_group group : {verb_group::run, verb_group::operate, verb_group::look, verb_group::shell}) {
     std::string title = title_of(group);
     for (char& c : title) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -85,7 +83,7 @@ std::string man_page(const verb_table& table, const std::string& version) {
   for (const auto& [name, what] : {std::pair{"worker/3", "one loader worker"},
                                    {"workers", "all loader workers"},
                                    {"gpu", "the GPU owner"},
-                                   {"scheduler", "who decides which worker loads what"},
+                                   {"scheduler", "decides which worker loads what"},
                                    {"all", "everything"}}) {
     out += fmt::format(".TP\n.B {}\n{}\n", name, what);
   }
@@ -95,8 +93,9 @@ std::string man_page(const verb_table& table, const std::string& version) {
   out +=
       ".SH ENVIRONMENT\n"
       ".TP\n.B PENSTOCK__TABLE__KEY\noverrides a key of the config file: PENSTOCK__LOADER__WORKERS=4\n"
-      ".TP\n.B PENSTOCK_LIBEXEC\nwhere the worker and owner programs are looked up first\n"
-      ".TP\n.B XDG_RUNTIME_DIR\nwhere control sockets lie, in a folder penstock; else /tmp/penstock\\-UID\n"
+      ".TP\n.B PENSTOCK_LIBEXEC\nwhere to look first for the worker and owner programs\n"
+      ".TP\n.B XDG_RUNTIME_DIR\ncontrol sockets are in its folder penstock; without it, in "
+      "/tmp/penstock\\-UID\n"
       ".TP\n.B NO_COLOR\nno colours\n"
       ".SH FILES\n.TP\n.I $XDG_RUNTIME_DIR/penstock/NAME.sock\nthe control socket of the live session NAME\n";
   return out;

@@ -216,7 +216,7 @@ int trace(const trace_options& o) {
   if (!(o.seconds > 0 && o.seconds <= trace_seconds_max)) {
     return refuse_with(
         exit_usage,
-        {errc::usage, fmt::format("--seconds has to be above 0 and at most {}", trace_seconds_max), 0},
+        {errc::usage, fmt::format("--seconds must be above 0 and at most {}", trace_seconds_max), 0},
         o.choice.as_json);
   }
   const chosen_socket socket = choose(o.choice);
