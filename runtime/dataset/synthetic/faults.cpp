@@ -1,5 +1,5 @@
-// The faults that the synthetic dataset injects, as real as they can be: a rehearsal of what
-// broken decoders and broken storage do to a worker.
+// The faults that the synthetic dataset injects: as close as possible to what broken decoders and broken storage do
+// to a worker.
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/synthetic/synthetic.hpp"
 

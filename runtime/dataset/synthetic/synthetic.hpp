@@ -1,5 +1,4 @@
-// The synthetic dataset: samples without storage, for benchmarks and for rehearsing faults. Lives in a
-// worker.
+// The synthetic dataset: samples without storage, for benchmarks and for injecting faults. Lives in a worker.
 #pragma once
 
 #include "runtime/base/result.hpp"

@@ -1,7 +1,7 @@
 #include "tools/penstock/chaos/nemesis.hpp"
 
 #include "runtime/process/process_facts.hpp"
-#include "runtime/process/rehearsal.hpp"
+#include "runtime/process/fault_injection.hpp"
 
 #include <unistd.h>
 
@@ -32,14 +32,14 @@ std::uint32_t leak_megabytes(pid_t pid, std::uint64_t limit) {
 bool strike(chaos_kind kind, pid_t pid, std::uint64_t memory_max_bytes) {
   switch (kind) {
     case chaos_kind::owner_kill:
-    case chaos_kind::kill: return process::strike_child(pid, SIGKILL);
-    case chaos_kind::segv: return process::strike_child(pid, SIGSEGV);
-    case chaos_kind::abort: return process::strike_child(pid, SIGABRT);
-    case chaos_kind::stop: return process::strike_child(pid, SIGSTOP);
-    case chaos_kind::hang: return process::rehearse(pid, process::rehearsed_fault::hang);
-    case chaos_kind::exit: return process::rehearse(pid, process::rehearsed_fault::exit);
+    case chaos_kind::kill: return process::signal_child(pid, SIGKILL);
+    case chaos_kind::segv: return process::signal_child(pid, SIGSEGV);
+    case chaos_kind::abort: return process::signal_child(pid, SIGABRT);
+    case chaos_kind::stop: return process::signal_child(pid, SIGSTOP);
+    case chaos_kind::hang: return process::inject_fault(pid, process::injected_fault::hang);
+    case chaos_kind::exit: return process::inject_fault(pid, process::injected_fault::exit);
     case chaos_kind::leak:
-      return process::rehearse(pid, process::rehearsed_fault::leak, leak_megabytes(pid, memory_max_bytes));
+      return process::inject_fault(pid, process::injected_fault::leak, leak_megabytes(pid, memory_max_bytes));
   }
   return false;
 }

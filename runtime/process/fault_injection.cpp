@@ -1,4 +1,4 @@
-#include "runtime/process/rehearsal.hpp"
+#include "runtime/process/fault_injection.hpp"
 
 #include "runtime/base/fd.hpp"
 #include "runtime/process/crash_notes.hpp"
@@ -36,11 +36,11 @@ void on_fault(int number, siginfo_t* info, void*) {
     if (::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), worker, number, &passed) == 0) return;
   }
   const auto value = static_cast<std::uint32_t>(info->si_value.sival_int);
-  switch (static_cast<rehearsed_fault>(value & ((1U << kind_bits) - 1))) {
-    case rehearsed_fault::hang:
+  switch (static_cast<injected_fault>(value & ((1U << kind_bits) - 1))) {
+    case injected_fault::hang:
       while (true) ::pause();
-    case rehearsed_fault::exit: ::_exit(exit_code);
-    case rehearsed_fault::leak: {
+    case injected_fault::exit: ::_exit(exit_code);
+    case injected_fault::leak: {
       const int saved = errno;
       const std::size_t bytes = static_cast<std::size_t>(value >> kind_bits) << 20U;
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -71,7 +71,7 @@ bool send(pid_t child, int signal, siginfo_t* info) noexcept {
 
 }  // namespace
 
-void accept_rehearsed_faults() {
+void accept_injected_faults() {
   const char* wanted = std::getenv("PENSTOCK_CHAOS");
   if (wanted == nullptr || std::string_view(wanted) != "1") return;
   struct sigaction action {};
@@ -84,11 +84,11 @@ void accept_rehearsed_faults() {
   ::sigaction(fault_signal(), &action, nullptr);
 }
 
-bool strike_child(pid_t child, int signal) noexcept {
+bool signal_child(pid_t child, int signal) noexcept {
   return send(child, signal, nullptr);
 }
 
-bool rehearse(pid_t worker, rehearsed_fault fault, std::uint32_t megabytes) noexcept {
+bool inject_fault(pid_t worker, injected_fault fault, std::uint32_t megabytes) noexcept {
   siginfo_t info{};
   info.si_signo = fault_signal();
   info.si_code = SI_QUEUE;

@@ -9,16 +9,16 @@
 
 namespace penstock::process {
 
-enum class rehearsed_fault : std::uint8_t { hang = 1, exit = 2, leak = 3 };
+enum class injected_fault : std::uint8_t { hang = 1, exit = 2, leak = 3 };
 
 /// Worker: accept faults, if the environment allows it.
-void accept_rehearsed_faults();
+void accept_injected_faults();
 
 /// Sends a signal to a child of this process and to nobody else. False when it is gone, even if its number
 /// now belongs to another process.
-bool strike_child(pid_t child, int signal) noexcept;
+bool signal_child(pid_t child, int signal) noexcept;
 
 /// The same with a fault that the worker injects itself. `megabytes`: private memory to leak.
-bool rehearse(pid_t worker, rehearsed_fault fault, std::uint32_t megabytes = 0) noexcept;
+bool inject_fault(pid_t worker, injected_fault fault, std::uint32_t megabytes = 0) noexcept;
 
 }  // namespace penstock::process
