@@ -1,5 +1,5 @@
-// Runs a config file from a program of your own, on the host device: a device batch is then plain memory, and
-// no GPU is needed. What a first program with penstock looks like.
+// Runs a config file from your own program, on the host device: a batch is then plain memory, and no GPU is
+// needed. A first program with penstock.
 //
 //   01_run_config examples/configs/synthetic.toml
 #include <penstock/session.hpp>
@@ -14,11 +14,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    // The second argument is what `--set` is for `penstock run`. On a machine with a GPU, leave it out.
+    // The second argument corresponds to `--set` of `penstock run`. On a machine with a GPU, leave it out.
     penstock::Session session(penstock::load_config(argv[1], {"gpu.device=host"}));
 
     // The first batch starts the worker processes. `batch` owns a buffer of the device until it is released
-    // or goes out of scope; then the buffer is filled again.
+    // or goes out of scope; then the buffer is reused.
     for (const penstock::Batch& batch : session.epoch(0)) {
       std::printf("batch %llu: %zu samples;", static_cast<unsigned long long>(batch.sequence()),
                   batch.rows());
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
         report.failures.size());
     return 0;
   } catch (const penstock::error& e) {
-    // code() says what kind of trouble it is, for programs; what() the rest, for people.
+    // code() is the kind of error, for programs; what() the message, for people.
     std::fprintf(stderr, "%s: %s\n", penstock::name_of(e.code()), e.what());
     return 1;
   }

@@ -1,6 +1,5 @@
-// A dataset of your own: the lines of a text file, as long as they are. This is the worker program; the
-// program that uses it is 02_own_dataset.cpp. Links penstock::worker, which brings neither CUDA nor a
-// session.
+// Your own dataset: the lines of a text file, of any length. This is the worker program; the program that
+// uses it is 02_own_dataset.cpp. Links penstock::worker, which needs neither CUDA nor a session.
 #include <penstock/worker.hpp>
 
 #include <algorithm>
@@ -20,7 +19,7 @@ constexpr std::uint32_t longest_line = 256;
 class lines final : public penstock::Dataset {
  public:
   explicit lines(const std::string& file) : file_(file), text_(file, std::ios::binary) {
-    // Where each line begins. An exception in here or in describe() ends the run with its message.
+    // Where each line begins. An exception here or in describe() ends the run with its message.
     if (!text_) throw std::runtime_error("cannot open " + file);
     for (std::string line; std::getline(text_, line);) {
       begins_.push_back(end_);
@@ -41,7 +40,7 @@ class lines final : public penstock::Dataset {
                   penstock::tensor_role::data,
                   penstock::length_rule::batch_maximum},
                  {"number", penstock::dtype::int64, {}}};
-    // Other samples need another fingerprint: a saved state or a worker that has seen others is then refused.
+    // Different samples need a different fingerprint: saved states and workers with another one are refused.
     d.fingerprint = "lines/" + std::to_string(begins_.size()) + "/" + std::to_string(end_);
     return d;
   }
@@ -50,15 +49,15 @@ class lines final : public penstock::Dataset {
     std::string line;
     text_.clear();
     text_.seekg(static_cast<std::streamoff>(begins_[sample.index]));
-    // An exception costs this sample and nothing else: it is reported by name and leaves its batch.
+    // An exception costs only this sample: it is reported by name and left out of its batch.
     if (!std::getline(text_, line)) throw std::runtime_error("cannot be read");
     if (line.size() > longest_line)
       throw std::runtime_error("the line has " + std::to_string(line.size()) + " bytes");
-    // Upper or lower case, by chance. sample.random depends on seed, epoch and sample alone, so this line
-    // looks the same whichever worker loads it, and when it is loaded again because that worker died.
+    // Upper or lower case, at random. sample.random depends only on seed, epoch and sample, so this line is
+    // the same in any worker, and when it is loaded again because a worker died.
     if (sample.random.uniform() < 0.5)
       std::ranges::transform(line, line.begin(), [](unsigned char c) { return std::toupper(c); });
-    // Straight into the memory that the device reads.
+    // Write directly to the memory that the device reads.
     std::memcpy(slot.bytes(0).data(), line.data(), line.size());
     slot.set_length(0, line.size());
     slot.as<std::int64_t>(1)[0] = static_cast<std::int64_t>(sample.index);

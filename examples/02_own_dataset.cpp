@@ -1,4 +1,4 @@
-// Uses a dataset of your own: the lines of a text file, loaded by worker processes that run 02_lines_worker.
+// Uses your own dataset: the lines of a text file, loaded by worker processes that run 02_lines_worker.
 // The config is built in code instead of read from a file.
 //
 //   02_own_dataset FILE
@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
     penstock::config settings;
     settings.name = "own-dataset";
     settings.dataset.type = penstock::dataset_type::custom;
-    settings.dataset.options["file"] = argv[1];     // whatever your dataset wants to know
+    settings.dataset.options["file"] = argv[1];     // any options that your dataset needs
     settings.loader.command = {"02_lines_worker"};  // looked up beside this program, then in PATH
     settings.loader.workers = 2;
     settings.sampler.batch_size = 4;

@@ -1,4 +1,4 @@
-// The kernels of 03_train_softmax: as plain as they can be.
+// The kernels of 03_train_softmax, kept as simple as possible.
 #include "03_softmax.hpp"
 
 #include <cstddef>
@@ -8,7 +8,7 @@ namespace {
 constexpr int classes_max = 16;
 constexpr int threads = 256;
 
-/// One block a row: logits = x W, p = softmax(logits), error = p - one_hot(label), loss += -log p[label].
+/// One block per row: logits = x W, p = softmax(logits), error = p - one_hot(label), loss += -log p[label].
 __global__ void forward(softmax_step s) {
   __shared__ float logits[classes_max];
   if (threadIdx.x < classes_max) logits[threadIdx.x] = 0;
@@ -33,7 +33,7 @@ __global__ void forward(softmax_step s) {
   }
 }
 
-/// One thread an input: W -= rate / rows * x^T error.
+/// One thread per input: W -= rate / rows * x^T error.
 __global__ void update(softmax_step s) {
   const int i = blockIdx.x * threads + threadIdx.x;
   if (i >= s.inputs) return;

@@ -1,4 +1,4 @@
-// Softmax regression on the GPU: what 03_train_softmax.cpp does with a batch. The kernels are in
+// Softmax regression on the GPU: one training step on a batch, for 03_train_softmax.cpp. The kernels are in
 // 03_softmax.cu.
 #pragma once
 
@@ -12,9 +12,9 @@ struct softmax_step {
   int rows, inputs, classes;   // at most 16 classes
   float* weights;              // [inputs, classes]
   float* error;                // [rows, classes]: scratch
-  float* loss;                 // the sum over all rows is added to it
+  float* loss;                 // the loss of all rows is added to it
   float rate;
 };
 
-/// Puts one step of gradient descent on the stream.
+/// Enqueues one step of gradient descent on the stream.
 cudaError_t train(const softmax_step& step, cudaStream_t stream);

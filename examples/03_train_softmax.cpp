@@ -1,6 +1,6 @@
-// A training loop on the GPU: softmax regression on a folder of images, with kernels and a stream of its own.
-// Watch the loss fall. No framework: a batch is a device pointer, a shape, and two calls that order it with
-// your stream.
+// A training loop on the GPU: softmax regression on a folder of images, with its own kernels and stream.
+// Watch the loss fall. No framework needed: a batch is a device pointer, a shape, and two calls that order it
+// with your stream.
 //
 //   03_train_softmax FOLDER        (each folder in it is a class)
 #include "03_softmax.hpp"
@@ -30,7 +30,7 @@ float* zeros(std::size_t count) {
 int count_folders(const char* path) {
   int folders = 0;
   for (const auto& entry : std::filesystem::directory_iterator(path)) folders += entry.is_directory() ? 1 : 0;
-  if (folders < 2 || folders > 16) throw std::runtime_error("there have to be 2 to 16 folders of images");
+  if (folders < 2 || folders > 16) throw std::runtime_error("there must be 2 to 16 folders of images");
   return folders;
 }
 
@@ -49,11 +49,11 @@ int main(int argc, char** argv) {
     settings.image.augment = penstock::augment_kind::none;
     settings.sampler.batch_size = 64;
     settings.sampler.epochs = 20;
-    settings.gpu.device = "cuda";  // no GPU: an error that says so, instead of the host device
+    settings.gpu.device = "cuda";                   // without a GPU: an error instead of the host device
     settings.gpu.dtype = penstock::dtype::float32;  // [rows, 3, side, side], normalised on the GPU
     penstock::Session session(settings);
 
-    // The session shares the primary context with this program: memory and streams are as usual.
+    // The session shares the primary context with this program: use memory and streams as usual.
     cudaStream_t stream = nullptr;
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     softmax_step step{};
@@ -71,13 +71,13 @@ int main(int argc, char** argv) {
       std::size_t samples = 0;
       check(cudaMemsetAsync(step.loss, 0, sizeof(float), stream));
       for (penstock::Batch& batch : session.epoch(epoch)) {
-        if (batch.rows() == 0) continue;  // every file of it was bad
+        if (batch.rows() == 0) continue;  // all its files were bad
         step.rows = static_cast<int>(batch.rows());
         step.images = static_cast<const float*>(batch.tensor("image").data);
         step.labels = static_cast<const std::int64_t*>(batch.tensor("label").data);
-        batch.wait({stream});  // what follows on the stream sees the batch; the host does not wait
+        batch.wait({stream});  // later work on the stream sees the batch; the host does not wait
         check(train(step, stream));
-        batch.release({stream});  // the buffer is filled again when the stream has come here
+        batch.release({stream});  // the buffer is reused once the stream gets here
         samples += static_cast<std::size_t>(step.rows);
       }
       check(cudaMemcpyAsync(&last, step.loss, sizeof(float), cudaMemcpyDeviceToHost, stream));
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
       std::printf("epoch %2llu  loss %.4f\n", static_cast<unsigned long long>(epoch), last);
     }
     return last < first ? 0 : 1;
-  } catch (const std::exception& e) {  // penstock::error, too
+  } catch (const std::exception& e) {  // includes penstock::error
     std::fprintf(stderr, "%s\n", e.what());
     return 1;
   }

@@ -1,5 +1,5 @@
-// A run that may be interrupted at any time and goes on where it was: Ctrl-C once, start it again. It may go
-// on with another number of workers; the stream of batches is the same.
+// A run that can be interrupted at any time and continues where it was: press Ctrl-C, start it again. It may
+// continue with a different number of workers; the stream of batches is the same.
 //
 //   04_resume CONFIG STATE_FILE
 #include <penstock/session.hpp>
@@ -14,8 +14,7 @@
 
 namespace {
 
-// The library installs no signal handlers: that is the program's business. A handler may do nothing but note
-// it down.
+// The library installs no signal handlers; the program does. A handler may only record the signal.
 volatile std::sig_atomic_t interrupted = 0;
 
 std::vector<char> read_file(const std::string& path) {
@@ -23,7 +22,7 @@ std::vector<char> read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Under a temporary name first: a state is there whole or not at all.
+/// Write a temporary file first: the state file is either complete or unchanged.
 void write_file(const std::string& path, const std::vector<std::byte>& bytes) {
   std::ofstream(path + ".new", std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
@@ -43,14 +42,14 @@ int main(int argc, char** argv) {
     const std::vector<char> saved = read_file(state_file);  // empty the first time
     penstock::session_options options;
     options.state = std::as_bytes(std::span(saved));
-    options.digests = true;  // only to show that the stream goes on exactly; costs a read-back a batch
+    options.digests = true;  // only to show that the stream continues exactly; costs one read-back per batch
     penstock::Session session(penstock::load_config(argv[1], {"gpu.device=host"}), options);
-    if (!saved.empty()) std::fprintf(stderr, "going on with %s\n", state_file.c_str());
+    if (!saved.empty()) std::fprintf(stderr, "resuming from %s\n", state_file.c_str());
 
     while (interrupted == 0) {
       std::optional<penstock::Batch> batch = session.next();
       if (!batch) break;
-      // Your training step would be here. The state is taken after it: what is in the state is done.
+      // Your training step goes here. The state is taken after it, so it covers only finished steps.
       std::printf("epoch %llu batch %llu digest %016llx\n", static_cast<unsigned long long>(batch->epoch()),
                   static_cast<unsigned long long>(batch->sequence()),
                   static_cast<unsigned long long>(batch->digest()));
@@ -66,7 +65,7 @@ int main(int argc, char** argv) {
     // A few hundred bytes, and 8 for each batch of the open epoch. A program that may be killed without
     // warning writes it every few seconds instead.
     write_file(state_file, session.state());
-    std::fprintf(stderr, "interrupted; start again to go on\n");
+    std::fprintf(stderr, "interrupted; start again to continue\n");
     return 130;
   } catch (const penstock::error& e) {
     std::fprintf(stderr, "%s: %s\n", penstock::name_of(e.code()), e.what());

@@ -1,5 +1,5 @@
-// Two processes share an epoch, as the ranks of a distributed training do: each loads its half, together they
-// see every sample once. Started by hand this program is the launcher, and starts itself twice with RANK and
+// Two processes share an epoch, like the ranks of a distributed training: each loads its half, together they
+// see every sample once. Started by hand, this program is the launcher and starts itself twice with RANK and
 // WORLD_SIZE set, as torchrun, srun and mpirun do.
 //
 //   05_two_ranks CONFIG
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int ranks = 2;
 
-/// One rank: prints the samples that it gets.
+/// One rank: prints its samples.
 int be_a_rank(const char* file) {
   // rank = "auto" takes rank and world size from the environment.
   penstock::config settings = penstock::load_config(file, {"sampler.rank=auto", "gpu.device=host"});
@@ -34,7 +34,7 @@ int be_a_rank(const char* file) {
   return 0;
 }
 
-/// Starts a rank; gives what it prints.
+/// Starts a rank and returns its output.
 std::FILE* start_rank(char** argv, int rank, pid_t& pid) {
   ::setenv("RANK", std::to_string(rank).c_str(), 1);
   ::setenv("WORLD_SIZE", std::to_string(ranks).c_str(), 1);

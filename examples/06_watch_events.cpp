@@ -1,5 +1,5 @@
-// Workers die here, on purpose, and the stream goes on. The program prints each death and each bad sample as
-// it is told, and at the end that nothing was lost but what had to be.
+// Workers die here on purpose, and the stream continues. The program prints each death and each bad sample
+// when it happens, and at the end that nothing was lost but the bad samples.
 //
 //   06_watch_events
 #include <penstock/session.hpp>
@@ -19,27 +19,25 @@ int main() {
         {.sample = 100,
          .kind = fault_kind::segv,
          .times = 1},  // crashes once: loaded again by another worker
-        {.sample = 200,
-         .kind = fault_kind::kill,
-         .times = 1},  // as the kernel kills who takes too much memory
+        {.sample = 200, .kind = fault_kind::kill, .times = 1},   // like the kernel's OOM killer
         {.sample = 300, .kind = fault_kind::raise, .times = 0},  // throws: a bad file
         {.sample = 400,
          .kind = fault_kind::abort,
-         .times = 0},  // always crashes: found, tried alone, quarantined
+         .times = 0},  // always crashes: suspected, tried alone, quarantined
     };
     settings.loader.workers = 4;
     settings.sampler.batch_size = 32;
     settings.gpu.device = "host";
-    settings.log.level = penstock::log_level::off;  // the program tells it itself
+    settings.log.level = penstock::log_level::off;  // the program prints everything itself
 
     penstock::session_options options;
-    // Called on a thread of its own. However long it takes, no worker and no batch waits for it.
+    // Called on a separate thread. However long it takes, no worker and no batch waits for it.
     options.on_event = [](const penstock::event& what) {
       switch (what.kind) {
         case event_kind::worker_died:
           std::printf("DEATH       %s\n", what.text.c_str());
           if (!what.death->last_output.empty())
-            std::printf("            its last words: %s\n", what.death->last_output.c_str());
+            std::printf("            its last output: %s\n", what.death->last_output.c_str());
           break;
         case event_kind::worker_restarted:
         case event_kind::sample_failed:
@@ -51,9 +49,9 @@ int main() {
 
     penstock::Session session(settings, options);
     while (std::optional<penstock::Batch> batch = session.next()) {
-      // Nothing to see here: batches come in order, as if nobody had died.
+      // Nothing special here: batches come in order, as if no worker had died.
     }
-    session.close();  // after this no more events come
+    session.close();  // no events come after this
 
     const penstock::epoch_report epoch = session.report().epochs.at(0);
     std::printf(

@@ -1,10 +1,9 @@
-// A device program: mean and variance of every number that a dataset's first floating-point or uint8 tensor brings,
-// summed up on the GPU. It keeps state and gives snapshots, so the GPU owner may die under it and nothing is counted
-// twice or lost.
+// A device program: computes on the GPU the mean and variance of all values in a dataset's first floating-point or
+// uint8 tensor. It keeps state and gives snapshots, so the GPU owner may die and nothing is counted twice or lost.
 //
 //   penstock run photos.toml --set gpu.dtype=float32 --sink plugin:./mean_variance.so
 //
-// Without nvcc it is built for the host device alone.
+// Without nvcc it is built only for the host device.
 #include <penstock/device_program.hpp>
 
 #include <cstdio>
@@ -75,13 +74,13 @@ class mean_variance final : public penstock::DeviceProgram {
     }
 #ifdef __CUDACC__
     if (device_sums_ == nullptr) {
-      check(cudaMalloc(&device_sums_, 2 * sizeof(double)), "taking memory for two sums");
+      check(cudaMalloc(&device_sums_, 2 * sizeof(double)), "allocating two sums");
       fetch_or_set(cudaMemcpyHostToDevice);
     }
     const auto on = static_cast<cudaStream_t>(stream.native);
     if (bytes) add<<<256, 256, 0, on>>>(static_cast<const std::uint8_t*>(values.data), count, device_sums_, device_sums_ + 1);
     if (!bytes) add<<<256, 256, 0, on>>>(static_cast<const float*>(values.data), count, device_sums_, device_sums_ + 1);
-    check(cudaGetLastError(), "adding a batch up");
+    check(cudaGetLastError(), "adding up a batch");
 #else
     static_cast<void>(stream);
     throw std::runtime_error("this program was built without CUDA: use the host device");
@@ -126,7 +125,7 @@ class mean_variance final : public penstock::DeviceProgram {
     total_.sum = both[0];
     total_.squares = both[1];
   }
-  double* device_sums_ = nullptr;  // sum and sum of squares; the process's end frees it
+  double* device_sums_ = nullptr;  // sum and sum of squares; freed when the process ends
 #endif
   sums total_;
 };
