@@ -48,11 +48,12 @@ struct session_answer {
   nlohmann::ordered_json result;
   int refused = exit_ok;
 };
+/// Sends a request and waits for the answer.
 [[nodiscard]] session_answer request(const session_choice& choice, const std::filesystem::path& socket,
                                      nlohmann::ordered_json question,
                                      std::optional<std::chrono::milliseconds> deadline = answer_deadline);
 
-/// Sends a request and returns the result, or the exit code of a refusal, which has been printed.
+/// The result in a session's answer, or the exit code of a refusal, which has been printed.
 [[nodiscard]] session_answer understand(const session_choice& choice, const nlohmann::ordered_json& answer);
 
 /// choose() and request() in one; prints a good answer as JSON if requested, else passes it to `tell`.
