@@ -251,7 +251,7 @@ TEST_CASE("a copy that never ends meets the deadline, and its batch is named") {
   auto taken = s.consumer->take();
   REQUIRE(std::holds_alternative<failure>(taken));
   CHECK(std::get<failure>(taken).code == errc::device_poisoned);
-  CHECK(std::get<failure>(taken).message.find("batch 7 of epoch 0 has not ended for 100 ms") !=
+  CHECK(std::get<failure>(taken).message.find("batch 7 of epoch 0 has not finished for 100 ms") !=
         std::string::npos);
 }
 

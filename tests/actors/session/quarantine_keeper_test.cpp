@@ -90,5 +90,5 @@ TEST_CASE("a FIFO in the place of the quarantine file is refused and not waited 
   const auto refused = keeper.open("abc");
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::io);
-  CHECK(refused.error().message.find("is no regular file") != std::string::npos);
+  CHECK(refused.error().message.find("is not a regular file") != std::string::npos);
 }
