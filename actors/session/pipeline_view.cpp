@@ -35,10 +35,10 @@ session_status look_closer(session_status status, const arena::flight_recorders&
 }
 
 json pipeline_as_json(const supervision::progress_facts& facts, double waited_seconds, steady_time now) {
-  const control::pipeline_counts counts = control::count_pipeline(facts.under_way);
+  const telemetry::pipeline_counts counts = telemetry::count_pipeline(facts.under_way);
   const supervision::awaited who = supervision::who_is_waited_for(facts);
   const auto& died = facts.status.last_owner_death;
-  return {{"status", control::as_json(facts.status)},
+  return {{"status", telemetry::as_json(facts.status)},
           {"batches",
            {{"loading", counts.loading},
             {"loaded", counts.loaded},
@@ -48,7 +48,7 @@ json pipeline_as_json(const supervision::progress_facts& facts, double waited_se
           {"waits_for", who.text},
           {"waits_for_worker", who.worker ? json(*who.worker) : json()},
           {"device_waited_seconds", waited_seconds},
-          {"owner_last_death", died ? control::as_json(*died) : json()},
+          {"owner_last_death", died ? telemetry::as_json(*died) : json()},
           {"now_ns", as_ns(now)}};
 }
 

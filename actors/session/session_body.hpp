@@ -91,7 +91,7 @@ class Session::body {
     std::unique_ptr<caf::actor_system> system;
     std::unique_ptr<process::io_thread> io;
     std::unique_ptr<control::control_server> server;
-    std::unique_ptr<control::metrics_server> metrics;
+    std::unique_ptr<telemetry::metrics_server> metrics;
     std::unique_ptr<session::progress_ticker> progress;
     std::shared_ptr<supervisor::worker_processes> processes;
     std::shared_ptr<supervisor::owner_process> owner_process;
@@ -147,7 +147,7 @@ class Session::body {
   std::atomic<std::uint32_t> workers_;  // the number wanted
   steady_time begun_{};                 // the first demand; set before anything starts
   session::board board_;
-  const std::shared_ptr<control::event_journal> journal_ = std::make_shared<control::event_journal>();
+  const std::shared_ptr<telemetry::event_journal> journal_ = std::make_shared<telemetry::event_journal>();
   const std::shared_ptr<batch_times> times_ = std::make_shared<batch_times>();
   session::process_logs logs_;
   std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
@@ -159,7 +159,7 @@ class Session::body {
   std::unique_ptr<engine> engine_;
   std::shared_future<scheduler::stream_accounts> final_accounts_;  // set once close() has requested them
   std::vector<schedule::epoch_account> epochs_told_;  // the scheduler's latest answer
-  std::unique_ptr<control::event_caller> listener_;
+  std::unique_ptr<telemetry::event_caller> listener_;
   std::unique_ptr<gpu_owner::batch_sink> sink_;  // of run_for() with an embedded owner; the consumer's thread
   std::atomic<bool> taking_ = false;             // a thread is in next()
   std::atomic<bool> owner_is_irreplaceable_ = false;  // losing it would end the run

@@ -15,7 +15,6 @@ namespace {
 
 // hello, owner_opened, worker_gives_up, and gpu_processes_seen from time to time.
 constexpr std::uint64_t unasked_messages_max = 16;
-constexpr std::size_t last_lines_kept = 10;  // of its output, for messages
 const std::string output_source = "gpu";
 
 std::vector<std::string> own_environment() {
@@ -90,7 +89,7 @@ void owner_process::on_end(std::uint32_t incarnation, const process::exit_report
   listeners_.output->ended(output_source);
   caf::anon_send(listeners_.keeper,
                  owner_exited{incarnation, report,
-                              process::last_lines_without_stack(tail.text(), last_lines_kept)});
+                              process::last_lines_without_stack(tail.text(), process::output_tail::lines_shown)});
   running_.reset();
 }
 

@@ -16,7 +16,6 @@ namespace {
 
 // hello and worker_gives_up; the rest is for messages already on their way when it is told to stop.
 constexpr std::uint64_t unasked_messages_max = 8;
-constexpr std::size_t last_lines_kept = 10;  // of its output, for messages
 
 std::string source_of(worker_ref who) {
   return fmt::format("worker/{}", who.worker);
@@ -114,7 +113,7 @@ void worker_processes::on_end(worker_ref who, const process::exit_report& report
   it->second.link->close();
   listeners_.output->ended(source_of(who));
   caf::anon_send(listeners_.supervisor,
-                 worker_exited{who, report, process::last_lines_without_stack(tail.text(), last_lines_kept),
+                 worker_exited{who, report, process::last_lines_without_stack(tail.text(), process::output_tail::lines_shown),
                                process::stack_in(tail.text())});
   running_.erase(who.worker);
 }
