@@ -1,7 +1,7 @@
-// What the actors tell a session: noted on the board, told as events, and passed on to whoever waits for it. Made with
-// the engine, before the actors, and outlives them. Private to session_wiring.cpp.
+// What the actors report to a session: recorded on the board, turned into events, and passed on to waiting threads.
+// Created with the engine, before the actors, and outlives them. Private to session_wiring.cpp.
 //
-// Threads: each actor calls on its own, so whatever is touched here is thread-safe or belongs to one caller.
+// Threads: each actor calls on its own, so everything used here is thread-safe or belongs to one caller.
 #pragma once
 
 #include "actors/protocol/local/news.hpp"
@@ -22,7 +22,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
  public:
   news_of_actors(body& session, engine& e) : session_(session), board_(session.board_), engine_(e) {}
 
-  // ---- of several ---------------------------------------------------------------------------------------------
+  // ---- from several actors ---------------------------------------------------------------------------------------------
 
   void gave_up(const failure& why) override { session_.fail(why); }
 
@@ -32,7 +32,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
       if (!ours) return gave_up(ours.error());
       lock_.emplace(std::move(*ours));
     }
-    // Never from a session that leaves the GPU to another process: asking opens the GPU's device files.
+    // Never from a session that leaves the GPU to another process: the query opens the GPU's device files.
     if (what.uuid && !session_.elsewhere())
       watch_.emplace(*what.uuid, [this](const std::vector<gpu_process>& seen) { gpu_processes_seen(seen); });
     board_.device_opened(what);
@@ -45,7 +45,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     board_.uploaded(uploads, bytes, pinned);
   }
 
-  // ---- of a GPU owner in this process -------------------------------------------------------------------------
+  // ---- from a GPU owner in this process -------------------------------------------------------------------------
 
   void failed(const failure& why) override {
     board_.device_state("failed");
@@ -57,11 +57,11 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     caf::anon_send(engine_.scheduler, scheduler::slots_released{std::move(uploads)});
   }
 
-  // ---- of the keeper of one in another process ----------------------------------------------------------------
+  // ---- from the keeper of one in another process ----------------------------------------------------------------
 
   void reopened(pid_t owner) override {
     event again = session::event_of(event_kind::device_opened,
-                                    fmt::format("{}, by another GPU owner", board_.status().gpu.name));
+                                    fmt::format("{}, reopened by a new GPU owner", board_.status().gpu.name));
     again.pid = owner;
     session_.tell(std::move(again));
   }
@@ -88,7 +88,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void owner_closed() override { session_.ending_.owner_gone(); }
 
-  // ---- of the supervisor --------------------------------------------------------------------------------------
+  // ---- from the supervisor --------------------------------------------------------------------------------------
 
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                        std::uint32_t restarts) override {
@@ -103,7 +103,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void pool_closed() override { session_.ending_.pool_gone(); }
 
-  // ---- of the scheduler ---------------------------------------------------------------------------------------
+  // ---- from the scheduler ---------------------------------------------------------------------------------------
 
   void sample_failed(const scheduler::lost_sample& lost) override {
     board_.sample_failed(lost);
@@ -132,14 +132,14 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void stream_finished(std::uint64_t seek_number) override { session_.consumer_->finish(seek_number); }
 
-  // ---- of the session actor -----------------------------------------------------------------------------------
+  // ---- from the session actor -----------------------------------------------------------------------------------
 
   void planned(std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
                schedule::stream_range range) override {
     board_.planned(session::samples_in(*order, range));
-    session_.tell(session::event_of(event_kind::stream_opened,
-                                    fmt::format("{} batches an epoch of {} samples",
-                                                order->batches_per_epoch(), order->expected_samples())));
+    session_.tell(session::event_of(
+        event_kind::stream_opened, fmt::format("{} batches per epoch, {} samples", order->batches_per_epoch(),
+                                               order->expected_samples())));
     session_.cursor_.open(std::move(order), std::move(transfer), range);
   }
 
@@ -158,7 +158,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   engine& engine_;
   std::optional<device::exclusive_use> lock_;       // of the GPU
   std::optional<device::gpu_process_watch> watch_;  // of the GPU, when it is ours
-  session::worker_watch workers_;                   // the supervisor's calls alone
+  session::worker_watch workers_;                   // used only by the supervisor's calls
 };
 
 }  // namespace penstock

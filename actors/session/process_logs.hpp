@@ -1,5 +1,5 @@
-// What the session's processes write: kept in the log book for `penstock logs`, and passed on to the
-// session's own log as far as a person can follow it. Used by the session for its workers and the GPU
+// The output of the session's processes: kept in the log book for `penstock logs`, and copied to the
+// session's own log at a rate that a person can follow. Used by the session for its workers and the GPU
 // owner's process; thread-safe.
 #pragma once
 

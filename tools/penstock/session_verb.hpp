@@ -1,4 +1,4 @@
-// Adding a verb that operates a live session. Used by every file that has such verbs.
+// Adds verbs that operate a live session. Used by every file with such verbs.
 #pragma once
 
 #include "tools/penstock/session_link.hpp"
@@ -11,14 +11,14 @@
 
 namespace penstock::cli {
 
-/// For the verb's own options to be added: `verb.add_option("--tail", options->tail, ...)`.
+/// For adding the verb's own options: `verb.add_option("--tail", options->tail, ...)`.
 template <class Options>
 struct session_verb {
   CLI::App& verb;
   std::shared_ptr<Options> options;
 };
 
-/// `Options` is what the command line says: a struct with a session_choice called `choice`, which is added here.
+/// `Options`: the parsed command line, a struct with a session_choice called `choice`, whose options are added here.
 template <class Options>
 session_verb<Options> add_session_verb(verb_table& verbs, verb_facts facts,
                                        std::type_identity_t<std::function<int(const Options&)>> act) {

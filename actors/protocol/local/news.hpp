@@ -1,9 +1,9 @@
-// What actors tell whoever made them: one interface for each actor that has something to say to no other actor. The
-// session implements them (actors/session/news_of_actors.hpp), the GPU owner's process its own (owner_main.cpp),
-// tests theirs.
+// What actors report to their creator: one interface for each actor that reports more than its messages to other
+// actors. Implemented by the session (actors/session/news_of_actors.hpp), the GPU owner's process (owner_main.cpp) and
+// tests.
 //
-// Called on the thread that the actor happens to run on, one call of an actor at a time. Must not block; whoever
-// implements it outlives the actor.
+// Called on the actor's current thread, one call per actor at a time. Must not block; the implementation outlives the
+// actor.
 #pragma once
 
 #include "actors/protocol/local/scheduler_messages.hpp"
@@ -41,7 +41,7 @@ namespace penstock::supervisor {
 
 class supervisor_news {
  public:
-  /// How all workers stand, whenever something may have changed.
+  /// The state of all workers, whenever something may have changed.
   virtual void workers_changed(const std::vector<worker_status>& workers, bool degraded,
                                std::uint32_t started, std::uint32_t restarts) = 0;
   virtual void worker_died(const death_report& death) = 0;
@@ -54,7 +54,7 @@ class supervisor_news {
   ~supervisor_news() = default;
 };
 
-/// What is known of the owner's process.
+/// What is known about the owner's process.
 struct owner_facts {
   std::string state;  ///< starting, ready, backoff, failed, stopped
   std::optional<pid_t> pid;
@@ -68,17 +68,17 @@ class keeper_news {
  public:
   /// The first process has opened the device.
   virtual void opened(const device::identity& what) = 0;
-  /// Its replacement has.
+  /// A replacement has opened it.
   virtual void reopened(pid_t owner) = 0;
   virtual void owner_changed(const owner_facts& facts) = 0;
   /// As soon as it is known.
   virtual void owner_died(const owner_death_report& death) = 0;
-  /// Uploads go on after the death of this incarnation.
+  /// Uploads have resumed after the death of this incarnation.
   virtual void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) = 0;
   virtual void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) = 0;
-  /// How long its sink has waited for batches, in all incarnations.
+  /// The total time that its sink has waited for batches, in all incarnations.
   virtual void owner_waited(nanoseconds in_all) = 0;
-  /// By NVML, on the GPU.
+  /// NVML's list of processes on the GPU.
   virtual void gpu_processes_seen(std::vector<gpu_process> processes) = 0;
   virtual void gave_up(const failure& why) = 0;
   /// The process is gone, after close_device.
@@ -108,10 +108,10 @@ class scheduler_news {
   virtual void sample_failed(const lost_sample& lost) = 0;
   virtual void sample_quarantined(const lost_sample& lost) = 0;
   virtual void batch_delivered(const schedule::delivery& batch, std::uint64_t epoch) = 0;
-  /// A batch that a dead worker had is loaded after all.
+  /// A batch that a dead worker held is loaded after all.
   virtual void batch_recovered(std::uint64_t epoch, std::uint64_t sequence) = 0;
   virtual void epoch_done(const schedule::epoch_account& done) = 0;
-  /// Messages that came too late or were false, and samples in quarantine.
+  /// The counts of late or wrong messages, and of samples in quarantine.
   virtual void counted(std::uint64_t stale_dropped, std::uint64_t quarantined) = 0;
   virtual void gave_up(const failure& why) = 0;
   virtual void stream_finished(std::uint64_t seek_number) = 0;
@@ -127,7 +127,7 @@ namespace penstock::session {
 /// Of the session actor.
 class stream_news {
  public:
-  /// How the stream is cut into batches.
+  /// How the stream divides into batches.
   virtual void planned(std::shared_ptr<const plan> order,
                        std::shared_ptr<const device::transfer_plan> transfer,
                        schedule::stream_range range) = 0;
