@@ -28,7 +28,7 @@ bool has_session() {
 
 bool started_by_a_session(const char* what_this_is) {
   if (!has_session()) {
-    std::fprintf(stderr, "This is penstock's %s. A penstock session starts it; see `penstock help run`.\n",
+    std::fprintf(stderr, "This is %s. A penstock session starts it; see `penstock help run`.\n",
                  what_this_is);
     return false;
   }

@@ -197,7 +197,8 @@ void look(self_pointer self) {
   if (s.progress.is_over(now)) {
     const upload_order& oldest = s.in_flight.front().order;
     return fail(s, {errc::device_poisoned,
-                    fmt::format("the copy or the conversion of batch {} of epoch {} has not finished for {}: the device hangs, and only a new process can use it again",
+                    fmt::format("the copy or the conversion of batch {} of epoch {} has not finished for {}: "
+                                "the device hangs, and only a new process can use it again",
                                 oldest.sequence, oldest.epoch, duration_for_people(s.around.flight_deadline)),
                     0});
   }

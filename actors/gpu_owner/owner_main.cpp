@@ -363,7 +363,7 @@ int owner_program::run() {
 }  // namespace
 
 int owner_main() {
-  if (!child::started_by_a_session("GPU owner")) return exit_codes::configuration;
+  if (!child::started_by_a_session("penstock's GPU owner")) return exit_codes::configuration;
   process::write_stack_when_dying();
   process::this_thread_works();
   owner_program owner;

@@ -4,8 +4,8 @@
 #include "actors/protocol/actor_settings.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/process/crash_notes.hpp"
-#include "runtime/process/io_thread.hpp"
 #include "runtime/process/fault_injection.hpp"
+#include "runtime/process/io_thread.hpp"
 
 #include <caf/actor_system.hpp>
 #include <caf/send.hpp>
@@ -17,7 +17,7 @@ namespace penstock {
 
 int worker_main(const dataset_factory& make) {
   if (!child::has_session()) return loader::run_by_hand(make);
-  if (!child::started_by_a_session("loader worker")) return exit_codes::configuration;
+  if (!child::started_by_a_session("a penstock loader worker")) return exit_codes::configuration;
   process::write_stack_when_dying();
   process::accept_injected_faults();
   child::heart pulse;

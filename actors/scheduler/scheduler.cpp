@@ -268,11 +268,12 @@ void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
     s.departures.finished_a_batch(news.who);
   }
   if (how == schedule::arrival::impossible) {
-    caf::anon_send(s.others.supervisor,
-                   supervisor::fence_worker{
-                       news.who, fmt::format("it reported slot {} generation {} with {} rows and {} failures, which matches none of its leases",
-                                             report.lease.slot, report.lease.generation, report.rows,
-                                             report.failures.size())});
+    caf::anon_send(
+        s.others.supervisor,
+        supervisor::fence_worker{news.who, fmt::format("it reported slot {} generation {} with {} rows and "
+                                                       "{} failures, which matches none of its leases",
+                                                       report.lease.slot, report.lease.generation,
+                                                       report.rows, report.failures.size())});
   }
 }
 

@@ -158,7 +158,7 @@ class Session::body {
   mutable std::mutex mutex_;  // guards what follows
   std::unique_ptr<engine> engine_;
   std::shared_future<scheduler::stream_accounts> final_accounts_;  // set once close() has requested them
-  std::vector<schedule::epoch_account> epochs_told_;  // the scheduler's latest answer
+  std::vector<schedule::epoch_account> epochs_told_;               // the scheduler's latest answer
   std::unique_ptr<telemetry::event_caller> listener_;
   std::unique_ptr<gpu_owner::batch_sink> sink_;  // of run_for() with an embedded owner; the consumer's thread
   std::atomic<bool> taking_ = false;             // a thread is in next()

@@ -100,10 +100,10 @@ void Session::body::spawn_session_actor(engine& e) {
 
 void Session::body::restart_owner(engine& e) {
   if (owner_is_irreplaceable_) {
-    throw error(
-        {errc::usage,
-         "restarting the GPU owner would fail the run: its device program keeps state and gives no snapshots (implement snapshot() and restore())",
-         0});
+    throw error({errc::usage,
+                 "restarting the GPU owner would fail the run: its device program keeps state and gives no "
+                 "snapshots (implement snapshot() and restore())",
+                 0});
   }
   caf::anon_send(e.keeper, supervisor::restart_owner{});
 }

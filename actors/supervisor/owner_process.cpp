@@ -87,9 +87,9 @@ void owner_process::on_end(std::uint32_t incarnation, const process::exit_report
   running_->link->drain();
   running_->link->close();
   listeners_.output->ended(output_source);
-  caf::anon_send(listeners_.keeper,
-                 owner_exited{incarnation, report,
-                              process::last_lines_without_stack(tail.text(), process::output_tail::lines_shown)});
+  caf::anon_send(listeners_.keeper, owner_exited{incarnation, report,
+                                                 process::last_lines_without_stack(
+                                                     tail.text(), process::output_tail::lines_shown)});
   running_.reset();
 }
 

@@ -112,9 +112,10 @@ void worker_processes::on_end(worker_ref who, const process::exit_report& report
   it->second.link->drain();
   it->second.link->close();
   listeners_.output->ended(source_of(who));
-  caf::anon_send(listeners_.supervisor,
-                 worker_exited{who, report, process::last_lines_without_stack(tail.text(), process::output_tail::lines_shown),
-                               process::stack_in(tail.text())});
+  caf::anon_send(listeners_.supervisor, worker_exited{who, report,
+                                                      process::last_lines_without_stack(
+                                                          tail.text(), process::output_tail::lines_shown),
+                                                      process::stack_in(tail.text())});
   running_.erase(who.worker);
 }
 

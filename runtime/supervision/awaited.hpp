@@ -33,8 +33,8 @@ enum class stall_kind : std::uint8_t {
   trial,      ///< "trial": a suspect has to be loaded alone first
   nobody,     ///< "nobody": no worker is left
   gpu_owner,  ///< "gpu": it is starting, being replaced, or copying
-  consumer,  ///< "consumer": it takes or releases no batch, or, as the sink of another process, works on one
-  operator_  ///< "operator": paused, or every worker is drained
+  consumer,   ///< "consumer": it takes or releases no batch, or, as the sink of another process, works on one
+  operator_   ///< "operator": paused, or every worker is drained
 };
 [[nodiscard]] const char* name_of(stall_kind kind) noexcept;
 

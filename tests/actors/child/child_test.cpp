@@ -73,7 +73,7 @@ TEST_CASE("a child program that no session started says what it is, and ends as 
   made_up_session s(false);
   s.start("live");
   CHECK(s.line() ==
-        "This is a child of the tests of penstock. A penstock session starts it; see `penstock help run`.");
+        "This is a child of the tests. A penstock session starts it; see `penstock help run`.");
   CHECK(s.end().exited_with(exit_codes::configuration));
 }
 

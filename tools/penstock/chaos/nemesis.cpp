@@ -1,7 +1,7 @@
 #include "tools/penstock/chaos/nemesis.hpp"
 
-#include "runtime/process/process_facts.hpp"
 #include "runtime/process/fault_injection.hpp"
+#include "runtime/process/process_facts.hpp"
 
 #include <unistd.h>
 

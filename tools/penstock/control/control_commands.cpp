@@ -70,13 +70,13 @@ int tell_what_became_of_it(const request_options& o, const std::filesystem::path
   }
   const auto connected = control::connect_to(socket);
   const bool there = connected || connected.error().code == errc::timed_out;
-  return refuse_with(there ? exit_timed_out : exit_no_session,
-                     {there ? errc::timed_out : errc::io,
-                      there ? fmt::format("not {} within {}: the session exists but does not answer",
-                                          o.wait_for, o.timeout)
-                            : fmt::format("the session ended before it reported being {}", o.wait_for),
-                      0},
-                     o.choice.as_json);
+  return refuse_with(
+      there ? exit_timed_out : exit_no_session,
+      {there ? errc::timed_out : errc::io,
+       there ? fmt::format("not {} within {}: the session exists but does not answer", o.wait_for, o.timeout)
+             : fmt::format("the session ended before it reported being {}", o.wait_for),
+       0},
+      o.choice.as_json);
 }
 
 int wait(const request_options& o) {
@@ -115,8 +115,8 @@ int for_workers(const request_options& o, const std::string& verb) {
                        [&](const json&) { say("gpu: restart requested"); });
   }
   if (!meant || meant->kind == target_kind::gpu || meant->kind == target_kind::scheduler) {
-    return no_such_target(o.choice, fmt::format("cannot {1} '{0}': use worker/N or workers",
-                                                printable(o.target), verb));
+    return no_such_target(
+        o.choice, fmt::format("cannot {} '{}': use worker/N or workers", verb, printable(o.target)));
   }
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
@@ -172,8 +172,7 @@ int stop(const request_options& o) {
   const auto longest = timeout_of(o);
   if (!longest) return refuse_with(exit_usage, longest.error(), o.choice.as_json);
   if (*longest && !o.wait)
-    return refuse_with(exit_usage, {errc::usage, "--timeout limits --wait: give both", 0},
-                       o.choice.as_json);
+    return refuse_with(exit_usage, {errc::usage, "--timeout limits --wait: give both", 0}, o.choice.as_json);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   const session_answer answer = request(o.choice, socket.path, {{"verb", "stop"}, {"now", o.now}});
@@ -204,7 +203,8 @@ void add_wait(verb_table& verbs) {
       {"wait",
        verb_group::operate,
        "wait until a session is ready or finished",
-       "Waits up to 3 s, or --timeout, for a session to appear. Exit code 3 if it ends in another way, 6 if it is still running after the timeout, 5 if it is gone.",
+       "Waits up to 3 s, or --timeout, for a session to appear. Exit code 3 if it ends in another way, 6 if "
+       "it is still running after the timeout, 5 if it is gone.",
        {{"penstock run photos.toml & penstock wait --for=ready --timeout 60s",
          "start a run and continue once it works"},
         {"penstock wait --for=finished", "wait until the last batch is delivered"}}},
@@ -225,8 +225,12 @@ void add_changes(verb_table& verbs) {
          verb_group::operate,
          restarts ? "replace workers once they have finished what they hold"
                   : "stop workers once they have finished what they hold",
-         restarts ? "The worker finishes the batches that it holds, and another process takes its place. The stream does not change. An operator's restart does not count as a death and clears the worker's history, so even a failed worker comes back."
-                  : "The worker finishes the batches that it holds and exits; its place stays empty until it is restarted or the pool is scaled. The other workers take over; the stream does not change.",
+         restarts
+             ? "The worker finishes the batches that it holds, and another process takes its place. The "
+               "stream does not change. An operator's restart does not count as a death and clears the "
+               "worker's history, so even a failed worker comes back."
+             : "The worker finishes the batches that it holds and exits; its place stays empty until it is "
+               "restarted or the pool is scaled. The other workers take over; the stream does not change.",
          {{"penstock " + name + " worker/3", "one worker"},
           {"penstock " + name + " workers",
            restarts ? "all workers" : "all workers: the stream then stops until one is restarted"},
@@ -261,15 +265,15 @@ void add_stream_verbs(verb_table& verbs) {
        {{"penstock pause", "free the machine for a while"}}},
       simple("pause", "paused"));
   add_session_verb<request_options>(
-      verbs,
-      {"resume", verb_group::operate, "hand out work again", "", {{"penstock resume", "end a pause"}}},
+      verbs, {"resume", verb_group::operate, "hand out work again", "", {{"penstock resume", "end a pause"}}},
       simple("resume", "resumed"));
   const auto [stop_verb, stop_options] = add_session_verb<request_options>(
       verbs,
       {"stop",
        verb_group::operate,
        "end a session cleanly",
-       "Workers finish their current sample, batches on the device are delivered, and `run` writes its report and state.",
+       "Workers finish their current sample, batches on the device are delivered, and `run` writes its "
+       "report and state.",
        {{"penstock stop", "within the deadline of [supervisor] shutdown"},
         {"penstock stop --wait --timeout 60s", "and return once it is gone"},
         {"penstock stop --now", "without waiting for current samples"}}},

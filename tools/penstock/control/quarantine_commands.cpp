@@ -117,7 +117,8 @@ void add_quarantine_commands(verb_table& verbs) {
       {"quarantine",
        verb_group::operate,
        "samples that kill workers: list them, try or release one",
-       "retry lets the live session load the sample again from its current position on; the entry in the quarantine file stays. release also removes it from the file. With --file no session is needed.",
+       "retry lets the live session load the sample again from its current position on; the entry in the "
+       "quarantine file stays. release also removes it from the file. With --file no session is needed.",
        {{"penstock quarantine list", "sample, attempts, causes, path"},
         {"penstock quarantine retry 17", "once its file has been repaired"},
         {"penstock quarantine release 17 --file bad.jsonl", "so that the next run loads it"}}},

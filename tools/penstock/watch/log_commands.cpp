@@ -49,8 +49,8 @@ int follow(const log_options& o, const chosen_socket& socket, json question, jso
 int logs(const log_options& o) {
   const auto meant = parse_target(o.target);
   if (!meant || meant->kind == target_kind::scheduler) {
-    return no_such_target(o.choice, fmt::format("'{}' has no log: use worker/N, workers, gpu or all",
-                                                printable(o.target)));
+    return no_such_target(
+        o.choice, fmt::format("'{}' has no log: use worker/N, workers, gpu or all", printable(o.target)));
   }
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
@@ -61,8 +61,7 @@ int logs(const log_options& o) {
   const bool with_source = meant->kind == target_kind::all || meant->kind == target_kind::workers;
   for (const json& line : first.result.at("lines")) tell(line, o.choice.as_json, with_source);
   if (!o.follow && first.result.at("lines").empty() && !o.choice.as_json)
-    say(o.previous ? "no output from an earlier process of this target"
-                   : "no output yet");
+    say(o.previous ? "no output from an earlier process of this target" : "no output yet");
   if (!o.follow) return exit_ok;
   return follow(o, socket, std::move(question), first.result.at("seen"), with_source);
 }
@@ -75,7 +74,8 @@ void add_log_commands(verb_table& verbs) {
       {"logs",
        verb_group::operate,
        "show the output of a session's processes",
-       "The last 64 KiB of stdout and stderr of each process, and of its predecessor in the same place. With --json, one object per line.",
+       "The last 64 KiB of stdout and stderr of each process, and of its predecessor in the same place. With "
+       "--json, one object per line.",
        {{"penstock logs worker/3 --previous", "the last output of the process that died there"},
         {"penstock logs workers -f", "all workers, as they write"},
         {"penstock logs all --tail 20 --json", "for scripts"}}},

@@ -166,7 +166,8 @@ void add_status(verb_table& verbs) {
       {"status",
        verb_group::operate,
        "show the state of a live session",
-       "One table: the session, its device, and its workers with their last deaths. A target limits it to those "
+       "One table: the session, its device, and its workers with their last deaths. A target limits it to "
+       "those "
        "lines.",
        {{"penstock status", "the only live session"},
         {"penstock status worker/3 --json | jq .workers[0].current_sample", "what worker 3 is working on"},
@@ -183,7 +184,8 @@ void add_deaths(verb_table& verbs) {
       {"deaths",
        verb_group::operate,
        "list the deaths of workers and GPU owners",
-       "The last 1000 of each, oldest first: cause, signal or exit code, and the sample that the death is charged to. With --json, owners are in a separate list, owner_deaths.",
+       "The last 1000 of each, oldest first: cause, signal or exit code, and the sample that the death is "
+       "charged to. With --json, owners are in a separate list, owner_deaths.",
        {{"penstock deaths", "as a table"},
         {"penstock deaths --json | jq '.deaths[-1].last_output'", "the last output of the last one"}}},
       deaths);
@@ -196,7 +198,8 @@ void add_sessions(verb_table& verbs) {
       {"sessions",
        verb_group::look,
        "list live sessions",
-       "Name, state, pid, age, progress and control socket of each. A session that was killed leaves its socket behind; --prune removes sockets on which nobody listens.",
+       "Name, state, pid, age, progress and control socket of each. A session that was killed leaves its "
+       "socket behind; --prune removes sockets on which nobody listens.",
        {{"penstock sessions", "as a table"}, {"penstock sessions --prune", "also remove dead sockets"}}},
       sessions);
   verb.add_flag("--prune", o->prune, "remove the sockets of dead sessions");

@@ -84,7 +84,9 @@ void add_events(verb_table& verbs) {
       {"events",
        verb_group::operate,
        "list what happened to a session",
-       "Deaths, restarts, failed samples, epochs and operators' requests: the last 4096, oldest first. Batches are not events. --since takes a duration (10m: the last ten minutes), or a time of day or a date in UTC (14:05, 2026-11-20T14:05:00).",
+       "Deaths, restarts, failed samples, epochs and operators' requests: the last 4096, oldest first. "
+       "Batches are not events. --since takes a duration (10m: the last ten minutes), or a time of day or a "
+       "date in UTC (14:05, 2026-11-20T14:05:00).",
        {{"penstock events --since 10m", "the last ten minutes"},
         {"penstock events -f", "continue until the session ends"},
         {"penstock events -f --json | jq 'select(.kind == \"worker_died\").death'",
@@ -125,7 +127,8 @@ void add_describe(verb_table& verbs) {
       {"describe",
        verb_group::operate,
        "show everything about a target",
-       "The details that status omits: the current sample and its duration, the full last death with the last lines of output, where batches are, and what waits for what.",
+       "The details that status omits: the current sample and its duration, the full last death with the "
+       "last lines of output, where batches are, and what waits for what.",
        {{"penstock describe worker/3", "its state, its sample, its last death"},
         {"penstock describe scheduler", "where batches are, and what the device waits for"}}},
       describe);
@@ -248,7 +251,10 @@ void add_trace(verb_table& verbs) {
       {"trace",
        verb_group::operate,
        "record where batches spend their time",
-       "Chrome's trace format, for Perfetto or chrome://tracing: a track for each worker, the scheduler, the GPU owner, the copy stream and the consumer; an arrow along each batch; deaths and restarts when they happened. Contains the batches that the consumer returned during the recording. Recording costs the session nothing: the stages are always timed.",
+       "Chrome's trace format, for Perfetto or chrome://tracing: a track for each worker, the scheduler, the "
+       "GPU owner, the copy stream and the consumer; an arrow along each batch; deaths and restarts when "
+       "they happened. Contains the batches that the consumer returned during the recording. Recording costs "
+       "the session nothing: the stages are always timed.",
        {{"penstock trace --seconds 10 --out photos.trace.json", "ten seconds of the only live session"}}},
       trace);
   verb.add_option("--seconds", o->seconds, "how long to record")->type_name("N")->capture_default_str();
@@ -263,7 +269,10 @@ void add_top(verb_table& verbs) {
       {"top",
        verb_group::operate,
        "watch a session on a live screen",
-       "Throughput, what the device waits for, where batches are, and each worker with its current sample and duration. The worker that the device waits for comes first. Keys: q quits; p pauses and resumes the stream; j and k scroll the workers, space and b by pages, g and G to the ends. Without a terminal, or with --once, it prints one screen. With --json, one object every interval.",
+       "Throughput, what the device waits for, where batches are, and each worker with its current sample "
+       "and duration. The worker that the device waits for comes first. Keys: q quits; p pauses and resumes "
+       "the stream; j and k scroll the workers, space and b by pages, g and G to the ends. Without a "
+       "terminal, or with --once, it prints one screen. With --json, one object every interval.",
        {{"penstock top", "of the only live session"},
         {"penstock top --once", "one screen, for scripts and tickets"}}},
       top);
