@@ -164,7 +164,7 @@ auto inspect(Inspector& f, load_batch& x) {
   return f(caf::meta::type_name("load_batch"), x.slot, x.generation, x.epoch, x.samples);
 }
 
-/// Finish the sample at hand, forget the leases and exit 0.
+/// Finish the current sample, drop the leases and exit 0.
 struct stop_work {};
 template <class Inspector>
 auto inspect(Inspector& f, stop_work&) {

@@ -136,8 +136,8 @@ void owner_supervision::cannot_be_replaced(std::uint32_t incarnation) {
 
 bool owner_supervision::copied(std::uint32_t incarnation, steady_time now, std::uint64_t upload) {
   if (!heeded(incarnation)) return false;
-  if (const auto lie = orders_.copied(upload)) {
-    violate(now, *lie);
+  if (const auto wrong = orders_.copied(upload)) {
+    violate(now, *wrong);
     return false;
   }
   if (const auto died = std::exchange(not_recovered_, std::nullopt))
@@ -147,8 +147,8 @@ bool owner_supervision::copied(std::uint32_t incarnation, steady_time now, std::
 
 bool owner_supervision::delivered(std::uint32_t incarnation, steady_time now, std::uint64_t upload) {
   if (!heeded(incarnation)) return false;
-  if (const auto lie = orders_.delivered(upload)) {
-    violate(now, *lie);
+  if (const auto wrong = orders_.delivered(upload)) {
+    violate(now, *wrong);
     return false;
   }
   fruitful_ = true;

@@ -122,8 +122,8 @@ void worker_supervision::ready(worker_ref who, steady_time now) {
 void worker_supervision::gave_up(worker_ref who, steady_time now, failure why) {
   child* c = living(who);
   if (c == nullptr || c->ending.fenced()) return;
-  if (c->last_word) return c->ending.violate(now, "it gave up twice");
-  c->last_word = std::move(why);
+  if (c->gave_up) return c->ending.violate(now, "it gave up twice");
+  c->gave_up = std::move(why);
 }
 
 void worker_supervision::out_of_turn(worker_ref who, steady_time now, std::string_view message) {
@@ -186,11 +186,11 @@ worker_supervision::settled worker_supervision::judged(worker_ref who, steady_ti
   const bool asked = c->ending.cause_of(*c->ended) == death_cause::stopped;
   const settled news{c->cause, !asked, !(asked && (closing_ || c->sacrificial))};
   const death d = death_of(*c, charged, samples_done);
-  if (c->last_word && d.ending == death::how::no_restart && !closing_) {
+  if (c->gave_up && d.ending == death::how::no_restart && !closing_) {
     outbox_.emplace_back(
-        workers_failed{{c->last_word->code, fmt::format("worker {}: {}", who.worker, c->last_word->message), 0}});
+        workers_failed{{c->gave_up->code, fmt::format("worker {}: {}", who.worker, c->gave_up->message), 0}});
   }
-  const std::string words = c->last_word ? c->last_word->message : last_words;
+  const std::string words = c->gave_up ? c->gave_up->message : last_words;
   children_.erase(who.worker);
   pool_.child_died(who, now, d, news.cause, words);
   return news;

@@ -179,7 +179,7 @@ class worker_supervision {
     std::optional<pid_t> pid;
     bool draining = false;
     bool gpu_use_known = false;
-    std::optional<failure> last_word;  // the reason it gave for giving up
+    std::optional<failure> gave_up;  // the reason it gave for giving up
     std::optional<process::exit_report> ended;
     std::string cause;  // in words, once it has ended
   };

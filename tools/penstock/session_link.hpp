@@ -34,7 +34,7 @@ void add_session_choice(CLI::App& verb, session_choice& into);
 
 /// Tells that a verb's target does not exist; gives the exit code.
 int no_such_target(const session_choice& choice, const std::string& why);
-/// For that: "'x' is no target; there is: ...".
+/// For that: "'x' is not a target; there are: ...".
 [[nodiscard]] std::string not_a_target(const std::string& word);
 
 struct chosen_socket {

@@ -226,14 +226,14 @@ TEST_CASE("when the program ignores SIGCHLD the end is noticed, its cause is unk
 }
 
 TEST_CASE("the end of the lifeline kills a child and all that it started") {
-  auto rope = lifeline::create();
-  REQUIRE(rope);
+  auto made = lifeline::create();
+  REQUIRE(made);
   pipe_ends out = make_pipe();
   auto started =
-      spawn({guarded_child(), {"with-grandchild"}, {}, {{rope->read_end.get(), 3}, {out.write.get(), 1}}});
+      spawn({guarded_child(), {"with-grandchild"}, {}, {{made->read_end.get(), 3}, {out.write.get(), 1}}});
   REQUIRE(started);
   REQUIRE(read_line(out.read) == "ready");
-  rope->write_end.reset();
+  made->write_end.reset();
   const exit_report report = reap_now(*started);
   CHECK(report.code == SIGKILL);
   CHECK(group_is_gone(started->pid));
@@ -246,9 +246,9 @@ TEST_CASE("the death of the session kills its children, stopped ones and grandch
   const pid_t session = ::fork();
   if (session == 0) {
     // Its own lifeline end is the only one; it holds it until it is killed.
-    auto rope = lifeline::create();
+    auto made = lifeline::create();
     auto started =
-        spawn({guarded_child(), {"with-grandchild"}, {}, {{rope->read_end.get(), 3}, {out.write.get(), 1}}});
+        spawn({guarded_child(), {"with-grandchild"}, {}, {{made->read_end.get(), 3}, {out.write.get(), 1}}});
     ::dprintf(out.write.get(), "%d\n", started ? started->pid : -1);
     while (true) ::pause();
   }

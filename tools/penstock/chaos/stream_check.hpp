@@ -7,12 +7,12 @@
 // (docs/semantics.md 4, 25). So the rules are:
 //
 //   - Within one owner's life batches come in ascending order, none twice.
-//   - A new owner begins anywhere behind what the session had called delivered (a promise) before the batch
-//     came, and no later than at the first batch that nobody has taken: what it leaves out is lost.
+//   - A new owner begins anywhere after what the session had reported as delivered (a promise) before the batch
+//     came, and no later than at the first batch that no sink has taken: what it leaves out is lost.
 //   - A batch that comes again under a new owner has the samples and the bytes of the first time. It counts
 //     once. One that had been promised must not come again: it is delivered twice.
-//   - Once a new owner has spoken, the one before is silent for ever; what it still delivers is stale.
-//   - What the session calls delivered lies in the journal already; what does not is lost.
+//   - Once a new owner has delivered, its predecessor must not; what it still delivers is stale.
+//   - What the session reports as delivered is in the journal already; what is not is lost.
 #pragma once
 
 #include <cstddef>

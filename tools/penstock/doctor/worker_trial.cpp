@@ -59,7 +59,7 @@ class trial {
 
   const config& settings_;
   worker_facts& told_;
-  process::lifeline rope_;
+  process::lifeline lifeline_;
   std::optional<arena::arena> memory_;
   std::optional<arena::flight_recorders> flights_;
   std::optional<output_file> output_;
@@ -74,9 +74,9 @@ result<void> trial::start(int index) {
   auto program = process::find_program(command.front());
   if (!program) return tl::unexpected(std::move(program.error()));
   told_.program = *program;
-  auto rope = process::lifeline::create();
-  if (!rope) return tl::unexpected(std::move(rope.error()));
-  rope_ = std::move(*rope);
+  auto lifeline_made = process::lifeline::create();
+  if (!lifeline_made) return tl::unexpected(std::move(lifeline_made.error()));
+  lifeline_ = std::move(*lifeline_made);
   auto memory = arena::arena::create();
   if (!memory) return tl::unexpected(std::move(memory.error()));
   memory_.emplace(std::move(*memory));
@@ -95,7 +95,7 @@ result<void> trial::start(int index) {
                                  {{output_->fd(), STDOUT_FILENO},
                                   {output_->fd(), STDERR_FILENO},
                                   {ends->second.get(), protocol::child_fd::link},
-                                  {rope_.read_end.get(), protocol::child_fd::lifeline},
+                                  {lifeline_.read_end.get(), protocol::child_fd::lifeline},
                                   {memory_->fd(), protocol::child_fd::arena},
                                   {flights_->fd(), protocol::child_fd::flight}}};
   if (index >= 0) request.fds.push_back({index, protocol::child_fd::index});
