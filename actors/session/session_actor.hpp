@@ -1,7 +1,7 @@
 // The session actor: makes the parts fit at the start. It may block (it has a thread of its own) so that
 // nobody else has to: sizing, sealing and reserving shared memory takes 0.3 s a GiB.
 //
-//   hears   device_ready, worker_described                from the GPU owner and the supervisor
+//   hears   device_ready, worker_described, worker_serves from the GPU owner and the supervisor
 //   says    open_pool, partition_prepared                 to the supervisor
 //           open_stream                                   to the scheduler
 //           prepare_device, attach_partition              to the GPU owner
@@ -21,7 +21,6 @@
 #include <optional>
 
 namespace penstock::session {
-
 
 struct session_surroundings {
   config settings;

@@ -4,7 +4,7 @@
 //
 // A worker's way:
 //
-//   started -- hello --> introduced -- describes its dataset --> described -- memory for it --> assigned -- ready --> ready
+//   started -- hello --> introduced -- says what it serves --> described -- memory for it --> assigned -- ready --> ready
 //   (handed to the scheduler) ... exited --> ended --> judged by the scheduler --> the pool decides about a replacement
 //
 // It combines three pure parts: the pool of places, each process's termination, and the clocks of the hang detector.
@@ -128,7 +128,7 @@ class worker_supervision {
   void start_refused(worker_ref who, steady_time now, const failure& why);
   /// `refusal`: why this is no program that the session can work with; empty: it is.
   void greeted(worker_ref who, steady_time now, const std::string& refusal);
-  /// False: at the wrong time, not to be heeded.
+  /// It says what it serves: a dataset, or a pool's functions. False: at the wrong time, not to be heeded.
   [[nodiscard]] bool described(worker_ref who, steady_time now);
   /// False: it may not be told where its slots lie.
   [[nodiscard]] bool prepared(worker_ref who, steady_time now, bool has_memory);

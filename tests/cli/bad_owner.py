@@ -8,7 +8,7 @@ import sys
 
 from bad_worker import Link, flood, size, sleep_for_ever, text
 
-PROTOCOL = 1
+PROTOCOL = 2
 HELLO, OPENED, COPIED, DELIVERED, GIVES_UP, IRREPLACEABLE, PROCESSES = range(7)
 OPEN, PREPARE, MAP, UPLOAD, STOP = range(5)
 
