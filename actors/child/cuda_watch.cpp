@@ -40,8 +40,8 @@ bool cuda_watch::newly_loaded() {
 }
 
 std::string cuda_in_words(std::uint32_t worker, std::string_view reason) {
-  return fmt::format("it loaded CUDA into worker {} (pid {}); only the GPU owner uses the GPU{}{}", worker, ::getpid(),
-                     reason.empty() ? "" : ": ", reason);
+  return fmt::format("it loaded CUDA into worker {} (pid {}); only the GPU owner uses the GPU{}{}", worker,
+                     ::getpid(), reason.empty() ? "" : ": ", reason);
 }
 
 }  // namespace penstock::child

@@ -61,7 +61,8 @@ class PENSTOCK_API JobCall {
 
 /// Anything it throws becomes the job's error: type, text, and for exceptions that carry one (error_with_traceback), a
 /// traceback. Runs in the worker's main thread. Between two jobs the environment, the working directory, the signal
-/// mask and the resource limits are set back to what they were before the first (semantics 49).
+/// mask, the umask and the resource limits are set back to what they were before the first (semantics 49). A process that
+/// it forks has a private copy of argument and result, and ends when it returns from the function.
 using job_function = std::function<void(JobCall&)>;
 
 /// Throw this to give the caller a type and a traceback of your own, as other languages' workers do.
