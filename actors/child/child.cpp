@@ -32,7 +32,7 @@ bool started_by_a_session(const char* what_this_is) {
                  what_this_is);
     return false;
   }
-  // Programs that we start must not inherit our ends: the session would not notice our death.
+  // Programs that we start must not inherit our ends: the session would not notice our death. (`parcels` is `index`.)
   for (const int fd : {protocol::child_fd::link, protocol::child_fd::lifeline, protocol::child_fd::arena,
                        protocol::child_fd::flight, protocol::child_fd::index}) {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);

@@ -1,5 +1,6 @@
 #include "actors/loader/by_hand.hpp"
 
+#include "actors/child/arguments.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/layout.hpp"
 #include "runtime/base/text.hpp"
@@ -15,7 +16,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
 #define XXH_INLINE_ALL
@@ -58,28 +58,6 @@ result<std::vector<index_range>> ranges_of(std::string_view list) {
   }
 }
 
-/// Splits "--load=7", and tells which options take a value.
-class argument_list {
- public:
-  explicit argument_list(const std::vector<std::string>& all) : all_(all) {}
-
-  [[nodiscard]] bool done() const { return at_ == all_.size(); }
-  [[nodiscard]] std::string name() const { return all_[at_].substr(0, all_[at_].find('=')); }
-  [[nodiscard]] const std::string& whole() const { return all_[at_]; }
-  void skip() { ++at_; }
-  result<std::string> value() {
-    const std::string option = name();
-    const std::string& text = all_[at_++];
-    if (option.size() < text.size()) return text.substr(option.size() + 1);
-    if (done()) return refuse(errc::usage, "{} needs a value", option);
-    return all_[at_++];
-  }
-
- private:
-  const std::vector<std::string>& all_;
-  std::size_t at_ = 0;
-};
-
 bool is_ours(std::string_view option) {
   return option == "--config" || option == "--load" || option == "--setup-only" || option == "--set" ||
          option == "--epoch" || option == "--help";
@@ -101,13 +79,6 @@ result<void> take_value(by_hand_request& into, const std::string& option, const 
     into.samples.insert(into.samples.end(), ranges->begin(), ranges->end());
   }
   return {};
-}
-
-std::vector<std::string> own_arguments() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> all;
-  for (std::string one; std::getline(file, one, '\0');) all.push_back(one);
-  return all;
 }
 
 // ---- loading
@@ -295,7 +266,7 @@ int load_samples(Dataset& dataset, const config& settings, const by_hand_request
 
 result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments) {
   by_hand_request made;
-  argument_list left(arguments);
+  child::argument_list left(arguments);
   while (!left.done() && !is_ours(left.name())) left.skip();
   while (!left.done()) {
     made.asked = true;
@@ -349,7 +320,7 @@ Exit codes: 0 all samples were loaded, 1 one failed, 2 wrong usage, 78 config or
 }
 
 int run_by_hand(const dataset_factory& make) {
-  std::vector<std::string> arguments = own_arguments();
+  std::vector<std::string> arguments = child::own_arguments();
   const std::string program = arguments.empty() ? "worker" : arguments.front();
   if (!arguments.empty()) arguments.erase(arguments.begin());
   const auto request = parse_by_hand(arguments);

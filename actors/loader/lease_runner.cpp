@@ -3,9 +3,6 @@
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/text.hpp"
 
-#include <link.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -57,39 +54,13 @@ std::string thrown_in_words() {
   }
 }
 
-std::string cuda_in_words(std::uint32_t worker, const std::string& reason) {
-  return fmt::format("it loaded CUDA into worker {} (pid {}); only the GPU owner uses the GPU{}{}", worker,
-                     ::getpid(), reason.empty() ? "" : ": ", reason);
-}
-
 // Random draws for a batch must not repeat those of its first sample.
 constexpr std::uint64_t collate_stream = 0x636f'6c6c'6174'6521;
-
-struct library_search {
-  unsigned long long additions = 0;
-  bool cuda = false;
-};
-
-int look_at_library(dl_phdr_info* info, std::size_t, void* data) {
-  auto& search = *static_cast<library_search*>(data);
-  search.additions = info->dlpi_adds;
-  const std::string_view path = info->dlpi_name != nullptr ? info->dlpi_name : "";
-  search.cuda |= path.substr(path.rfind('/') + 1).starts_with("libcuda.so");
-  return 0;
-}
-
-/// The first entry has the number of libraries ever loaded: no need to walk the rest.
-int look_at_count(dl_phdr_info* info, std::size_t, void* data) {
-  static_cast<library_search*>(data)->additions = info->dlpi_adds;
-  return 1;
-}
 
 }  // namespace
 
 lease_runner::lease_runner(const lease_context& context, std::function<void(std::chrono::milliseconds)> pause)
-    : context_(context), pause_(std::move(pause)) {
-  static_cast<void>(notices_cuda());
-}
+    : context_(context), pause_(std::move(pause)) {}
 
 result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::load_batch& lease) {
   if (lease.slot >= context_.slots.slots() || lease.samples.size() > context_.layout.rows_max) {
@@ -109,7 +80,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     // Rows are compacted: the next sample overwrites the row of a failed one.
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
     context_.flight.publish(arena::phase::checking);
-    if (notices_cuda()) reason = cuda_in_words(context_.me.worker, reason);
+    if (cuda_.newly_loaded()) reason = child::cuda_in_words(context_.me.worker, reason);
     if (reason.empty()) {
       ++report.rows;
       survivors.push_back(sample.index);
@@ -122,7 +93,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   if (report.rows > 0) {
     context_.flight.publish({arena::phase::collating, lease.slot, last.row, lease.generation}, last.name);
     std::string reason = collate(lease.epoch, slot, survivors);
-    if (notices_cuda()) reason = cuda_in_words(context_.me.worker, reason);
+    if (cuda_.newly_loaded()) reason = child::cuda_in_words(context_.me.worker, reason);
     if (reason.empty()) {
       trim(slot, report.rows);
     } else {
@@ -226,18 +197,6 @@ void lease_runner::trim(std::span<std::byte> slot, std::uint32_t rows) const {
     for (std::uint64_t row = 1; row < rows; ++row)
       std::memmove(first + row * trimmed, first + row * place.row_bytes, trimmed);
   }
-}
-
-/// True once: for the sample during whose load CUDA appeared.
-bool lease_runner::notices_cuda() {
-  library_search search;
-  ::dl_iterate_phdr(look_at_count, &search);
-  if (search.additions == libraries_seen_) return false;
-  libraries_seen_ = search.additions;
-  ::dl_iterate_phdr(look_at_library, &search);
-  const bool new_here = search.cuda && !cuda_loaded_;
-  cuda_loaded_ |= search.cuda;
-  return new_here;
 }
 
 }  // namespace penstock::loader

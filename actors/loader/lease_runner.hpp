@@ -2,6 +2,7 @@
 // which one. A plain class; the loader actor feeds it.
 #pragma once
 
+#include "actors/child/cuda_watch.hpp"
 #include "actors/protocol/messages.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/arena/flight_recorder.hpp"
@@ -40,7 +41,7 @@ class lease_runner {
 
   /// User code loaded CUDA into this process: the sample that did it becomes a failure with that reason, and
   /// the process should be replaced. Checked after each sample; never reset.
-  [[nodiscard]] bool cuda_loaded() const noexcept { return cuda_loaded_; }
+  [[nodiscard]] bool cuda_loaded() const noexcept { return cuda_.loaded(); }
 
  private:
   [[nodiscard]] std::string load_row(const protocol::wire_sample& sample, std::uint64_t epoch,
@@ -50,12 +51,10 @@ class lease_runner {
   [[nodiscard]] std::string collate(std::uint64_t epoch, std::span<std::byte> slot,
                                     std::span<const std::uint64_t> samples);
   void trim(std::span<std::byte> slot, std::uint32_t rows) const;
-  [[nodiscard]] bool notices_cuda();
 
   lease_context context_;
   std::function<void(std::chrono::milliseconds)> pause_;
-  unsigned long long libraries_seen_ = 0;
-  bool cuda_loaded_ = false;
+  child::cuda_watch cuda_;
 };
 
 }  // namespace penstock::loader

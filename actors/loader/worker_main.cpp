@@ -38,6 +38,8 @@ int worker_main(const dataset_factory& make) {
           if constexpr (std::is_same_v<type, protocol::stop_work>) {
             stopping = true;
             caf::anon_send(loader, loader::wake_up{});
+          } else if constexpr (std::is_same_v<type, protocol::run_jobs>) {
+            caf::anon_send(loader, loader::link_lost{"a job was sent to the worker of a dataset"});
           } else {
             if constexpr (std::is_same_v<type, protocol::open_dataset>) pulse.adopt(m.you.worker);
             caf::anon_send(loader, std::forward<decltype(m)>(m));

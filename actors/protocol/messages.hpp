@@ -25,7 +25,7 @@ auto inspect(Inspector& f, lease_ref& x) {
 namespace protocol {
 
 /// Increment it with every change of a message: each side refuses any other version (exit 82).
-inline constexpr std::uint32_t version = 1;
+inline constexpr std::uint32_t version = 2;
 
 /// Descriptors under which a child finds what it inherits. Descriptor 0 is /dev/null, 1 and 2 are its log.
 namespace child_fd {
@@ -34,6 +34,7 @@ inline constexpr int lifeline = 4;  ///< ends with the session
 inline constexpr int arena = 5;     ///< memfd of the slots; sized and sealed before it is used
 inline constexpr int flight = 6;    ///< memfd of the flight recorders
 inline constexpr int index = 7;     ///< memfd of the dataset's listing; absent for datasets without one
+inline constexpr int parcels = 7;   ///< in a pool, which has no dataset: socket for large arguments and results
 }  // namespace child_fd
 
 // ---- worker -> session ------------------------------------------------------------------------------------
@@ -105,6 +106,32 @@ auto inspect(Inspector& f, batch_loaded& x) {
   return f(caf::meta::type_name("batch_loaded"), x.slot, x.generation, x.rows, x.failures, x.busy_ns);
 }
 
+/// What a worker of a pool says instead of dataset_described: the functions that it serves. A job names its function by
+/// the index in this list; a later worker of the same pool must say the same.
+struct functions_described {
+  static constexpr std::size_t functions_max = 10'000;
+  static constexpr std::size_t name_bytes_max = 200;
+
+  std::vector<std::string> names;  ///< in order, none twice, none empty
+};
+template <class Inspector>
+auto inspect(Inspector& f, functions_described& x) {
+  return f(caf::meta::type_name("functions_described"), x.names);
+}
+
+/// The first `rows` rows of a lease are over, whatever came of them: finished, failed, too large, or revoked before they
+/// began. Sent when the lease is over, and before that at most once a millisecond or with a result that travels
+/// elsewhere; each with more rows than the one before, so there are at most `rows` of run_jobs of them.
+struct jobs_done {
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+  std::uint32_t rows = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, jobs_done& x) {
+  return f(caf::meta::type_name("jobs_done"), x.slot, x.generation, x.rows);
+}
+
 /// A worker or the owner cannot continue, and why; it then exits with `exit_code`.
 struct worker_gives_up {
   std::int32_t exit_code = 0;
@@ -129,18 +156,19 @@ auto inspect(Inspector& f, open_dataset& x) {
   return f(caf::meta::type_name("open_dataset"), x.version, x.you, x.config);
 }
 
-/// The answer to dataset_described: where your slots are.
+/// The answer to dataset_described or functions_described: where your slots are.
 struct assign_slots {
   std::uint64_t slot_bytes = 0;
   std::uint32_t slots = 0;
   std::uint32_t partitions = 0;
   std::uint32_t partition = 0;
-  std::uint32_t batch_size = 0;
+  std::uint32_t batch_size = 0;     ///< 0 in a pool
+  std::uint64_t elsewhere_max = 0;  ///< in a pool: bytes that one result may take outside of its slot
 };
 template <class Inspector>
 auto inspect(Inspector& f, assign_slots& x) {
   return f(caf::meta::type_name("assign_slots"), x.slot_bytes, x.slots, x.partitions, x.partition,
-           x.batch_size);
+           x.batch_size, x.elsewhere_max);
 }
 
 struct wire_sample {
@@ -164,7 +192,19 @@ auto inspect(Inspector& f, load_batch& x) {
   return f(caf::meta::type_name("load_batch"), x.slot, x.generation, x.epoch, x.samples);
 }
 
-/// Finish the current sample, drop the leases and exit 0.
+/// Run the jobs whose table lies in this slot (runtime/arena/job_slot.hpp), in order. Leases are worked off in the order
+/// of their arrival; at most `slots` are out.
+struct run_jobs {
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+  std::uint32_t rows = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, run_jobs& x) {
+  return f(caf::meta::type_name("run_jobs"), x.slot, x.generation, x.rows);
+}
+
+/// Finish the current sample or job, drop the leases and exit 0.
 struct stop_work {};
 template <class Inspector>
 auto inspect(Inspector& f, stop_work&) {

@@ -18,8 +18,9 @@
 
 namespace penstock::protocol {
 
-using from_worker = std::variant<hello, dataset_described, worker_ready, batch_loaded, worker_gives_up>;
-using to_worker = std::variant<open_dataset, assign_slots, load_batch, stop_work>;
+using from_worker = std::variant<hello, dataset_described, worker_ready, batch_loaded, worker_gives_up,
+                                 functions_described, jobs_done>;
+using to_worker = std::variant<open_dataset, assign_slots, load_batch, stop_work, run_jobs>;
 using from_owner = std::variant<hello, owner_opened, slots_copied, batches_delivered, worker_gives_up,
                                 owner_irreplaceable, gpu_processes_seen>;
 using to_owner = std::variant<open_owner, prepare_owner, map_partition, upload_slots, stop_owner>;
@@ -27,12 +28,13 @@ using to_owner = std::variant<open_owner, prepare_owner, map_partition, upload_s
 /// The largest payload that is accepted, and so the largest that may be sent. The largest message that cannot be
 /// split is a lease: 65536 samples x (8 bytes index + 4 bytes attempt) = 0.8 MB. Lists of uploads are split, reasons
 /// of failures are cut (fit.hpp), snapshots of sinks are limited to 1 MiB (gpu_owner/batch_sink.hpp), which leaves
-/// 3 MiB for the config in open_owner and the deliveries in batches_delivered.
+/// 3 MiB for the config in open_owner and the deliveries in batches_delivered. functions_described has at most
+/// 10 000 names of 200 bytes.
 inline constexpr std::uint32_t frame_bytes_max = 4U << 20U;
 
 struct frame_header {
   std::uint32_t payload_bytes = 0;
-  std::uint32_t type = 0;  ///< index in the variant
+  std::uint32_t type = 0;  ///< index in the variant; so new messages are added at its end
 };
 
 /// Appends a message as a frame. Refuses (errc::protocol) one that is larger than frame_bytes_max, which the peer would

@@ -120,8 +120,11 @@ result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_
 }
 
 protocol::assign_slots slots_of(const session_state& s, std::uint32_t partition) {
-  return protocol::assign_slots{s.shape.slot_bytes, s.shape.slots, s.shape.partitions, partition,
-                                s.around.settings.sampler.batch_size};
+  return protocol::assign_slots{.slot_bytes = s.shape.slot_bytes,
+                                .slots = s.shape.slots,
+                                .partitions = s.shape.partitions,
+                                .partition = partition,
+                                .batch_size = s.around.settings.sampler.batch_size};
 }
 
 result<protocol::assign_slots> welcome(self_pointer self, const worker_described& news) {
@@ -164,6 +167,17 @@ session_actor::behavior_type behave(self_pointer self, session_surroundings arou
           }
         }
         self->send(s.others.supervisor, std::move(answer));
+      },
+      [self](const worker_serves& news) {
+        session_state& s = self->state;
+        if (!std::exchange(s.failed, true)) {
+          s.around.failed(
+              {errc::worker_program,
+               "the worker program ([loader] command) serves functions of a pool (penstock::job_main), not a "
+               "dataset (penstock::worker_main)",
+               0});
+        }
+        self->send(s.others.supervisor, supervisor::partition_prepared{news.who, std::nullopt});
       },
       [self](const sample_quarantined& news) { self->state.quarantine->keep(news.lost); },
       [self](const quarantine_released& order) { self->state.quarantine->release(order.sample); },

@@ -1,7 +1,7 @@
 // The session actor: sizes everything at the start. It has its own thread so that it may block and no other
 // actor has to: sizing, sealing and reserving shared memory takes 0.3 s per GiB.
 //
-//   hears   device_ready, worker_described                from the GPU owner and the supervisor
+//   hears   device_ready, worker_described, worker_serves from the GPU owner and the supervisor
 //   says    open_pool, partition_prepared                 to the supervisor
 //           open_stream                                   to the scheduler
 //           prepare_device, attach_partition              to the GPU owner

@@ -1,6 +1,8 @@
 #include "actors/supervisor/linked_child.hpp"
 
 #include "actors/protocol/link.hpp"
+#include "actors/protocol/parcels.hpp"
+#include "runtime/base/check.hpp"
 
 #include <boost/asio/post.hpp>
 #include <fcntl.h>
@@ -14,6 +16,7 @@ namespace {
 /// The session's ends of what a child inherits, while it is being started.
 struct expected_child {
   unique_fd link;
+  unique_fd parcels;
   unique_fd output;
   process::child_callbacks callbacks;
   std::function<void(result<linked_child>)> then;
@@ -23,7 +26,7 @@ struct expected_child {
     auto child =
         process::child_process::watch(io, std::move(*made).claim(), std::move(output), std::move(callbacks));
     if (!child) return then(tl::unexpected(std::move(child.error())));
-    then(linked_child{std::move(*child), std::move(link)});
+    then(linked_child{std::move(*child), std::move(link), std::move(parcels)});
   }
 };
 
@@ -31,8 +34,16 @@ struct expected_child {
 
 void start_linked_child(process::io_thread& io, linked_child_request request,
                         process::child_callbacks callbacks, std::function<void(result<linked_child>)> then) {
+  PENSTOCK_CHECK(!request.parcels || request.index < 0, "{} gets an index and parcels under one number",
+                 request.who);
   auto ends = protocol::make_link_pair();
   if (!ends) return then(tl::unexpected(std::move(ends.error())));
+  std::pair<unique_fd, unique_fd> parcels;
+  if (request.parcels) {
+    auto made = protocol::make_parcel_pair();
+    if (!made) return then(tl::unexpected(std::move(made.error())));
+    parcels = std::move(*made);
+  }
   std::array<int, 2> output{};
   if (::pipe2(output.data(), O_CLOEXEC) != 0) {
     return then(refuse_os(errc::system, errno, fmt::format("creating the output pipe of {}", request.who)));
@@ -50,8 +61,10 @@ void start_linked_child(process::io_thread& io, linked_child_request request,
                                 {request.arena, protocol::child_fd::arena},
                                 {request.flight, protocol::child_fd::flight}}};
   if (request.index >= 0) spawn.fds.push_back({request.index, protocol::child_fd::index});
+  if (request.parcels) spawn.fds.push_back({parcels.second.get(), protocol::child_fd::parcels});
   const auto expected = std::make_shared<expected_child>(
-      expected_child{std::move(ends->first), std::move(output_read), std::move(callbacks), std::move(then)});
+      expected_child{std::move(ends->first), std::move(parcels.first), std::move(output_read),
+                     std::move(callbacks), std::move(then)});
   // The spawner is destroyed before the io context and posts nothing after that.
   io.spawner().start(
       std::move(spawn), [&context = io.context(), expected](result<process::unclaimed_child> made) {

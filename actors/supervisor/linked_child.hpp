@@ -22,12 +22,14 @@ struct linked_child_request {
   int lifeline = -1;                     ///< descriptors that are handed over
   int arena = -1;
   int flight = -1;
-  int index = -1;  ///< -1: none
+  int index = -1;        ///< -1: none
+  bool parcels = false;  ///< a socket pair for large arguments and results, in the place of the index
 };
 
 struct linked_child {
   std::unique_ptr<process::child_process> process;
-  unique_fd link;  ///< the session's end
+  unique_fd link;     ///< the session's end
+  unique_fd parcels;  ///< the session's end, if it was asked for
 };
 
 /// Starts it without waiting, on the io thread. `then` is called there once, perhaps before this returns,

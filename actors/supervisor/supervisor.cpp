@@ -187,11 +187,15 @@ struct hear {
   void operator()(const protocol::dataset_described& dataset) {
     if (s.workers->described(who, now)) self->send(s.others.session, session::worker_described{who, dataset});
   }
+  void operator()(const protocol::functions_described& served) {
+    if (s.workers->described(who, now)) self->send(s.others.session, session::worker_serves{who, served.names});
+  }
   void operator()(const protocol::worker_ready&) { s.workers->ready(who, now); }
   void operator()(const protocol::worker_gives_up& last) {
     s.workers->gave_up(who, now, {static_cast<errc>(last.kind), last.reason, 0});
   }
   void operator()(const protocol::batch_loaded&) { s.workers->out_of_turn(who, now, "batch_loaded"); }
+  void operator()(const protocol::jobs_done&) { s.workers->out_of_turn(who, now, "jobs_done"); }
 };
 
 // ---- starts ---------------------------------------------------------------------------------------------------

@@ -65,7 +65,8 @@ void worker_processes::start_now(worker_ref who) {
                       .lifeline = program_.lifeline,
                       .arena = program_.arena,
                       .flight = program_.flight,
-                      .index = program_.index},
+                      .index = program_.index,
+                      .parcels = program_.parcels},
                      std::move(process_calls), [self = shared_from_this(), who](result<linked_child> child) {
                        self->started(who, std::move(child));
                      });
@@ -91,7 +92,8 @@ void worker_processes::started(worker_ref who, result<linked_child> child) {
   running& entry = running_[who.worker];
   entry = {who, std::move(child->process), link};
   listeners_.output->started(source_of(who), who.incarnation);
-  caf::anon_send(listeners_.supervisor, worker_started{who, entry.process->pid(), link});
+  auto parcels = child->parcels ? std::make_shared<unique_fd>(std::move(child->parcels)) : nullptr;
+  caf::anon_send(listeners_.supervisor, worker_started{who, entry.process->pid(), link, std::move(parcels)});
   link->start();
   for (const int number : signals) entry.process->signal(number);
 }

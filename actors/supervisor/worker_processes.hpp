@@ -25,7 +25,8 @@ struct worker_program {
   int lifeline = -1;                     ///< descriptors to pass on
   int arena = -1;
   int flight = -1;
-  int index = -1;  ///< -1: none
+  int index = -1;        ///< -1: none
+  bool parcels = false;  ///< of a pool: each worker gets a socket for large arguments and results
 };
 
 /// The workers' environment: ours, then `extra`, with the GPU hidden whatever either contains.

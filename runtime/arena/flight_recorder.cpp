@@ -24,6 +24,7 @@ struct flight_page {
   // Written before `word` is released, so whoever sees the word sees its name. A reader may catch the next
   // name half written while the worker lives; it is for people only.
   std::atomic<std::int64_t> since_ns{0};  // steady clock, which all processes share
+  std::atomic<std::int64_t> limit_ns{0};
   std::atomic<std::uint32_t> name_bytes{0};
   std::array<char, name_max> name{};
 };
@@ -77,6 +78,18 @@ result<flight_recorders> flight_recorders::create(std::uint32_t workers) {
   return made;
 }
 
+namespace {
+
+/// The limit that goes with the word that was read; none if the work went on meanwhile, for then that word's work did
+/// not exceed it. Who read the limit of the next work also sees that the word has changed (publish).
+nanoseconds limit_of(const flight_page& p, const flight_reading& seen) {
+  if (seen.state.at != phase::loading) return nanoseconds(0);
+  const nanoseconds limit(p.limit_ns.load(std::memory_order_acquire));
+  return p.word.load(std::memory_order_relaxed) == seen.word ? limit : nanoseconds(0);
+}
+
+}  // namespace
+
 flight_page& flight_recorders::page(std::uint32_t worker) const {
   PENSTOCK_CHECK((worker + 1) * page_bytes <= pages_.bytes().size(), "worker {}", worker);
   return *reinterpret_cast<flight_page*>(pages_.bytes().data() + worker * page_bytes);
@@ -91,6 +104,7 @@ flight_reading flight_recorders::read(std::uint32_t worker) const {
   flight_reading now;
   now.word = p.word.load(std::memory_order_acquire);
   now.state = unpack(now.word);
+  now.limit = limit_of(p, now);
   now.heartbeats = p.heartbeats.load(std::memory_order_relaxed);
   now.thread = p.thread.load(std::memory_order_relaxed);
   now.rss_bytes = p.rss_bytes.load(std::memory_order_relaxed);
@@ -114,13 +128,16 @@ flight_page& flight_writer::page() const noexcept {
   return *reinterpret_cast<flight_page*>(page_.bytes().data());
 }
 
-void flight_writer::publish(const flight_state& state, std::string_view sample_name) noexcept {
+void flight_writer::publish(const flight_state& state, std::string_view sample_name, nanoseconds limit,
+                            steady_time since) noexcept {
   flight_page& p = page();
+  // Between two limits the word is no `loading`, and the release keeps that word before the new limit: see limit_of().
+  if (unpack(p.word.load(std::memory_order_relaxed)).at == phase::loading) publish(phase::checking);
+  p.limit_ns.store(limit.count(), std::memory_order_release);
   const std::size_t bytes = std::min(sample_name.size(), flight_page::name_max);
   std::memcpy(p.name.data(), sample_name.data(), bytes);
   p.name_bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
-  p.since_ns.store(nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(),
-                   std::memory_order_relaxed);
+  p.since_ns.store(nanoseconds(since.time_since_epoch()).count(), std::memory_order_relaxed);
   p.word.store(pack(state), std::memory_order_release);
 }
 

@@ -20,8 +20,8 @@ namespace penstock::arena {
 enum class phase : std::uint8_t {
   idle,       ///< waiting for a lease; a death now is charged to nobody
   setup,      ///< Dataset::describe or setup
-  loading,    ///< Dataset::load of the row's sample
-  checking,   ///< after the sample: looking whether it brought CUDA into the process
+  loading,    ///< Dataset::load of the row's sample, or the function of the row's job
+  checking,   ///< after the sample or job: whether it brought CUDA into the process, what it left behind
   collating,  ///< Dataset::collate; the row is the batch's last
 };
 [[nodiscard]] std::string_view name_of(phase p) noexcept;
@@ -48,6 +48,7 @@ struct flight_reading {
   std::uint64_t rss_bytes = 0;  ///< as the worker last saw it, at most a heartbeat ago
   std::string sample_name;      ///< of the sample being loaded, possibly cut; empty when idle
   steady_time since{};          ///< when that sample was begun; meaningless when idle
+  nanoseconds limit{0};  ///< what this sample or job may take; 0: nothing of its own. Only while loading.
 };
 
 /// The page itself. Lives in shared memory: only lock-free atomics and bytes.
@@ -76,8 +77,10 @@ class flight_writer {
  public:
   static result<flight_writer> map(int fd, std::uint32_t worker);
 
-  /// Before a sample is touched. The name is for people: at most 500 bytes of it are kept.
-  void publish(const flight_state& state, std::string_view sample_name) noexcept;
+  /// Before a sample is touched. The name is for people: at most 500 bytes of it are kept. `limit`: what it may take,
+  /// if that is a rule of its own. `since`: now, for whoever knows it already.
+  void publish(const flight_state& state, std::string_view sample_name, nanoseconds limit = nanoseconds(0),
+               steady_time since = std::chrono::steady_clock::now()) noexcept;
   /// The same sample, another phase.
   void publish(phase at) noexcept;
   /// Between leases.

@@ -4,7 +4,7 @@
 //
 // The life of a worker:
 //
-//   started -- hello --> introduced -- describes its dataset --> described -- memory for it --> assigned -- ready --> ready
+//   started -- hello --> introduced -- says what it serves --> described -- memory for it --> assigned -- ready --> ready
 //   (handed to the scheduler) ... exited --> ended --> judged by the scheduler --> the pool decides about a replacement
 //
 // It combines three pure parts: the pool of places, each process's termination, and the clocks of the hang detector.
@@ -129,7 +129,7 @@ class worker_supervision {
   void start_refused(worker_ref who, steady_time now, const failure& why);
   /// `refusal`: why the session cannot work with this program; empty: it can.
   void greeted(worker_ref who, steady_time now, const std::string& refusal);
-  /// False: it came at the wrong time; ignore it.
+  /// It says what it serves: a dataset, or the functions of a pool. False: it came at the wrong time; ignore it.
   [[nodiscard]] bool described(worker_ref who, steady_time now);
   /// False: do not tell it where its slots are.
   [[nodiscard]] bool prepared(worker_ref who, steady_time now, bool has_memory);

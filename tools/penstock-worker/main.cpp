@@ -1,13 +1,17 @@
 // penstock-worker: a loader worker with the built-in datasets. Started by a session, or by hand to load single
-// samples (--help).
+// samples (--help). With --commands: the worker of a pool whose jobs are command lines (`penstock map --command`).
 #include "actors/child/child.hpp"
+#include "actors/job_worker/command.hpp"
+#include "actors/protocol/command_job.hpp"
 #include "actors/protocol/messages.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/dataset/factory.hpp"
 
+#include <penstock/job.hpp>
 #include <penstock/worker.hpp>
 
 #include <cstdio>
+#include <string_view>
 
 namespace {
 
@@ -24,6 +28,8 @@ std::unique_ptr<Dataset> make(const config& settings) {
 
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
+  if (count > 1 && std::string_view(arguments[1]) == "--commands")
+    return penstock::job_main({{penstock::protocol::command_function, penstock::job_worker::run_command}});
   return penstock::worker_main(make);
 }

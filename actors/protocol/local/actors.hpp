@@ -9,7 +9,7 @@
 //      v                                                       v    |  owner_lost      +---- scheduler
 //   session actor -- prepare_device, attach_partition --> GPU owner, or the keeper of its process
 //      ^
-//      +-- device_ready, worker_described, sample_quarantined
+//      +-- device_ready, worker_described, worker_serves, sample_quarantined
 //
 // None of these messages leaves the process; those that do are in actors/protocol/messages.hpp. Actors get the handles
 // of the others through `meet`, once all of them exist, and drop them when they exit, since the handles form cycles.
@@ -82,8 +82,8 @@ using owner_keeper_actor = heard_by_keeper::actor;
 
 namespace penstock::session {
 
-using heard = protocol::hears<device_ready, worker_described, sample_quarantined, quarantine_released, leave,
-                              protocol::meet>;
+using heard = protocol::hears<device_ready, worker_described, worker_serves, sample_quarantined,
+                              quarantine_released, leave, protocol::meet>;
 using session_actor = heard::actor;
 
 }  // namespace penstock::session

@@ -5,6 +5,8 @@
 #include "actors/protocol/messages.hpp"
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace penstock::session {
 
@@ -12,6 +14,11 @@ struct device_ready {};
 struct worker_described {
   worker_ref who;
   protocol::dataset_described dataset;
+};
+/// A worker of a pool: the functions that it serves.
+struct worker_serves {
+  worker_ref who;
+  std::vector<std::string> functions;
 };
 /// Add a sample to the quarantine file; remove one from it.
 struct sample_quarantined {

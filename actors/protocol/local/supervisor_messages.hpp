@@ -5,6 +5,7 @@
 #include "actors/protocol/local/scheduler_messages.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/exit_report.hpp"
+#include "runtime/base/fd.hpp"
 
 #include <memory>
 #include <optional>
@@ -23,6 +24,8 @@ struct worker_started {
   worker_ref who;
   pid_t pid = -1;
   std::shared_ptr<protocol::worker_link> link;
+  std::shared_ptr<unique_fd>
+      parcels{};  ///< our end of its socket for large arguments and results; null without one
 };
 struct start_refused {
   worker_ref who;

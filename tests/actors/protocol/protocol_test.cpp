@@ -24,6 +24,8 @@ const std::vector<from_worker> conversation{
     worker_ready{},
     batch_loaded{2, 17, 126, {{5, "a.jpg", "truncated"}, {9, "b.jpg", ""}}, 123456789},
     worker_gives_up{78, 0, "no such folder"},
+    functions_described{{"resize", "thumbnail"}},
+    jobs_done{2, 18, 100},
 };
 
 }  // namespace
@@ -42,8 +44,19 @@ TEST_CASE("messages survive their way as bytes, in any pieces") {
     CHECK(std::get<dataset_described>(received[1]).tensors[0].shape ==
           std::vector<std::uint32_t>{224, 224, 3});
     CHECK(std::get<batch_loaded>(received[3]).failures[0].reason == "truncated");
+    CHECK(std::get<functions_described>(received[5]).names ==
+          std::vector<std::string>{"resize", "thumbnail"});
+    CHECK(std::get<jobs_done>(received[6]).rows == 100);
     CHECK_FALSE(reader.in_the_middle());
   }
+}
+
+TEST_CASE("the longest list of functions fits a frame") {
+  functions_described most;
+  most.names.assign(functions_described::functions_max,
+                    std::string(functions_described::name_bytes_max, 'f'));
+  std::vector<char> bytes;
+  CHECK(append_frame<from_worker>(bytes, most));
 }
 
 TEST_CASE("a frame that announces too much is refused before anything is allocated for it") {

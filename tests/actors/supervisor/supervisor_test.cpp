@@ -100,6 +100,32 @@ TEST_CASE("a worker is told its dataset, then its slots, and is handed to the sc
   CHECK(s.scheduler.all<scheduler::worker_joined>()[0].slots == 2);
 }
 
+TEST_CASE("a worker that serves functions is announced with their names, and gets its slots like any other") {
+  stage s;
+  told_worker worker;
+  s.spawned(first, worker);
+  s.say(supervisor::worker_spoke{first, protocol::hello{}});
+  s.say(supervisor::worker_spoke{first, protocol::functions_described{{"resize", "thumbnail"}}});
+  REQUIRE(s.session.all<session::worker_serves>().size() == 1);
+  CHECK(s.session.all<session::worker_serves>()[0].who == first);
+  CHECK(s.session.all<session::worker_serves>()[0].functions == std::vector<std::string>{"resize", "thumbnail"});
+  s.say(supervisor::partition_prepared{first, protocol::assign_slots{}});
+  s.say(supervisor::worker_spoke{first, protocol::worker_ready{}});
+  CHECK(s.scheduler.all<scheduler::worker_joined>().size() == 1);
+  // Again is too often.
+  s.say(supervisor::worker_spoke{first, protocol::functions_described{}});
+  CHECK(s.session.all<session::worker_serves>().size() == 1);
+  CHECK(s.processes->signals.at(0) == std::pair(first, SIGKILL));
+}
+
+TEST_CASE("jobs that are done where none are run end the worker") {
+  stage s;
+  told_worker worker;
+  s.be_ready(first, worker);
+  s.say(supervisor::worker_spoke{first, protocol::jobs_done{0, 1, 1}});
+  CHECK(s.processes->signals.at(0) == std::pair(first, SIGKILL));
+}
+
 TEST_CASE("a place is filled again only when the scheduler has judged the death") {
   stage s;
   told_worker worker;

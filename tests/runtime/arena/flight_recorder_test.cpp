@@ -4,6 +4,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <atomic>
+#include <thread>
+
 using namespace penstock;
 using namespace penstock::arena;
 
@@ -38,6 +41,40 @@ TEST_CASE("a new phase keeps the sample, rest forgets it") {
   worker->rest();
   CHECK(all->read(0).state.at == phase::idle);
   CHECK(all->read(0).sample_name.empty());
+}
+
+TEST_CASE("a job's limit is read while it runs, and never with another job's word") {
+  auto all = flight_recorders::create(1);
+  REQUIRE(all);
+  auto worker = flight_writer::map(all->fd(), 0);
+  REQUIRE(worker);
+  const steady_time noon{std::chrono::hours(12)};
+  worker->publish({phase::loading, 1, 17, 9}, "thumbnail (job 4)", std::chrono::seconds(3), noon);
+  CHECK(all->read(0).limit == std::chrono::seconds(3));
+  CHECK(all->read(0).since == noon);
+  worker->publish(phase::checking);
+  CHECK(all->read(0).limit == nanoseconds(0));
+  worker->publish({phase::loading, 1, 18, 9}, "thumbnail (job 5)");
+  CHECK(all->read(0).limit == nanoseconds(0));
+
+  // Rows 0, 2, 4 ... have a limit of their own number, the others have none.
+  std::atomic<bool> enough{false};
+  std::thread writer([&] {
+    for (std::uint32_t row = 0; !enough.load(std::memory_order_relaxed); row = (row + 1) & 0xffffU) {
+      worker->publish({phase::loading, 0, row, 1}, "job", nanoseconds(row % 2 == 0 ? row + 1 : 0));
+      if (row % 3 == 0) worker->publish(phase::checking);
+    }
+  });
+  for (int seen = 0; seen < 10'000;) {
+    const auto now = all->read(0);
+    if (now.limit == nanoseconds(0)) continue;
+    ++seen;
+    if (now.limit == nanoseconds(now.state.row + 1)) continue;
+    CHECK(now.limit == nanoseconds(now.state.row + 1));
+    break;
+  }
+  enough = true;
+  writer.join();
 }
 
 TEST_CASE("heartbeats and finished samples are counted") {

@@ -153,7 +153,8 @@ result<void> trial::make_slots(const dataset_description& d, std::uint32_t sampl
   if (!layout) return tl::unexpected(std::move(layout.error()));
   const arena::geometry shape{layout->bytes, 1, 1};
   if (auto ok = memory_->size_and_seal(shape); !ok) return ok;
-  say(protocol::assign_slots{shape.slot_bytes, 1, 1, 0, samples});
+  say(protocol::assign_slots{
+      .slot_bytes = shape.slot_bytes, .slots = 1, .partitions = 1, .batch_size = samples});
   return {};
 }
 
@@ -225,8 +226,14 @@ trial_result try_a_worker(const config& settings, bool load, int index) {
   const auto second = worker.hear(start_deadline, "while opening the dataset");
   const auto* said = second ? std::get_if<protocol::dataset_described>(&*second) : nullptr;
   if (said == nullptr) {
-    told.dataset_trouble =
-        second ? failure{errc::protocol, "it did not describe the dataset", 0} : second.error();
+    const bool serves_jobs = second && std::holds_alternative<protocol::functions_described>(*second);
+    told.dataset_trouble = serves_jobs
+                               ? failure{errc::worker_program,
+                                         "it serves functions of a pool (penstock::job_main), not a dataset "
+                                         "(penstock::worker_main)",
+                                         0}
+                           : second ? failure{errc::protocol, "it did not describe the dataset", 0}
+                                    : second.error();
     return all;
   }
   auto described = description_of(*said);

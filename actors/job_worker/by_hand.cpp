@@ -1,0 +1,184 @@
+#include "actors/job_worker/by_hand.hpp"
+
+#include "actors/child/arguments.hpp"
+#include "actors/job_worker/thrown.hpp"
+#include "runtime/base/exit_codes.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/write_all.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+namespace penstock::job_worker {
+namespace {
+
+constexpr int exit_usage = 2;
+
+bool is_ours(std::string_view option) {
+  return option == "--run" || option == "--list" || option == "--help";
+}
+
+/// An allocation of its own, exactly as large as asked for, so that a sanitizer sees the first byte too many.
+class private_room final : public JobCall::room {
+ public:
+  std::span<std::byte> reserve(std::uint64_t bytes) override {
+    memory_ = std::vector<std::byte>(bytes);
+    return memory_;
+  }
+  void shorten(std::uint64_t bytes) override {
+    if (bytes > memory_.size()) {
+      throw error(
+          {errc::usage,
+           fmt::format("shorten_result({}): result() has made room for {} bytes", bytes, memory_.size()), 0});
+    }
+    memory_.resize(bytes);
+  }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return memory_; }
+
+ private:
+  std::vector<std::byte> memory_;
+};
+
+void complain(std::string_view program, const std::string& what) {
+  fmt::print(stderr, "{}: {}\n", printable(program), printable(what));
+}
+
+result<std::vector<std::byte>> everything_from(int fd) {
+  std::vector<std::byte> all;
+  std::array<std::byte, 64 * 1024> piece;
+  while (true) {
+    const ssize_t bytes = ::read(fd, piece.data(), piece.size());
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0) return refuse_os(errc::io, errno, "reading the argument from stdin");
+    if (bytes == 0) return all;
+    all.insert(all.end(), piece.begin(), piece.begin() + bytes);
+  }
+}
+
+std::vector<std::string> names_of(const std::vector<named_function>& functions) {
+  std::vector<std::string> names;
+  for (const named_function& f : functions) names.push_back(f.name);
+  return names;
+}
+
+int run(const std::vector<named_function>& functions, const std::string& name, std::string_view program) {
+  const auto f = std::ranges::find(functions, name, &named_function::name);
+  if (f == functions.end()) {
+    const std::string near(nearest_name(name, names_of(functions)));
+    complain(program, fmt::format("there is no function '{}'{}; --list names them", name,
+                                  near.empty() ? "" : fmt::format(", is '{}' meant?", near)));
+    return exit_usage;
+  }
+  // What the function prints must not end up in its result.
+  const int out = ::dup(STDOUT_FILENO);
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  const auto argument = everything_from(STDIN_FILENO);
+  if (!argument) {
+    complain(program, argument.error().message);
+    return exit_usage;
+  }
+  private_room room;
+  JobCall call(*argument, room, 1, 1, 0);
+  try {
+    f->run(call);
+  } catch (...) {
+    const arena::job_exception_text why = thrown();
+    std::fflush(stdout);
+    fmt::print(stderr, "{}: {} threw {}: {}\n", printable(program), printable(name), printable(why.type),
+               printable(why.text));
+    if (!why.traceback.empty()) fmt::print(stderr, "{}\n", why.traceback);
+    return exit_codes::failed;
+  }
+  std::fflush(stdout);
+  if (const int trouble = write_all(out, room.bytes()); trouble != 0) {
+    complain(program, os_failure(errc::io, trouble, "writing the result to stdout").message);
+    return exit_codes::failed;
+  }
+  return exit_codes::finished;
+}
+
+}  // namespace
+
+result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments) {
+  by_hand_request made;
+  child::argument_list left(arguments);
+  while (!left.done() && !is_ours(left.name())) left.skip();
+  while (!left.done()) {
+    made.asked = true;
+    const std::string option = left.name();
+    if (!is_ours(option))
+      return refuse(errc::usage, "'{}' is not known here; --help lists the options", printable(left.whole()));
+    if (option == "--run") {
+      auto value = left.value();
+      if (!value) return tl::unexpected(std::move(value.error()));
+      if (!made.function.empty())
+        return refuse(errc::usage, "--run is given twice; one function is run at a time");
+      if (value->empty()) return refuse(errc::usage, "which function? --run NAME; --list names them");
+      made.function = std::move(*value);
+      continue;
+    }
+    if (left.whole() != option) return refuse(errc::usage, "{} takes no value", option);
+    (option == "--help" ? made.help : made.list) = true;
+    left.skip();
+  }
+  if (made.list && !made.function.empty())
+    return refuse(errc::usage, "--list runs nothing: leave out one of --run and --list");
+  return made;
+}
+
+std::string by_hand_help(std::string_view program) {
+  return fmt::format(
+      R"(This is a job worker of penstock. A pool (penstock::Pool, penstock map) starts it and calls its functions.
+
+By hand it runs one function in this very process, for a debugger, a sanitizer or a profiler:
+
+  {0} --run NAME < argument > result
+  {0} --list
+
+  --run NAME   the function; its argument is everything that stdin holds, its result goes to stdout, and what it
+               prints goes to stderr
+  --list       the names of the functions
+  --help       this text
+
+Arguments before the first of these are the program's own.
+Exit codes: 0 the function returned, 1 it threw, 2 wrong usage, 78 nothing was asked.
+)",
+      program);
+}
+
+int run_by_hand(const std::vector<named_function>& functions) {
+  std::vector<std::string> arguments = child::own_arguments();
+  const std::string program = arguments.empty() ? "worker" : arguments.front();
+  if (!arguments.empty()) arguments.erase(arguments.begin());
+  const auto request = parse_by_hand(arguments);
+  if (!request) {
+    complain(program, request.error().message);
+    return exit_usage;
+  }
+  if (request->help) {
+    fmt::print("{}", by_hand_help(program));
+    return exit_codes::finished;
+  }
+  if (!request->asked) {
+    fmt::print(stderr,
+               "This is a job worker of penstock. A pool (penstock::Pool, penstock map) starts it and calls "
+               "its functions.\n"
+               "To run one without a pool, in a debugger for example: {} --run NAME < argument > result\n",
+               printable(program));
+    return exit_codes::configuration;
+  }
+  if (request->list) {
+    for (const named_function& f : functions) fmt::print("{}\n", printable(f.name));
+    return exit_codes::finished;
+  }
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // as a pool would start it
+  return run(functions, request->function, program);
+}
+
+}  // namespace penstock::job_worker

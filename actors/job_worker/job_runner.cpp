@@ -1,0 +1,299 @@
+#include "actors/job_worker/job_runner.hpp"
+
+#include "actors/job_worker/thrown.hpp"
+#include "runtime/base/stage_range.hpp"
+#include "runtime/base/write_all.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+
+namespace penstock::job_worker {
+namespace {
+
+using namespace std::chrono_literals;
+using arena::row_state;
+using clock = std::chrono::steady_clock;
+
+constexpr auto report_every = 1ms;
+constexpr auto look_every = 50us;      // at the link: a system call, for jobs that may take less
+constexpr auto parcel_deadline = 10s;  // the session is at work on it, or it is gone
+constexpr auto parcel_slice = 50ms;    // meanwhile the row may be revoked, or we are told to stop
+constexpr int exit_code_of_strays = 1;
+
+std::span<const std::byte> as_span(const mapping& memory, std::uint64_t bytes) {
+  return std::span<const std::byte>(memory.bytes()).first(bytes);
+}
+
+}  // namespace
+
+/// What has become of a job.
+struct job_runner::ending {
+  row_state how = row_state::finished;
+  arena::job_exception_text error{};  // unless finished
+  nanoseconds busy{0};
+
+  void fail(row_state as, std::string type, std::string text) {
+    how = as;
+    error = {std::move(type), std::move(text), {}};
+  }
+};
+
+/// The lease that is being worked off, and what was said of it.
+class job_runner::lease_in_hand {
+ public:
+  lease_in_hand(const job_context& context, const protocol::run_jobs& order, std::uint64_t first_result)
+      : table(context.slots.slot(order.slot)),
+        room(table, first_result, context.elsewhere_max),
+        context_(context),
+        order_(order) {}
+
+  [[nodiscard]] const protocol::run_jobs& order() const noexcept { return order_; }
+  [[nodiscard]] bool told_to_stop(steady_time now) {
+    if (now - looked_ < look_every) return false;
+    looked_ = now;
+    return context_.told_to_stop();
+  }
+  /// The rows before this one are over. Says so if it is time.
+  void over(std::uint32_t rows, steady_time now) {
+    over_ = rows;
+    if (now - reported_at_ < report_every) return;
+    report();
+    reported_at_ = now;
+  }
+  void report() {
+    if (over_ == reported_) return;
+    reported_ = over_;
+    context_.report({order_.slot, order_.generation, over_});
+  }
+
+  const arena::job_slot table;
+  result_room room;
+
+ private:
+  const job_context& context_;
+  const protocol::run_jobs order_;
+  std::uint32_t over_ = 0;
+  std::uint32_t reported_ = 0;
+  steady_time reported_at_ = clock::now();
+  steady_time looked_ = reported_at_;
+};
+
+job_runner::job_runner(const job_context& context) : context_(context), process_(::getpid()) {
+  if (cuda_.loaded()) why_ = child::cuda_in_words(context_.me.worker, {});
+}
+
+result<job_runner::outcome> job_runner::run(const protocol::run_jobs& order) {
+  if (order.slot >= context_.slots.slots()) {
+    return refuse(errc::protocol, "a lease of slot {}; there are {} slots", order.slot,
+                  context_.slots.slots());
+  }
+  const arena::job_slot table(context_.slots.slot(order.slot));
+  const auto rows = table.rows(order.generation);
+  if (!rows) return damaged(order, rows.error().message);
+  if (*rows != order.rows)
+    return damaged(order, fmt::format("it has {} rows instead of {}", *rows, order.rows));
+  const auto first_result = table.first_result(*rows);
+  if (!first_result) return damaged(order, first_result.error().message);
+
+  lease_in_hand lease(context_, order, *first_result);
+  outcome end = outcome::done;
+  for (std::uint32_t row = 0; row < *rows; ++row) {
+    const auto stepped = run_row(lease, row);
+    if (!stepped) {
+      lease.report();
+      return tl::unexpected(stepped.error());
+    }
+    if (*stepped == step::stopped) {
+      end = outcome::stopped;
+      break;
+    }
+    const steady_time now = clock::now();
+    lease.over(row + 1, now);
+    if (!why_.empty()) {
+      end = outcome::unfit;
+      break;
+    }
+    if (row + 1 < *rows && lease.told_to_stop(now)) {
+      end = outcome::stopped;
+      break;
+    }
+  }
+  lease.report();
+  context_.flight.rest();
+  std::fflush(stdout);  // what jobs print is in the log soon, whether they end a line or not
+  return end;
+}
+
+tl::unexpected<failure> job_runner::damaged(const protocol::run_jobs& lease, const std::string& how) {
+  return refuse(errc::system, "the table of slot {} is damaged, some job wrote over it: {}", lease.slot, how);
+}
+
+result<job_runner::step> job_runner::run_row(lease_in_hand& lease, std::uint32_t row) {
+  const auto job = lease.table.read(row);
+  if (!job) return damaged(lease.order(), job.error().message);
+  if (job->state == row_state::revoked) return step::over;
+  mapping elsewhere;
+  std::span<const std::byte> argument = lease.table.bytes(job->argument_offset, job->argument_bytes);
+  if (job->argument_elsewhere) {
+    const auto fetched = fetch_argument(lease, row, *job, elsewhere, argument);
+    if (!fetched || *fetched == step::stopped) return fetched;
+  }
+  const steady_time now = clock::now();
+  context_.flight.publish({arena::phase::loading, lease.order().slot, row, lease.order().generation},
+                          name_for_people(*job), job->limit, now);
+  if (!lease.table.begin(row, now)) {
+    const auto why_not = lease.table.read(row);
+    if (why_not && why_not->state == row_state::revoked) return step::over;
+    return damaged(lease.order(), fmt::format("row {} cannot be begun, and was not revoked", row));
+  }
+  lease.room.forget();
+  ending how = call(*job, argument, lease.room);
+  how.busy = clock::now() - now;
+  context_.flight.publish(arena::phase::checking);
+  look_after(*job, lease.room, how);
+  hand_over(lease, row, std::move(how));
+  context_.flight.sample_done();
+  return step::over;
+}
+
+/// Parcels come in the order of their rows, those of revoked rows among them. A row that is revoked meanwhile is given
+/// an empty argument: it will not begin.
+result<job_runner::step> job_runner::fetch_argument(lease_in_hand& lease, std::uint32_t row,
+                                                    const arena::job_reading& job, mapping& elsewhere,
+                                                    std::span<const std::byte>& argument) {
+  const steady_time until = clock::now() + parcel_deadline;
+  while (clock::now() < until) {
+    auto came = protocol::receive_parcel(context_.parcels, parcel_slice);
+    if (!came) return tl::unexpected(std::move(came.error()));
+    if (came->has_value()) {
+      const protocol::parcel_label& label = (*came)->label;
+      if (label.slot != lease.order().slot || label.generation != lease.order().generation ||
+          label.row != row)
+        continue;
+      elsewhere = map_read_only((*came)->file.get(), {0, label.bytes});
+      if (!elsewhere)
+        return refuse_os(errc::out_of_memory, errno, fmt::format("mapping the argument of job {}", job.job));
+      argument = as_span(elsewhere, label.bytes);
+      return step::over;
+    }
+    const auto now = lease.table.read(row);
+    if (now && now->state == row_state::revoked) return step::over;
+    if (lease.told_to_stop(clock::now())) return step::stopped;
+  }
+  return refuse(errc::timed_out, "the argument of job {} did not come", job.job);
+}
+
+job_runner::ending job_runner::call(const arena::job_reading& job, std::span<const std::byte> argument,
+                                    result_room& room) {
+  ending how;
+  if (job.function >= context_.functions.size()) {
+    how.fail(row_state::failed, "penstock::error",
+             fmt::format("there is no function {}; this worker program has {}", job.function,
+                         context_.functions.size()));
+    return how;
+  }
+  JobCall given(argument, room, job.job, job.attempt, context_.me.worker);
+  try {
+    const stage_range range("job");
+    context_.functions[job.function].run(given);
+  } catch (const error& e) {
+    how.how = room.refused() && e.code() == errc::out_of_memory ? row_state::too_large : row_state::failed;
+    how.error = thrown();
+  } catch (...) {
+    how.how = row_state::failed;
+    how.error = thrown();
+  }
+  if (::getpid() != process_) {
+    // A process that the function forked has come back from it. It must touch nothing that the session sees.
+    static_cast<void>(
+        write_all(STDERR_FILENO, fmt::format("penstock: a process that job {} forked returned from its "
+                                             "function; it ends here\n",
+                                             job.job)));
+    ::_exit(exit_code_of_strays);
+  }
+  return how;
+}
+
+/// What the function did beyond its job.
+void job_runner::look_after(const arena::job_reading& job, const result_room& room, ending& how) {
+  if (const std::uint64_t beyond = room.overrun(); beyond > 0) {
+    how.fail(row_state::failed, "penstock::error",
+             fmt::format("it made room for {} bytes of result and wrote at least {}", room.room(),
+                         room.room() + beyond));
+  }
+  if (!context_.settings.restore()) {
+    why_ = fmt::format("job {} changed {}, which cannot be set back", job.job, context_.settings.lost());
+  }
+  if (cuda_.newly_loaded()) {
+    how.fail(row_state::failed, "penstock::error", child::cuda_in_words(context_.me.worker, how.error.text));
+    why_ = fmt::format("job {} loaded CUDA into this worker", job.job);
+  }
+}
+
+void job_runner::hand_over(lease_in_hand& lease, std::uint32_t row, ending how) {
+  result_room::place place;
+  if (how.how == row_state::finished) {
+    auto kept = lease.room.keep();
+    if (kept) {
+      place = std::move(*kept);
+    } else {
+      how.fail(row_state::failed, "penstock::error", kept.error().message);
+    }
+  }
+  if (place.file && !send_elsewhere(lease, row, place)) {
+    how.fail(row_state::failed, "penstock::error",
+             fmt::format("its result of {} bytes could not be handed over: nobody takes it", place.bytes));
+  }
+  if (how.how != row_state::finished) place = keep_error(lease.room, how);
+  if (how.how != row_state::finished && place.file && !send_elsewhere(lease, row, place)) place = {};
+  lease.table.end(row, how.how, place.offset, place.bytes, static_cast<bool>(place.file), how.busy);
+  if (!place.file) return;
+  lease.over(row + 1, clock::now());
+  lease.report();  // it takes memory of the pool's: nobody should wait for what is behind it
+}
+
+/// Where there is room for it; what there is no room for is cut.
+result_room::place job_runner::keep_error(result_room& room, ending& how) const {
+  for (const bool elsewhere : {true, false}) {
+    room.forget();
+    const auto bytes = arena::as_bytes(how.error, elsewhere ? room.most() : room.room_in_slot());
+    try {
+      const std::span<std::byte> to = room.reserve(bytes.size());
+      std::ranges::copy(bytes, to.begin());
+    } catch (const error&) {
+      continue;  // no memory, or no descriptor
+    }
+    if (auto kept = room.keep()) return std::move(*kept);
+  }
+  return {};
+}
+
+bool job_runner::send_elsewhere(lease_in_hand& lease, std::uint32_t row, const result_room::place& place) {
+  const protocol::parcel_label label{lease.order().slot, lease.order().generation, row, place.bytes};
+  auto sent = protocol::send_parcel(context_.parcels, label, place.file.get());
+  if (!sent || *sent) return sent.has_value();
+  // The session takes parcels when it hears of rows: it may have heard of none of this lease.
+  lease.report();
+  sent = protocol::send_parcel(context_.parcels, label, place.file.get(), parcel_deadline);
+  return sent.value_or(false);
+}
+
+/// "thumbnail (job 17)".
+std::string_view job_runner::name_for_people(const arena::job_reading& job) {
+  std::array<char, 20> digits{};
+  const char* const end = std::to_chars(digits.begin(), digits.end(), job.job).ptr;
+  name_.clear();
+  if (job.function < context_.functions.size()) name_ += context_.functions[job.function].name;
+  name_ += " (job ";
+  name_.append(static_cast<const char*>(digits.data()), end);
+  name_ += ')';
+  return name_;
+}
+
+}  // namespace penstock::job_worker

@@ -1,0 +1,157 @@
+#include "actors/protocol/parcels.hpp"
+
+#include "runtime/base/check.hpp"
+#include "runtime/base/mapping.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+namespace penstock::protocol {
+namespace {
+
+/// As it lies in the packet.
+struct packet {
+  static constexpr std::uint32_t expected_magic = 0x4c435250;  // "PRCL"
+  std::uint32_t magic = expected_magic;
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+  std::uint32_t row = 0;
+  std::uint64_t bytes = 0;
+};
+static_assert(sizeof(packet) == 24);
+
+// Room for more than the one descriptor that is allowed: what the kernel has no room for it drops, and only says that
+// something was cut.
+constexpr std::size_t descriptors_seen = 4;
+
+/// Until the socket can be read or written, at most till then. False: it cannot.
+bool wait_for(int socket, short event, steady_time until) {
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    pollfd news{socket, event, 0};
+    constexpr std::int64_t longest = std::numeric_limits<int>::max();
+    if (::poll(&news, 1, static_cast<int>(std::min<std::int64_t>(left.count(), longest))) > 0) return true;
+  }
+}
+
+/// Takes every descriptor out of the message, so that none is left open by a refusal.
+std::array<unique_fd, descriptors_seen> descriptors_in(msghdr& message, std::size_t& count) {
+  std::array<unique_fd, descriptors_seen> found;
+  count = 0;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t here = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < here; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
+      unique_fd owned(fd);
+      if (count < found.size()) found[count] = std::move(owned);
+      ++count;
+    }
+  }
+  return found;
+}
+
+result<parcel> checked(const packet& from, unique_fd file) {
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) return refuse_os(errc::protocol, errno, "looking at a parcel");
+  if (!is_sealed(file.get(), seal::size_and_contents)) {
+    return refuse(errc::protocol,
+                  "the parcel of slot {}, row {}, is no sealed memory file: it could still change", from.slot,
+                  from.row);
+  }
+  if (from.bytes == 0 || static_cast<std::uint64_t>(facts.st_size) != from.bytes) {
+    return refuse(errc::protocol, "the parcel of slot {}, row {}, announces {} bytes and has {}", from.slot,
+                  from.row, from.bytes, facts.st_size);
+  }
+  return parcel{{from.slot, from.generation, from.row, from.bytes}, std::move(file)};
+}
+
+}  // namespace
+
+result<std::pair<unique_fd, unique_fd>> make_parcel_pair() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return refuse_os(errc::system, errno, "creating the socket pair for large arguments and results");
+  return std::pair(unique_fd(ends[0]), unique_fd(ends[1]));
+}
+
+result<bool> send_parcel(int socket, const parcel_label& label, int file, nanoseconds patience) {
+  PENSTOCK_CHECK(label.bytes > 0, "an empty parcel for slot {}, row {}", label.slot, label.row);
+  const steady_time until = std::chrono::steady_clock::now() + patience;
+  packet content{packet::expected_magic, label.slot, label.generation, label.row, label.bytes};
+  iovec piece{&content, sizeof content};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const part = CMSG_FIRSTHDR(&message);
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(sizeof file);
+  std::memcpy(CMSG_DATA(part), &file, sizeof file);
+  while (true) {
+    if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
+    if (errno == EINTR) continue;
+    // Too many descriptors under way count as a full socket: whoever receives them makes room.
+    if (errno != EAGAIN && errno != ETOOMANYREFS)
+      return refuse_os(errc::system, errno, fmt::format("sending {} bytes in a memory file", label.bytes));
+    const bool full = errno == EAGAIN;
+    const steady_time now = std::chrono::steady_clock::now();
+    if (now >= until) return false;
+    // Nothing tells when descriptors have been received.
+    constexpr std::chrono::milliseconds look_again{1};
+    if (full) {
+      if (!wait_for(socket, POLLOUT, until)) return false;
+    } else {
+      static_cast<void>(::poll(nullptr, 0, look_again.count()));
+    }
+  }
+}
+
+result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience) {
+  const steady_time until = std::chrono::steady_clock::now() + patience;
+  packet content;
+  iovec piece{&content, sizeof content};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(descriptors_seen * sizeof(int))> control{};
+  msghdr message{};
+  ssize_t bytes = -1;
+  while (true) {
+    message = {};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    bytes = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (bytes >= 0) break;
+    if (errno == EINTR) continue;
+    if (errno == ECONNRESET) return refuse(errc::stopped, "the other end of the parcels' socket is closed");
+    if (errno != EAGAIN) return refuse_os(errc::system, errno, "receiving a memory file");
+    if (patience.count() <= 0 || !wait_for(socket, POLLIN, until)) return std::nullopt;
+  }
+  std::size_t count = 0;
+  std::array<unique_fd, descriptors_seen> files = descriptors_in(message, count);
+  // No packet of ours is empty: this is the end, or one that pretends to be.
+  if (bytes == 0 && count == 0)
+    return refuse(errc::stopped, "the other end of the parcels' socket is closed");
+  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+    return refuse(errc::protocol, "a parcel is longer than any that is sent");
+  if (static_cast<std::size_t>(bytes) != sizeof content || content.magic != packet::expected_magic)
+    return refuse(errc::protocol, "{} bytes that are no parcel came where parcels come", bytes);
+  if (count != 1) return refuse(errc::protocol, "a parcel came with {} descriptors instead of one", count);
+  auto taken = checked(content, std::move(files.front()));
+  if (!taken) return tl::unexpected(std::move(taken.error()));
+  return std::optional<parcel>(std::move(*taken));
+}
+
+}  // namespace penstock::protocol

@@ -1,0 +1,42 @@
+// The options of a job worker program that is started by hand.
+#include "actors/job_worker/by_hand.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::job_worker;
+
+namespace {
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  const auto parsed = parse_by_hand(arguments);
+  if (parsed) return {};
+  return parsed.error().code == errc::usage ? parsed.error().message : "not a usage error";
+}
+
+}  // namespace
+
+TEST_CASE("a function is named, behind what belongs to the program itself") {
+  for (const auto& arguments : {std::vector<std::string>{"--run", "thumbnail"},
+                                {"--run=thumbnail"},
+                                {"--model", "x.onnx", "--run", "thumbnail"}}) {
+    const auto parsed = parse_by_hand(arguments);
+    REQUIRE(parsed);
+    CHECK(parsed->asked);
+    CHECK(parsed->function == "thumbnail");
+    CHECK_FALSE(parsed->list);
+  }
+  CHECK(parse_by_hand({"--list"})->list);
+  CHECK(parse_by_hand({"--help"})->help);
+  CHECK_FALSE(parse_by_hand({})->asked);
+  CHECK_FALSE(parse_by_hand({"--model", "x.onnx"})->asked);
+}
+
+TEST_CASE("what cannot be meant by hand is refused with what to write instead") {
+  CHECK(refusal({"--run"}) == "--run needs a value");
+  CHECK(refusal({"--run="}) == "which function? --run NAME; --list names them");
+  CHECK(refusal({"--run", "a", "--run", "b"}) == "--run is given twice; one function is run at a time");
+  CHECK(refusal({"--list=x"}) == "--list takes no value");
+  CHECK(refusal({"--list", "--run", "a"}) == "--list runs nothing: leave out one of --run and --list");
+  CHECK(refusal({"--run", "a", "--verbose"}) == "'--verbose' is not known here; --help lists the options");
+}
