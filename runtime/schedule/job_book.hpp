@@ -16,19 +16,25 @@
 // Semantics 43-45 and 47. Suspicion, trials and poisoning are those of samples (suspicion.hpp): the second death takes
 // a job to the sacrificial worker, alone; the third poisons it.
 //
-// Slots. A slot is busy from its lease until its rows are settled and every result that lies in it has been let go.
+// Order. Jobs are leased by number, so what comes back is ahead of what has never been leased. Idle workers are served
+// first; then each may have one lease ahead of the one that it works on, and more while all that it has is less work
+// than `bundle_goal`. When nothing waits, an idle worker takes over the later half of what another one has not begun.
+//
+// Slots. A slot is busy from its lease until its rows are settled, its worker has passed them, and every result that
+// lies in it has been let go. A worker passes a row by finishing it or by reporting it, so a lease whose last rows were
+// revoked is over only when its worker has reported all of them: until then it may still look at the table.
 //
 // Bounds. Waiting jobs are limited by who submits; leased rows by slots x rows_max; memory is one entry for each job
-// that is not settled and one number for each function.
+// that is not settled and one number for each function. Time for each job: log(waiting jobs); for each advance():
+// workers x slots, and the rows of one worker when work is moved.
 #pragma once
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/ids.hpp"
-#include "runtime/base/result.hpp"
+#include "runtime/schedule/slot_table.hpp"
 #include "runtime/schedule/suspicion.hpp"
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <span>
@@ -60,11 +66,12 @@ struct job_request {
   bool fresh = false;                ///< only in a process that has run nothing else
 };
 
-// ---- commands -----------------------------------------------------------------------------------------------
+// ---- commands: all of them are carried out, in order, before the next advance() --------------------------------
 
 struct leased_job {
   job_id job = 0;
-  std::uint32_t attempt = 1;
+  std::uint32_t attempt = 1;  ///< 1 + deaths charged to it
+  bool first = true;          ///< it was never leased before
   bool operator==(const leased_job&) const = default;
 };
 /// Write these jobs into the slot and tell its worker.
@@ -73,7 +80,7 @@ struct lease_jobs {
   std::vector<leased_job> rows;
 };
 
-/// Try to keep this row from being begun; answer with row_revoked() if that worked, with nothing if not.
+/// Try to keep this row from being begun; answer with row_revoked() at once if that worked, with nothing if not.
 struct revoke_row {
   lease_ref lease;
   std::uint32_t row = 0;
@@ -94,20 +101,23 @@ enum class job_end : std::uint8_t {
 struct settle_job {
   job_id job = 0;
   job_end how = job_end::result;
-  std::uint32_t attempts = 1;         ///< how often it was begun, as far as is known; 0: never
-  std::vector<std::string> causes{};  ///< of the deaths charged to it
+  std::uint32_t attempts = 0;         ///< how often it was begun, as far as is known
+  std::vector<std::string> causes{};  ///< of the deaths charged to it; last the one that ended it
   /// Of result, exception and too_large: the row of the table that says more.
   struct place {
     lease_ref lease;
     std::uint32_t row = 0;
   };
   std::optional<place> at{};
+  bool keeps_slot = false;    ///< as its row was read: result_gone() is owed for it
+  bool never_leased = false;  ///< no lease_jobs has named it
 };
 
-/// The job that it is at is to end now: kill this worker (supervisor).
+/// The job that it is at is to end now: kill this worker, whatever it is at by then (supervisor). Nobody is charged.
 struct end_worker {
   worker_ref who;
   job_id job = 0;
+  bool at_once = false;
 };
 
 /// A job waits for a process that has run nothing, and this one is idle: replace it (supervisor).
@@ -115,10 +125,10 @@ struct refresh_worker {
   worker_ref who;
 };
 
-/// All other slots of this worker are busy with results that nobody has taken: copy them out, then slot_emptied().
+/// All other slots of this worker are busy, and this one only with results that nobody has taken: copy them out, then
+/// result_gone() for each. Said once for each lease; if no result could leave, the next advance() names another slot.
 struct empty_slot {
-  std::uint32_t worker = 0;
-  std::uint32_t slot = 0;
+  lease_ref lease;
 };
 
 using job_command = std::variant<lease_jobs, revoke_row, settle_job, end_worker, refresh_worker, empty_slot>;
@@ -127,23 +137,34 @@ using job_command = std::variant<lease_jobs, revoke_row, settle_job, end_worker,
 
 /// A row of a slot's table as the session has read and checked it.
 struct row_reading {
-  enum class state : std::uint8_t { waiting, begun, finished, failed, too_large };
+  enum class state : std::uint8_t {
+    waiting,
+    begun,
+    finished,
+    failed,
+    too_large,
+    revoked,
+    unreadable,  ///< the worker has overwritten it: it may have been begun
+  };
   state at = state::waiting;
-  bool keeps_slot =
-      false;  ///< of one that is over: its result lies in the slot and somebody may read it there
+  /// Of one that is over: its result lies in the slot and somebody may read it there.
+  bool keeps_slot = false;
   steady_time begun{};
   nanoseconds busy{0};
 };
+
+/// Rows first .. first + rows.size() - 1 of a lease; those before are as they were read before.
 struct lease_reading {
   lease_ref lease;
-  std::vector<row_reading> rows;  ///< all of them
+  std::vector<row_reading> rows;
+  std::uint32_t first = 0;
 };
 
-enum class job_arrival : std::uint8_t { accepted, late, impossible };
+using job_arrival = arrival;
 
 enum class cancelled : std::uint8_t {
-  before_it_began,  ///< removed, or will be unless it begins at this moment
-  running,          ///< its worker is ended
+  before_it_began,  ///< it will not begin any more
+  running,          ///< its worker is ended, unless `only_waiting`
   over,             ///< it is settled, or was never submitted
 };
 
@@ -151,7 +172,14 @@ enum class cancelled : std::uint8_t {
 struct job_charge {
   job_id job = 0;
   std::uint32_t attempt = 1;
-  bool alone = false;
+  bool alone = false;  ///< it ran in the sacrificial worker
+};
+
+/// A lease with rows that are not settled.
+struct open_lease {
+  lease_ref lease;
+  std::uint32_t rows = 0;     ///< in all
+  std::uint32_t settled = 0;  ///< so many of the first: a reading may leave them out
 };
 
 // ---- the book -----------------------------------------------------------------------------------------------
@@ -160,16 +188,22 @@ struct job_charge {
 class job_book {
  public:
   explicit job_book(const job_book_settings& settings);
+  job_book(const job_book&) = delete;
+  job_book& operator=(const job_book&) = delete;
 
-  /// What is to be done now, in order. Call after every event, or after several.
+  /// What is to be done now, in order. Call after every event, or after several; and once a second while jobs wait.
   [[nodiscard]] std::vector<job_command> advance(steady_time now);
 
   // Jobs.
 
   /// `request.job` is larger than any before, and its argument fits a slot.
   void submit(const job_request& request);
-  /// Ends a job wherever it is (semantics 47). `only_waiting`: leaves one that has begun alone.
-  cancelled cancel(job_id job, bool only_waiting = false);
+  /// The row to be revoked before this job is cancelled; none: it waits, is known to have begun, or is over.
+  [[nodiscard]] std::optional<revoke_row> revocable(job_id job) const;
+  /// Ends a job wherever it is (semantics 47). `only_waiting`: leaves one that has begun alone. The caller has tried to
+  /// revoke what revocable() named, so a job that is leased has begun; seen() first tells whether it is over meanwhile,
+  /// and spares its worker then. A job that finishes before its worker is dead ends with its result.
+  cancelled cancel(job_id job, bool only_waiting = false, bool at_once = false);
   /// The caller has done what revoke_row asked for.
   void row_revoked(const lease_ref& lease, std::uint32_t row);
 
@@ -178,16 +212,22 @@ class job_book {
   void worker_joined(worker_ref who, std::uint32_t slots, bool sacrificial = false);
   /// No new leases; rows that have not begun are revoked if it `hurries`.
   void worker_drains(worker_ref who, bool hurries = false);
-  /// The first `rows` rows of the lease are as read here. Rows are reported in bursts; what was reported before
-  /// is ignored. `impossible`: the caller fences the worker.
+  /// A worker says that it has passed the first `first + rows.size()` rows of a lease, which are as read here. Rows are
+  /// reported in bursts; what was read before is ignored. `impossible`: nothing was believed; the caller fences the
+  /// worker.
   [[nodiscard]] job_arrival reported(const lease_reading& so_far);
-  /// Call when the process is reaped, or survives SIGKILL. `last`: every lease that it held, as its tables stand
-  /// now. `blames`: false if its death has nothing to do with what it was at (an operator, a drain).
+  /// The same without a word of the worker's: it may still look at these rows.
+  [[nodiscard]] job_arrival seen(const lease_reading& so_far);
+  /// Call when the process is reaped, or survives SIGKILL. `last`: every lease in leases_of(), as its table stands now;
+  /// one that is missing counts as unreadable. `blames`: false if its death has nothing to do with what it was at (an
+  /// operator, a drain). Returns whom it is charged to; nobody, if an end_worker had been said.
   std::optional<job_charge> worker_died(worker_ref who, const std::vector<lease_reading>& last,
                                         const std::string& cause, bool blames, steady_time now);
-  /// The leases whose tables worker_died wants read.
-  [[nodiscard]] std::vector<lease_ref> leases_of(worker_ref who) const;
-  /// What worker_died would charge, without doing it: for the names of death records.
+  /// What a death that blames would be charged to, without doing it: for the names of death records.
+  [[nodiscard]] std::optional<job_charge> would_charge(worker_ref who,
+                                                       const std::vector<lease_reading>& last) const;
+  /// The leases whose tables worker_died wants read, in the order in which they run.
+  [[nodiscard]] std::vector<open_lease> leases_of(worker_ref who) const;
   /// The sacrificial worker does not come up: what waits for it is poisoned.
   void cannot_try_alone(const std::string& reason);
 
@@ -201,18 +241,147 @@ class job_book {
   // Questions.
 
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
-  [[nodiscard]] std::uint64_t waiting() const noexcept;
+  [[nodiscard]] std::uint64_t waiting() const noexcept { return waiting_; }
   [[nodiscard]] std::uint64_t unsettled() const noexcept { return jobs_.size(); }
-  /// Rows that the worker has not reported on yet.
+  /// Jobs that are not settled and were charged with a death.
+  [[nodiscard]] std::uint64_t suspected() const noexcept { return suspicion_.suspects(); }
+  /// Rows of leases that are not settled.
   [[nodiscard]] std::uint32_t rows_of(std::uint32_t worker) const noexcept;
   [[nodiscard]] std::uint64_t stale_dropped() const noexcept { return stale_dropped_; }
 
  private:
-  // (the implementer's)
+  using row_state = row_reading::state;
+
+  enum class whereabouts : std::uint8_t { ordinary, suspected, fresh, isolated, leased };
+
+  struct job_entry {
+    job_request request;
+    nanoseconds* typical = nullptr;  // run of its function; negative: unknown
+    whereabouts where = whereabouts::ordinary;
+    bool leased_before = false;
+    bool charged = false;     // with a death at least
+    bool ending = false;      // its worker is being ended for it
+    std::uint32_t avoid = 0;  // the worker that died of it last, if it is charged
+    std::uint32_t runs = 0;
+    // While it is leased:
+    std::uint32_t worker = 0;
+    std::uint32_t slot = 0;
+    std::uint32_t row = 0;
+  };
+  using waiting_jobs = std::map<job_id, job_entry*>;
+
+  /// Waiting jobs by the worker that they avoid, so that nobody looks through those that are not for him.
+  class choosy_jobs {
+   public:
+    void add(job_entry& e);
+    void remove(const job_entry& e);
+    [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+    [[nodiscard]] std::uint64_t size() const noexcept { return count_; }
+    /// The first one; not of those that avoid `worker`, unless it is the `only` one.
+    [[nodiscard]] job_entry* first_for(std::uint32_t worker, bool only) const;
+    [[nodiscard]] job_id first() const;  ///< of all; there is one
+
+   private:
+    std::map<std::optional<std::uint32_t>, waiting_jobs> by_avoided_;  // no group is empty
+    std::uint64_t count_ = 0;
+  };
+
+  struct row {
+    job_entry* job = nullptr;  // none: it is settled, or waits again
+    row_state at = row_state::waiting;
+    bool asked = false;  // a revoke_row was said
+    nanoseconds expected{0};
+    steady_time begun{};
+  };
+  struct lease_rows {
+    std::vector<row> rows{};
+    std::uint32_t incarnation = 0;
+    std::uint32_t first_open = 0;  // all rows before are over or revoked
+    std::uint32_t open = 0;        // neither over nor revoked
+    std::uint32_t passed = 0;      // rows that the worker has reported
+    std::uint32_t kept = 0;        // results that lie in the slot
+    bool asked = false;            // an empty_slot was said
+  };
+  struct workload {
+    std::vector<std::uint32_t> order{};  // slots with open rows, as they were leased
+    std::uint32_t open_rows = 0;
+    nanoseconds expected{0};  // of open rows
+    bool untouched = true;    // was never given anything
+    bool ending = false;      // an end_worker was said
+    bool ending_at_once = false;
+    bool refreshing = false;  // a refresh_worker was said; until its place is filled again
+    bool reserved = false;    // becomes idle for a fresh job
+    steady_time died{};       // while `refreshing` and dead
+  };
+  using table = slot_table<lease_rows, workload>;
+  using stage = table::stage;
+  using worker = table::worker;
+
+  struct row_place {
+    std::uint32_t slot = 0;
+    std::uint32_t row = 0;
+  };
+  struct last_words {
+    const std::string& cause;
+    bool charges = false;  // somebody
+    bool alone = false;
+    std::uint32_t worker = 0;
+    steady_time now{};
+  };
+
+  // job_leasing.cpp: what advance() decides.
+  void lease_trials();
+  void lease_fresh(steady_time now);
+  void prepare_for_fresh(steady_time now);
+  [[nodiscard]] std::uint64_t processes_under_way(steady_time now) const;
+  void refresh(std::uint32_t index, worker& w);
+  void lease_suspects();
+  void lease_ordinary();
+  void lease_bundle(std::uint32_t index, std::uint64_t share);
+  void lease_alone(std::uint32_t index, job_entry& e);
+  void give(std::uint32_t index);
+  void ask_for_room();
+  void ask_for_room(std::uint32_t index, worker& w);
+  void move_work();
+  [[nodiscard]] bool revoke_half_for(std::uint32_t idle, std::uint32_t victim);
+  [[nodiscard]] bool works(const worker& w) const;
+  [[nodiscard]] bool wants_more(const worker& w) const;
+  [[nodiscard]] bool something_for(const worker& w) const;
+  [[nodiscard]] nanoseconds expected_of(const job_entry& e) const;
+
+  // job_book.cpp: what events change.
+  void enqueue(job_entry& e);
+  void dequeue(job_entry& e);
+  void settle(job_entry& e, settle_job how);
+  void revoke_unbegun(worker_ref who, worker& w);
+  void end_holder(const job_entry& e, bool at_once);
+  [[nodiscard]] job_arrival take_reading(const lease_reading& so_far, bool passed);
+  [[nodiscard]] static bool plausible(const lease_rows& known, const lease_reading& so_far);
+  void absorb(const lease_reading& so_far, worker& w, lease_rows& known);
+  void row_over(const lease_ref& lease, std::uint32_t index, worker& w, lease_rows& known,
+                const row_reading& now);
+  void close_row(row& r, row_state how, worker& w, lease_rows& known);
+  void end_lease_if_over(std::uint32_t index, std::uint32_t number);
+  [[nodiscard]] std::optional<row_place> row_at_work(const worker& w, worker_ref who,
+                                                     const std::vector<lease_reading>& last) const;
+  void lose_row(const row& lost, bool at_work, const last_words& words);
+  [[nodiscard]] static job_arrival unless_current(lease_standing standing);
+
   job_book_settings settings_;
   suspicion suspicion_;
-  std::unordered_map<job_id, job_request> jobs_;
+  table workers_;
+  std::unordered_map<job_id, job_entry> jobs_;
+  std::unordered_map<std::uint32_t, nanoseconds> typical_;  // time that a function's jobs take; by function
+  waiting_jobs ordinary_;
+  choosy_jobs suspected_;
+  choosy_jobs fresh_;
+  std::vector<job_entry*> bundle_;     // of give(); kept for its memory
+  std::vector<std::uint32_t> takers_;  // of lease_ordinary(), the same
+  std::vector<job_command> outbox_;
+  job_id last_job_ = 0;
+  std::uint64_t waiting_ = 0;
   std::uint64_t stale_dropped_ = 0;
+  std::uint32_t loaders_ = 0;  // that take leases, as advance() has counted them
   bool paused_ = false;
 };
 

@@ -81,29 +81,29 @@ bool ledger::try_lease(stream_position position) {
 }
 
 bool ledger::anyone_free() const {
-  return std::ranges::any_of(workers_, [](const auto& entry) {
+  return std::ranges::any_of(workers_.all(), [](const auto& entry) {
     const worker_entry& w = entry.second;
-    return w.alive && !w.draining && w.kind == worker_kind::loader && !w.free.empty();
+    return w.takes_leases() && w.kind == worker_kind::loader && !w.free.empty();
   });
 }
 
 bool ledger::eligible(std::uint32_t index, const worker_entry& worker, const batch& b) const {
   const auto can_load = [](const worker_entry& w) {
-    return w.alive && !w.draining && w.kind == worker_kind::loader;
+    return w.takes_leases() && w.kind == worker_kind::loader;
   };
   const auto died_of_it = [&](std::uint32_t i) { return std::ranges::find(b.avoid, i) != b.avoid.end(); };
   if (!can_load(worker)) return false;
   if (!died_of_it(index)) return true;
   // A worker that died of it may try again only when every other one has died of it too.
   return std::ranges::none_of(
-      workers_, [&](const auto& entry) { return !died_of_it(entry.first) && can_load(entry.second); });
+      workers_.all(), [&](const auto& entry) { return !died_of_it(entry.first) && can_load(entry.second); });
 }
 
 std::optional<std::uint32_t> ledger::choose_worker(const batch& b) const {
   // The one with the least work before it.
   std::optional<std::uint32_t> best;
   std::uint32_t least = 0;
-  for (const auto& [index, worker] : workers_) {
+  for (const auto& [index, worker] : workers_.all()) {
     if (worker.free.empty() || !eligible(index, worker, b)) continue;
     if (!best || worker.leased < least) {
       best = index;
@@ -122,12 +122,12 @@ void ledger::make_room_for_head() {
   const batch& lost = at(head);
   if (waits_for_trial(source_.epoch_of(head), lost) || choose_worker(lost)) return;
   std::optional<stream_position> highest;
-  for (const auto& [index, worker] : workers_) {
+  for (const auto& [index, worker] : workers_.all()) {
     if (!eligible(index, worker, lost)) continue;
     for (const slot& s : worker.slots) {
-      if (s.state == slot_state::uploading) return;  // a slot comes free by itself
-      if (s.state == slot_state::loaded && s.position && (!highest || *s.position > *highest))
-        highest = s.position;
+      if (s.at != stage::held) continue;
+      if (s.use.uploading) return;  // a slot comes free by itself
+      if (s.use.position && (!highest || *s.use.position > *highest)) highest = s.use.position;
     }
   }
   if (!highest || *highest < head) return;
@@ -143,7 +143,7 @@ void ledger::upload_in_order() {
     if (b.state == batch_state::waiting || b.state == batch_state::leased) return;
     if (b.state != batch_state::loaded) continue;
     b.state = batch_state::uploading;
-    workers_.at(b.worker).slots[b.slot].state = slot_state::uploading;
+    workers_.at(b.worker).slots[b.slot].use.uploading = true;
     uploads_[++last_upload_] = {next_upload_, b.worker, b.slot};
     upload_command upload{last_upload_, next_upload_, b.worker, b.slot, {}};
     upload.samples.reserve(b.samples.size());
@@ -155,27 +155,14 @@ void ledger::upload_in_order() {
 // ---- slots ------------------------------------------------------------------------------------------------
 
 lease_ref ledger::take_slot(std::uint32_t index, std::optional<stream_position> position) {
-  worker_entry& worker = workers_.at(index);
-  PENSTOCK_CHECK(worker.alive && !worker.free.empty(), "worker {} alive {}", index, worker.alive);
-  const std::uint32_t number = worker.free.back();
-  worker.free.pop_back();
-  slot& s = worker.slots[number];
-  PENSTOCK_CHECK(s.state == slot_state::free, "slot {} of worker {}", number, index);
-  s.state = slot_state::leased;
-  s.position = position;
-  s.generation = (s.generation + 1) & generation_mask;
-  ++worker.leased;
-  return {{index, worker.incarnation}, number, s.generation};
+  const lease_ref lease = workers_.take(index);
+  workers_.at(index).slots[lease.slot].use = {position, false};
+  return lease;
 }
 
 void ledger::free_slot(std::uint32_t index, std::uint32_t number) {
-  worker_entry& worker = workers_.at(index);
-  slot& s = worker.slots[number];
-  PENSTOCK_CHECK(s.state != slot_state::free, "slot {} of worker {} freed twice", number, index);
-  if (s.state == slot_state::leased) --worker.leased;
-  s.state = slot_state::free;
-  s.position.reset();
-  worker.free.push_back(number);
+  workers_.release(index, number);
+  workers_.at(index).slots[number].use = {};
 }
 
 void ledger::back_to_waiting(stream_position position) {
@@ -186,31 +173,18 @@ void ledger::back_to_waiting(stream_position position) {
 // ---- workers ----------------------------------------------------------------------------------------------
 
 void ledger::worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind) {
-  worker_entry& worker = workers_[who.worker];
-  if (who.incarnation <= worker.incarnation) return;
-  PENSTOCK_CHECK(!worker.alive, "worker {}: incarnation {} joined before {} died", who.worker,
-                 who.incarnation, worker.incarnation);
-  PENSTOCK_CHECK(worker.slots.empty() || worker.slots.size() == slots, "worker {}: {} slots, had {}",
-                 who.worker, slots, worker.slots.size());
-  worker.kind = kind;
-  worker.incarnation = who.incarnation;
-  worker.alive = true;
-  worker.draining = false;
-  if (worker.slots.empty()) {
-    worker.slots.resize(slots);
-    for (std::uint32_t i = slots; i-- > 0;) worker.free.push_back(i);
-  }
+  workers_.join(who, slots, kind);
 }
 
 std::optional<charge> ledger::worker_died(worker_ref who, std::optional<flight_mark> mark,
                                           const std::string& cause) {
-  worker_entry* worker = living(who);
+  worker_entry* worker = workers_.living(who);
   if (worker == nullptr) return std::nullopt;
   const std::optional<charge> charged = mark ? resolve(who, *mark) : std::nullopt;
   worker->alive = false;
   for (std::uint32_t i = 0; i < worker->slots.size(); ++i) {
-    if (worker->slots[i].state != slot_state::leased) continue;
-    const auto position = worker->slots[i].position;
+    if (worker->slots[i].at != stage::leased) continue;
+    const auto position = worker->slots[i].use.position;
     free_slot(who.worker, i);
     if (!position) continue;
     back_to_waiting(*position);
@@ -222,28 +196,16 @@ std::optional<charge> ledger::worker_died(worker_ref who, std::optional<flight_m
 }
 
 void ledger::worker_drains(worker_ref who) {
-  if (worker_entry* worker = living(who)) worker->draining = true;
-}
-
-ledger::worker_entry* ledger::living(worker_ref who) {
-  return const_cast<worker_entry*>(std::as_const(*this).living(who));
-}
-
-const ledger::worker_entry* ledger::living(worker_ref who) const {
-  const auto it = workers_.find(who.worker);
-  if (it == workers_.end() || !it->second.alive || it->second.incarnation != who.incarnation) return nullptr;
-  return &it->second;
+  if (worker_entry* worker = workers_.living(who)) worker->draining = true;
 }
 
 std::optional<charge> ledger::resolve(worker_ref who, const flight_mark& mark) const {
-  const worker_entry* worker = living(who);
-  if (worker == nullptr || mark.slot >= worker->slots.size()) return std::nullopt;
-  const slot& s = worker->slots[mark.slot];
-  if (s.state != slot_state::leased || s.generation != mark.generation) return std::nullopt;
-  if (s.position) {
-    const batch& b = at(*s.position);
+  if (workers_.standing_of({who, mark.slot, mark.generation}) != lease_standing::current) return std::nullopt;
+  const auto& position = workers_.find(who.worker)->slots[mark.slot].use.position;
+  if (position) {
+    const batch& b = at(*position);
     if (mark.row >= b.samples.size()) return std::nullopt;
-    return charge{*s.position, b.samples[mark.row].sample, b.samples[mark.row].attempt, false};
+    return charge{*position, b.samples[mark.row].sample, b.samples[mark.row].attempt, false};
   }
   const auto tried = suspicion_.trial_under({who, mark.slot, mark.generation});
   if (!tried) return std::nullopt;  // called off meanwhile
@@ -253,30 +215,28 @@ std::optional<charge> ledger::resolve(worker_ref who, const flight_mark& mark) c
 // ---- loading ----------------------------------------------------------------------------------------------
 
 arrival ledger::loaded(const load_report& report) {
-  worker_entry* worker = living(report.lease.holder);
-  if (worker == nullptr) {
+  const lease_standing standing = workers_.standing_of(report.lease);
+  const auto dropped = [this](arrival how) {
     ++stale_dropped_;
-    return arrival::late;
-  }
-  const auto impossible = [this] {
-    ++stale_dropped_;
-    return arrival::impossible;
+    return how;
   };
-  if (report.lease.slot >= worker->slots.size()) return impossible();
-  slot& s = worker->slots[report.lease.slot];
-  if (s.state != slot_state::leased || s.generation != report.lease.generation) return impossible();
-  if (!s.position) {
+  if (standing == lease_standing::gone) return dropped(arrival::late);
+  // A lease is reported once, so even news of one that is over cannot be.
+  if (standing != lease_standing::current) return dropped(arrival::impossible);
+  const auto [holder, number, generation] = report.lease;
+  const std::optional<stream_position> leased = workers_.at(holder.worker).slots[number].use.position;
+  if (!leased) {
     trial_reported(report);
-    free_slot(report.lease.holder.worker, report.lease.slot);
+    free_slot(holder.worker, number);
     return arrival::accepted;
   }
-  const stream_position position = *s.position;
+  const stream_position position = *leased;
   batch& b = at(position);
-  if (!plausible(report, b.samples.size())) return impossible();
+  if (!plausible(report, b.samples.size())) return dropped(arrival::impossible);
 
   for (const row_failure& f : report.failures) record_failure(position, b.samples[f.row].sample, f.reason);
   if (!report.failures.empty() && settings_.on_bad_sample == bad_sample_rule::replace) {
-    free_slot(report.lease.holder.worker, report.lease.slot);
+    free_slot(holder.worker, number);
     back_to_waiting(position);  // the next lease names other samples
     return arrival::accepted;
   }
@@ -285,8 +245,7 @@ arrival ledger::loaded(const load_report& report) {
   }
   b.lost_to_failure += static_cast<std::uint32_t>(report.failures.size());
   b.state = batch_state::loaded;
-  s.state = slot_state::loaded;
-  --worker->leased;
+  workers_.lease_over(holder.worker, number);
   if (std::exchange(b.lost, false)) outbox_.emplace_back(batch_recovered{position});
   return arrival::accepted;
 }
@@ -382,8 +341,8 @@ bool ledger::waits_for_trial(std::uint64_t epoch, const batch& b) const {
 }
 
 void ledger::lease_trials() {
-  for (auto& [index, worker] : workers_) {
-    if (worker.kind != worker_kind::sacrificial || !worker.alive || worker.draining || worker.leased > 0 ||
+  for (auto& [index, worker] : workers_.all()) {
+    if (worker.kind != worker_kind::sacrificial || !worker.takes_leases() || worker.leased > 0 ||
         worker.free.empty()) {
       continue;
     }
@@ -455,7 +414,7 @@ void ledger::owner_died() {
     if (!entry.released && entry.wanted) {
       // The slot was not given away, so its bytes are still the batch.
       at(entry.position).state = batch_state::loaded;
-      workers_.at(entry.worker).slots[entry.slot].state = slot_state::loaded;
+      workers_.at(entry.worker).slots[entry.slot].use.uploading = false;
     } else if (!entry.released) {
       free_slot(entry.worker, entry.slot);
     } else {
@@ -485,13 +444,14 @@ std::vector<std::uint64_t> ledger::leave_out(stream_position position, const std
 
 void ledger::seek(stream_range range) {
   PENSTOCK_CHECK(range.first <= range.end, "range {}..{}", range.first, range.end);
-  for (auto& [index, worker] : workers_) {
+  for (auto& [index, worker] : workers_.all()) {
     for (std::uint32_t i = 0; i < worker.slots.size(); ++i) {
       slot& s = worker.slots[i];
-      if (s.state == slot_state::loaded) {
+      if (s.at == stage::held && !s.use.uploading) {
         free_slot(index, i);
       } else {
-        s.position.reset();  // a lease or a copy that is under way ends by itself; nobody wants the result
+        s.use.position
+            .reset();  // a lease or a copy that is under way ends by itself; nobody wants the result
       }
     }
   }
@@ -510,8 +470,8 @@ void ledger::seek(stream_range range) {
 }
 
 std::uint32_t ledger::leases_of(std::uint32_t worker) const noexcept {
-  const auto it = workers_.find(worker);
-  return it == workers_.end() ? 0 : it->second.leased;
+  const worker_entry* known = workers_.find(worker);
+  return known == nullptr ? 0 : known->leased;
 }
 
 }  // namespace penstock::schedule

@@ -22,6 +22,7 @@
 
 #include "runtime/base/ids.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/schedule/slot_table.hpp"
 #include "runtime/schedule/suspicion.hpp"
 
 #include <penstock/config.hpp>
@@ -63,9 +64,6 @@ struct ledger_settings {
   std::uint64_t quarantine_max = 8;  ///< more quarantined samples than this fail the run
   bad_sample_rule on_bad_sample = bad_sample_rule::skip;
 };
-
-/// An ordinary loader, or the extra worker that runs one suspected sample alone.
-enum class worker_kind : std::uint8_t { loader, sacrificial };
 
 struct planned_sample {
   std::uint64_t sample = 0;
@@ -116,13 +114,6 @@ using command = std::variant<load_command, upload_command, sample_failed, sample
                              batch_recovered, give_up>;
 
 // ---- what events say --------------------------------------------------------------------------------------
-
-/// What the ledger made of a worker's message.
-enum class arrival : std::uint8_t {
-  accepted,
-  late,       ///< from an incarnation that is gone: dropped and counted
-  impossible  ///< a living worker says what cannot be: dropped and counted; the caller fences the worker
-};
 
 struct row_failure {
   std::uint32_t row = 0;  ///< of the lease's samples
@@ -235,23 +226,14 @@ class ledger {
     bool lost = false;                 // a worker died that had it
   };
 
-  enum class slot_state : std::uint8_t { free, leased, loaded, uploading };
-
-  struct slot {
-    slot_state state = slot_state::free;
-    std::uint32_t generation = 0;
-    std::optional<stream_position> position;  // none: a trial's, or nobody wants it any more
+  struct slot_use {
+    std::optional<stream_position> position{};  // none: a trial's, or nobody wants it any more
+    bool uploading = false;
   };
-
-  struct worker_entry {
-    worker_kind kind = worker_kind::loader;
-    std::uint32_t incarnation = 0;
-    bool alive = false;
-    bool draining = false;
-    std::vector<slot> slots;
-    std::vector<std::uint32_t> free;  // indices of free slots
-    std::uint32_t leased = 0;
-  };
+  using table = slot_table<slot_use>;
+  using stage = table::stage;
+  using slot = table::slot;
+  using worker_entry = table::worker;
 
   struct upload_entry {
     stream_position position = 0;
@@ -273,8 +255,6 @@ class ledger {
   [[nodiscard]] bool in_window(stream_position position) const noexcept {
     return position >= base_ && position - base_ < window_.size();
   }
-  [[nodiscard]] worker_entry* living(worker_ref who);
-  [[nodiscard]] const worker_entry* living(worker_ref who) const;
   void lease_trials();
   void lease_batches();
   bool try_lease(stream_position position);
@@ -305,7 +285,7 @@ class ledger {
   stream_position next_upload_ = 0;  // every earlier one is uploading, on the device or gone
   std::deque<batch> window_;
   std::set<stream_position> waiting_;  // of the window: not leased
-  std::map<std::uint32_t, worker_entry> workers_;
+  table workers_;
   std::map<std::uint64_t, upload_entry> uploads_;  // not released, or not acknowledged
   suspicion suspicion_;
   std::set<std::pair<std::uint64_t, std::uint64_t>> failed_;  // epoch, sample; of epochs that are not over

@@ -36,6 +36,11 @@ std::uint32_t suspicion::attempt_of(const suspect& who) const {
   return it == records_.end() ? 1 : 1 + deaths_in(it->second.causes);
 }
 
+std::vector<std::string> suspicion::causes_of(const suspect& who) const {
+  const auto it = records_.find(who);
+  return it == records_.end() ? std::vector<std::string>() : it->second.causes;
+}
+
 std::optional<std::uint32_t> suspicion::last_worker(const suspect& who) const {
   const auto it = records_.empty() ? records_.end() : records_.find(who);
   if (it == records_.end() || it->second.causes.empty()) return std::nullopt;
@@ -100,6 +105,12 @@ sample_quarantined suspicion::quarantine(std::uint64_t sample, stream_position p
 void suspicion::release(std::uint64_t sample) {
   if (quarantined_.erase(sample) == 0) return;
   std::erase_if(records_, [&](const auto& entry) { return entry.first.sample == sample; });
+}
+
+void suspicion::forget(const suspect& who) {
+  isolated_.erase(who);
+  records_.erase(who);
+  quarantined_.erase(who.sample);
 }
 
 void suspicion::forget_epochs_before(std::uint64_t epoch) {

@@ -1,6 +1,7 @@
 // Which samples are suspected of killing workers: how many deaths each is charged with, which have to be
 // tried alone, and which are quarantined (semantics 14, 15). Pure: no clock, no I/O, no idea of batches,
-// slots or orders; used by the ledger, which tells it of deaths and asks it before it leases.
+// slots or orders; used by the ledger, which tells it of deaths and asks it before it leases. The book of jobs
+// uses it the same way: a job is {epoch 0, its number}, and is forgotten when it is settled.
 //
 //                 death charged            max_attempts - 1 deaths           it killed again
 //   unsuspected ----------------> suspected ----------------------> isolated ----------------> quarantined
@@ -60,8 +61,12 @@ class suspicion {
   /// `worker` died of it. `alone`: in a trial, which decides. Returns the quarantine, if that is the outcome.
   std::optional<sample_quarantined> charge_death(const suspect& who, stream_position position, bool alone,
                                                  std::uint32_t worker, const std::string& cause);
+  /// How many have a death on record, or had one before they were cleared.
+  [[nodiscard]] std::size_t suspects() const noexcept { return records_.size(); }
   /// 1 + the deaths charged to it.
   [[nodiscard]] std::uint32_t attempt_of(const suspect& who) const;
+  /// Of the deaths charged to it, oldest first.
+  [[nodiscard]] std::vector<std::string> causes_of(const suspect& who) const;
   /// The worker that died of it last: the next attempt should run on another one.
   [[nodiscard]] std::optional<std::uint32_t> last_worker(const suspect& who) const;
 
@@ -90,6 +95,8 @@ class suspicion {
   /// An operator has it tried again, as if it had never killed.
   void release(std::uint64_t sample);
 
+  /// It never comes back: nothing remains of it, not even its quarantine. A trial under way ends unheard.
+  void forget(const suspect& who);
   /// Those epochs are over.
   void forget_epochs_before(std::uint64_t epoch);
   /// The stream goes on elsewhere. Trials under way end unheard; quarantine stays.

@@ -167,3 +167,29 @@ TEST_CASE("an epoch that is over takes its suspects along, quarantine stays") {
   CHECK(s.attempt_of(tom_later) == 1);
   CHECK(s.is_quarantined(9));
 }
+
+TEST_CASE("causes are those of the deaths on record, oldest first") {
+  suspicion s(3);
+  CHECK(s.causes_of(tom).empty());
+  isolate(s, tom);
+  CHECK(s.causes_of(tom) == std::vector<std::string>{"SIGSEGV", "SIGBUS"});
+  s.begin_trial(tom, lease);
+  s.clear(lease);
+  CHECK(s.causes_of(tom).empty());
+}
+
+TEST_CASE("of a suspect that is forgotten nothing remains, whether it was isolated, tried or quarantined") {
+  suspicion s(3);
+  isolate(s, tom);
+  isolate(s, ann);
+  s.begin_trial(ann, lease);
+  CHECK(s.charge_death(ann, batch, true, 64, "SIGSEGV"));
+  CHECK(s.suspects() == 2);
+  s.forget(tom);
+  s.forget(ann);
+  CHECK(s.suspects() == 0);
+  CHECK(s.quarantined().empty());
+  CHECK_FALSE(s.anybody_isolated());
+  CHECK(s.attempt_of(tom) == 1);
+  s.forget(tom);  // twice changes nothing
+}

@@ -1,0 +1,333 @@
+// What advance() decides: which waiting job goes to which worker. What events change stands in job_book.cpp.
+#include "runtime/base/check.hpp"
+#include "runtime/schedule/job_book.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::schedule {
+namespace {
+
+// Leases that a worker may have with rows open: the one that it works on and one ahead.
+constexpr std::size_t leases_ahead = 2;
+
+// Of a slot, in which arguments of several jobs leave room for results.
+constexpr std::uint64_t arguments_share(std::uint64_t slot_bytes) {
+  return slot_bytes / 4 * 3;
+}
+
+// So long after the end of a process that was to be replaced for a fresh job, its successor is still expected. It takes
+// milliseconds; one that does not come by then may never come, and another process is replaced instead.
+constexpr nanoseconds replacement_patience = std::chrono::seconds(10);
+
+bool is_idle(const auto& worker) {
+  return worker.more.open_rows == 0;
+}
+
+bool is_loader(const auto& worker) {
+  return worker.kind == worker_kind::loader;
+}
+
+}  // namespace
+
+std::vector<job_command> job_book::advance(steady_time now) {
+  if (!paused_ && !jobs_.empty()) {
+    loaders_ = 0;
+    for (const auto& [index, w] : workers_.all()) loaders_ += w.takes_leases() && is_loader(w) ? 1 : 0;
+    lease_trials();
+    lease_fresh(now);
+    lease_suspects();
+    lease_ordinary();
+    ask_for_room();
+    move_work();
+  }
+  return std::exchange(outbox_, {});
+}
+
+/// Gets leases, if it has a slot.
+bool job_book::works(const worker& w) const {
+  return w.takes_leases() && !w.more.ending && !w.more.refreshing;
+}
+
+bool job_book::wants_more(const worker& w) const {
+  return w.more.order.size() < leases_ahead || w.more.expected < settings_.bundle_goal;
+}
+
+nanoseconds job_book::expected_of(const job_entry& e) const {
+  return e.typical->count() < 0 ? settings_.bundle_goal : *e.typical;
+}
+
+// ---- leases ---------------------------------------------------------------------------------------------------
+
+/// A lease of the jobs in `bundle_`.
+void job_book::give(std::uint32_t index) {
+  const lease_ref lease = workers_.take(index);
+  worker& w = workers_.at(index);
+  lease_rows& to = w.slots[lease.slot].use;
+  to.rows.clear();
+  to.incarnation = w.incarnation;
+  to.first_open = to.passed = to.kept = 0;
+  to.open = static_cast<std::uint32_t>(bundle_.size());
+  to.asked = false;
+  lease_jobs order{lease, {}};
+  order.rows.reserve(bundle_.size());
+  for (job_entry* e : bundle_) {
+    const job_id job = e->request.job;
+    const std::uint32_t attempt = e->charged ? suspicion_.attempt_of({0, job}) : 1;
+    order.rows.push_back({job, attempt, !std::exchange(e->leased_before, true)});
+    e->where = whereabouts::leased;
+    e->worker = index;
+    e->slot = lease.slot;
+    e->row = static_cast<std::uint32_t>(to.rows.size());
+    to.rows.push_back({.job = e, .expected = expected_of(*e)});
+    w.more.expected += to.rows.back().expected;
+  }
+  w.more.open_rows += to.open;
+  w.more.order.push_back(lease.slot);
+  w.more.untouched = false;
+  outbox_.emplace_back(std::move(order));
+}
+
+void job_book::lease_alone(std::uint32_t index, job_entry& e) {
+  dequeue(e);
+  bundle_.assign(1, &e);
+  give(index);
+}
+
+void job_book::lease_trials() {
+  if (!suspicion_.anybody_isolated()) return;
+  for (auto& [index, w] : workers_.all()) {
+    if (is_loader(w) || !works(w) || !is_idle(w)) continue;
+    const auto next = suspicion_.next_trial();
+    if (!next) return;
+    job_entry& e = jobs_.at(next->who.sample);
+    if (e.request.fresh && !w.more.untouched) {
+      refresh(index, w);
+    } else if (!w.free.empty()) {
+      lease_alone(index, e);
+      suspicion_.begin_trial(next->who, {{index, w.incarnation}, e.slot, w.slots[e.slot].generation});
+    }
+  }
+}
+
+/// Idle workers first; then ahead, since a worker that always has work is never idle.
+void job_book::lease_suspects() {
+  for (const bool ahead : {false, true}) {
+    for (auto& [index, w] : workers_.all()) {
+      if (suspected_.empty()) return;
+      if (!is_loader(w) || !works(w) || w.more.reserved || is_idle(w) == ahead) continue;
+      while (!w.free.empty() && (is_idle(w) || (ahead && wants_more(w)))) {
+        job_entry* e = suspected_.first_for(index, loaders_ == 1);
+        if (e == nullptr) break;
+        lease_alone(index, *e);
+      }
+    }
+  }
+}
+
+void job_book::lease_ordinary() {
+  for (const bool ahead : {false, true}) {
+    do {
+      if (ordinary_.empty()) return;
+      takers_.clear();
+      for (const auto& [index, w] : workers_.all()) {
+        if (!is_loader(w) || !works(w) || w.more.reserved || w.free.empty()) continue;
+        if (is_idle(w) || (ahead && wants_more(w))) takers_.push_back(index);
+      }
+      std::ranges::stable_sort(takers_, {}, [&](std::uint32_t i) { return workers_.at(i).more.expected; });
+      for (std::size_t i = 0; i < takers_.size() && !ordinary_.empty(); ++i) {
+        const std::uint64_t left = takers_.size() - i;
+        lease_bundle(takers_[i], (ordinary_.size() + left - 1) / left);
+      }
+    } while (ahead && !takers_.empty());
+  }
+}
+
+/// At most `share` jobs.
+void job_book::lease_bundle(std::uint32_t index, std::uint64_t share) {
+  const std::uint64_t rows_max = std::min<std::uint64_t>(share, settings_.rows_max);
+  const std::uint64_t bytes_max = arguments_share(settings_.slot_bytes);
+  std::uint64_t bytes = settings_.head_bytes;
+  nanoseconds work{0};
+  bundle_.clear();
+  while (bundle_.size() < rows_max && !ordinary_.empty()) {
+    job_entry& e = *ordinary_.begin()->second;
+    bytes += settings_.row_bytes + e.request.argument_bytes;
+    work += expected_of(e);
+    if (!bundle_.empty() && (bytes > bytes_max || work > settings_.bundle_goal)) break;
+    dequeue(e);
+    bundle_.push_back(&e);
+  }
+  give(index);
+}
+
+// ---- fresh jobs -------------------------------------------------------------------------------------------------
+
+void job_book::lease_fresh(steady_time now) {
+  for (auto& [index, w] : workers_.all()) {
+    if (fresh_.empty()) break;
+    if (!is_loader(w) || !works(w) || !w.more.untouched || w.free.empty()) continue;
+    if (job_entry* e = fresh_.first_for(index, loaders_ == 1)) lease_alone(index, *e);
+  }
+  prepare_for_fresh(now);
+}
+
+/// Has as many processes replaced as there are fresh jobs; one at a time while others wait, and only when it is the
+/// fresh job's turn. If nobody is idle, somebody is reserved, who gets nothing more until he is.
+void job_book::prepare_for_fresh(steady_time now) {
+  const bool others = !ordinary_.empty() || !suspected_.empty();
+  std::uint64_t wanted = fresh_.empty() ? 0 : fresh_.size();
+  if (wanted > 0 && others) {
+    const bool in_turn = ordinary_.empty() || fresh_.first() < ordinary_.begin()->first;
+    wanted = in_turn ? 1 : 0;
+  }
+  std::uint64_t coming = wanted == 0 ? 0 : processes_under_way(now);
+  const auto could_serve = [&](std::uint32_t index, const worker& w) {
+    return is_loader(w) && works(w) && !w.more.untouched && fresh_.first_for(index, loaders_ == 1) != nullptr;
+  };
+  for (auto& [index, w] : workers_.all()) {
+    if (coming >= wanted) break;
+    if (!could_serve(index, w) || !is_idle(w)) continue;
+    refresh(index, w);
+    ++coming;
+  }
+  for (auto& [index, w] : workers_.all()) {
+    if (!w.more.reserved) continue;
+    w.more.reserved = coming < wanted && could_serve(index, w);
+    coming += w.more.reserved ? 1 : 0;
+  }
+  while (coming < wanted) {
+    worker* best = nullptr;
+    for (auto& [index, w] : workers_.all()) {
+      if (w.more.reserved || !could_serve(index, w)) continue;
+      if (best == nullptr || w.more.expected < best->more.expected) best = &w;
+    }
+    if (best == nullptr) return;
+    best->more.reserved = true;
+    ++coming;
+  }
+}
+
+/// Workers that will have run nothing and can take a fresh job: replaced at the moment, or waiting for a free slot.
+std::uint64_t job_book::processes_under_way(steady_time now) const {
+  return static_cast<std::uint64_t>(std::ranges::count_if(workers_.all(), [&](const auto& entry) {
+    const auto& [index, w] = entry;
+    if (!is_loader(w) || w.draining) return false;
+    if (w.more.refreshing) return w.alive || now - w.more.died < replacement_patience;
+    return works(w) && w.more.untouched && fresh_.first_for(index, loaders_ == 1) != nullptr;
+  }));
+}
+
+void job_book::refresh(std::uint32_t index, worker& w) {
+  w.more.refreshing = true;
+  w.more.reserved = false;
+  outbox_.emplace_back(refresh_worker{{index, w.incarnation}});
+}
+
+// ---- room -------------------------------------------------------------------------------------------------------
+
+bool job_book::something_for(const worker& w) const {
+  if (!is_loader(w)) return suspicion_.next_trial().has_value();
+  return !ordinary_.empty() || !suspected_.empty() || !fresh_.empty();
+}
+
+void job_book::ask_for_room() {
+  if (waiting_ == 0) return;
+  for (auto& [index, w] : workers_.all()) {
+    if (works(w) && (is_idle(w) || wants_more(w)) && something_for(w)) ask_for_room(index, w);
+  }
+}
+
+/// Names the slot with the fewest results, of those that were not named before.
+void job_book::ask_for_room(std::uint32_t index, worker& w) {
+  if (!w.free.empty()) return;
+  auto best = w.slots.end();
+  for (auto slot = w.slots.begin(); slot != w.slots.end(); ++slot) {
+    if (slot->at != stage::held || slot->use.asked) continue;
+    if (best == w.slots.end() || slot->use.kept < best->use.kept) best = slot;
+  }
+  if (best == w.slots.end()) return;
+  best->use.asked = true;
+  const auto number = static_cast<std::uint32_t>(best - w.slots.begin());
+  outbox_.emplace_back(empty_slot{{{index, best->use.incarnation}, number, best->generation}});
+}
+
+// ---- moving work ------------------------------------------------------------------------------------------------
+
+void job_book::move_work() {
+  if (!ordinary_.empty()) return;
+  for (auto& [index, w] : workers_.all()) {
+    if (!is_loader(w) || !works(w) || w.more.reserved || !is_idle(w)) continue;
+    takers_.clear();
+    for (const auto& [other, busy] : workers_.all()) {
+      if (busy.alive && is_loader(busy) && busy.more.open_rows > 1) takers_.push_back(other);
+    }
+    if (takers_.empty()) return;
+    std::ranges::stable_sort(takers_, std::greater(),
+                             [&](std::uint32_t i) { return workers_.at(i).more.open_rows; });
+    for (const std::uint32_t victim : takers_) {
+      if (revoke_half_for(index, victim)) break;
+    }
+  }
+}
+
+/// The later half of what `victim` has not begun. Its first row counts as begun, though nobody may have read it yet.
+bool job_book::revoke_half_for(std::uint32_t idle, std::uint32_t victim) {
+  worker& from = workers_.at(victim);
+  worker& to = workers_.at(idle);
+  std::vector<row_place> movable;
+  for (const std::uint32_t number : from.more.order) {
+    lease_rows& known = from.slots[number].use;
+    for (std::uint32_t i = known.first_open; i < known.rows.size(); ++i) {
+      const row& r = known.rows[i];
+      const bool first = number == from.more.order.front() && i == known.first_open;
+      if (first || r.at != row_state::waiting || r.asked) continue;
+      const bool refused = r.job->charged && r.job->avoid == idle && loaders_ > 1;
+      if (!refused && !r.job->request.fresh) movable.push_back({number, i});
+    }
+  }
+  if (movable.empty()) return false;
+  if (to.free.empty()) {
+    ask_for_room(idle, to);
+    return true;
+  }
+  const worker_ref who{victim, from.incarnation};
+  for (std::size_t i = movable.size() / 2; i < movable.size(); ++i) {
+    const auto [number, index] = movable[i];
+    auto& slot = from.slots[number];
+    row& r = slot.use.rows[index];
+    r.asked = true;
+    outbox_.emplace_back(revoke_row{{who, number, slot.generation}, index, r.job->request.job});
+  }
+  return true;
+}
+
+// ---- jobs that not everybody may run ------------------------------------------------------------------------------
+
+void job_book::choosy_jobs::add(job_entry& e) {
+  by_avoided_[e.charged ? std::optional(e.avoid) : std::nullopt].emplace(e.request.job, &e);
+  ++count_;
+}
+
+void job_book::choosy_jobs::remove(const job_entry& e) {
+  const auto group = by_avoided_.find(e.charged ? std::optional(e.avoid) : std::nullopt);
+  group->second.erase(e.request.job);
+  if (group->second.empty()) by_avoided_.erase(group);
+  --count_;
+}
+
+job_book::job_entry* job_book::choosy_jobs::first_for(std::uint32_t worker, bool only) const {
+  job_entry* best = nullptr;
+  for (const auto& [avoided, jobs] : by_avoided_) {
+    if (avoided == worker && !only) continue;
+    job_entry* e = jobs.begin()->second;
+    if (best == nullptr || e->request.job < best->request.job) best = e;
+  }
+  return best;
+}
+
+job_id job_book::choosy_jobs::first() const {
+  return first_for(0, true)->request.job;
+}
+
+}  // namespace penstock::schedule

@@ -1,0 +1,161 @@
+// The slots of workers: who may write which of them, under which generation, and whether news about a lease can be true.
+// Shared by the books that give leases: the ledger of a stream (batches) and the book of a pool (jobs).
+//
+//            take()             lease_over()              release()
+//   free ------------> leased ---------------> held --------------------> free
+//                        |                                                  ^
+//                        +--------------------------------------------------+
+//
+// A slot is leased while its worker may write it, and held while somebody may still read it. Slots belong to a place and
+// outlive the processes that fill it: what is held stays held when its worker dies. Pure: no clock, no I/O.
+#pragma once
+
+#include "runtime/base/check.hpp"
+#include "runtime/base/ids.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace penstock::schedule {
+
+/// An ordinary loader, or the extra worker that tries one suspect alone.
+enum class worker_kind : std::uint8_t { loader, sacrificial };
+
+/// What a book made of a worker's message.
+enum class arrival : std::uint8_t {
+  accepted,
+  late,       ///< from an incarnation that is gone, or about a lease that is over: dropped and counted
+  impossible  ///< a living worker says what cannot be: dropped and counted; the caller fences the worker
+};
+
+/// How a lease stands that a message names.
+enum class lease_standing : std::uint8_t {
+  current,
+  over,    ///< this living worker had it once
+  gone,    ///< its holder is dead
+  unknown  ///< a living worker names a lease that it never had
+};
+
+/// What a book knows of a worker beyond its slots: nothing.
+struct no_more {};
+
+/// `Use`: what a book knows of a slot that is not free; it is left as it is when the slot is taken or released. `More`:
+/// what it knows of a worker beyond its slots.
+template <class Use, class More = no_more>
+class slot_table {
+ public:
+  enum class stage : std::uint8_t { free, leased, held };
+
+  struct slot {
+    stage at = stage::free;
+    std::uint32_t generation = 0;
+    std::uint32_t given = 0;  ///< leases of it to the present incarnation; stays at generation_mask
+    Use use{};
+  };
+
+  struct worker {
+    worker_kind kind = worker_kind::loader;
+    std::uint32_t incarnation = 0;
+    bool alive = false;
+    bool draining = false;  ///< gets no new leases
+    std::vector<slot> slots{};
+    std::vector<std::uint32_t> free{};  ///< indices of free slots
+    std::uint32_t leased = 0;
+    More more{};
+
+    [[nodiscard]] bool takes_leases() const noexcept { return alive && !draining; }
+  };
+
+  /// None: this incarnation, or a later one, has joined before.
+  worker* join(worker_ref who, std::uint32_t slots, worker_kind kind) {
+    worker& w = workers_[who.worker];
+    if (who.incarnation <= w.incarnation) return nullptr;
+    PENSTOCK_CHECK(!w.alive, "worker {}: incarnation {} joined before {} died", who.worker, who.incarnation,
+                   w.incarnation);
+    PENSTOCK_CHECK(w.slots.empty() || w.slots.size() == slots, "worker {}: {} slots, had {}", who.worker,
+                   slots, w.slots.size());
+    w.kind = kind;
+    w.incarnation = who.incarnation;
+    w.alive = true;
+    w.draining = false;
+    if (w.slots.empty()) {
+      w.slots.resize(slots);
+      for (std::uint32_t i = slots; i-- > 0;) w.free.push_back(i);
+    }
+    for (slot& s : w.slots) s.given = 0;
+    return &w;
+  }
+
+  [[nodiscard]] const worker* living(worker_ref who) const {
+    const auto it = workers_.find(who.worker);
+    if (it == workers_.end() || !it->second.alive || it->second.incarnation != who.incarnation)
+      return nullptr;
+    return &it->second;
+  }
+  [[nodiscard]] worker* living(worker_ref who) {
+    return const_cast<worker*>(std::as_const(*this).living(who));
+  }
+
+  /// None: nobody ever joined in this place.
+  [[nodiscard]] const worker* find(std::uint32_t index) const {
+    const auto it = workers_.find(index);
+    return it == workers_.end() ? nullptr : &it->second;
+  }
+  [[nodiscard]] worker* find(std::uint32_t index) {
+    return const_cast<worker*>(std::as_const(*this).find(index));
+  }
+  [[nodiscard]] worker& at(std::uint32_t index) { return workers_.at(index); }
+  [[nodiscard]] std::map<std::uint32_t, worker>& all() noexcept { return workers_; }
+  [[nodiscard]] const std::map<std::uint32_t, worker>& all() const noexcept { return workers_; }
+
+  /// A free slot of a living worker that has one.
+  lease_ref take(std::uint32_t index) {
+    worker& w = workers_.at(index);
+    PENSTOCK_CHECK(w.alive && !w.free.empty(), "worker {} alive {}", index, w.alive);
+    const std::uint32_t number = w.free.back();
+    w.free.pop_back();
+    slot& s = w.slots[number];
+    PENSTOCK_CHECK(s.at == stage::free, "slot {} of worker {}", number, index);
+    s.at = stage::leased;
+    s.generation = (s.generation + 1) & generation_mask;
+    s.given = std::min(s.given + 1, generation_mask);
+    ++w.leased;
+    return {{index, w.incarnation}, number, s.generation};
+  }
+
+  /// Its worker writes it no more, and somebody may read it.
+  void lease_over(std::uint32_t index, std::uint32_t number) {
+    worker& w = workers_.at(index);
+    slot& s = w.slots[number];
+    PENSTOCK_CHECK(s.at == stage::leased, "slot {} of worker {}", number, index);
+    s.at = stage::held;
+    --w.leased;
+  }
+
+  void release(std::uint32_t index, std::uint32_t number) {
+    worker& w = workers_.at(index);
+    slot& s = w.slots[number];
+    PENSTOCK_CHECK(s.at != stage::free, "slot {} of worker {} freed twice", number, index);
+    if (s.at == stage::leased) --w.leased;
+    s.at = stage::free;
+    w.free.push_back(number);
+  }
+
+  [[nodiscard]] lease_standing standing_of(const lease_ref& lease) const {
+    const worker* w = living(lease.holder);
+    if (w == nullptr) return lease_standing::gone;
+    if (lease.slot >= w->slots.size()) return lease_standing::unknown;
+    const slot& s = w->slots[lease.slot];
+    if (s.generation == lease.generation && s.at == stage::leased) return lease_standing::current;
+    const std::uint32_t ago = (s.generation - lease.generation) & generation_mask;
+    return ago < s.given ? lease_standing::over : lease_standing::unknown;
+  }
+
+ private:
+  std::map<std::uint32_t, worker> workers_;
+};
+
+}  // namespace penstock::schedule

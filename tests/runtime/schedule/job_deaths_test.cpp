@@ -1,0 +1,266 @@
+// What a worker's death makes of its jobs, one rule at a time. The interplay of all is explored in job_book_model_test.cpp.
+#include "tests/runtime/schedule/job_pool.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::schedule;
+using namespace penstock::testing;
+
+using jobs = std::vector<job_id>;
+using causes = std::vector<std::string>;
+
+TEST_CASE(
+    "a death keeps what is finished, charges what was begun, and gives the rest back ahead of the queue") {
+  small_pool p;
+  const lease_jobs order = bundle_of(p, 4);
+  p.submit();
+  const auto foreseen = p.book.would_charge(a1, {table_of(order, 1, row_at::begun)});
+  const auto charged = p.die(order, 1, row_at::begun);
+  REQUIRE(charged);
+  CHECK(charged->job == 3);
+  CHECK(charged->attempt == 1);
+  CHECK_FALSE(charged->alone);
+  REQUIRE(foreseen);
+  CHECK(foreseen->job == 3);
+  CHECK(settled(p.go()).job == 2);
+  p.book.worker_joined(b1, 4);
+  const auto orders = p.leases();
+  REQUIRE(orders.size() >= 2);
+  CHECK(jobs_of(orders[0]) == jobs{3});  // the suspect is alone, and first
+  CHECK(orders[0].rows[0].attempt == 2);
+  CHECK(jobs_of(orders[1]).at(0) == 4);
+  CHECK(orders[1].rows[0].attempt == 1);
+}
+
+TEST_CASE("a death between two rows is charged to nobody") {
+  small_pool p;
+  const lease_jobs order = bundle_of(p, 2);
+  CHECK_FALSE(p.die(order, 1, row_at::waiting));
+  p.book.worker_joined(a2, 1);
+  CHECK(p.lease().rows[0].attempt == 1);
+}
+
+TEST_CASE("a death that has nothing to do with its job leaves the job untouched") {
+  small_pool p;
+  const lease_jobs order = bundle_of(p, 1);
+  CHECK_FALSE(p.die(order, 0, row_at::begun, false));
+  p.book.worker_joined(a2, 1);
+  const lease_jobs again = p.lease();
+  CHECK(again.rows[0].attempt == 1);
+  REQUIRE(p.book.reported(table_of(again, 1)) == job_arrival::accepted);
+  const settle_job done = settled(p.go());
+  CHECK(done.attempts == 2);
+  CHECK(done.causes.empty());
+}
+
+TEST_CASE("a suspect runs on another worker, even if it has to wait for that one") {
+  small_pool p;
+  p.book.worker_joined(b1, 1);
+  p.submit();
+  const lease_jobs long_one = p.lease();
+  p.book.worker_joined(a1, 1);
+  p.submit();
+  p.crash(p.lease(), 1);
+  CHECK(p.leases().empty());
+  REQUIRE(p.book.reported(table_of(long_one, 1)) == job_arrival::accepted);
+  const lease_jobs again = p.lease();
+  CHECK(again.lease.holder == b1);
+  CHECK(jobs_of(again) == jobs{2});
+}
+
+TEST_CASE("where there is no other worker a suspect runs in the next incarnation") {
+  small_pool p;
+  p.book.worker_joined(a1, 1);
+  p.submit();
+  p.crash(p.lease(), 1);
+  const lease_jobs again = p.lease();
+  CHECK(again.lease.holder == a2);
+  CHECK(again.rows[0].attempt == 2);
+}
+
+TEST_CASE(
+    "a suspect is leased ahead where every worker has work, and never moved to the one that died of it") {
+  small_pool p;
+  p.book.worker_joined(b1, 2);
+  p.submit();
+  const lease_jobs long_one = p.lease();
+  p.book.worker_joined(a1, 1);
+  p.submit();
+  p.crash(p.lease(), 1);
+  const lease_jobs again = p.lease();
+  CHECK(again.lease.holder == b1);
+  CHECK(jobs_of(again) == jobs{2});
+  CHECK(p.go().empty());  // worker 0 is idle
+}
+
+TEST_CASE("a job that kills three workers is poisoned, the third time alone, with each cause") {
+  small_pool p;
+  p.book.worker_joined(a1, 2);
+  p.submit();
+  p.crash(p.lease());
+  p.crash(p.lease());
+  CHECK(p.book.wants_sacrificial());
+  CHECK(p.leases().empty());
+  p.book.worker_joined(helper1, 1, true);
+  const lease_jobs alone = p.lease();
+  CHECK(alone.lease.holder == helper1);
+  CHECK(alone.rows == std::vector<leased_job>{{1, 3, false}});
+  const auto charged = p.die(alone, 0, row_at::begun);
+  REQUIRE(charged);
+  CHECK(charged->alone);
+  CHECK(charged->attempt == 3);
+  const settle_job end = settled(p.go());
+  CHECK(end.how == job_end::poisoned);
+  CHECK(end.attempts == 3);
+  CHECK(end.causes == causes{"SIGSEGV", "SIGSEGV", "SIGSEGV"});
+  CHECK_FALSE(end.at);
+  CHECK_FALSE(p.book.wants_sacrificial());
+  CHECK(p.book.unsettled() == 0);
+}
+
+TEST_CASE("a suspect that finishes alone has its result, and the deaths are told") {
+  small_pool p;
+  p.book.worker_joined(a1, 2);
+  p.submit();
+  p.crash(p.lease());
+  p.crash(p.lease());
+  p.book.worker_joined(helper1, 1, true);
+  REQUIRE(p.book.reported(table_of(p.lease(), 1)) == job_arrival::accepted);
+  const settle_job end = settled(p.go());
+  CHECK(end.how == job_end::result);
+  CHECK(end.attempts == 3);
+  CHECK(end.causes == causes{"SIGSEGV", "SIGSEGV"});
+  CHECK_FALSE(p.book.wants_sacrificial());
+}
+
+TEST_CASE("a sacrificial worker that is ended by an operator says nothing about its job") {
+  small_pool p;
+  p.book.worker_joined(a1, 2);
+  p.submit();
+  p.crash(p.lease());
+  p.crash(p.lease());
+  p.book.worker_joined(helper1, 1, true);
+  CHECK_FALSE(p.die(p.lease(), 0, row_at::begun, false));
+  CHECK(p.go().empty());
+  p.book.worker_joined({small_pool::helper, 2}, 1, true);
+  CHECK(p.lease().rows[0].attempt == 3);
+}
+
+TEST_CASE("what cannot be tried alone is poisoned and says why; a trial under way goes on") {
+  small_pool p;
+  p.book.worker_joined(a1, 1);
+  p.submit_many(2);
+  for (int i = 0; i < 4; ++i) p.crash(p.lease(), 1);
+  p.book.worker_joined(helper1, 1, true);
+  const lease_jobs trial = p.lease();
+  CHECK(jobs_of(trial) == jobs{1});
+  p.book.cannot_try_alone("it does not start");
+  const settle_job end = settled(p.go());
+  CHECK(end.job == 2);
+  CHECK(end.how == job_end::poisoned);
+  CHECK(end.causes == causes{"SIGSEGV", "SIGSEGV", "could not be tried alone: it does not start"});
+  REQUIRE(p.book.reported(table_of(trial, 1)) == job_arrival::accepted);
+  CHECK(settled(p.go()).how == job_end::result);
+}
+
+TEST_CASE("where one attempt is allowed the first death poisons") {
+  small_pool p({.max_attempts = 1, .slot_bytes = 4096});
+  p.book.worker_joined(a1, 1);
+  p.submit();
+  p.crash(p.lease(), 1);
+  CHECK(settled(p.go()).how == job_end::poisoned);
+}
+
+TEST_CASE("a job that is not idempotent is never begun twice") {
+  for (const bool blames : {true, false}) {
+    small_pool p;
+    const lease_jobs order = bundle_of(p, 2, false);
+    p.die(order, 0, row_at::begun, blames);
+    const settle_job end = settled(p.go());
+    CHECK(end.job == 2);
+    CHECK(end.how == job_end::worker_lost);
+    CHECK(end.causes == causes{"SIGSEGV"});
+    p.book.worker_joined(a2, 1);
+    CHECK(jobs_of(p.lease()) == jobs{3});  // it had not begun
+  }
+}
+
+TEST_CASE("a job whose worker is killed after its limit is timed out, before it the death is charged") {
+  for (const auto took : {999ms, 1000ms}) {
+    small_pool p;
+    p.book.worker_joined(a1, 1);
+    p.submit({.limit = 1s});
+    const lease_jobs order = p.lease();
+    p.now = table_of(order, 0).rows[0].begun + took;
+    const auto charged = p.die(order, 0, row_at::begun);
+    REQUIRE(charged);
+    CHECK(charged->job == 1);
+    const auto ends = only<settle_job>(p.go());
+    CHECK(ends.size() == (took == 1000ms ? 1 : 0));
+    if (!ends.empty()) CHECK(ends[0].how == job_end::timed_out);
+    if (!ends.empty()) CHECK(ends[0].causes == causes{"SIGSEGV"});
+  }
+}
+
+TEST_CASE("a table that its worker has overwritten is charged to the row whose turn it was") {
+  small_pool p;
+  const lease_jobs order = bundle_of(p, 3);
+  auto table = table_of(order, 1, row_at::unreadable);
+  table.rows[2].at = row_at::unreadable;
+  const auto charged = p.book.worker_died(a1, {table}, "SIGSEGV", true, p.now);
+  REQUIRE(charged);
+  CHECK(charged->job == 3);
+}
+
+TEST_CASE(
+    "a table that was not read counts as overwritten; nothing in it that is not idempotent runs again") {
+  small_pool p;
+  const lease_jobs order = bundle_of(p, 1);
+  p.submit({.idempotent = false});
+  REQUIRE(p.book.reported(table_of(order, 1)) == job_arrival::accepted);
+  (void)p.lease();
+  const auto charged = p.book.worker_died(a1, {}, "SIGSEGV", true, p.now);
+  REQUIRE(charged);
+  CHECK(charged->job == 3);
+  CHECK(only<settle_job>(p.go()).back().how == job_end::worker_lost);
+}
+
+TEST_CASE("a worker dies once") {
+  small_pool p;
+  const lease_jobs order = bundle_of(p, 1);
+  CHECK(p.die(order, 0, row_at::begun));
+  CHECK_FALSE(p.die(order, 0, row_at::begun));
+  CHECK(p.book.leases_of(a1).empty());
+  p.book.worker_joined(a2, 1);
+  p.book.worker_joined(a1, 1);
+  CHECK(p.lease().lease.holder == a2);
+}
+
+// ---- drains ---------------------------------------------------------------------------------------------------
+
+TEST_CASE("a worker that drains finishes what it has and gets nothing new") {
+  small_pool p;
+  p.book.worker_joined(a1, 2);
+  p.submit();
+  const lease_jobs order = p.lease();
+  p.book.worker_drains(a1);
+  p.submit();
+  CHECK(p.go().empty());
+  REQUIRE(p.book.reported(table_of(order, 1)) == job_arrival::accepted);
+  CHECK(p.leases().empty());
+  p.book.worker_joined(b1, 2);
+  CHECK(p.lease().lease.holder == b1);
+}
+
+TEST_CASE("a worker that drains in a hurry gives back what it has not begun") {
+  small_pool p;
+  const lease_jobs order = bundle_of(p, 3);
+  p.book.worker_drains(a1, true);
+  CHECK(only<revoke_row>(p.go()).size() == 3);
+  p.book.row_revoked(order.lease, 1);
+  p.book.row_revoked(order.lease, 2);
+  CHECK(p.book.waiting() == 2);
+  p.book.worker_joined(b1, 1);
+  CHECK(jobs_of(p.lease()) == jobs{3, 4});
+}

@@ -1,0 +1,366 @@
+// Which job goes to which worker, one rule at a time. Their interplay is explored in job_book_model_test.cpp.
+#include "tests/runtime/schedule/job_pool.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::schedule;
+using namespace penstock::testing;
+
+using jobs = std::vector<job_id>;
+
+// ---- bundles --------------------------------------------------------------------------------------------------
+
+TEST_CASE("while nobody knows how long a function takes, each of its jobs travels alone") {
+  small_pool p;
+  p.submit_many(5);
+  p.book.worker_joined(a1, 4);
+  const auto orders = p.leases();
+  REQUIRE(orders.size() == 2);  // the one to work on, and one ahead
+  CHECK(jobs_of(orders[0]) == jobs{1});
+  CHECK(jobs_of(orders[1]) == jobs{2});
+  CHECK(p.book.waiting() == 3);
+  CHECK(p.book.rows_of(0) == 2);
+}
+
+TEST_CASE("short jobs travel in bundles of at most the expected work that is the goal") {
+  small_pool p;
+  p.teach(300us);
+  p.book.worker_joined(a1, 1);
+  p.submit_many(10);
+  CHECK(jobs_of(p.lease()) == jobs{2, 3, 4});
+}
+
+TEST_CASE("a bundle has at most so many rows as a lease may have") {
+  small_pool p;
+  p.teach(1us);
+  p.book.worker_joined(a1, 1);
+  p.submit_many(10);
+  CHECK(p.lease().rows.size() == small_slots.rows_max);
+}
+
+TEST_CASE("a long job neither joins a bundle nor is joined") {
+  small_pool p;
+  p.teach(10us, 0);
+  p.teach(5ms, 1);
+  p.book.worker_joined(a1, 4);
+  p.submit();
+  p.submit({.function = 1});
+  p.submit();
+  const auto orders = p.leases();
+  REQUIRE(orders.size() >= 2);
+  CHECK(jobs_of(orders[0]) == jobs{3});
+  CHECK(jobs_of(orders[1]) == jobs{4});
+}
+
+TEST_CASE("arguments of a bundle leave a quarter of the slot to results; a job alone may fill it") {
+  small_pool p;
+  p.teach(1us);
+  p.book.worker_joined(a1, 1);
+  p.submit({.argument_bytes = 1408});
+  p.submit({.argument_bytes = 1472});
+  p.submit({.argument_bytes = 64});
+  const lease_jobs two = p.lease();
+  CHECK(jobs_of(two) == jobs{2, 3});  // 64 + 2 x 64 + 1408 + 1472 = 3072 = 3/4 of 4096
+  p.submit({.argument_bytes = 4096 - 128});
+  CHECK(p.book.reported(table_of(two, 2)) == job_arrival::accepted);
+  const lease_jobs small = p.lease();
+  CHECK(jobs_of(small) == jobs{4});
+  CHECK(p.book.reported(table_of(small, 1)) == job_arrival::accepted);
+  CHECK(jobs_of(p.lease()) == jobs{5});
+}
+
+TEST_CASE("a few jobs are split evenly among the workers that are idle") {
+  small_pool p;
+  p.teach(1us);
+  p.book.worker_joined(a1, 1);
+  p.book.worker_joined(b1, 1);
+  p.submit_many(5);
+  const auto orders = p.leases();
+  REQUIRE(orders.size() == 2);
+  CHECK(orders[0].rows.size() == 3);
+  CHECK(orders[1].rows.size() == 2);
+}
+
+TEST_CASE("an idle worker is served before anybody gets a lease ahead") {
+  small_pool p;
+  p.book.worker_joined(a1, 2);
+  p.submit();
+  REQUIRE(p.lease().lease.holder == a1);
+  p.book.worker_joined(b1, 2);
+  p.submit();
+  CHECK(p.lease().lease.holder == b1);
+}
+
+TEST_CASE("a worker gets more leases ahead while all that it has is less work than the goal") {
+  small_pool p;
+  p.teach(50us);
+  p.book.worker_joined(a1, 4);
+  p.submit_many(100);
+  CHECK(p.leases().size() == 3);  // 8 rows of 50 us each: the third passes 1 ms
+}
+
+TEST_CASE("the estimate of a function follows what its jobs take") {
+  small_pool p;
+  p.teach(5ms);
+  p.book.worker_joined(a1, 1);
+  p.submit_many(60);
+  std::size_t largest = 0;
+  for (int i = 0; i < 50; ++i) {
+    const auto orders = p.leases();
+    if (orders.empty()) break;
+    largest = std::max(largest, orders[0].rows.size());
+    REQUIRE(p.book.reported(table_of(orders[0], orders[0].rows.size(), row_at::waiting, 10us)) ==
+            job_arrival::accepted);
+  }
+  CHECK(largest > 1);
+}
+
+TEST_CASE("a paused book leases nothing, and goes on where it was") {
+  small_pool p;
+  p.book.worker_joined(a1, 1);
+  p.book.set_paused(true);
+  p.submit();
+  CHECK(p.leases().empty());
+  p.book.set_paused(false);
+  CHECK(p.leases().size() == 1);
+}
+
+// ---- moving work --------------------------------------------------------------------------------------------------
+
+TEST_CASE("when nothing waits, an idle worker takes over the later half of what another has not begun") {
+  small_pool p;
+  p.teach(1us);
+  p.book.worker_joined(a1, 1);
+  p.submit_many(6);
+  const lease_jobs order = p.lease();
+  REQUIRE(order.rows.size() == 6);
+  p.book.worker_joined(b1, 1);
+  const auto asked = only<revoke_row>(p.go());
+  REQUIRE(asked.size() == 3);  // of rows 1 .. 5: row 0 counts as begun
+  CHECK(asked[0].row == 3);
+  CHECK(asked[2].row == 5);
+  CHECK(asked[2].job == 7);
+  p.book.row_revoked(order.lease, 4);
+  p.book.row_revoked(order.lease, 5);
+  const lease_jobs moved = p.lease();
+  CHECK(moved.lease.holder == b1);
+  CHECK(jobs_of(moved) == jobs{6, 7});
+  CHECK_FALSE(moved.rows[0].first);
+  CHECK(p.book.rows_of(0) == 4);
+}
+
+TEST_CASE("rows of leases ahead are moved before those of the lease at work") {
+  small_pool p;
+  p.book.worker_joined(a1, 2);
+  p.submit_many(2);
+  const auto orders = p.leases();
+  REQUIRE(orders.size() == 2);
+  p.book.worker_joined(b1, 1);
+  const auto asked = only<revoke_row>(p.go());
+  REQUIRE(asked.size() == 1);
+  CHECK(asked[0].lease == orders[1].lease);
+  p.book.row_revoked(asked[0].lease, 0);
+  CHECK(p.lease().lease.holder == b1);
+}
+
+TEST_CASE("no row is asked for twice, and a worker's only row is left to it") {
+  small_pool p;
+  p.teach(1us);
+  p.book.worker_joined(a1, 1);
+  p.submit_many(2);
+  (void)p.go();
+  p.book.worker_joined(b1, 1);
+  CHECK(only<revoke_row>(p.go()).size() == 1);
+  CHECK(p.go().empty());
+}
+
+TEST_CASE("nothing is moved while something waits") {
+  small_pool p;
+  p.book.worker_joined(a1, 2);
+  p.submit_many(2);
+  (void)p.go();
+  p.book.worker_joined(b1, 1);
+  p.submit();
+  CHECK(only<revoke_row>(p.go()).empty());
+}
+
+TEST_CASE("a slot whose last rows were revoked is leased again only when its worker has passed them") {
+  small_pool p;
+  p.teach(1us);
+  p.book.worker_joined(a1, 1);
+  p.submit_many(3);
+  const lease_jobs order = p.lease();
+  REQUIRE(order.rows.size() == 3);
+  p.book.worker_drains(a1, true);
+  REQUIRE(only<revoke_row>(p.go()).size() == 3);
+  p.book.row_revoked(order.lease, 2);
+  REQUIRE(p.book.seen(table_of(order, 2)) == job_arrival::accepted);  // read without a word of the worker's
+  CHECK(p.book.rows_of(0) == 0);
+  auto late = table_of(order, 2, row_at::revoked);
+  CHECK(p.book.reported(late) == job_arrival::accepted);  // so the lease was still current
+  CHECK(p.book.reported(late) == job_arrival::late);
+}
+
+// ---- slots --------------------------------------------------------------------------------------------------
+
+TEST_CASE("a slot with kept results is leased again when the last one is gone") {
+  small_pool p;
+  p.teach(1us);
+  p.book.worker_joined(a1, 1);
+  p.submit_many(2);
+  const lease_jobs order = p.lease();
+  REQUIRE(p.book.reported(kept(order)) == job_arrival::accepted);
+  p.submit();
+  CHECK(p.leases().empty());
+  p.book.result_gone(order.lease);
+  CHECK(p.leases().empty());
+  p.book.result_gone(order.lease);
+  const lease_jobs next = p.lease();
+  CHECK(next.lease.generation == order.lease.generation + 1);
+  p.book.result_gone(order.lease);  // late
+  CHECK(p.book.reported(table_of(next, 1)) == job_arrival::accepted);
+}
+
+TEST_CASE(
+    "a worker that could work and has no free slot has one emptied, once, and the next one if that was "
+    "vain") {
+  small_pool p;
+  p.book.worker_joined(a1, 2);
+  p.submit_many(2);
+  const auto orders = p.leases();
+  REQUIRE(orders.size() == 2);
+  REQUIRE(p.book.reported(kept(orders[0])) == job_arrival::accepted);
+  REQUIRE(p.book.reported(kept(orders[1])) == job_arrival::accepted);
+  CHECK(only<empty_slot>(p.go()).empty());  // nothing waits
+  p.submit();
+  const auto first = only<empty_slot>(p.go());
+  const auto second = only<empty_slot>(p.go());
+  REQUIRE(first.size() == 1);
+  REQUIRE(second.size() == 1);
+  CHECK(first[0].lease == orders[0].lease);
+  CHECK(second[0].lease == orders[1].lease);
+  CHECK(p.go().empty());
+  p.book.result_gone(second[0].lease);
+  CHECK(p.lease().lease.slot == orders[1].lease.slot);
+}
+
+TEST_CASE("kept results survive their worker, and their slots are not its successor's until they are gone") {
+  small_pool p;
+  p.book.worker_joined(a1, 1);
+  p.submit();
+  const lease_jobs order = p.lease();
+  p.submit();
+  p.book.worker_died(a1, {kept(order)}, "SIGKILL", true, p.now);
+  p.book.worker_joined(a2, 1);
+  const auto said = p.go();
+  CHECK(only<settle_job>(said).size() == 1);
+  CHECK(only<lease_jobs>(said).empty());
+  REQUIRE(only<empty_slot>(said).size() == 1);
+  CHECK(only<empty_slot>(said)[0].lease == order.lease);
+  p.book.result_gone(order.lease);
+  CHECK(p.lease().lease.holder == a2);
+}
+
+// ---- fresh jobs ---------------------------------------------------------------------------------------------------
+
+TEST_CASE("a fresh job goes to a process that was given nothing, alone") {
+  small_pool p;
+  p.teach(1us);
+  p.book.worker_joined(a1, 2);
+  p.submit({.fresh = true});
+  p.submit();
+  const auto orders = p.leases();
+  REQUIRE(orders.size() == 2);
+  CHECK(jobs_of(orders[0]) == jobs{2});
+  CHECK(jobs_of(orders[1]) == jobs{3});
+}
+
+TEST_CASE(
+    "where every process has run something, an idle one is replaced, once, and gets nothing meanwhile") {
+  small_pool p;
+  p.book.worker_joined(a1, 1);
+  p.book.worker_joined(b1, 1);
+  p.submit_many(2);
+  for (const lease_jobs& order : p.leases())
+    REQUIRE(p.book.reported(table_of(order, 1)) == job_arrival::accepted);
+  p.submit({.fresh = true});
+  const auto asked = only<refresh_worker>(p.go());
+  REQUIRE(asked.size() == 1);
+  CHECK(asked[0].who == a1);
+  CHECK(p.go().empty());
+  p.submit();
+  const lease_jobs other = p.lease();
+  CHECK(other.lease.holder == b1);  // others go on
+  p.book.worker_died(a1, {}, "replaced", false, p.now);
+  CHECK(p.go().empty());
+  p.book.worker_joined(a2, 1);
+  CHECK(jobs_of(p.lease()) == jobs{3});
+}
+
+TEST_CASE("a process that was to be replaced and does not come back is waited for ten seconds") {
+  small_pool p;
+  p.book.worker_joined(a1, 1);
+  p.book.worker_joined(b1, 1);
+  p.submit_many(2);
+  for (const lease_jobs& order : p.leases())
+    REQUIRE(p.book.reported(table_of(order, 1)) == job_arrival::accepted);
+  p.submit({.fresh = true});
+  REQUIRE(only<refresh_worker>(p.go()).size() == 1);
+  p.book.worker_died(a1, {}, "replaced", false, p.now);
+  p.now += 9s;
+  CHECK(p.go().empty());
+  p.now += 1s;
+  const auto asked = only<refresh_worker>(p.go());
+  REQUIRE(asked.size() == 1);
+  CHECK(asked[0].who == b1);
+}
+
+TEST_CASE(
+    "if nobody is idle, a worker becomes so for the fresh job whose turn it is, and for no more than one") {
+  small_pool p;
+  p.book.worker_joined(a1, 2);
+  p.book.worker_joined(b1, 2);
+  p.submit_many(2);
+  const auto orders = p.leases();
+  REQUIRE(orders.size() == 2);
+  p.submit({.fresh = true});
+  p.submit({.fresh = true});
+  p.submit_many(4);
+  const auto ahead = p.leases();
+  REQUIRE(ahead.size() == 1);
+  CHECK(ahead[0].lease.holder == b1);
+  REQUIRE(p.book.reported(table_of(orders[0], 1)) == job_arrival::accepted);
+  const auto said = p.go();
+  CHECK(only<lease_jobs>(said).empty());
+  REQUIRE(only<refresh_worker>(said).size() == 1);
+  CHECK(only<refresh_worker>(said)[0].who == a1);
+}
+
+TEST_CASE("no process is replaced for a fresh job before it is its turn") {
+  small_pool p;
+  p.book.worker_joined(a1, 1);
+  p.submit();
+  lease_jobs order = p.lease();
+  p.submit_many(2);
+  p.submit({.fresh = true});
+  for (job_id job = 2; job <= 3; ++job) {
+    REQUIRE(p.book.reported(table_of(order, 1, row_at::waiting, 1ms)) == job_arrival::accepted);
+    order = p.lease();
+    CHECK(jobs_of(order) == jobs{job});
+  }
+  REQUIRE(p.book.reported(table_of(order, 1)) == job_arrival::accepted);
+  CHECK(only<refresh_worker>(p.go()).size() == 1);
+}
+
+TEST_CASE("a reservation ends with the fresh job that it was for") {
+  small_pool p;
+  p.book.worker_joined(a1, 2);
+  p.submit();
+  (void)p.lease();
+  const job_id fresh = p.submit({.fresh = true});
+  p.submit();
+  CHECK(p.leases().empty());
+  CHECK(p.book.cancel(fresh) == cancelled::before_it_began);
+  CHECK(jobs_of(p.lease()) == jobs{3});
+}
