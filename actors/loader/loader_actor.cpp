@@ -77,6 +77,14 @@ void open(self_pointer self, const protocol::open_dataset& order) {
          fmt::format("the session speaks protocol {}, this worker {}", order.version, protocol::version), 0});
     return;
   }
+  if (order.pool) {
+    give_up(self, exit_codes::configuration,
+            {errc::worker_program,
+             "the worker program ([loader] command) loads a dataset (penstock::worker_main); a pool needs one that "
+             "serves functions (penstock::job_main)",
+             0});
+    return;
+  }
   auto settings = protocol::config_from_bytes(order.config);
   if (!settings) return give_up(self, exit_codes::protocol, settings.error());
   s.settings = std::move(*settings);

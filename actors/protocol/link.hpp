@@ -11,6 +11,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
+#include <sys/socket.h>
 
 #include <array>
 #include <atomic>
@@ -44,10 +45,10 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
 
   void start() { read_more(); }
 
-  /// Queues a message. Messages that are queued together leave in one write. Silently dropped when the link is closed:
-  /// the peer's death is reported elsewhere. The queue is bounded by the leases that a peer can hold; a peer that does
-  /// not read and still exceeds `unsent_max` is cut off. So is one to which a message larger than a frame would have to
-  /// be sent: senders split such messages first (fit.hpp).
+  /// Sends a message: at once if the socket takes it. Else it is queued, and queued messages leave in one write. Silently
+  /// dropped when the link is closed: the peer's death is reported elsewhere. The queue is bounded by the leases that a
+  /// peer can hold; a peer that does not read and still exceeds `unsent_max` is cut off. So is one to which a message
+  /// larger than a frame would have to be sent: senders split such messages first (fit.hpp).
   void send(const Out& message) {
     std::string cut_off;
     {
@@ -59,16 +60,17 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
         cut_off = "it does not read its messages";
       }
       asked_.fetch_add(1, std::memory_order_relaxed);
-      if (flush_posted_ && cut_off.empty()) return;
+      if (cut_off.empty() && (flush_posted_ || writing_ || write_now())) return;
       flush_posted_ = true;
     }
-    boost::asio::post(socket_.get_executor(), [self = this->shared_from_this(), cut_off = std::move(cut_off)] {
-      if (!cut_off.empty()) {
-        self->shut(cut_off);
-      } else {
-        self->flush();
-      }
-    });
+    boost::asio::post(socket_.get_executor(),
+                      [self = this->shared_from_this(), cut_off = std::move(cut_off)] {
+                        if (!cut_off.empty()) {
+                          self->shut(cut_off);
+                        } else {
+                          self->flush();
+                        }
+                      });
   }
 
   /// Allows the peer this many messages beyond one for each that it was sent.
@@ -142,17 +144,27 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     if (too_many) shut("it sends more messages than it was asked for");
   }
 
+  /// mutex_ is held, and nothing is being written: what fits into the socket leaves at once, without waking the io
+  /// thread. True: all of it. A peer that is gone is no matter of this: reading finds out, and reports the end.
+  bool write_now() noexcept {
+    const ssize_t sent =
+        ::send(socket_.native_handle(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) unsent_.erase(unsent_.begin(), unsent_.begin() + sent);
+    return unsent_.empty();
+  }
+
   void flush() {
+    bool begins = false;
     {
       const std::lock_guard hold(mutex_);
       flush_posted_ = false;
       if (writing_) return;
       if (!closed_ && !unsent_.empty()) {
         std::swap(unsent_, in_write_);
-        writing_ = true;
+        begins = writing_ = true;
       }
     }
-    if (!writing_) {
+    if (!begins) {
       if (const auto then = std::exchange(after_write_, {})) then();
       return;
     }
@@ -167,8 +179,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
       const std::lock_guard hold(mutex_);
       // A peer that closed its end may have sent something before: reading finds that, and reports the end.
       if (!good) unsent_.clear();
+      writing_ = false;
     }
-    writing_ = false;
     flush();
   }
 
@@ -192,13 +204,13 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
   frame_reader<In> reader_;
   std::uint64_t heard_ = 0;
   std::vector<char> in_write_;
-  bool writing_ = false;
   std::function<void()> after_write_;
   bool open_ = true;
 
   std::atomic<std::uint64_t> asked_{0};
   std::mutex mutex_;
   std::vector<char> unsent_;
+  bool writing_ = false;  // the io thread is: what is queued leaves after it
   bool flush_posted_ = false;
   bool closed_ = false;
 };

@@ -150,10 +150,11 @@ struct open_dataset {
   std::uint32_t version = protocol::version;
   worker_ref you;
   std::string config;  ///< all of the effective config, see config_bytes.hpp
+  bool pool = false;   ///< no dataset at all: functions are wanted
 };
 template <class Inspector>
 auto inspect(Inspector& f, open_dataset& x) {
-  return f(caf::meta::type_name("open_dataset"), x.version, x.you, x.config);
+  return f(caf::meta::type_name("open_dataset"), x.version, x.you, x.config, x.pool);
 }
 
 /// The answer to dataset_described or functions_described: where your slots are.

@@ -382,6 +382,13 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings 
 
 }  // namespace
 
+bool report_forwarder::reported(worker_ref who, protocol::from_worker& message) {
+  auto* const report = std::get_if<protocol::batch_loaded>(&message);
+  if (report == nullptr) return false;
+  if (queue_->add({who, std::move(*report)})) caf::anon_send(to_, leases_reported{queue_});
+  return true;
+}
+
 scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_surroundings around) {
   return system.spawn(behave, std::move(around));
 }

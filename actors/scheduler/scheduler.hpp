@@ -40,6 +40,17 @@ struct scheduler_surroundings {
   scheduler_news* news = nullptr;      ///< outlives the actor
 };
 
+/// Workers' reports on their way to the scheduler, in bursts.
+class report_forwarder final : public supervisor::report_listener {
+ public:
+  explicit report_forwarder(scheduler_actor to) : to_(std::move(to)) {}
+  bool reported(worker_ref who, protocol::from_worker& message) override;
+
+ private:
+  scheduler_actor to_;
+  const std::shared_ptr<report_queue> queue_ = std::make_shared<report_queue>();
+};
+
 scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_surroundings around);
 
 }  // namespace penstock::scheduler

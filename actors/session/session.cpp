@@ -1,4 +1,5 @@
 #include "actors/session/session_body.hpp"
+#include "actors/session/wiring.hpp"
 #include "runtime/config/validate.hpp"
 #include "runtime/process/spawn.hpp"
 
@@ -88,7 +89,7 @@ void Session::Epoch::iterator::past_the_end() {
 Session::outline Session::dry_run(const config& given) {
   const config settings = value_or_throw(config_file::accept(given, config_file::process_environment()));
   outline o;
-  o.workers = workers_of(settings);
+  o.workers = session::workers_of(settings);
   const auto prepared = value_or_throw(prepare(settings));
   if (!prepared) return o;
   const dataset_description& d = prepared->description;

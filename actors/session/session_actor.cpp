@@ -171,7 +171,7 @@ session_actor::behavior_type behave(self_pointer self, session_surroundings arou
       [self](const worker_serves& news) {
         session_state& s = self->state;
         if (!std::exchange(s.failed, true)) {
-          s.around.failed(
+          s.around.news->gave_up(
               {errc::worker_program,
                "the worker program ([loader] command) serves functions of a pool (penstock::job_main), not a "
                "dataset (penstock::worker_main)",

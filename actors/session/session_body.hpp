@@ -47,9 +47,6 @@ inline steady_time now() {
   return std::chrono::steady_clock::now();
 }
 
-/// The number of workers requested.
-std::uint32_t workers_of(const config& settings);
-
 /// The dataset as the session lists it before any worker exists. Nothing for datasets that only the worker
 /// knows.
 result<std::optional<prepared_dataset>> prepare(const config& settings);
@@ -102,7 +99,7 @@ class Session::body {
     supervisor::supervisor_actor supervisor;
     session::session_actor session;
     std::shared_ptr<scheduler::lease_counts> leases;
-    std::shared_ptr<scheduler::report_queue> reports = std::make_shared<scheduler::report_queue>();
+    std::unique_ptr<scheduler::report_forwarder> reports;
     std::shared_ptr<scheduler::delivery_queue> deliveries = std::make_shared<scheduler::delivery_queue>();
   };
 
@@ -113,8 +110,6 @@ class Session::body {
   void spawn_scheduler(engine& e);
   void spawn_supervisor(engine& e);
   void spawn_session_actor(engine& e);
-  [[nodiscard]] supervisor::worker_program program_of_workers(const engine& e) const;
-  [[nodiscard]] supervisor::supervisor_settings supervisor_settings_now() const;
   void open_control_socket(engine& e);
   void open_metrics(engine& e);
   void watch_progress(engine& e);
@@ -125,7 +120,6 @@ class Session::body {
   void end_within(std::optional<std::chrono::milliseconds> at_most) noexcept;
   std::optional<Batch> take();
   std::optional<Batch> take_of(std::uint64_t epoch, bool from_its_first);
-  void check_worker(std::uint32_t worker) const;
   void restart_owner(engine& e);
   std::optional<Batch> hand_out(gpu_owner::ready_batch ready, steady_time demanded);
   std::optional<Batch> end_of_stream();

@@ -1,6 +1,7 @@
 #include "actors/protocol/log_level.hpp"
 #include "actors/session/pipeline_view.hpp"
 #include "actors/session/session_body.hpp"
+#include "actors/session/wiring.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/base/units.hpp"
@@ -35,28 +36,7 @@ session_options without_state(session_options options) {
   return options;
 }
 
-/// Runs work that creates or destroys actors on a temporary thread, and waits for it. CAF keeps a reference
-/// to the system's logger in a thread_local of the spawning thread, and the system's destructor waits until
-/// those are gone: for ever if such a thread lives on. During exit() the main thread's is even destroyed
-/// before static objects are, so a static Session would release it twice. Besides, threads created by this
-/// one never take a signal that is meant for the embedding program.
-template <class Work>
-void on_a_fresh_thread(Work work) {
-  std::packaged_task<void()> task(std::move(work));
-  auto done = task.get_future();
-  {
-    const all_signals_blocked quiet;
-    std::thread(std::move(task)).join();
-  }
-  done.get();
-}
-
 }  // namespace
-
-std::uint32_t workers_of(const config& settings) {
-  const std::uint32_t wanted = settings.loader.workers.value_or(process::usable_cores());
-  return std::clamp<std::uint32_t>(wanted, 1, settings.loader.limits.max);
-}
 
 result<std::optional<prepared_dataset>> prepare(const config& settings) {
   if (settings.dataset.type == dataset_type::custom) return std::optional<prepared_dataset>();
@@ -68,7 +48,7 @@ result<std::optional<prepared_dataset>> prepare(const config& settings) {
 Session::body::body(config settings, session_options options)
     : settings_(value_or_throw(config_file::accept(std::move(settings), config_file::process_environment()))),
       options_(without_state(options)),
-      workers_(workers_of(settings_)),
+      workers_(session::workers_of(settings_)),
       board_(settings_.name, std::string(name_of(settings_.gpu.placement))),
       cursor_(settings_.sampler.epochs),
       ending_(settings_.supervisor.shutdown) {
@@ -122,7 +102,7 @@ result<void> Session::body::try_start() {
   }
 
   const std::uint32_t begun_with = workers_;
-  on_a_fresh_thread([&] {
+  session::on_a_fresh_thread([&] {
     e->settings = std::make_unique<protocol::actor_settings>(actor_threads);
     e->system = std::make_unique<caf::actor_system>(*e->settings);
     e->io = std::make_unique<process::io_thread>();
@@ -209,23 +189,14 @@ void Session::body::scale(std::uint32_t workers) {
   tell(session::event_of(event_kind::scaled, fmt::format("scaled to {} workers", workers)));
 }
 
-void Session::body::check_worker(std::uint32_t worker) const {
-  const session_status now_there = board_.status();
-  if (std::ranges::find(now_there.workers, worker, &worker_status::id) != now_there.workers.end()) return;
-  throw error({errc::usage,
-               now_there.workers.empty() ? std::string("no worker has been started yet")
-                                         : fmt::format("there is no worker {}", worker),
-               0});
-}
-
 void Session::body::restart(std::uint32_t worker) {
-  check_worker(worker);
+  session::check_worker(board_.status(), worker);
   const std::lock_guard hold(mutex_);
   if (engine_) caf::anon_send(engine_->supervisor, supervisor::restart_worker{worker});
 }
 
 void Session::body::drain(std::uint32_t worker) {
-  check_worker(worker);
+  session::check_worker(board_.status(), worker);
   const std::lock_guard hold(mutex_);
   if (engine_) caf::anon_send(engine_->supervisor, supervisor::drain_worker{worker});
 }
@@ -304,7 +275,7 @@ void Session::body::close() noexcept {
   e->system->await_all_actors_done();
   if (listener_) listener_->stop(patience_with_callbacks);
   const std::lock_guard hold(mutex_);
-  on_a_fresh_thread([&] { engine_.reset(); });
+  session::on_a_fresh_thread([&] { engine_.reset(); });
 }
 
 void Session::body::tell_ended(run_outcome how) {

@@ -16,6 +16,7 @@ struct worker_facts {
   worker_ref who;
   pid_t pid = -1;  ///< -1: it is being started
   std::shared_ptr<protocol::worker_link> link;
+  std::shared_ptr<const unique_fd> parcels;
   steady_time started{};
   std::optional<process::exit_report> ended;
   std::string last_lines;

@@ -30,7 +30,7 @@ struct supervisor_state {
   supervisor_state& operator=(const supervisor_state&) = delete;
 
   supervisor_surroundings around;
-  protocol::peers others;
+  meet_others others;
   std::unique_ptr<supervision::worker_supervision> workers;  // makes all decisions
   process::oom_watch oom{process::oom_evidence_file()};
   process::gpu_use_watch gpu_users;
@@ -38,7 +38,7 @@ struct supervisor_state {
   std::map<std::uint32_t, death_report> last_deaths;  // by place
   steady_time next_measure{};
   steady_time wake_at = never;  // a wake-up is scheduled for this time
-  bool ticking = false;
+  std::uint64_t ticks = 0;      // the number of the one that is scheduled
   bool closed = false;
 };
 
@@ -102,17 +102,18 @@ struct carry_out {
     s.around.processes->start(order.who);
   }
   void operator()(const supervision::introduce_worker& order) {
-    s.facts.at(order.who.worker).link->send(
-        protocol::open_dataset{protocol::version, order.who, s.around.settings.config});
+    s.facts.at(order.who.worker)
+        .link->send(protocol::open_dataset{protocol::version, order.who, s.around.settings.config,
+                                           s.around.settings.pool});
   }
   void operator()(const supervision::hand_over_worker& order) {
     const auto kind = order.sacrificial ? schedule::worker_kind::sacrificial : schedule::worker_kind::loader;
-    self->send(s.others.scheduler,
-               scheduler::worker_joined{order.who, s.around.settings.slots_per_worker, kind,
-                                        s.facts.at(order.who.worker).link});
+    const worker_facts& w = s.facts.at(order.who.worker);
+    self->send(s.others.leases, scheduler::worker_joined{order.who, s.around.settings.slots_per_worker, kind,
+                                                         w.link, w.parcels});
   }
   void operator()(const supervision::retire_worker& order) {
-    self->send(s.others.scheduler, scheduler::worker_drains{order.who, order.hurries});
+    self->send(s.others.leases, scheduler::worker_drains{order.who, order.hurries});
   }
   void operator()(const supervision::stop_worker& order) {
     s.facts.at(order.who.worker).link->send(protocol::stop_work{});
@@ -131,19 +132,20 @@ struct carry_out {
                lost.who.worker, lost.pid, process::wait_channel(lost.pid));
     worker_facts& w = s.facts.at(lost.who.worker);
     w.last_flight = s.around.flights->read(lost.who.worker);
-    self->send(s.others.scheduler,
+    self->send(s.others.leases,
                scheduler::worker_written_off{lost.who, lost.blames_sample ? sample_in_hand(w) : std::nullopt,
                                              w.last_flight.sample_name, "unkillable"});
   }
   void operator()(const supervision::judge_death& end) {
     const worker_facts& w = s.facts.at(end.who.worker);
-    self->send(s.others.scheduler,
+    self->send(s.others.leases,
                scheduler::worker_ended{end.who, end.blames_sample ? sample_in_hand(w) : std::nullopt,
                                        w.last_flight.sample_name, end.cause});
   }
   void operator()(const supervision::memory_exceeded& grown) {
     log::warn("supervisor",
-              "worker {} (pid {}) uses {} of private memory, [loader.limits] allows {}: replacing it after this batch",
+              "worker {} (pid {}) uses {} of private memory, [loader.limits] allows {}: replacing it after "
+              "this batch",
               grown.who.worker, grown.pid, bytes_for_people(grown.bytes),
               bytes_for_people(s.around.settings.rules.memory_max_bytes));
   }
@@ -152,7 +154,7 @@ struct carry_out {
   }
   void operator()(const supervision::sacrificial_failed& lost) {
     log::warn("supervisor", "{}: quarantining the samples that wait to be tried alone", lost.reason);
-    self->send(s.others.scheduler, scheduler::cannot_try_alone{lost.reason});
+    self->send(s.others.leases, scheduler::cannot_try_alone{lost.reason});
   }
   void operator()(const supervision::workers_failed& end) { s.around.news->gave_up(end.reason); }
   void operator()(const supervision::workers_closed&) {
@@ -185,10 +187,10 @@ struct hear {
     s.workers->greeted(who, now, protocol::refusal_of(hello, "it is not a penstock worker program"));
   }
   void operator()(const protocol::dataset_described& dataset) {
-    if (s.workers->described(who, now)) self->send(s.others.session, session::worker_described{who, dataset});
+    if (s.workers->described(who, now)) self->send(s.others.host, session::worker_described{who, dataset});
   }
   void operator()(const protocol::functions_described& served) {
-    if (s.workers->described(who, now)) self->send(s.others.session, session::worker_serves{who, served.names});
+    if (s.workers->described(who, now)) self->send(s.others.host, session::worker_serves{who, served.names});
   }
   void operator()(const protocol::worker_ready&) { s.workers->ready(who, now); }
   void operator()(const protocol::worker_gives_up& last) {
@@ -204,6 +206,7 @@ void note_start(supervisor_state& s, const worker_started& news) {
   if (worker_facts* w = find(s, news.who)) {
     w->pid = news.pid;
     w->link = news.link;
+    w->parcels = news.parcels;
     log::debug("supervisor", "worker {} started (pid {})", news.who.worker, news.pid);
   }
   s.workers->started(news.who, news.pid);
@@ -237,7 +240,8 @@ void settle_death_of(self_pointer self, const scheduler::judgement& verdict) {
   if (w == nullptr || ending == nullptr || !w->ended) return;
   const death_report report = as_report(*w, *ending, verdict, now_of(self));
   const std::uint64_t samples = w->last_flight.samples_done;
-  const auto news = s.workers->judged(verdict.who, now_of(self), verdict.charged.has_value(), samples, w->last_lines);
+  const auto news =
+      s.workers->judged(verdict.who, now_of(self), verdict.charged.has_value(), samples, w->last_lines);
   s.facts.erase(verdict.who.worker);
   if (news.unasked) {
     log::warn("supervisor", "worker {} (pid {}) ended: {}{}{}", report.worker, report.pid, news.cause,
@@ -261,6 +265,7 @@ supervision::worker_sign sign_of(const supervisor_state& s, const worker_facts& 
   const bool idle = flight.state.at == arena::phase::idle;
   sign.busy = !idle || s.around.leases->of(w.who.worker) > 0;
   sign.traced = facts && facts->traced;
+  if (flight.limit.count() > 0) sign.limit = flight.limit;
   sign.work = idle ? std::string("it has not started its next batch")
                    : fmt::format("it has been working on '{}'", printable(flight.sample_name));
   sign.wait_channel = process::wait_channel(w.pid, flight.thread);
@@ -310,7 +315,9 @@ void measure(self_pointer self) {
 
 void keep_ticking(self_pointer self) {
   if (self->state.closed) return;
-  self->delayed_send(supervisor_actor(self), self->state.around.settings.rules.clocks.tick(), tick{});
+  // A shorter interval begins at once: the tick that was on its way is one too many then.
+  const std::uint64_t number = ++self->state.ticks;
+  self->delayed_send(supervisor_actor(self), self->state.workers->tick(), tick{number});
 }
 
 supervisor_actor::behavior_type behave(self_pointer self, supervisor_surroundings around) {
@@ -318,11 +325,11 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
   s.around = std::move(around);
   s.workers = std::make_unique<supervision::worker_supervision>(s.around.settings.rules);
   return {
-      [self](const protocol::meet& all) { self->state.others = all.others; },
+      [self](const meet_others& others) { self->state.others = others; },
       [self](const open_pool&) {
         self->state.workers->open(now_of(self));
         advance(self);
-        if (!std::exchange(self->state.ticking, true)) keep_ticking(self);
+        if (self->state.ticks == 0) keep_ticking(self);
       },
       [self](const close_pool& order) {
         self->state.workers->close(now_of(self), order.patience);
@@ -365,6 +372,14 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
         self->state.workers->fence(order.who, now_of(self), order.reason);
         advance(self);
       },
+      [self](const cancel_worker& order) {
+        self->state.workers->cancel(order.who, now_of(self), order.at_once, order.reason);
+        advance(self);
+      },
+      [self](const limits_in_use& news) {
+        self->state.workers->expect_limit(news.shortest);
+        keep_ticking(self);
+      },
       [self](const worker_told_to_stop& news) {
         self->state.workers->told_to_stop(news.who, now_of(self));
         advance(self);
@@ -381,7 +396,8 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
         self->state.workers->drain(order.worker);
         advance(self);
       },
-      [self](const tick&) {
+      [self](const tick& due) {
+        if (due.number != self->state.ticks) return;
         look(self);
         measure(self);
         advance(self);

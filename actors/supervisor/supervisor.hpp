@@ -33,6 +33,7 @@ struct supervisor_settings {
   supervision::worker_rules rules;
   std::uint32_t slots_per_worker = 1;
   std::string config;  ///< for open_dataset
+  bool pool = false;   ///< workers serve functions
 };
 
 struct supervisor_surroundings {

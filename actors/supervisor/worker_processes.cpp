@@ -98,12 +98,9 @@ void worker_processes::started(worker_ref who, result<linked_child> child) {
   for (const int number : signals) entry.process->signal(number);
 }
 
-/// There are many batch reports: they go to the scheduler in bursts.
 void worker_processes::hear(worker_ref who, protocol::from_worker&& message) {
-  auto* const report = std::get_if<protocol::batch_loaded>(&message);
-  if (report == nullptr) return caf::anon_send(listeners_.supervisor, worker_spoke{who, std::move(message)});
-  if (listeners_.reports->add({who, std::move(*report)}))
-    caf::anon_send(listeners_.scheduler, scheduler::leases_reported{listeners_.reports});
+  if (!listeners_.reports->reported(who, message))
+    caf::anon_send(listeners_.supervisor, worker_spoke{who, std::move(message)});
 }
 
 void worker_processes::on_end(worker_ref who, const process::exit_report& report,

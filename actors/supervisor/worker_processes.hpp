@@ -34,9 +34,8 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
 
 /// Where events of the worker processes go. shut_down() drops the handles.
 struct worker_listeners {
-  supervisor_actor supervisor;                       ///< starts, links, ends, and every message but batch_loaded
-  scheduler::scheduler_actor scheduler;              ///< batch_loaded, through the queue
-  std::shared_ptr<scheduler::report_queue> reports;
+  supervisor_actor supervisor;         ///< starts, links, ends, and every message that is no report
+  report_listener* reports = nullptr;  ///< the rest
   output_listener* output = nullptr;
 };
 

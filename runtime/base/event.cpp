@@ -28,6 +28,7 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::run_stopped: return "run_stopped";
     case event_kind::stalled: return "stalled";
     case event_kind::progress_again: return "progress_again";
+    case event_kind::job_failed: return "job_failed";
     case event_kind::run_failed: break;
   }
   return "run_failed";

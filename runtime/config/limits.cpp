@@ -146,7 +146,7 @@ std::string expectation(const value_form& form, bool element) {
   if (element) return kind.one;
   switch (form.count) {
     case arity::one: return kind.one;
-    case arity::optional: return fmt::format("{} or \"auto\"", kind.one);
+    case arity::optional: return fmt::format("{} or \"{}\"", kind.one, form.absent);
     case arity::fixed: return fmt::format("an array of {} {}", form.length, kind.many);
     case arity::list: return fmt::format("an array of {}", kind.many);
     case arity::map: return fmt::format("a table of {}", kind.many);

@@ -14,7 +14,7 @@ namespace penstock::config_file {
 enum class scalar : std::uint8_t { boolean, integer, number, text, size, duration, choice, table };
 enum class arity : std::uint8_t {
   one,
-  optional,  ///< or "auto"
+  optional,  ///< or the word for no value
   fixed,     ///< an array of `length`
   list,      ///< an array of any length
   map,       ///< a table whose keys are the user's
@@ -26,6 +26,7 @@ struct value_form {
   std::size_t length = 0;
   std::uint64_t highest = 0;  ///< what the C++ type of an integer can hold
   std::vector<std::string_view> choices = {};
+  std::string_view absent = "auto";  ///< of an optional: the word for no value
 };
 
 enum class limit_kind : std::uint8_t {

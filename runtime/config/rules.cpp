@@ -119,12 +119,14 @@ void check_backoff(const backoff_config& backoff, found_list& found) {
 
 }  // namespace
 
-std::vector<contradiction> contradictions_of(const penstock::config& values) {
+std::vector<contradiction> contradictions_of(const penstock::config& values, config_purpose purpose) {
   found_list found;
-  check_dataset(values.dataset, found);
-  check_range("scale", values.image.scale, found);
-  check_range("ratio", values.image.ratio, found);
-  check_sampler(values.sampler, found);
+  if (purpose == config_purpose::stream) {
+    check_dataset(values.dataset, found);
+    check_range("scale", values.image.scale, found);
+    check_range("ratio", values.image.ratio, found);
+    check_sampler(values.sampler, found);
+  }
   check_pool(values.loader, found);
   check_backoff(values.loader.restart.backoff, found);
   return found;

@@ -20,6 +20,10 @@ struct contradiction {
   bool missing = false;  ///< `key` should be given and is not
 };
 
-std::vector<contradiction> contradictions_of(const penstock::config& values);
+/// What a config is for: a stream of batches, or a pool of jobs, in which [dataset], [image] and [sampler] play no part.
+enum class config_purpose : std::uint8_t { stream, jobs };
+
+std::vector<contradiction> contradictions_of(const penstock::config& values,
+                                             config_purpose purpose = config_purpose::stream);
 
 }  // namespace penstock::config_file

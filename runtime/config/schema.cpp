@@ -85,8 +85,8 @@ json value_schema(const key_info& key) {
   switch (key.form.count) {
     case arity::one: return element;
     case arity::optional: {
-      json options = element["anyOf"];  // of all types that may be "auto"
-      options.push_back({{"const", "auto"}});
+      json options = element["anyOf"];  // of all types that may be absent
+      options.push_back({{"const", key.form.absent}});
       return {{"anyOf", std::move(options)}};
     }
     case arity::fixed:

@@ -53,7 +53,7 @@ tl::expected<std::uint32_t, std::string> number_in(const environment_list& envir
 
 }  // namespace
 
-std::vector<diagnostic> validate(const penstock::config& values) {
+std::vector<diagnostic> validate(const penstock::config& values, config_purpose purpose) {
   std::vector<diagnostic> found;
   std::set<std::string> broken;
   for (const key_info& key : key_table::get().keys()) {
@@ -70,7 +70,7 @@ std::vector<diagnostic> validate(const penstock::config& values) {
   const auto is_broken = [&broken](const std::string& path) {
     return broken.contains(path.substr(0, path.find('[')));
   };
-  for (const contradiction& rule : contradictions_of(values)) {
+  for (const contradiction& rule : contradictions_of(values, purpose)) {
     if (is_broken(rule.key) || is_broken(rule.other)) continue;
     found.push_back(about(rule.key, rule.message, rule.label, rule.help));
     if (rule.other.empty()) continue;
@@ -81,15 +81,16 @@ std::vector<diagnostic> validate(const penstock::config& values) {
   return found;
 }
 
-tl::expected<penstock::config, failure> accept(penstock::config values, const environment_list& environment) {
-  const std::vector<diagnostic> found = validate(values);
+tl::expected<penstock::config, failure> accept(penstock::config values, const environment_list& environment,
+                                               config_purpose purpose) {
+  const std::vector<diagnostic> found = validate(values, purpose);
   std::string message;
   for (const diagnostic& one : found) {
     message += fmt::format("{}{}: {}", message.empty() ? "" : "\n", one.key, one.message);
     if (!one.where.label.empty()) message += ": " + one.where.label;
   }
   if (!message.empty()) return tl::unexpected(failure{errc::config, std::move(message), 0});
-  if (!values.sampler.rank) {
+  if (!values.sampler.rank && purpose == config_purpose::stream) {
     const auto adopted = adopt_launcher_rank(values.sampler, environment);
     if (!adopted) {
       return tl::unexpected(

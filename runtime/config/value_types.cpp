@@ -45,13 +45,6 @@ bool read_integer(value_reader& reader, const node& from, std::uint64_t& into) {
   return true;
 }
 
-bool read_duration(value_reader& reader, const node& from, const std::string& text, nanoseconds& into) {
-  const result<nanoseconds> parsed = parse_duration(text);
-  if (!parsed) return reader.refuse(from.at, reader.expected(), parsed.error().message);
-  into = *parsed;
-  return true;
-}
-
 }  // namespace
 
 bool read(value_reader& reader, const node& from, bool& into) {
@@ -118,7 +111,7 @@ bool read(value_reader& reader, const node& from, byte_size& into) {
 
 bool read(value_reader& reader, const node& from, nanoseconds& into) {
   const std::optional<std::string> text = reader.text(from);
-  return text && read_duration(reader, from, *text, into);
+  return text && read_text(reader, from, *text, into);
 }
 
 bool read(value_reader& reader, const node& from, string_map& into) {
@@ -181,6 +174,13 @@ bool read_text(value_reader& reader, const node& from, const std::string& text, 
   const result<std::uint64_t> parsed = parse_bytes(text);
   if (!parsed) return reader.refuse(from.at, reader.expected(), parsed.error().message);
   into.bytes = *parsed;
+  return true;
+}
+
+bool read_text(value_reader& reader, const node& from, const std::string& text, nanoseconds& into) {
+  const result<nanoseconds> parsed = parse_duration(text);
+  if (!parsed) return reader.refuse(from.at, reader.expected(), parsed.error().message);
+  into = *parsed;
   return true;
 }
 

@@ -73,6 +73,7 @@ bool read_choice(value_reader& reader, const node& from, const std::vector<std::
 /// ("${env:WORKERS:-4}"); in quotes as it is, it is refused.
 bool read_text(value_reader& reader, const node& from, const std::string& text, std::uint32_t& into);
 bool read_text(value_reader& reader, const node& from, const std::string& text, byte_size& into);
+bool read_text(value_reader& reader, const node& from, const std::string& text, nanoseconds& into);
 
 template <class Enum>
 requires std::is_enum_v<Enum>
@@ -135,10 +136,15 @@ void check(const Enum& value, const value_form&, const value_limits&, std::size_
 
 // What is made of scalars.
 
+/// How a file says that a key has no value: a number is then chosen, a time limit is then none.
+template <class T>
+inline constexpr std::string_view word_for_absent = std::is_same_v<T, nanoseconds> ? "none" : "auto";
+
 template <class T>
 value_form form_of(type_tag<std::optional<T>>) {
   value_form form = form_of(type_tag<T>());
   form.count = arity::optional;
+  form.absent = word_for_absent<T>;
   return form;
 }
 template <class T>
@@ -161,7 +167,7 @@ bool read(value_reader& reader, const node& from, std::optional<T>& into) {
   if (from.kind == node_kind::text) {
     const std::optional<std::string> text = reader.text(from);
     if (!text) return false;
-    if (*text == "auto") {
+    if (*text == word_for_absent<T>) {
       into.reset();
       return true;
     }
@@ -206,7 +212,7 @@ bool read(value_reader& reader, const node& from, std::array<T, N>& into) {
 
 template <class T>
 std::string write(const std::optional<T>& value) {
-  return value ? write(*value) : toml_string("auto");
+  return value ? write(*value) : toml_string(std::string(word_for_absent<T>));
 }
 template <class Elements>
 std::string write_elements(const Elements& values) {

@@ -56,7 +56,8 @@ std::string type_text(const key_info& key) {
   }
   const std::string limits = limit_words(key);
   if (!limits.empty()) text += ", " + limits;
-  if (key.form.count == arity::optional) text += limits.empty() ? " or \"auto\"" : ", or \"auto\"";
+  if (key.form.count == arity::optional)
+    text += fmt::format("{} or \"{}\"", limits.empty() ? "" : ",", key.form.absent);
   return text;
 }
 

@@ -40,6 +40,7 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
   last_look_ = now;
 
   std::vector<hang_verdict> verdicts;
+  std::vector<hang_verdict> ordered;  // by a limit of the item's own
   for (const child_sign& sign : signs) {
     const auto it = watched_.find(sign.worker);
     if (it == watched_.end()) continue;
@@ -54,19 +55,23 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
     if (sign.work_mark != c.work_mark || !sign.busy || sign.traced) c.last_work = now;
     c.heartbeats = sign.heartbeats;
     c.work_mark = sign.work_mark;
-    if (const auto verdict = judge(c, sign, now)) verdicts.push_back(*verdict);
+    const auto verdict = judge(c, sign, now);
+    if (!verdict) continue;
+    (verdict->kind == hang::item && sign.limit ? ordered : verdicts).push_back(*verdict);
   }
 
   // If over half the pool is late at once, blame the machine, not the children, but not for ever.
   const bool together = signs.size() >= pool_size_for_joint_misses && verdicts.size() * 2 > signs.size();
   if (!together) {
     held_since_.reset();
+    verdicts.insert(verdicts.end(), ordered.begin(), ordered.end());
     return verdicts;
   }
   if (!held_since_) held_since_ = now;
   nanoseconds missed{0};
   for (const hang_verdict& v : verdicts) missed = std::max(missed, timeout_of(settings_, v.kind));
-  if (now - *held_since_ < missed) return {};
+  if (now - *held_since_ < missed) return ordered;
+  verdicts.insert(verdicts.end(), ordered.begin(), ordered.end());
   return verdicts;
 }
 
@@ -79,7 +84,7 @@ std::optional<hang_verdict> hang_detector::judge(const clocks& c, const child_si
   if (now - c.last_heartbeat >= settings_.heartbeat_timeout) {
     return hang_verdict{sign.worker, hang::heartbeat, now - c.last_heartbeat};
   }
-  if (sign.busy && now - c.last_work >= settings_.item_timeout) {
+  if (sign.busy && now - c.last_work >= sign.limit.value_or(settings_.item_timeout)) {
     return hang_verdict{sign.worker, hang::item, now - c.last_work};
   }
   return std::nullopt;

@@ -31,6 +31,9 @@ struct child_sign {
   std::uint64_t work_mark = 0;   ///< changes with each sample and phase
   bool busy = false;             ///< working on a sample
   bool traced = false;           ///< a debugger is attached: its clocks stand still
+  /// Of the item at hand, a job's own time-out; none: settings' item_timeout. It is an order and no guess, so it holds
+  /// however many children miss it together.
+  std::optional<nanoseconds> limit{};
 };
 
 struct hang_verdict {

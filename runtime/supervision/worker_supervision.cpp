@@ -75,11 +75,12 @@ void worker_supervision::greeted(worker_ref who, steady_time now, const std::str
   if (c == nullptr) return;
   if (!refusal.empty()) {
     c->ending.violate(now, refusal);
-    outbox_.emplace_back(workers_failed{{errc::protocol,
-                                         fmt::format("worker {} was refused: {}; install worker and session of the "
-                                                     "same version",
-                                                     who.worker, refusal),
-                                         0}});
+    outbox_.emplace_back(
+        workers_failed{{errc::protocol,
+                        fmt::format("worker {} was refused: {}; install worker and session of the "
+                                    "same version",
+                                    who.worker, refusal),
+                        0}});
     return;
   }
   if (c->at != stage::started) return c->ending.violate(now, "it sent hello twice");
@@ -137,6 +138,13 @@ void worker_supervision::link_closed(worker_ref who, steady_time now, const std:
   c->ending.violate(now, reason);
 }
 
+void worker_supervision::cancel(worker_ref who, steady_time now, bool at_once, const std::string& reason) {
+  child* c = living(who);
+  if (c == nullptr) return;
+  c->ending.hang(now, death_cause::cancelled, reason);
+  if (at_once) c->ending.kill(now);
+}
+
 void worker_supervision::fence(worker_ref who, steady_time now, const std::string& reason) {
   if (child* c = living(who)) c->ending.violate(now, reason);
 }
@@ -156,7 +164,8 @@ void worker_supervision::told_to_stop(worker_ref who, steady_time now) {
   if (child* c = living(who)) c->ending.stop(now, rules_.leave_deadline);
 }
 
-void worker_supervision::exited(worker_ref who, steady_time now, const process::exit_report& end, bool oom_killed) {
+void worker_supervision::exited(worker_ref who, steady_time now, const process::exit_report& end,
+                                bool oom_killed) {
   child* c = living(who);
   if (c == nullptr) return;
   static_cast<void>(now);
@@ -172,15 +181,15 @@ death worker_supervision::death_of(const child& c, bool charged, std::uint64_t s
   const bool exited = c.ended->ending == process::exit_report::how::exited;
   if (exited && c.ended->code == exit_codes::finished) d.ending = death::how::normal;
   if (exited && exit_codes::is_permanent(c.ended->code)) d.ending = death::how::no_restart;
-  if (c.ending.cause() == death_cause::stopped || c.ending.cause() == death_cause::memory)
-    d.ending = death::how::operated;
+  if (const auto cause = c.ending.cause(); cause && !is_unexpected(*cause)) d.ending = death::how::operated;
   d.charged = charged;
   d.fruitful = c.at == stage::ready && samples_done > 0;
   return d;
 }
 
 worker_supervision::settled worker_supervision::judged(worker_ref who, steady_time now, bool charged,
-                                                       std::uint64_t samples_done, const std::string& last_words) {
+                                                       std::uint64_t samples_done,
+                                                       const std::string& last_words) {
   const child* c = find(who);
   if (c == nullptr || !c->ended) return {};
   const bool asked = c->ending.cause_of(*c->ended) == death_cause::stopped;
@@ -198,14 +207,15 @@ worker_supervision::settled worker_supervision::judged(worker_ref who, steady_ti
 
 // ---- looking --------------------------------------------------------------------------------------------------
 
-std::string worker_supervision::text_of(const hang_verdict& v, const child& c, const worker_sign& sign) const {
+std::string worker_supervision::text_of(const hang_verdict& v, const child& c,
+                                        const worker_sign& sign) const {
   const std::string tail = sign.wait_channel.empty() ? "" : " (" + sign.wait_channel + ")";
   const std::string time = duration_for_people(v.since);
   switch (v.kind) {
     case hang::start:
-      return fmt::format("it was not ready {} after its start{}{}", time, tail,
-                         c.at == stage::started ? "; it never said hello: does its main() call penstock::worker_main?"
-                                                : "");
+      return fmt::format(
+          "it was not ready {} after its start{}{}", time, tail,
+          c.at == stage::started ? "; it never said hello: does its main() call penstock::worker_main?" : "");
     case hang::heartbeat: return fmt::format("no heartbeat for {}{}", time, tail);
     case hang::item: break;
   }
@@ -217,13 +227,20 @@ void worker_supervision::look(steady_time now, const std::vector<worker_sign>& s
   for (const worker_sign& sign : signs) {
     const auto it = children_.find(sign.worker);
     if (it == children_.end() || it->second.ended || !it->second.pid) continue;
-    seen.push_back({sign.worker, it->second.at == stage::ready, sign.heartbeats, sign.work_mark, sign.busy, sign.traced});
+    seen.push_back({sign.worker, it->second.at == stage::ready, sign.heartbeats, sign.work_mark, sign.busy,
+                    sign.traced, sign.limit});
   }
   for (const hang_verdict& v : hangs_.look(now, seen)) {
     child& c = children_.at(v.worker);
     const auto sign = std::ranges::find(signs, v.worker, &worker_sign::worker);
-    c.ending.hang(now, v.kind == hang::heartbeat ? death_cause::heartbeat : death_cause::hang, text_of(v, c, *sign));
+    c.ending.hang(now, v.kind == hang::heartbeat ? death_cause::heartbeat : death_cause::hang,
+                  text_of(v, c, *sign));
   }
+}
+
+nanoseconds worker_supervision::tick() const {
+  using namespace std::chrono_literals;
+  return std::min(rules_.clocks.tick(), std::max<nanoseconds>(shortest_limit_ / 16, 5ms));
 }
 
 void worker_supervision::measured(worker_ref who, std::uint64_t private_bytes, std::uint64_t samples_done) {
@@ -241,7 +258,8 @@ void worker_supervision::measured(worker_ref who, std::uint64_t private_bytes, s
 /// Only the owner may use the GPU: no worker, and nothing that a worker has started.
 void worker_supervision::uses_gpu(worker_ref who, steady_time now, const std::string& use) {
   child* c = living(who);
-  if (c == nullptr || rules_.exclusive == exclusive_rule::off || std::exchange(c->gpu_use_known, true)) return;
+  if (c == nullptr || rules_.exclusive == exclusive_rule::off || std::exchange(c->gpu_use_known, true))
+    return;
   if (rules_.exclusive == exclusive_rule::enforce) return c->ending.violate(now, use);
   outbox_.emplace_back(gpu_use_reported{who, use});
 }
@@ -283,11 +301,13 @@ void worker_supervision::enforce_deadlines(steady_time now) {
 }
 
 std::vector<worker_command> worker_supervision::advance(steady_time now) {
-  if (const auto since = now - looked_.value_or(now); since > rules_.ending.late_look) pool_.nobody_looked(since);
+  if (const auto since = now - looked_.value_or(now); since > rules_.ending.late_look)
+    pool_.nobody_looked(since);
   looked_ = now;
   carry_out_pool_commands(now);
   enforce_deadlines(now);
-  if (closing_ && pool_.alive() == 0 && !std::exchange(closed_told_, true)) outbox_.emplace_back(workers_closed{});
+  if (closing_ && pool_.alive() == 0 && !std::exchange(closed_told_, true))
+    outbox_.emplace_back(workers_closed{});
   return std::exchange(outbox_, {});
 }
 

@@ -106,6 +106,7 @@ struct worker_sign {
   std::uint64_t work_mark = 0;
   bool busy = false;         ///< it works on a sample, or holds leases and does not start
   bool traced = false;       ///< a debugger is attached
+  std::optional<nanoseconds> limit{};  ///< of the job at hand
   std::string work;          ///< "it has been loading 'cat.jpg'"; "it has not begun its next batch"
   std::string wait_channel;  ///< the kernel function that its thread waits in; empty: unknown
 };
@@ -138,6 +139,8 @@ class worker_supervision {
   void out_of_turn(worker_ref who, steady_time now, std::string_view message);
   void link_closed(worker_ref who, steady_time now, const std::string& reason);
   void fence(worker_ref who, steady_time now, const std::string& reason);
+  /// What it works on is no longer wanted: SIGABRT and 2 s later SIGKILL, or SIGKILL `at_once`.
+  void cancel(worker_ref who, steady_time now, bool at_once, const std::string& reason);
   /// It has nothing left to do, and the scheduler has told it to stop.
   void told_to_stop(worker_ref who, steady_time now);
   void exited(worker_ref who, steady_time now, const process::exit_report& end, bool oom_killed);
@@ -149,10 +152,14 @@ class worker_supervision {
   };
   /// The scheduler's answer to judge_death. `last_words` become part of the error if this fails the run.
   settled judged(worker_ref who, steady_time now, bool charged, std::uint64_t samples_done,
-              const std::string& last_words);
+                 const std::string& last_words);
 
   /// The current state of all workers that have a process. Call about every clocks.tick().
   void look(steady_time now, const std::vector<worker_sign>& signs);
+  /// Jobs with a limit of their own run from now on: look often enough for the shortest of them.
+  void expect_limit(nanoseconds limit) { shortest_limit_ = std::min(shortest_limit_, limit); }
+  /// How often to look.
+  [[nodiscard]] nanoseconds tick() const;
   /// Call once a second for each worker.
   void measured(worker_ref who, std::uint64_t private_bytes, std::uint64_t samples_done);
   /// It, or a process that it started, was found using the GPU.
@@ -199,6 +206,7 @@ class worker_supervision {
   std::map<std::uint32_t, child> children_;  // by place; alive or not judged yet
   std::vector<worker_command> outbox_;
   std::optional<steady_time> looked_;
+  nanoseconds shortest_limit_ = nanoseconds::max();
   bool closing_ = false;
   bool closed_told_ = false;
 };

@@ -123,6 +123,12 @@ json as_json(const owner_death_report& d) {
           {"recovered_seconds", d.recovered_seconds ? json(rounded(*d.recovered_seconds)) : json(nullptr)}};
 }
 
+json as_json(const pool_statistics& p) {
+  return {{"submitted", p.submitted}, {"waiting", p.waiting}, {"running", p.running},
+          {"ok", p.ok},               {"failed", p.failed},   {"retried", p.retried},
+          {"argument_bytes", p.argument_bytes}, {"result_bytes", p.result_bytes}};
+}
+
 json as_json(const run_report& r) {
   json j;
   j["schema"] = "penstock.run/1";
@@ -165,6 +171,7 @@ json as_json(const run_report& r) {
               {"restarts", r.owner_restarts},
               {"ended_unexpectedly", r.owners_ended_unexpectedly},
               {"deaths", std::move(owners)}};
+  if (r.jobs) j["jobs"] = as_json(*r.jobs);
   j["uploads"] = {{"count", r.uploads}, {"bytes", r.bytes}, {"pinned", r.pinned}};
   return j;
 }
@@ -196,6 +203,7 @@ json as_json(const session_status& s) {
   j["workers_ended_unexpectedly"] = s.workers_ended_unexpectedly;
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;
+  if (s.jobs) j["jobs"] = as_json(*s.jobs);
   j["stalled"] = nullptr;
   if (s.stalled) {
     j["stalled"] = {{"kind", s.stalled->kind},

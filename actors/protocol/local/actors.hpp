@@ -17,6 +17,7 @@
 #pragma once
 
 #include "actors/protocol/local/gpu_owner_messages.hpp"
+#include "actors/protocol/local/job_messages.hpp"
 #include "actors/protocol/local/owner_keeper_messages.hpp"
 #include "actors/protocol/local/scheduler_messages.hpp"
 #include "actors/protocol/local/session_messages.hpp"
@@ -56,20 +57,39 @@ using working = heard::and_also<device_moved, look_at_device>;
 
 namespace penstock::scheduler {
 
-using heard =
-    protocol::hears<open_stream, worker_joined, worker_ended, worker_written_off, worker_drains, leases_reported,
-                    slots_released, batches_delivered, owner_lost, seek_stream, pause_stream, cannot_try_alone,
-                    lift_quarantine, tell_accounts, decide, stop_scheduling, protocol::meet>;
+/// What the supervisor says to whoever gives leases to workers: the scheduler of a stream, or of a pool's jobs.
+using heard_of_workers =
+    protocol::hears<worker_joined, worker_ended, worker_written_off, worker_drains, cannot_try_alone>;
+using lease_giver = heard_of_workers::actor;
+
+using heard = heard_of_workers::and_also<open_stream, leases_reported, slots_released, batches_delivered,
+                                         owner_lost, seek_stream, pause_stream, lift_quarantine,
+                                         tell_accounts, decide, stop_scheduling, protocol::meet>;
 using scheduler_actor = heard::actor;
 
 }  // namespace penstock::scheduler
 
+namespace penstock::session {
+
+/// What the supervisor says to whoever makes places for workers: the session actor, or the host of a pool.
+using heard_by_host = protocol::hears<worker_described, worker_serves>;
+using worker_host = heard_by_host::actor;
+
+}  // namespace penstock::session
+
 namespace penstock::supervisor {
 
+/// Whom the supervisor works for, of a stream or of a pool.
+struct meet_others {
+  scheduler::lease_giver leases;
+  session::worker_host host;
+};
+
 using heard =
-    protocol::hears<open_pool, close_pool, worker_started, start_refused, worker_spoke, worker_lost_link, worker_exited,
-                    partition_prepared, death_judged, want_sacrificial, fence_worker, worker_told_to_stop, scale_pool,
-                    restart_worker, drain_worker, tick, wake, protocol::meet>;
+    protocol::hears<open_pool, close_pool, worker_started, start_refused, worker_spoke, worker_lost_link,
+                    worker_exited, partition_prepared, death_judged, want_sacrificial, fence_worker,
+                    cancel_worker, limits_in_use, worker_told_to_stop, scale_pool, restart_worker,
+                    drain_worker, tick, wake, meet_others>;
 using supervisor_actor = heard::actor;
 
 /// The keeper of the GPU owner's process takes the owner's place.
@@ -82,11 +102,34 @@ using owner_keeper_actor = heard_by_keeper::actor;
 
 namespace penstock::session {
 
-using heard = protocol::hears<device_ready, worker_described, worker_serves, sample_quarantined,
-                              quarantine_released, leave, protocol::meet>;
+using heard =
+    heard_by_host::and_also<device_ready, sample_quarantined, quarantine_released, leave, protocol::meet>;
 using session_actor = heard::actor;
 
 }  // namespace penstock::session
+
+namespace penstock::jobs {
+
+struct meet_supervisor {
+  supervisor::supervisor_actor supervisor;
+};
+
+/// The job scheduler stands where a stream has its scheduler.
+using heard = scheduler::heard_of_workers::and_also<jobs_submitted, jobs_reported, results_released, end_job,
+                                                    functions_known, partition_mapped, pause_jobs, cancel_all,
+                                                    decide_jobs, stop_jobs, meet_supervisor>;
+using job_scheduler_actor = heard::actor;
+
+struct meet_pool {
+  job_scheduler_actor scheduler;
+  supervisor::supervisor_actor supervisor;
+};
+
+/// The host of a pool stands where a stream has its session actor.
+using heard_by_host = session::heard_by_host::and_also<session::leave, meet_pool>;
+using pool_host_actor = heard_by_host::actor;
+
+}  // namespace penstock::jobs
 
 namespace penstock::protocol {
 
@@ -102,14 +145,16 @@ struct meet {
 };
 
 template <class Message>
-inline constexpr bool stays_inside = gpu_owner::working::includes<Message> || scheduler::heard::includes<Message> ||
-                                     supervisor::heard::includes<Message> ||
-                                     supervisor::heard_by_keeper::includes<Message> ||
-                                     session::heard::includes<Message>;
+inline constexpr bool stays_inside =
+    gpu_owner::working::includes<Message> || scheduler::heard::includes<Message> ||
+    supervisor::heard::includes<Message> || supervisor::heard_by_keeper::includes<Message> ||
+    session::heard::includes<Message> || jobs::heard::includes<Message> ||
+    jobs::heard_by_host::includes<Message>;
 
 }  // namespace penstock::protocol
 
 /// CAF requires this for every message that cannot be serialised.
 template <class Message>
-  requires penstock::protocol::stays_inside<Message>
-struct caf::allowed_unsafe_message_type<Message> : std::true_type {};
+requires penstock::protocol::stays_inside<Message>
+struct caf::allowed_unsafe_message_type<Message> : std::true_type {
+};

@@ -88,6 +88,16 @@ class keeper_news {
   ~keeper_news() = default;
 };
 
+/// Workers' reports are many: they do not pass the supervisor. On the io thread.
+class report_listener {
+ public:
+  /// False: it is no report, or not one for this listener; then the supervisor hears of it.
+  virtual bool reported(worker_ref who, protocol::from_worker& message) = 0;
+
+ protected:
+  ~report_listener() = default;
+};
+
 /// Where the output of child processes goes, by source ("worker/3", "gpu"); called on the io thread.
 class output_listener {
  public:

@@ -54,6 +54,8 @@ struct worker_joined {
   std::uint32_t slots = 0;
   schedule::worker_kind kind = schedule::worker_kind::loader;
   std::shared_ptr<protocol::worker_link> link;
+  std::shared_ptr<const unique_fd>
+      parcels{};  ///< of a pool's worker: our end of its socket for what is too large
 };
 
 /// The process is reaped. The scheduler replies with death_judged.

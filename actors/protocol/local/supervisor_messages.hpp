@@ -60,6 +60,16 @@ struct fence_worker {
   worker_ref who;
   std::string reason;
 };
+/// What it works on is not wanted any more.
+struct cancel_worker {
+  worker_ref who;
+  bool at_once = false;  ///< SIGKILL without SIGABRT before it
+  std::string reason;
+};
+/// Jobs have limits of their own: looks have to come often enough for the shortest.
+struct limits_in_use {
+  nanoseconds shortest{0};
+};
 /// It has nothing left to do, and the scheduler has told it to stop.
 struct worker_told_to_stop {
   worker_ref who;
@@ -74,7 +84,9 @@ struct drain_worker {
   std::uint32_t worker = 0;
 };
 /// From itself: poll all workers.
-struct tick {};
+struct tick {
+  std::uint64_t number = 0;  ///< of the last one that was scheduled; others are ignored
+};
 /// From itself: a restart or a kill is due.
 struct wake {};
 

@@ -34,6 +34,7 @@ enum class errc : std::uint8_t {
   sink,                  ///< the consumer of batches failed
   stopped,               ///< the session was stopped
   timed_out,             ///< a deadline passed
+  job_failed,            ///< a job of a pool ended without a result: see job_error
 };
 
 /// The name of a kind in JSON: "config", "out_of_memory", ...

@@ -40,6 +40,7 @@ enum class event_kind : std::uint8_t {
   run_failed,      ///< text: why
   stalled,         ///< nothing has moved for 5 s although a batch is owed; text: what it waits for
   progress_again,  ///< the opposite
+  job_failed,      ///< of a pool: poisoned, timed out or lost with its worker; text: which job, and why
 };
 /// "worker_died": the spelling in JSON.
 PENSTOCK_API const char* name_of(event_kind kind) noexcept;

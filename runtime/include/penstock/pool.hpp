@@ -21,6 +21,11 @@
 
 namespace penstock {
 
+namespace jobs {
+class job_record;
+class kept_result;
+}  // namespace jobs
+
 /// How a job ended (semantics 43).
 enum class job_status : std::uint8_t {
   ok,
@@ -93,9 +98,9 @@ class PENSTOCK_API Result {
   [[nodiscard]] std::string_view text() const;
 
  private:
-  friend struct job_access;
-  struct body;
-  std::unique_ptr<body> body_;
+  friend class Job;
+  explicit Result(std::shared_ptr<jobs::kept_result> held) noexcept;
+  std::shared_ptr<jobs::kept_result> held_;
 };
 
 /// One job in a pool; a handle that can be copied, and used from any thread. Dropping it does not cancel the job.
@@ -109,6 +114,10 @@ class PENSTOCK_API Job {
   /// True: it has ended.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds at_most) const;
   [[nodiscard]] bool done() const { return wait_for(std::chrono::nanoseconds(0)); }
+  /// Why it has no result; nothing as long as it has not ended, and if it has one. Does not wait.
+  [[nodiscard]] std::optional<job_failure> why() const;
+  /// How often it was begun, once it has ended.
+  [[nodiscard]] std::uint32_t attempts() const;
   /// Ends the job: one that waits is removed, a running one loses its worker, which is replaced. False: it had ended
   /// already. Does not wait.
   bool cancel();
@@ -122,16 +131,7 @@ class PENSTOCK_API Job {
 
  private:
   friend struct job_access;
-  struct body;
-  std::shared_ptr<body> body_;
-};
-
-struct pool_statistics {
-  std::uint64_t submitted = 0, waiting = 0, running = 0, ok = 0,
-                failed = 0;          ///< failed: ended without a result
-  std::uint64_t retried = 0;         ///< begun again after a worker's death
-  std::uint64_t argument_bytes = 0;  ///< held for jobs that have not ended
-  std::uint64_t result_bytes = 0;    ///< kept outside of slots
+  std::shared_ptr<jobs::job_record> record_;
 };
 
 struct pool_options {
@@ -185,8 +185,8 @@ class PENSTOCK_API Pool {
   [[nodiscard]] run_report report() const;
 
  private:
-  friend struct job_access;
   class body;
+  [[nodiscard]] body& held() const;
   std::shared_ptr<body> body_;
 };
 

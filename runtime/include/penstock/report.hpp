@@ -49,13 +49,14 @@ enum class death_cause : std::uint8_t {
   oom,        ///< the kernel's OOM killer
   protocol,   ///< it violated the protocol
   stopped,    ///< an operator or the session ended it
+  cancelled,  ///< what it worked on was no longer wanted
   unknown,    ///< another part of the program reaped it
 };
 PENSTOCK_API const char* name_of(death_cause cause) noexcept;
 /// Whether this end was unexpected. Expected are an operator's restart or drain (stopped), and the
 /// replacement of a worker that exceeded its limit (memory).
 [[nodiscard]] constexpr bool is_unexpected(death_cause cause) noexcept {
-  return cause != death_cause::stopped && cause != death_cause::memory;
+  return cause != death_cause::stopped && cause != death_cause::memory && cause != death_cause::cancelled;
 }
 
 struct death_report {
@@ -109,6 +110,18 @@ struct failure_report {
   std::string error;
 };
 
+/// What has become of the jobs of a pool so far.
+struct pool_statistics {
+  std::uint64_t submitted = 0;
+  std::uint64_t waiting = 0;  ///< not begun yet, as far as is known
+  std::uint64_t running = 0;  ///< given to workers, small jobs some at a time
+  std::uint64_t ok = 0;
+  std::uint64_t failed = 0;          ///< ended without a result
+  std::uint64_t retried = 0;         ///< begun again after a death of a worker that was charged to them
+  std::uint64_t argument_bytes = 0;  ///< of jobs that have not ended
+  std::uint64_t result_bytes = 0;    ///< kept outside of slots
+};
+
 struct run_report {
   std::string session;
   run_outcome outcome = run_outcome::running;
@@ -137,6 +150,8 @@ struct run_report {
   std::string placement;  ///< of the GPU owner: embedded, process
   std::uint32_t owner_restarts = 0;
   std::vector<owner_death_report> owner_deaths;  ///< the last 1000
+
+  std::optional<pool_statistics> jobs{};  ///< of a pool
 
   // Unexpected deaths: ordered neither by an operator nor by a limit of the config.
   std::uint64_t workers_ended_unexpectedly = 0;
@@ -200,6 +215,7 @@ struct session_status {
   std::uint64_t workers_ended_unexpectedly = 0;  ///< total of unexpected ends, as in run_report
   std::uint64_t owners_ended_unexpectedly = 0;   ///< the same for the GPU owner's processes
   std::optional<owner_death_report> last_owner_death{};
+  std::optional<pool_statistics> jobs{};  ///< of a pool
   std::optional<stall_report> stalled{};  ///< none: the stream moves, or need not; checked every second
 };
 

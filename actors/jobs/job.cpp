@@ -1,0 +1,110 @@
+// The public face of jobs: handles, results, arguments.
+#include "actors/jobs/job_record.hpp"
+
+#include <penstock/pool.hpp>
+
+namespace penstock {
+namespace {
+
+// Longer waits count as this one: a deadline further away would overflow the clock.
+constexpr nanoseconds longest_wait = std::chrono::hours(24 * 365 * 10);
+
+jobs::job_record& record_in(const std::shared_ptr<jobs::job_record>& held) {
+  if (!held)
+    throw error({errc::usage, "this Job stands for no job: it was default-constructed or moved from", 0});
+  return *held;
+}
+
+std::string sentence_of(std::uint64_t job, const job_failure& why) {
+  std::string text = fmt::format("job {}: {}", job, name_of(why.status));
+  if (!why.type.empty()) text += fmt::format(": {}", why.type);
+  if (!why.text.empty()) text += fmt::format(": {}", why.text);
+  return text;
+}
+
+}  // namespace
+
+const char* name_of(job_status status) noexcept {
+  switch (status) {
+    case job_status::ok: return "ok";
+    case job_status::exception: return "exception";
+    case job_status::poisoned: return "poisoned";
+    case job_status::timed_out: return "timed_out";
+    case job_status::cancelled: return "cancelled";
+    case job_status::worker_lost: return "worker_lost";
+    case job_status::too_large: return "too_large";
+    case job_status::device: return "device";
+  }
+  return "unknown";
+}
+
+job_error::job_error(std::uint64_t job, job_failure why)
+    : error({errc::job_failed, sentence_of(job, why), 0}), why_(std::move(why)) {}
+job_error::~job_error() = default;
+
+Argument::Argument(std::span<const std::byte> bytes)
+    : Argument(std::vector<std::byte>(bytes.begin(), bytes.end())) {}
+Argument::Argument(std::string_view text) : Argument(std::string(text)) {}
+Argument::Argument(std::string&& text) {
+  auto held = std::make_shared<const std::string>(std::move(text));
+  bytes_ = std::as_bytes(std::span(*held));
+  keep_ = std::move(held);
+}
+Argument::Argument(std::vector<std::byte>&& bytes) {
+  auto held = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  bytes_ = *held;
+  keep_ = std::move(held);
+}
+Argument Argument::borrowed(std::span<const std::byte> bytes, std::shared_ptr<const void> keep) {
+  Argument made;
+  made.bytes_ = bytes;
+  made.keep_ = std::move(keep);
+  return made;
+}
+
+Result::Result() noexcept = default;
+Result::Result(std::shared_ptr<jobs::kept_result> held) noexcept : held_(std::move(held)) {}
+Result::Result(Result&&) noexcept = default;
+Result& Result::operator=(Result&&) noexcept = default;
+Result::~Result() = default;
+
+std::span<const std::byte> Result::bytes() const {
+  if (!held_)
+    throw error({errc::usage, "this Result holds nothing: it was default-constructed or moved from", 0});
+  return held_->bytes();
+}
+std::string_view Result::text() const {
+  const auto all = bytes();
+  return {reinterpret_cast<const char*>(all.data()), all.size()};
+}
+
+std::uint64_t Job::number() const {
+  return record_in(record_).number();
+}
+Result Job::get() {
+  return Result(record_in(record_).take());
+}
+bool Job::wait_for(std::chrono::nanoseconds at_most) const {
+  const auto bounded = std::clamp<nanoseconds>(at_most, nanoseconds(0), longest_wait);
+  return record_in(record_).wait_until(std::chrono::steady_clock::now() + bounded);
+}
+std::optional<job_failure> Job::why() const {
+  return record_in(record_).why();
+}
+std::uint32_t Job::attempts() const {
+  return record_in(record_).attempts();
+}
+bool Job::cancel() {
+  return record_in(record_).end(false, false);
+}
+bool Job::cancel_if_waiting() {
+  return record_in(record_).end(true, false);
+}
+bool Job::kill() {
+  return record_in(record_).end(false, true);
+}
+void Job::then(std::function<void(Job)> callback) {
+  record_in(record_).then(std::move(callback));
+}
+
+}  // namespace penstock

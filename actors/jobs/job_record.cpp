@@ -1,0 +1,92 @@
+#include "actors/jobs/job_record.hpp"
+
+namespace penstock::jobs {
+
+/// Wakes whoever waits and hands the callbacks over; the argument is not needed any more.
+void job_record::over(std::unique_lock<std::mutex> hold) {
+  done_ = true;
+  const Argument dropped = std::exchange(argument_, {});
+  const auto callbacks = std::exchange(callbacks_, {});
+  if (waiting_ > 0) ended_.notify_all();
+  hold.unlock();
+  if (callbacks.empty()) return;
+  const auto desk = desk_.lock();
+  if (!desk) return;
+  for (const auto& callback : callbacks) {
+    desk->call_back([callback, self = shared_from_this()] { callback(job_access::make(self)); });
+  }
+}
+
+void job_record::succeed(std::shared_ptr<kept_result> result, std::uint32_t attempts) {
+  std::unique_lock hold(mutex_);
+  result_ = std::move(result);
+  attempts_ = attempts;
+  over(std::move(hold));
+}
+
+void job_record::fail(job_failure why) {
+  std::unique_lock hold(mutex_);
+  attempts_ = why.attempts;
+  failure_ = std::move(why);
+  over(std::move(hold));
+}
+
+bool job_record::wait_until(steady_time deadline) const {
+  std::unique_lock hold(mutex_);
+  if (done_) return true;
+  ++waiting_;
+  const bool done = ended_.wait_until(hold, deadline, [this] { return done_; });
+  --waiting_;
+  return done;
+}
+
+std::shared_ptr<kept_result> job_record::take() {
+  std::unique_lock hold(mutex_);
+  ++waiting_;
+  ended_.wait(hold, [this] { return done_; });
+  --waiting_;
+  if (failure_) throw job_error(number_, *failure_);
+  if (std::exchange(taken_, true)) {
+    throw error(
+        {errc::usage,
+         fmt::format(
+             "taking the result of job {} ({}) a second time: a result is taken once; keep the Result",
+             number_, function_),
+         0});
+  }
+  return std::exchange(result_, nullptr);
+}
+
+std::optional<job_failure> job_record::why() const {
+  const std::lock_guard hold(mutex_);
+  return failure_;
+}
+
+std::uint32_t job_record::attempts() const {
+  const std::lock_guard hold(mutex_);
+  return attempts_;
+}
+
+bool job_record::end(bool only_waiting, bool at_once) {
+  {
+    const std::lock_guard hold(mutex_);
+    if (done_) return false;
+  }
+  const auto desk = desk_.lock();
+  return desk && desk->end_job(number_, only_waiting, at_once);
+}
+
+void job_record::then(std::function<void(Job)> callback) {
+  {
+    const std::lock_guard hold(mutex_);
+    if (!done_) {
+      callbacks_.push_back(std::move(callback));
+      return;
+    }
+  }
+  if (const auto desk = desk_.lock())
+    desk->call_back(
+        [callback = std::move(callback), self = shared_from_this()] { callback(job_access::make(self)); });
+}
+
+}  // namespace penstock::jobs

@@ -1,0 +1,102 @@
+// One job as its caller and the pool know it: what was submitted, and how it ended. Shared by every Job handle, the job
+// scheduler until it has ended, and the callback thread. Thread-safe; outlives the pool.
+#pragma once
+
+#include "actors/jobs/kept_result.hpp"
+#include "actors/protocol/local/job_messages.hpp"
+#include "runtime/base/home_process.hpp"
+
+#include <penstock/pool.hpp>
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::jobs {
+
+/// What handles ask of the pool that made them.
+class job_desk {
+ public:
+  virtual ~job_desk() = default;
+  /// Whether it will not begin any more; only meant with `only_waiting`.
+  virtual bool end_job(schedule::job_id job, bool only_waiting, bool at_once) = 0;
+  /// Runs it on the callback thread, or not at all once the pool has ended.
+  virtual void call_back(std::function<void()> callback) = 0;
+};
+
+/// As the options say, the config's defaults filled in.
+struct job_rules {
+  nanoseconds limit{0};
+  bool idempotent = true;
+  bool fresh = false;
+};
+
+class job_record : public std::enable_shared_from_this<job_record> {
+ public:
+  job_record(std::uint64_t number, std::string function, Argument argument, job_rules rules,
+             std::weak_ptr<job_desk> desk)
+      : number_(number),
+        function_(std::move(function)),
+        argument_(std::move(argument)),
+        rules_(rules),
+        desk_(std::move(desk)) {}
+
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] const std::string& function() const noexcept { return function_; }
+  [[nodiscard]] const job_rules& rules() const noexcept { return rules_; }
+  /// The scheduler's alone, until the job has ended.
+  [[nodiscard]] std::span<const std::byte> argument() const noexcept { return argument_.bytes(); }
+
+  // The pool's side, once.
+  void succeed(std::shared_ptr<kept_result> result, std::uint32_t attempts);
+  void fail(job_failure why);
+
+  // The caller's side.
+  [[nodiscard]] bool wait_until(steady_time deadline) const;
+  /// Waits. Throws job_error, or error (errc::usage) the second time.
+  std::shared_ptr<kept_result> take();
+  /// Why it has no result; nothing if it has one or has not ended.
+  [[nodiscard]] std::optional<job_failure> why() const;
+  [[nodiscard]] std::uint32_t attempts() const;
+  bool end(bool only_waiting, bool at_once);
+  void then(std::function<void(Job)> callback);
+
+ private:
+  void over(std::unique_lock<std::mutex> hold);
+
+  const std::uint64_t number_;
+  const std::string function_;
+  Argument argument_;
+  const job_rules rules_;
+  const std::weak_ptr<job_desk> desk_;
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable ended_;
+  mutable std::uint32_t waiting_ = 0;
+  bool done_ = false;
+  bool taken_ = false;
+  std::uint32_t attempts_ = 0;
+  std::optional<job_failure> failure_;
+  std::shared_ptr<kept_result> result_;
+  std::vector<std::function<void(Job)>> callbacks_;
+};
+
+/// How the runtime makes handles.
+}  // namespace penstock::jobs
+
+namespace penstock {
+
+struct job_access {
+  static Job make(std::shared_ptr<jobs::job_record> record) {
+    Job job;
+    job.record_ = std::move(record);
+    return job;
+  }
+  static const std::shared_ptr<jobs::job_record>& record_of(const Job& job) { return job.record_; }
+};
+
+}  // namespace penstock

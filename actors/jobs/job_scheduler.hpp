@@ -1,0 +1,70 @@
+// The job scheduler actor: turns what happens into calls of the job book and the book's commands into messages. It stands
+// where a stream has its scheduler, and hears the same of workers; it decides nothing itself.
+//
+//   hears   worker_joined, worker_ended, worker_written_off, worker_drains, cannot_try_alone     from the supervisor
+//           jobs_submitted, results_released, end_job, pause_jobs, cancel_all                    from the pool and handles
+//           jobs_reported                                                                        from the workers' links
+//           functions_known, partition_mapped                                                    from the pool's host
+//   says    run_jobs, stop_work                                                                  to workers
+//           death_judged, want_sacrificial, fence_worker, cancel_worker, restart_worker, ...     to the supervisor
+//           through job_news                                                                     what others want to know
+//   owns    the job book, the records of jobs that have not ended, the session's view of all slots
+#pragma once
+
+#include "actors/jobs/job_record.hpp"
+#include "actors/protocol/local/actors.hpp"
+#include "actors/protocol/local/lease_counts.hpp"
+#include "actors/protocol/local/news.hpp"
+#include "runtime/arena/geometry.hpp"
+
+#include <penstock/pool.hpp>
+
+#include <memory>
+
+namespace caf {
+class actor_system;
+}
+
+namespace penstock::jobs {
+
+/// What the job scheduler tells its pool. Called on a thread of CAF; must not block.
+class job_news {
+ public:
+  /// A burst of jobs has ended.
+  struct tally {
+    std::uint64_t ok = 0;
+    std::uint64_t failed = 0;
+    std::uint64_t retried = 0;
+  };
+  virtual void jobs_ended(const tally& some) = 0;
+  /// Of all failures, those that a person wants to hear of at once: poisoned, timed_out, worker_lost.
+  virtual void job_failed(std::uint64_t job, const std::string& function, const job_failure& why) = 0;
+  virtual void counted(std::uint64_t running, std::uint64_t stale_dropped) = 0;
+
+ protected:
+  ~job_news() = default;
+};
+
+struct job_scheduler_surroundings {
+  schedule::job_book_settings rules;
+  arena::geometry shape;
+  std::shared_ptr<scheduler::lease_counts> leases;
+  std::shared_ptr<admission> meter;
+  std::shared_ptr<const slot_left> left;
+  job_news* news = nullptr;  ///< outlives the actor
+};
+
+/// Workers' reports on their way to the job scheduler, in bursts. On the io thread.
+class report_forwarder final : public supervisor::report_listener {
+ public:
+  explicit report_forwarder(job_scheduler_actor to) : to_(std::move(to)) {}
+  bool reported(worker_ref who, protocol::from_worker& message) override;
+
+ private:
+  job_scheduler_actor to_;
+  const std::shared_ptr<job_report_queue> queue_ = std::make_shared<job_report_queue>();
+};
+
+job_scheduler_actor spawn_job_scheduler(caf::actor_system& system, job_scheduler_surroundings around);
+
+}  // namespace penstock::jobs

@@ -1,0 +1,57 @@
+#include "actors/jobs/kept_result.hpp"
+
+namespace penstock::jobs {
+
+kept_result::kept_result(std::vector<std::byte> copy, std::shared_ptr<admission> meter)
+    : where_(std::move(copy)), meter_(std::move(meter)), metered_(std::get<0>(where_).size()) {
+  if (metered_ > 0) meter_->kept(metered_);
+}
+
+kept_result::kept_result(mapping parcel, std::uint64_t bytes, std::shared_ptr<admission> meter)
+    : where_(std::move(parcel)), meter_(std::move(meter)), metered_(bytes), parcel_bytes_(bytes) {
+  meter_->kept(metered_);
+}
+
+kept_result::kept_result(in_slot where, std::shared_ptr<admission> meter)
+    : where_(std::move(where)), meter_(std::move(meter)) {}
+
+kept_result::~kept_result() {
+  if (metered_ > 0) meter_->let_go(metered_);
+  if (auto* const slot = std::get_if<in_slot>(&where_)) {
+    if (lent_) slot->place->lent.fetch_sub(1, std::memory_order_relaxed);
+    (*slot->left)(slot->lease);
+  }
+}
+
+std::span<const std::byte> kept_result::bytes() {
+  const std::lock_guard hold(mutex_);
+  if (auto* const slot = std::get_if<in_slot>(&where_)) {
+    if (lent_) return slot->bytes;
+    if (slot->place->lent.fetch_add(1, std::memory_order_relaxed) + 1 < slot->place->slots) {
+      lent_ = true;
+      return slot->bytes;
+    }
+    slot->place->lent.fetch_sub(1, std::memory_order_relaxed);
+    const in_slot was = *slot;
+    copy_out();
+    (*was.left)(was.lease);
+  }
+  if (const auto* const parcel = std::get_if<mapping>(&where_)) return parcel->bytes().first(parcel_bytes_);
+  return std::get<std::vector<std::byte>>(where_);
+}
+
+bool kept_result::leave_slot() {
+  const std::lock_guard hold(mutex_);
+  if (lent_ || !std::holds_alternative<in_slot>(where_)) return false;
+  copy_out();
+  return true;
+}
+
+void kept_result::copy_out() {
+  const std::span<const std::byte> bytes = std::get<in_slot>(where_).bytes;
+  where_ = std::vector<std::byte>(bytes.begin(), bytes.end());
+  metered_ = bytes.size();
+  meter_->kept(metered_);
+}
+
+}  // namespace penstock::jobs

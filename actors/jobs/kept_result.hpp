@@ -1,0 +1,66 @@
+// A result in the caller's hands: it lies in the slot where its worker wrote it, in a memfd of its own, or in a copy.
+// A result that nobody has looked at can leave its slot at any time; one whose bytes were handed out stays where it is.
+// So that callers who keep results stop nobody, a place lends at most all of its slots but one; a result beyond that is
+// copied when it is looked at (semantics 45).
+#pragma once
+
+#include "actors/jobs/admission.hpp"
+#include "runtime/base/ids.hpp"
+#include "runtime/base/mapping.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <variant>
+#include <vector>
+
+namespace penstock::jobs {
+
+/// One place's slots as the session sees them. Lives as long as any result in it.
+struct lent_place {
+  std::shared_ptr<mapping> memory;
+  std::uint32_t slots = 0;
+  std::atomic<std::uint32_t> lent{0};  // results that cannot be moved any more
+};
+
+/// Tells the job scheduler that a result has left its slot; harmless when the pool is gone.
+using slot_left = std::function<void(const lease_ref&)>;
+
+/// Thread-safe.
+class kept_result {
+ public:
+  struct in_slot {
+    std::shared_ptr<lent_place> place;
+    lease_ref lease;
+    std::span<const std::byte> bytes;
+    std::shared_ptr<const slot_left> left;
+  };
+
+  explicit kept_result(std::vector<std::byte> copy, std::shared_ptr<admission> meter);
+  kept_result(mapping parcel, std::uint64_t bytes, std::shared_ptr<admission> meter);
+  kept_result(in_slot where, std::shared_ptr<admission> meter);
+  ~kept_result();
+  kept_result(const kept_result&) = delete;
+  kept_result& operator=(const kept_result&) = delete;
+
+  /// Stay valid as long as this object.
+  [[nodiscard]] std::span<const std::byte> bytes();
+  /// Copies it out of its slot, unless its bytes were handed out or it is in none. True: it has left, and
+  /// `slot_left` is not called for it.
+  bool leave_slot();
+
+ private:
+  void copy_out();
+
+  std::mutex mutex_;
+  std::variant<std::vector<std::byte>, mapping, in_slot> where_;
+  std::shared_ptr<admission> meter_;
+  std::uint64_t metered_ = 0;
+  std::uint64_t parcel_bytes_ = 0;
+  bool lent_ = false;
+};
+
+}  // namespace penstock::jobs

@@ -1,0 +1,136 @@
+#include "actors/jobs/place_slots.hpp"
+
+#include "runtime/arena/job_error.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/base/write_all.hpp"
+
+namespace penstock::jobs {
+namespace {
+
+schedule::row_reading::state as_state(arena::row_state s) {
+  using to = schedule::row_reading::state;
+  switch (s) {
+    case arena::row_state::begun: return to::begun;
+    case arena::row_state::finished: return to::finished;
+    case arena::row_state::failed: return to::failed;
+    case arena::row_state::too_large: return to::too_large;
+    case arena::row_state::revoked: return to::revoked;
+    case arena::row_state::waiting: break;
+  }
+  return to::waiting;
+}
+
+/// A sealed memory file with these bytes.
+result<unique_fd> parcel_of(std::span<const std::byte> bytes) {
+  auto file = create_memory_file("penstock argument", "sending a large argument");
+  if (!file) return file;
+  if (const int status = write_all(file->get(), bytes); status != 0)
+    return refuse_os(errc::out_of_memory, status,
+                     fmt::format("writing an argument of {} into memory", bytes_for_people(bytes.size())));
+  if (auto ok = seal_memory_file(file->get(), seal::size_and_contents, "sending a large argument"); !ok)
+    return tl::unexpected(std::move(ok.error()));
+  return file;
+}
+
+}  // namespace
+
+bool place_slots::travels_alone(std::uint64_t argument_bytes, std::uint64_t slot_bytes) {
+  return argument_bytes + arena::job_table_bytes(1) > slot_bytes / 4 * 3;
+}
+
+arena::job_slot place_slots::slot(std::uint32_t index) const {
+  return arena::job_slot(place_->memory->bytes().subspan(shape_.slot_offset(index), shape_.slot_bytes));
+}
+
+result<void> place_slots::lay(const lease_ref& lease, std::span<const laid_job> jobs, int parcels) {
+  std::vector<arena::job_order> orders;
+  orders.reserve(jobs.size());
+  for (std::uint32_t row = 0; row < jobs.size(); ++row) {
+    const laid_job& j = jobs[row];
+    const auto argument = j.job->argument();
+    const bool alone = travels_alone(argument.size(), shape_.slot_bytes);
+    orders.push_back({j.job->number(), j.function, j.attempt, j.job->rules().limit,
+                      alone ? std::span<const std::byte>() : argument, alone});
+    if (!alone) continue;
+    auto file = parcel_of(argument);
+    if (!file) return tl::unexpected(std::move(file.error()));
+    const protocol::parcel_label label{lease.slot, lease.generation, row, argument.size()};
+    auto sent = protocol::send_parcel(parcels, label, file->get());
+    if (!sent) return tl::unexpected(std::move(sent.error()));
+    if (!*sent) return refuse(errc::protocol, "it does not take its large arguments");
+  }
+  slot(lease.slot).write(lease.generation, orders);
+  return {};
+}
+
+schedule::lease_reading place_slots::read(const lease_ref& lease, std::uint32_t first,
+                                          std::uint32_t end) const {
+  schedule::lease_reading all{lease, {}, first};
+  const arena::job_slot table = slot(lease.slot);
+  const auto there = table.rows(lease.generation);
+  for (std::uint32_t row = first; row < end; ++row) {
+    schedule::row_reading reading;
+    reading.at = schedule::row_reading::state::unreadable;
+    if (there && row < *there) {
+      if (const auto found = table.read(row)) {
+        reading.at = as_state(found->state);
+        reading.begun = found->begun;
+        reading.busy = found->busy;
+        reading.keeps_slot = found->state == arena::row_state::finished && !found->result_elsewhere &&
+                             found->result_bytes > copied_at_once;
+      }
+    }
+    all.rows.push_back(reading);
+  }
+  return all;
+}
+
+bool place_slots::revoke(const lease_ref& lease, std::uint32_t row) const {
+  return slot(lease.slot).revoke(row);
+}
+
+bool place_slots::result_elsewhere(const lease_ref& lease, std::uint32_t row) const {
+  const auto found = slot(lease.slot).read(row);
+  return found && found->result_elsewhere;
+}
+
+result<std::shared_ptr<kept_result>> place_slots::result_of(const lease_ref& lease, std::uint32_t row,
+                                                            std::optional<protocol::parcel> parcel,
+                                                            const std::shared_ptr<const slot_left>& left,
+                                                            const std::shared_ptr<admission>& meter) const {
+  auto found = slot(lease.slot).read(row);
+  if (!found) return tl::unexpected(std::move(found.error()));
+  if (found->result_elsewhere) {
+    if (!parcel)
+      return refuse(errc::protocol, "its worker announced a result outside of the slot and sent none");
+    mapping memory = map_read_only(parcel->file.get(), {0, parcel->label.bytes});
+    if (!memory && parcel->label.bytes > 0)
+      return refuse_os(errc::out_of_memory, errno,
+                       fmt::format("mapping a result of {}", bytes_for_people(parcel->label.bytes)));
+    return std::make_shared<kept_result>(std::move(memory), parcel->label.bytes, meter);
+  }
+  const std::span<const std::byte> bytes = slot(lease.slot).bytes(found->result_offset, found->result_bytes);
+  if (bytes.size() <= copied_at_once)
+    return std::make_shared<kept_result>(std::vector<std::byte>(bytes.begin(), bytes.end()), meter);
+  return std::make_shared<kept_result>(kept_result::in_slot{place_, lease, bytes, left}, meter);
+}
+
+job_failure place_slots::failure_of(const lease_ref& lease, std::uint32_t row) const {
+  job_failure why;
+  const auto found = slot(lease.slot).read(row);
+  if (!found) {
+    why.text = found.error().message;
+    return why;
+  }
+  auto text = arena::job_exception_from(slot(lease.slot).bytes(found->result_offset, found->result_bytes));
+  if (!text) {
+    why.text = text.error().message;
+    return why;
+  }
+  why.type = std::move(text->type);
+  why.text = std::move(text->text);
+  why.traceback = std::move(text->traceback);
+  return why;
+}
+
+}  // namespace penstock::jobs

@@ -1,0 +1,63 @@
+// The session's side of one place's slots: jobs are laid into them, and what became of them is read back. Nothing that a
+// worker wrote is believed (job_slot.hpp). Used by the job scheduler alone.
+#pragma once
+
+#include "actors/jobs/job_record.hpp"
+#include "actors/jobs/kept_result.hpp"
+#include "actors/protocol/parcels.hpp"
+#include "runtime/arena/geometry.hpp"
+#include "runtime/arena/job_slot.hpp"
+#include "runtime/schedule/job_book.hpp"
+
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace penstock::jobs {
+
+/// Results up to so many bytes are copied when they are heard of: that costs less than telling when they are let go.
+inline constexpr std::uint64_t copied_at_once = 16U << 10U;
+
+/// A job as it is laid into a slot.
+struct laid_job {
+  const job_record* job = nullptr;
+  std::uint32_t function = 0;
+  std::uint32_t attempt = 1;
+};
+
+class place_slots {
+ public:
+  place_slots(std::shared_ptr<mapping> memory, const arena::geometry& shape)
+      : shape_(shape), place_(std::make_shared<lent_place>()) {
+    place_->memory = std::move(memory);
+    place_->slots = shape.slots;
+  }
+
+  /// Whether an argument travels in a memfd of its own: it would leave less than a quarter of the slot.
+  [[nodiscard]] static bool travels_alone(std::uint64_t argument_bytes, std::uint64_t slot_bytes);
+
+  /// Writes the table and the arguments; large ones are sent through `parcels`. Refuses with what the system refused.
+  result<void> lay(const lease_ref& lease, std::span<const laid_job> jobs, int parcels);
+
+  /// Rows first .. end - 1 of a lease.
+  [[nodiscard]] schedule::lease_reading read(const lease_ref& lease, std::uint32_t first,
+                                             std::uint32_t end) const;
+  [[nodiscard]] bool revoke(const lease_ref& lease, std::uint32_t row) const;
+
+  /// The result of a finished row. `parcel` is what the worker sent for it, if it did.
+  result<std::shared_ptr<kept_result>> result_of(const lease_ref& lease, std::uint32_t row,
+                                                 std::optional<protocol::parcel> parcel,
+                                                 const std::shared_ptr<const slot_left>& left,
+                                                 const std::shared_ptr<admission>& meter) const;
+  /// What a failed or too large row says.
+  [[nodiscard]] job_failure failure_of(const lease_ref& lease, std::uint32_t row) const;
+  [[nodiscard]] bool result_elsewhere(const lease_ref& lease, std::uint32_t row) const;
+
+ private:
+  [[nodiscard]] arena::job_slot slot(std::uint32_t index) const;
+
+  arena::geometry shape_;
+  std::shared_ptr<lent_place> place_;
+};
+
+}  // namespace penstock::jobs

@@ -1,0 +1,108 @@
+#include "actors/jobs/pool_host.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+namespace penstock::jobs {
+namespace {
+
+struct host_state {
+  host_state() = default;
+  ~host_state() = default;
+  host_state(const host_state&) = delete;
+  host_state& operator=(const host_state&) = delete;
+
+  host_surroundings around;
+  meet_pool others;
+  std::optional<std::vector<std::string>> functions;  // as the first worker named them
+  std::set<std::uint32_t> prepared;
+  bool failed = false;
+};
+
+using self_pointer = pool_host_actor::stateful_pointer<host_state>;
+
+std::string words(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all.empty() ? std::string("none") : all;
+}
+
+result<void> compare(self_pointer self, worker_ref who, std::vector<std::string> names) {
+  host_state& s = self->state;
+  std::ranges::sort(names);
+  if (!s.functions) {
+    s.functions = names;
+    self->send(s.others.scheduler, functions_known{std::move(names)});
+    return {};
+  }
+  if (*s.functions == names) return {};
+  return refuse(errc::worker_program,
+                "worker {} serves other functions than the first one: {} instead of {}; was its program "
+                "replaced meanwhile?",
+                who.worker, words(names), words(*s.functions));
+}
+
+/// For the first worker of a place; its replacements use the same memory.
+result<void> prepare(self_pointer self, std::uint32_t place) {
+  host_state& s = self->state;
+  if (s.prepared.contains(place)) return {};
+  arena::arena& memory = *s.around.memory;
+  if (auto ok = memory.reserve(place); !ok) return ok;
+  auto mapped = arena::map_partition(memory.fd(), memory.shape(), place);
+  if (!mapped) return tl::unexpected(std::move(mapped.error()));
+  s.prepared.insert(place);
+  self->send(s.others.scheduler, partition_mapped{place, std::make_shared<mapping>(std::move(*mapped))});
+  return {};
+}
+
+void welcome(self_pointer self, const session::worker_serves& news) {
+  host_state& s = self->state;
+  supervisor::partition_prepared answer{news.who, std::nullopt};
+  if (!s.failed) {
+    auto ok = compare(self, news.who, news.functions);
+    if (ok) ok = prepare(self, news.who.worker);
+    if (ok) {
+      const arena::geometry& shape = s.around.memory->shape();
+      answer.slots = protocol::assign_slots{shape.slot_bytes, shape.slots,       shape.partitions,
+                                            news.who.worker,  s.around.rows_max, s.around.elsewhere_max};
+    } else {
+      s.failed = true;
+      s.around.news->gave_up(ok.error());
+    }
+  }
+  self->send(s.others.supervisor, std::move(answer));
+}
+
+pool_host_actor::behavior_type behave(self_pointer self, host_surroundings around) {
+  self->state.around = std::move(around);
+  return {
+      [self](const meet_pool& all) { self->state.others = all; },
+      [self](const session::worker_serves& news) { welcome(self, news); },
+      [self](const session::worker_described& news) {
+        self->state.failed = true;
+        self->state.around.news->gave_up({errc::worker_program,
+                                          "the worker program loads a dataset (penstock::worker_main); a "
+                                          "pool needs one that serves functions "
+                                          "(penstock::job_main): see [loader] command",
+                                          0});
+        self->send(self->state.others.supervisor, supervisor::partition_prepared{news.who, std::nullopt});
+      },
+      [self](const session::leave&) {
+        self->state.others = {};
+        self->quit();
+      },
+  };
+}
+
+}  // namespace
+
+pool_host_actor spawn_pool_host(caf::actor_system& system, host_surroundings around) {
+  return system.spawn<caf::detached>(behave, std::move(around));
+}
+
+}  // namespace penstock::jobs

@@ -1,0 +1,289 @@
+#include "actors/jobs/pool_body.hpp"
+#include "actors/protocol/log_level.hpp"
+#include "actors/session/pipeline_view.hpp"
+#include "actors/session/sizing.hpp"
+#include "actors/session/wiring.hpp"
+#include "runtime/arena/memory_budget.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/config/validate.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+
+#include <future>
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+// For the supervisor and the job scheduler; the host has a thread of its own.
+constexpr std::size_t actor_threads = 2;
+constexpr std::uint64_t usual_slot_bytes = 1U << 20U;
+constexpr std::chrono::milliseconds end_of_dropped = 500ms;  // for a pool that is destroyed without stop()
+constexpr auto patience_with_callbacks = 200ms;              // to deliver the events still queued
+constexpr auto answer_deadline = 2s;
+constexpr nanoseconds longest_wait = std::chrono::hours(24 * 365 * 10);
+
+}  // namespace
+
+Pool::body::body(config settings, pool_options options)
+    : settings_(value_or_throw(config_file::accept(std::move(settings), config_file::process_environment(),
+                                                   config_file::config_purpose::jobs))),
+      options_(std::move(options)),
+      workers_(session::workers_of(settings_)),
+      admission_(std::make_shared<jobs::admission>(settings_.jobs.queue, settings_.jobs.memory.bytes)),
+      board_(settings_.name, "embedded"),
+      ending_(settings_.supervisor.shutdown) {
+  board_.configured(workers_);
+  log::set_level(as_log_level(settings_.log.level));
+}
+
+void Pool::body::start() {
+  if (!ending_.begin()) return;
+  board_.begun(now_steady());
+  tell(session::event_of(event_kind::run_started,
+                         fmt::format("the pool starts with {} workers", workers_.load())));
+  if (options_.on_event) listener_ = std::make_unique<telemetry::event_caller>(journal_, options_.on_event);
+  if (auto ok = try_start(); !ok) throw error(ok.error());
+}
+
+arena::geometry Pool::body::shape() const {
+  const std::uint64_t slot =
+      settings_.loader.slot_bytes ? settings_.loader.slot_bytes->bytes : usual_slot_bytes;
+  return {round_up(slot, arena::page_bytes), settings_.loader.slots_per_worker,
+          settings_.loader.limits.max + 1};
+}
+
+result<void> Pool::body::try_start() {
+  auto e = std::make_unique<engine>();
+  auto lifeline = process::lifeline::create();
+  if (!lifeline) return tl::unexpected(std::move(lifeline.error()));
+  e->lifeline = std::move(*lifeline);
+  auto memory = arena::arena::create();
+  if (!memory) return tl::unexpected(std::move(memory.error()));
+  e->memory = std::make_shared<arena::arena>(std::move(*memory));
+  if (auto ok =
+          arena::check_memory(session::memory_need_of(settings_, shape(), workers_), arena::memory_limits());
+      !ok)
+    return ok;
+  if (auto ok = e->memory->size_and_seal(shape()); !ok) return ok;
+  auto flights = arena::flight_recorders::create(shape().partitions);
+  if (!flights) return tl::unexpected(std::move(flights.error()));
+  e->flights = std::make_shared<arena::flight_recorders>(std::move(*flights));
+  session::on_a_fresh_thread([&] {
+    e->settings = std::make_unique<protocol::actor_settings>(actor_threads);
+    e->system = std::make_unique<caf::actor_system>(*e->settings);
+    e->io = std::make_unique<process::io_thread>();
+    spawn_actors(*e);
+  });
+  if (options_.control_socket) open_control_socket(*e);
+  if (!settings_.metrics.listen.empty()) open_metrics(*e);
+  // Only now: what the actors tell may need the engine.
+  const std::lock_guard hold(mutex_);
+  engine_ = std::move(e);
+  caf::anon_send(engine_->supervisor, supervisor::open_pool{});
+  return {};
+}
+
+// ---- submitting -----------------------------------------------------------------------------------------------
+
+Job Pool::body::enter(std::string_view function, Argument argument, const job_options& options) {
+  const jobs::job_rules rules{options.timeout.value_or(settings_.jobs.timeout.value_or(nanoseconds(0))),
+                              options.idempotent.value_or(settings_.jobs.idempotent),
+                              options.fresh.value_or(settings_.jobs.fresh)};
+  std::shared_ptr<jobs::job_record> record;
+  bool first = false;
+  {
+    const std::lock_guard in_order(
+        submit_mutex_);  // the scheduler hears of jobs in the order of their numbers
+    record = std::make_shared<jobs::job_record>(++last_job_, std::string(function), std::move(argument),
+                                                rules, weak_from_this());
+    first = submissions_->add(record);
+  }
+  if (first) {
+    std::unique_lock hold(mutex_);
+    if (engine_) {
+      caf::anon_send(engine_->scheduler, jobs::jobs_submitted{submissions_});
+    } else {
+      hold.unlock();
+      fail_orphans();
+    }
+  }
+  return job_access::make(std::move(record));
+}
+
+Job Pool::body::submit(std::string_view function, Argument argument, const job_options& options,
+                       nanoseconds patience) {
+  const auto bounded = std::clamp<nanoseconds>(patience, nanoseconds(0), longest_wait);
+  value_or_throw(admission_->enter(argument.bytes().size(), now_steady() + bounded));
+  return enter(function, std::move(argument), options);
+}
+
+std::optional<Job> Pool::body::try_submit(std::string_view function, Argument argument,
+                                          const job_options& options) {
+  if (!value_or_throw(admission_->try_enter(argument.bytes().size()))) return std::nullopt;
+  return enter(function, std::move(argument), options);
+}
+
+/// Jobs that were let in when the pool ended, and that nobody will look at any more.
+void Pool::body::fail_orphans() {
+  for (const auto& record : submissions_->take())
+    record->fail({job_status::cancelled, {}, "the pool was closed before it began", {}, {}, 0});
+}
+
+bool Pool::body::end_job(schedule::job_id job, bool only_waiting, bool at_once) {
+  auto prevented = std::make_shared<std::promise<bool>>();
+  auto answer = prevented->get_future();
+  {
+    const std::lock_guard hold(mutex_);
+    if (!engine_) return false;
+    caf::anon_send(engine_->scheduler,
+                   jobs::end_job{job, only_waiting, at_once, only_waiting ? prevented : nullptr});
+  }
+  if (!only_waiting) return true;
+  return answer.wait_for(answer_deadline) == std::future_status::ready && answer.get();
+}
+
+void Pool::body::call_back(std::function<void()> callback) {
+  callbacks_.call(std::move(callback));
+}
+
+bool Pool::body::finish(nanoseconds at_most) {
+  admission_->close({errc::stopped, "the pool is finishing and takes no more jobs", 0});
+  const auto bounded = std::clamp<nanoseconds>(at_most, nanoseconds(0), longest_wait);
+  std::unique_lock hold(tally_mutex_);
+  return tally_changed_.wait_for(hold, bounded,
+                                 [this] { return tally_.ok + tally_.failed == last_job_.load(); });
+}
+
+// ---- orders ---------------------------------------------------------------------------------------------------
+
+void Pool::body::pause(bool paused) {
+  if (board_.paused(paused)) {
+    tell(paused ? session::event_of(event_kind::paused, "no new work is handed out")
+                : session::event_of(event_kind::resumed, "work is handed out again"));
+  }
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->scheduler, jobs::pause_jobs{paused});
+}
+
+void Pool::body::scale(std::uint32_t workers) {
+  const std::uint32_t most = settings_.loader.limits.max;
+  if (workers < 1 || workers > most) {
+    throw error({errc::usage,
+                 fmt::format("{} workers: it has to be 1 to {} ([loader.limits] max)", workers, most), 0});
+  }
+  const auto there = static_cast<std::uint32_t>(board_.status().workers.size());
+  {
+    const std::lock_guard hold(mutex_);
+    if (workers > there) {
+      value_or_throw(arena::check_memory(session::memory_need_of(settings_, shape(), workers - there),
+                                         arena::memory_limits()));
+    }
+    workers_ = workers;
+    if (engine_) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers});
+  }
+  board_.configured(workers);
+  tell(session::event_of(event_kind::scaled, fmt::format("scaled to {} workers", workers)));
+}
+
+void Pool::body::restart(std::uint32_t worker) {
+  session::check_worker(board_.status(), worker);
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->supervisor, supervisor::restart_worker{worker});
+}
+
+void Pool::body::drain(std::uint32_t worker) {
+  session::check_worker(board_.status(), worker);
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->supervisor, supervisor::drain_worker{worker});
+}
+
+// ---- the end --------------------------------------------------------------------------------------------------
+
+void Pool::body::cancel_everything(const failure& why) {
+  admission_->close(why);
+  const std::lock_guard hold(mutex_);
+  if (engine_ && engine_->scheduler) caf::anon_send(engine_->scheduler, jobs::cancel_all{why});
+}
+
+void Pool::body::gave_up(const failure& why) {
+  if (board_.ended(run_outcome::failed, why, now_steady()))
+    tell(session::event_of(event_kind::run_failed, why.message));
+  cancel_everything(why);
+  const std::lock_guard hold(mutex_);
+  if (engine_ && engine_->supervisor)
+    caf::anon_send(engine_->supervisor, supervisor::close_pool{supervision::shares_of(end_of_dropped).items});
+}
+
+void Pool::body::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
+  if (board_.stopping()) tell(session::event_of(event_kind::stopping, "the pool was told to stop"));
+  ending_.stop(at_most);
+  cancel_everything({errc::stopped, "the pool was stopped", 0});
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->supervisor, supervisor::close_pool{ending_.shares().items});
+}
+
+void Pool::body::close() noexcept {
+  const std::lock_guard one_at_a_time(close_mutex_);
+  if (!ending_.stopped()) ending_.stop(end_of_dropped);
+  ending_.close();
+  cancel_everything({errc::stopped, "the pool was closed", 0});
+  engine* e = nullptr;
+  {
+    const std::lock_guard hold(mutex_);
+    e = engine_.get();
+    if (e != nullptr) caf::anon_send(e->supervisor, supervisor::close_pool{ending_.shares().items});
+  }
+  if (e != nullptr) {
+    ending_.wait_for_pool();
+    if (board_.ended_if_running(run_outcome::finished, now_steady()))
+      tell(session::event_of(event_kind::run_finished, "the pool was closed"));
+    std::promise<void> deaf;
+    boost::asio::post(e->io->context(), [&] {
+      e->server.reset();
+      e->metrics.reset();
+      deaf.set_value();
+    });
+    deaf.get_future().wait();
+    e->processes->shut_down();
+    caf::anon_send(e->scheduler, jobs::stop_jobs{});
+    caf::anon_send(e->host, session::leave{});
+    caf::anon_send_exit(e->supervisor, caf::exit_reason::user_shutdown);
+    e->system->await_all_actors_done();
+  }
+  callbacks_.stop();
+  if (listener_) listener_->stop(patience_with_callbacks);
+  const std::lock_guard hold(mutex_);
+  if (engine_) session::on_a_fresh_thread([&] { engine_.reset(); });
+  fail_orphans();
+}
+
+// ---- what is known --------------------------------------------------------------------------------------------
+
+pool_statistics Pool::body::statistics() const {
+  const jobs::admission::counts held = admission_->now();
+  const std::lock_guard hold(tally_mutex_);
+  pool_statistics all = tally_;
+  all.submitted = last_job_.load();
+  all.waiting = held.waiting;
+  all.argument_bytes = held.argument_bytes;
+  all.result_bytes = held.result_bytes;
+  return all;
+}
+
+session_status Pool::body::status() const {
+  session_status known = board_.status();
+  known.jobs = statistics();
+  const std::lock_guard hold(mutex_);
+  return engine_ ? session::look_closer(std::move(known), *engine_->flights, now_steady()) : known;
+}
+
+run_report Pool::body::report() const {
+  run_report all = board_.report({}, now_steady());
+  all.jobs = statistics();
+  return all;
+}
+
+}  // namespace penstock

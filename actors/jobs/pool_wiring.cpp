@@ -1,0 +1,123 @@
+// Makes a pool's actors and connects them, and writes down what they tell.
+#include "actors/jobs/pool_body.hpp"
+#include "actors/session/wiring.hpp"
+#include "runtime/arena/job_slot.hpp"
+#include "runtime/base/log.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint32_t rows_max = 256;  // of a lease: 256 rows x 128 bytes = 32 KiB of table
+// A job may run for hours; one that has a limit says so itself.
+constexpr nanoseconds no_item_timeout = std::chrono::hours(24 * 365);
+
+}  // namespace
+
+void Pool::body::spawn_actors(engine& e) {
+  e.leases = std::make_shared<scheduler::lease_counts>(shape().partitions);
+  jobs::job_scheduler_surroundings scheduling;
+  scheduling.rules.max_attempts = settings_.quarantine.max_attempts;
+  scheduling.rules.rows_max = rows_max;
+  scheduling.rules.slot_bytes = shape().slot_bytes;
+  scheduling.rules.head_bytes = arena::job_table_bytes(0);
+  scheduling.rules.row_bytes = arena::job_table_bytes(2) - arena::job_table_bytes(1);
+  scheduling.shape = shape();
+  scheduling.leases = e.leases;
+  scheduling.meter = admission_;
+  scheduling.news = this;
+  // Results may outlive the pool: then nobody needs to hear of them.
+  scheduling.left =
+      std::make_shared<const jobs::slot_left>([pool = weak_from_this()](const lease_ref& lease) {
+        if (const auto alive = pool.lock()) alive->result_left(lease);
+      });
+  e.scheduler = jobs::spawn_job_scheduler(*e.system, std::move(scheduling));
+
+  auto program = session::program_of_workers(
+      settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(), -1});
+  program.parcels = true;
+  e.processes = std::make_shared<supervisor::worker_processes>(*e.io, std::move(program));
+  auto rules = session::supervisor_settings_of(settings_, workers_);
+  rules.rules.clocks.item_timeout = no_item_timeout;
+  rules.pool = true;
+  e.supervisor =
+      supervisor::spawn_supervisor(*e.system, {std::move(rules), e.processes, e.flights, e.leases, this});
+  e.reports = std::make_unique<jobs::report_forwarder>(e.scheduler);
+  e.processes->report_to({e.supervisor, e.reports.get(), &logs_});
+
+  e.host = jobs::spawn_pool_host(*e.system, {e.memory, rows_max, settings_.jobs.memory.bytes, this});
+
+  caf::anon_send(e.scheduler, jobs::meet_supervisor{e.supervisor});
+  caf::anon_send(e.supervisor, supervisor::meet_others{e.scheduler, e.host});
+  caf::anon_send(e.host, jobs::meet_pool{e.scheduler, e.supervisor});
+}
+
+void Pool::body::open_control_socket(engine& e) {
+  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_);
+  controls.status = [this] { return status(); };
+  controls.progress = [] { return supervision::progress_facts{}; };
+  controls.times = std::make_shared<batch_times>();  // no batches pass here
+  controls.workers_max = settings_.loader.limits.max;
+  session::open_control_socket(*e.io, settings_.name, std::move(controls), e.server);
+}
+
+void Pool::body::open_metrics(engine& e) {
+  session::open_metrics(
+      *e.io, settings_.metrics.listen,
+      [this] {
+        telemetry::metrics_facts facts = board_.metrics(now_steady());
+        facts.status = status();
+        return facts;
+      },
+      e.metrics);
+}
+
+void Pool::body::result_left(const lease_ref& lease) {
+  if (!released_->add(lease)) return;
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->scheduler, jobs::results_released{released_});
+}
+
+void Pool::body::workers_changed(const std::vector<worker_status>& workers, bool degraded,
+                                 std::uint32_t started, std::uint32_t restarts) {
+  board_.workers_changed(workers, degraded, started, restarts);
+  for (event& one : watch_.look(workers, degraded)) tell(std::move(one));
+}
+
+void Pool::body::worker_died(const death_report& death) {
+  board_.worker_died(death);
+  tell(session::event_of(death));
+}
+
+void Pool::body::pool_closed() {
+  ending_.pool_gone();
+}
+
+void Pool::body::jobs_ended(const tally& some) {
+  if (some.ok + some.failed + some.retried == 0) return;
+  const std::lock_guard hold(tally_mutex_);
+  tally_.ok += some.ok;
+  tally_.failed += some.failed;
+  tally_.retried += some.retried;
+  tally_changed_.notify_all();
+}
+
+void Pool::body::job_failed(std::uint64_t job, const std::string& function, const job_failure& why) {
+  if (why.status == job_status::exception || why.status == job_status::cancelled) return;
+  const std::string text = fmt::format("job {} ({}): {}{}{}", job, function, name_of(why.status),
+                                       why.text.empty() ? "" : ": ", why.text);
+  log::warn("jobs", "{}", text);
+  tell(session::event_of(event_kind::job_failed, text));
+}
+
+void Pool::body::counted(std::uint64_t running, std::uint64_t stale_dropped) {
+  board_.counted(stale_dropped, 0);
+  const std::lock_guard hold(tally_mutex_);
+  tally_.running = running;
+}
+
+}  // namespace penstock

@@ -1,0 +1,75 @@
+// What the job scheduler hears besides what every giver of leases hears (lease_giver), and what the host of a pool's
+// workers hears.
+#pragma once
+
+#include "actors/protocol/link.hpp"
+#include "actors/protocol/burst_queue.hpp"
+#include "runtime/base/fd.hpp"
+#include "runtime/base/mapping.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/schedule/job_book.hpp"
+
+#include <penstock/pool.hpp>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace penstock::jobs {
+
+class job_record;
+using submission_queue = protocol::burst_queue<std::shared_ptr<job_record>>;
+struct jobs_submitted {
+  std::shared_ptr<submission_queue> queue;
+};
+
+struct job_report {
+  worker_ref who;
+  protocol::jobs_done report;
+};
+using job_report_queue = protocol::burst_queue<job_report>;
+struct jobs_reported {
+  std::shared_ptr<job_report_queue> queue;
+};
+
+/// Results that no longer lie in their slots: one entry for each.
+using release_queue = protocol::burst_queue<lease_ref>;
+struct results_released {
+  std::shared_ptr<release_queue> queue;
+};
+
+struct end_job {
+  schedule::job_id job = 0;
+  bool only_waiting = false;
+  bool at_once = false;  ///< SIGKILL without SIGABRT before it
+  /// Whether it will not begin any more; may be null.
+  std::shared_ptr<std::promise<bool>> prevented;
+};
+
+/// The first worker has said which functions it serves.
+struct functions_known {
+  std::vector<std::string> names;
+};
+
+/// The session's view of a place's slots; from now on its workers may be given leases.
+struct partition_mapped {
+  std::uint32_t partition = 0;
+  std::shared_ptr<mapping> memory;
+};
+
+struct pause_jobs {
+  bool paused = false;
+};
+
+/// What was submitted and has not ended is cancelled; nothing is leased any more. The reason is everybody's.
+struct cancel_all {
+  failure why;
+};
+
+/// Look at the book when the mailbox is empty.
+struct decide_jobs {};
+
+struct stop_jobs {};
+
+}  // namespace penstock::jobs

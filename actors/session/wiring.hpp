@@ -1,0 +1,96 @@
+// What sessions of batches and pools of jobs have in common when they start: workers and their rules, the control socket,
+// the port for metrics.
+#pragma once
+
+#include "actors/session/board.hpp"
+#include "actors/session/control_verbs.hpp"
+#include "actors/session/process_logs.hpp"
+#include "actors/supervisor/supervisor.hpp"
+#include "actors/supervisor/worker_processes.hpp"
+#include "runtime/base/signals.hpp"
+#include "runtime/control/control_server.hpp"
+#include "runtime/process/io_thread.hpp"
+#include "runtime/telemetry/event_journal.hpp"
+#include "runtime/telemetry/metrics_server.hpp"
+
+#include <penstock/config.hpp>
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <thread>
+
+namespace penstock::session {
+
+/// How many workers are asked for.
+[[nodiscard]] std::uint32_t workers_of(const config& settings);
+
+/// Descriptors that every worker inherits; -1: none.
+struct shared_descriptors {
+  int lifeline = -1;
+  int arena = -1;
+  int flights = -1;
+  int index = -1;
+};
+[[nodiscard]] supervisor::worker_program program_of_workers(const config& settings,
+                                                            const shared_descriptors& fds);
+[[nodiscard]] supervisor::supervisor_settings supervisor_settings_of(const config& settings,
+                                                                     std::uint32_t workers);
+
+/// Throws error (errc::usage) when there is no such worker.
+void check_worker(const session_status& status, std::uint32_t worker);
+
+/// The verbs that mean the same for every Body: stop, pause, scale, restart, drain, and what the board and the journal
+/// know. The rest stays to be filled in.
+template <class Body>
+session_controls controls_of(Body& body, board& facts, const telemetry::event_journal& journal,
+                             process_logs& logs) {
+  session_controls controls;
+  controls.waited_seconds = [&facts] { return facts.waited_seconds(); };
+  controls.events = [&journal](std::uint64_t after, std::size_t limit) {
+    return journal.events_after(after, limit);
+  };
+  controls.deaths = [&facts] { return facts.report({}, std::chrono::steady_clock::now()).deaths; };
+  controls.owner_deaths = [&facts] {
+    return facts.report({}, std::chrono::steady_clock::now()).owner_deaths;
+  };
+  controls.quarantine = [&facts] { return facts.report({}, std::chrono::steady_clock::now()).quarantine; };
+  controls.lift_quarantine = [](std::uint64_t, bool) { return false; };
+  controls.stop = [&body](bool at_once) {
+    if (at_once) return body.stop(std::chrono::milliseconds(0));
+    body.stop(std::nullopt);
+  };
+  controls.pause = [&body](bool paused) { body.pause(paused); };
+  controls.scale = [&body](std::uint32_t workers) { body.scale(workers); };
+  controls.restart = [&body](std::uint32_t worker) { body.restart(worker); };
+  controls.drain = [&body](std::uint32_t worker) { body.drain(worker); };
+  controls.logs = &logs.book();
+  return controls;
+}
+
+/// The server is made, used and has to be destroyed on the io thread. A socket that cannot be made is a warning: the work
+/// matters more than who watches it.
+void open_control_socket(process::io_thread& io, const std::string& name, session_controls controls,
+                         std::unique_ptr<control::control_server>& server);
+/// The same of the port for metrics.
+void open_metrics(process::io_thread& io, const std::string& listen,
+                  std::function<telemetry::metrics_facts()> facts,
+                  std::unique_ptr<telemetry::metrics_server>& server);
+
+/// Runs work that makes or ends actors on a thread of its own, and waits for it. CAF leaves a reference to a
+/// system's logger in a thread_local of whoever spawns, and the system's destructor waits until those are
+/// gone: for ever if such a thread lives on. In exit() the main thread's is even destroyed before static
+/// objects are, so a static Session would release it twice. And threads that are born on this one never take
+/// a signal that is meant for the program around us.
+template <class Work>
+void on_a_fresh_thread(Work work) {
+  std::packaged_task<void()> task(std::move(work));
+  auto done = task.get_future();
+  {
+    const all_signals_blocked quiet;
+    std::thread(std::move(task)).join();
+  }
+  done.get();
+}
+
+}  // namespace penstock::session

@@ -1,0 +1,178 @@
+// Functions that misbehave: each is named with a typed error, other jobs never notice, and nothing is left behind.
+#include "tests/actors/jobs/support.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+using namespace penstock;
+using namespace penstock::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Jobs of good behaviour before, beside and behind the one that is tried.
+class bystanders {
+ public:
+  explicit bystanders(Pool& pool) : pool_(pool) { add(); }
+  ~bystanders() noexcept(false) {
+    add();
+    for (int i = 0; i < count_; ++i)
+      CHECK(jobs_[static_cast<std::size_t>(i)].get().text() == std::to_string(2 * i));
+  }
+  bystanders(const bystanders&) = delete;
+  bystanders& operator=(const bystanders&) = delete;
+
+ private:
+  void add() {
+    for (int i = 0; i < 100; ++i, ++count_) jobs_.push_back(pool_.submit("double", std::to_string(count_)));
+  }
+  Pool& pool_;
+  int count_ = 0;
+  std::vector<Job> jobs_;
+};
+
+}  // namespace
+
+TEST_CASE("a function that does not exist is an error that lists those that do") {
+  Pool pool(odd_jobs(1), quietly());
+  Job job = pool.submit("no_such", {});
+  CHECK(status_of(job) == job_status::exception);
+  CHECK(job.why()->type == "unknown_function");
+  CHECK(job.why()->text.find("no function 'no_such'; it has: abort, ") != std::string::npos);
+}
+
+TEST_CASE("an exception comes back with its type and text") {
+  Pool pool(odd_jobs(2), quietly());
+  const bystanders others(pool);
+  Job job = pool.submit("throws", "7");
+  CHECK(status_of(job) == job_status::exception);
+  CHECK(job.why()->type == "std::invalid_argument");
+  CHECK(job.why()->text == "no good: 7");
+  CHECK(job.attempts() == 1);
+  Job own = pool.submit("throws_own", {});
+  CHECK(status_of(own) == job_status::exception);
+  CHECK(own.why()->type == "ZeroDivisionError");
+  CHECK(own.why()->traceback == "line 1\nline 2");
+  Job foreign = pool.submit("throws_int", {});
+  CHECK(status_of(foreign) == job_status::exception);
+  CHECK(foreign.why()->text.find("not a std::exception") != std::string::npos);
+  CHECK(pool.status().workers_ended_unexpectedly == 0);
+}
+
+TEST_CASE("a job that kills every worker that tries it is poisoned, with its causes, after three deaths") {
+  Pool pool(odd_jobs(2), quietly());
+  for (const auto& [function, argument, cause] :
+       {std::tuple("abort", "", "SIGABRT"), std::tuple("segv", "", "SIGSEGV"),
+        std::tuple("exit", "0", "exit 0"), std::tuple("exit", "3", "exit 3")}) {
+    const bystanders others(pool);
+    INFO(function << argument);
+    Job job = pool.submit(function, argument);
+    CHECK(status_of(job) == job_status::poisoned);
+    CHECK(job.why()->causes == std::vector<std::string>(3, cause));
+    CHECK(job.attempts() == 3);
+  }
+}
+
+TEST_CASE("a death is charged to the job at hand alone, and what it had finished keeps its results") {
+  Pool pool(odd_jobs(2), quietly());
+  const bystanders others(pool);
+  Job job = pool.submit("kill_once", {});
+  CHECK(job.get().text() == "alive");
+  CHECK(job.attempts() == 2);
+  Job twice = pool.submit("kill_twice", {});
+  CHECK(twice.get().text() == "alive");
+  CHECK(twice.attempts() == 3);
+}
+
+TEST_CASE("a job that is not idempotent is never begun twice") {
+  Pool pool(odd_jobs(2), quietly());
+  const std::string file =
+      std::filesystem::temp_directory_path() / fmt::format("penstock-begun-{}", ::getpid());
+  std::filesystem::remove(file);
+  Job job = pool.submit("begin_and_die", std::string(file), {.idempotent = false});
+  CHECK(status_of(job) == job_status::worker_lost);
+  CHECK(job.attempts() == 1);
+  CHECK(pool.finish(10s));
+  CHECK(std::filesystem::file_size(file) == 1);
+  std::filesystem::remove(file);
+}
+
+TEST_CASE("a worker that stops itself is found by its heartbeat and its job is tried again") {
+  config c = odd_jobs(2);
+  c.loader.hang.heartbeat_timeout = 300ms;
+  Pool pool(c, quietly());
+  const bystanders others(pool);
+  Job job = pool.submit("stop_itself", {});
+  CHECK(status_of(job) == job_status::poisoned);
+  CHECK(job.why()->causes.size() == 3);
+}
+
+TEST_CASE("a function that closes its worker's link is charged with what comes of it") {
+  Pool pool(odd_jobs(2), quietly());
+  const bystanders others(pool);
+  Job job = pool.submit("close_link", {});
+  REQUIRE(job.wait_for(20s));
+}
+
+TEST_CASE("a child that a function forks off does not go on as a second worker") {
+  Pool pool(odd_jobs(2), quietly());
+  const bystanders others(pool);
+  CHECK(pool.submit("fork", {}).get().text() == "parent");
+}
+
+TEST_CASE("what a function changes of its process is as it was for the next one") {
+  Pool pool(odd_jobs(1), quietly());
+  const std::string before(pool.submit("surroundings", {}).get().text());
+  CHECK(pool.submit("change_everything", {}).get().bytes().empty());
+  CHECK(std::string(pool.submit("surroundings", {}).get().text()) == before);
+  CHECK(pool.status().workers.at(0).incarnation == 1);
+}
+
+TEST_CASE("a function that prints much more than anyone keeps holds nobody up") {
+  Pool pool(odd_jobs(2), quietly());
+  const bystanders others(pool);
+  CHECK(pool.submit("print", "20000").get().text() == "printed");
+}
+
+TEST_CASE("writing past a result's room is the error of that job alone, with both numbers") {
+  Pool pool(odd_jobs(1), quietly());
+  const bystanders others(pool);
+  Job job = pool.submit("overrun", {});
+  const job_status status = status_of(job);
+  CHECK((status == job_status::exception || status == job_status::too_large));
+  CHECK(job.why()->text.find("100 bytes") != std::string::npos);
+  Job longer = pool.submit("longer_than_room", {});
+  CHECK(status_of(longer) == job_status::exception);
+  CHECK(longer.why()->text.find("11") != std::string::npos);
+}
+
+TEST_CASE("a worker that writes over its slot's table harms itself alone") {
+  Pool pool(odd_jobs(2), quietly());
+  const bystanders others(pool);
+  Job job = pool.submit("scribble", std::string(100, 'a'));
+  REQUIRE(job.wait_for(30s));
+}
+
+TEST_CASE("a worker program that loads a dataset is refused with what a pool needs") {
+  config c = odd_jobs(1);
+  c.loader.command = {"penstock-worker"};
+  Pool pool(c, quietly());
+  Job job = pool.submit("double", "1");
+  CHECK(status_of(job) == job_status::cancelled);
+  CHECK(job.why()->text.find("penstock::job_main") != std::string::npos);
+  CHECK(code_of([&] { pool.submit("double", "1"); }) == errc::worker_program);
+}
+
+TEST_CASE("a worker program that cannot be executed fails the pool with its name") {
+  config c = odd_jobs(1);
+  c.loader.command = {"/no/such/program"};
+  Pool pool(c, quietly());
+  Job job = pool.submit("double", "1");
+  CHECK(status_of(job) == job_status::cancelled);
+  CHECK(job.why()->text.find("/no/such/program") != std::string::npos);
+}

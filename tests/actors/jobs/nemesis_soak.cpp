@@ -1,0 +1,154 @@
+// A hundred thousand jobs while everything goes wrong: a nemesis kills and stops workers from outside, functions kill,
+// crash, exit, leak and hang by themselves, and three jobs kill whoever tries them. Every other job has to give its own
+// result, once; the three have to be named; nothing may hang.
+//
+//   PENSTOCK_TEST_SEED=... PENSTOCK_SOAK_JOBS=100000
+#include "tests/actors/jobs/support.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <fmt/core.h>
+#include <signal.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+
+using namespace penstock;
+using namespace penstock::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text != nullptr ? std::stoull(text) : otherwise;
+}
+
+/// What happens when a job is tried the first time; "always_kill" every time. First word of its argument.
+std::string fault_of(std::uint64_t number, const std::set<std::uint64_t>& killers, std::mt19937_64& random) {
+  if (killers.contains(number)) return "always_kill";
+  switch (random() % 4000) {
+    case 0: return "kill";
+    case 1: return "segv";
+    case 2: return "abort";
+    case 3: return "exit";
+    case 4: return "leak";
+    case 5: return "hang";
+    default: return "none";
+  }
+}
+
+std::string argument_of(std::uint64_t number, const std::string& fault) {
+  std::string text = fmt::format("{} {} ", fault, number);
+  text.resize(64, '.');
+  return text;
+}
+
+/// Kills and stops random workers until told to stop.
+class nemesis {
+ public:
+  nemesis(const Pool& pool, std::uint64_t seed) : pool_(pool), random_(seed), thread_([this] { run(); }) {}
+  ~nemesis() {
+    over_ = true;
+    thread_.join();
+  }
+  nemesis(const nemesis&) = delete;
+  nemesis& operator=(const nemesis&) = delete;
+  [[nodiscard]] int kills() const { return kills_; }
+  [[nodiscard]] int stops() const { return stops_; }
+
+ private:
+  void run() {
+    while (!over_) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20 + random_() % 60));
+      const session_status status = pool_.status();
+      if (status.workers.empty()) continue;
+      const worker_status& victim = status.workers[random_() % status.workers.size()];
+      if (!victim.pid || victim.state != "ready") continue;
+      const bool stops = random_() % 10 == 0;
+      // Only the pool's own children: a pid that is gone belongs to nobody while it is not reaped.
+      ::kill(*victim.pid, stops ? SIGSTOP : SIGKILL);
+      ++(stops ? stops_ : kills_);
+    }
+  }
+
+  const Pool& pool_;
+  std::mt19937_64 random_;
+  std::atomic<bool> over_ = false;
+  std::atomic<int> kills_ = 0;
+  std::atomic<int> stops_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "a hundred thousand jobs under a nemesis: three are named, every other result is right, nothing hangs") {
+  const std::uint64_t seed = from_environment("PENSTOCK_TEST_SEED", std::random_device()());
+  const std::uint64_t count = from_environment("PENSTOCK_SOAK_JOBS", 100'000);
+  fmt::print("seed {}, {} jobs\n", seed, count);
+  std::mt19937_64 random(seed);
+  std::set<std::uint64_t> killers;
+  while (killers.size() < 3) killers.insert(random() % count);
+
+  config c = odd_jobs(2);
+  c.loader.hang.heartbeat_timeout = 300ms;
+  c.loader.limits.memory = byte_size{256U << 20U};
+  c.loader.restart.intensity.max = 1000;
+  c.loader.restart.backoff.base = 1ms;
+  c.loader.restart.backoff.max = 5ms;
+  c.quarantine.max_attempts =
+      100;  // the nemesis may hit one job several times; the killers are told by their number
+  Pool pool(c, quietly());
+
+  std::map<std::uint64_t, std::string> faults;
+  std::uint64_t given = 0;
+  std::uint64_t right = 0;
+  std::uint64_t timed_out = 0;
+  std::set<std::uint64_t> named;
+  std::vector<std::string> wrong;
+  nemesis evil(pool, seed + 1);
+  auto outcomes = pool.map(
+      "odd",
+      [&]() -> std::optional<Argument> {
+        if (given == count) return std::nullopt;
+        const std::string fault = fault_of(given, killers, random);
+        if (fault != "none") faults[given] = fault;
+        return argument_of(given++, fault);
+      },
+      {.timeout = 2s}, 1000);
+  const auto begun = std::chrono::steady_clock::now();
+  while (auto one = outcomes.next()) {
+    const auto fault = faults.find(one->index);
+    const std::string what = fault == faults.end() ? "none" : fault->second;
+    const job_status status = one->job.why() ? one->job.why()->status : job_status::ok;
+    if (status == job_status::ok) {
+      const std::string expected = argument_of(one->index, what);
+      if (one->job.get().text() == expected) {
+        ++right;
+      } else {
+        wrong.push_back(fmt::format("job {} gave another result", one->index));
+      }
+    } else if (status == job_status::poisoned) {
+      named.insert(one->index);
+    } else if (status == job_status::timed_out && what == "hang") {
+      ++timed_out;
+    } else {
+      wrong.push_back(
+          fmt::format("job {} ({}): {}: {}", one->index, what, name_of(status), one->job.why()->text));
+    }
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  fmt::print(
+      "{} right, {} timed out, {} poisoned, {} wrong; {} kills and {} stops from outside, {} deaths in all; "
+      "{:.1f} s\n",
+      right, timed_out, named.size(), wrong.size(), evil.kills(), evil.stops(),
+      pool.status().workers_ended_unexpectedly, seconds);
+  for (const std::string& one : wrong) UNSCOPED_INFO(one);
+  CHECK(wrong.empty());
+  CHECK(named == killers);
+  CHECK(right + timed_out + named.size() == count);
+}

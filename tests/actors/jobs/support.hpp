@@ -1,0 +1,59 @@
+// What tests of pools share.
+#pragma once
+
+#include <penstock/pool.hpp>
+
+#include <chrono>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+
+namespace penstock::testing {
+
+inline config odd_jobs(std::uint32_t workers) {
+  config c;
+  c.name = "jobs";
+  c.loader.command = {PENSTOCK_ODD_JOBS};
+  c.loader.workers = workers;
+  c.loader.restart.intensity.max = 1000;
+  c.log.level = log_level::off;
+  return c;
+}
+
+inline pool_options quietly() {
+  pool_options options;
+  options.control_socket = false;
+  return options;
+}
+
+template <class Call>
+std::optional<errc> code_of(Call call) {
+  try {
+    call();
+  } catch (const error& refused) {
+    return refused.code();
+  }
+  return std::nullopt;
+}
+
+/// How it ended without a result; ok if it has one.
+inline job_status status_of(Job job) {
+  try {
+    job.get();
+  } catch (const job_error& failed) {
+    return failed.status();
+  }
+  return job_status::ok;
+}
+
+/// Until it holds; only for what nothing reports.
+template <class Condition>
+void await(Condition holds) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("waited 20 s in vain");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace penstock::testing

@@ -1,0 +1,292 @@
+// Figures of a pool of jobs, one JSON object a line; tools/bench/jobs.py runs it beside other pools. The same program is
+// the pool's worker program (--serve).
+//
+//   penstock-bench-jobs empty|round-trip|megabyte|ready|replace|pending|flat [--workers N] [--jobs N] [--seconds S]
+#include <penstock/job.hpp>
+#include <penstock/pool.hpp>
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace penstock;
+using namespace std::chrono_literals;
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+struct settings {
+  std::uint32_t workers = 2;
+  std::uint64_t jobs = 0;  // 0: the figure's own
+  double seconds = 60;
+};
+
+double seconds_since(clock::time_point begun) {
+  return std::chrono::duration<double>(clock::now() - begun).count();
+}
+
+config pool_config(const settings& s) {
+  config c;
+  c.name = "bench-jobs";
+  c.loader.command = {"/proc/self/exe", "--serve"};
+  char self[4096] = {};
+  if (::readlink("/proc/self/exe", self, sizeof self - 1) > 0) c.loader.command[0] = self;
+  c.loader.workers = s.workers;
+  c.loader.restart.intensity.max = 1000;
+  c.log.level = log_level::off;
+  return c;
+}
+
+pool_options quietly() {
+  pool_options options;
+  options.control_socket = false;
+  return options;
+}
+
+bool all_ready(const Pool& pool, std::uint32_t workers) {
+  const session_status status = pool.status();
+  return status.workers.size() == workers &&
+         std::ranges::all_of(status.workers, [](const worker_status& w) { return w.state == "ready"; });
+}
+
+void wait_until_ready(const Pool& pool, std::uint32_t workers) {
+  while (!all_ready(pool, workers)) std::this_thread::sleep_for(100us);
+}
+
+template <class Number>
+Number percentile(std::vector<Number> all, double share) {
+  std::ranges::sort(all);
+  return all[std::min(all.size() - 1, static_cast<std::size_t>(share * static_cast<double>(all.size())))];
+}
+
+/// Jobs that do nothing, submitted by one thread and then awaited.
+void empty(const settings& s) {
+  Pool pool(pool_config(s), quietly());
+  wait_until_ready(pool, s.workers);
+  const std::uint64_t jobs = s.jobs > 0 ? s.jobs : 200'000;
+  for (int i = 0; i < 1000; ++i) pool.submit("nothing", {}).get();
+  const auto begun = clock::now();
+  std::vector<Job> all;
+  all.reserve(jobs);
+  for (std::uint64_t i = 0; i < jobs; ++i) all.push_back(pool.submit("nothing", {}));
+  for (Job& job : all) job.get();
+  const double seconds = seconds_since(begun);
+  fmt::print("{{\"figure\":\"empty\",\"jobs\":{},\"seconds\":{:.4f},\"jobs_per_second\":{:.0f}}}\n", jobs,
+             seconds, static_cast<double>(jobs) / seconds);
+}
+
+/// One job at a time, the pool otherwise idle.
+void round_trip(const settings& s) {
+  Pool pool(pool_config(s), quietly());
+  wait_until_ready(pool, s.workers);
+  const std::uint64_t jobs = s.jobs > 0 ? s.jobs : 20'000;
+  const std::string argument(64, 'x');
+  std::vector<double> times;
+  for (std::uint64_t i = 0; i < jobs; ++i) {
+    const auto begun = clock::now();
+    pool.submit("echo", argument).get();
+    times.push_back(seconds_since(begun) * 1e6);
+  }
+  fmt::print(
+      "{{\"figure\":\"round-trip\",\"jobs\":{},\"p50_us\":{:.1f},\"p90_us\":{:.1f},\"p99_us\":{:.1f}}}\n",
+      jobs, percentile(times, 0.5), percentile(times, 0.9), percentile(times, 0.99));
+}
+
+/// Bytes a second of jobs that take 1 MB and give 1 MB, beside as many threads that do the two copies and nothing else.
+void megabyte(const settings& s) {
+  constexpr std::size_t bytes = 1'000'000;
+  const std::uint64_t jobs = s.jobs > 0 ? s.jobs : 4000;
+  const auto argument = std::make_shared<std::vector<std::byte>>(bytes, std::byte{1});
+
+  const auto bare = [&] {
+    const auto begun = clock::now();
+    std::vector<std::thread> threads;
+    for (std::uint32_t t = 0; t < s.workers; ++t) {
+      threads.emplace_back([&] {
+        std::vector<std::byte> in(bytes);
+        std::vector<std::byte> out(bytes);
+        for (std::uint64_t i = 0; i < jobs / s.workers; ++i) {
+          std::memcpy(in.data(), argument->data(), bytes);
+          std::memcpy(out.data(), in.data(), bytes);
+          asm volatile("" : : "r"(out.data()) : "memory");
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return static_cast<double>(jobs) / seconds_since(begun);
+  };
+
+  config c = pool_config(s);
+  c.loader.slot_bytes = byte_size{4U << 20U};
+  Pool pool(c, quietly());
+  wait_until_ready(pool, s.workers);
+  const auto pooled = [&](std::uint64_t count) {
+    const auto begun = clock::now();
+    auto outcomes = pool.map(
+        "echo",
+        [&, given = std::uint64_t{0}]() mutable -> std::optional<Argument> {
+          if (given++ == count) return std::nullopt;
+          return Argument::borrowed(*argument, argument);
+        },
+        {}, 16);
+    while (auto one = outcomes.next()) {
+      if (one->job.get().bytes().size() != bytes) std::abort();
+    }
+    return static_cast<double>(count) / seconds_since(begun);
+  };
+  pooled(200);
+  bare();
+  std::vector<double> ratios;
+  std::vector<double> rates;
+  for (int round = 0; round < 5; ++round) {
+    const double copies = bare();
+    const double with_pool = pooled(jobs);
+    ratios.push_back(with_pool / copies);
+    rates.push_back(with_pool);
+  }
+  fmt::print(
+      "{{\"figure\":\"megabyte\",\"jobs\":{},\"jobs_per_second\":{:.0f},\"of_bare_copies\":{:.3f},\"lowest\":"
+      "{:.3f}}}\n",
+      jobs, percentile(rates, 0.5), percentile(ratios, 0.5), percentile(ratios, 0));
+}
+
+/// From nothing to all workers ready, with a first result.
+void ready(const settings& s) {
+  const std::uint64_t rounds = s.jobs > 0 ? s.jobs : 50;
+  std::vector<double> times;
+  for (std::uint64_t i = 0; i < rounds; ++i) {
+    const auto begun = clock::now();
+    Pool pool(pool_config(s), quietly());
+    wait_until_ready(pool, s.workers);
+    pool.submit("nothing", {}).get();
+    times.push_back(seconds_since(begun) * 1e3);
+  }
+  fmt::print("{{\"figure\":\"ready\",\"rounds\":{},\"p50_ms\":{:.2f},\"max_ms\":{:.2f}}}\n", rounds,
+             percentile(times, 0.5), percentile(times, 1));
+}
+
+/// From the SIGKILL of a worker to its replacement being ready.
+void replace(const settings& s) {
+  const std::uint64_t rounds = s.jobs > 0 ? s.jobs : 50;
+  std::vector<double> times;
+  for (std::uint64_t i = 0; i < rounds; ++i) {
+    Pool pool(pool_config(s), quietly());
+    wait_until_ready(pool, s.workers);
+    pool.submit("nothing", {}).get();
+    const worker_status victim = pool.status().workers.at(0);
+    const auto begun = clock::now();
+    ::kill(*victim.pid, SIGKILL);
+    while (true) {
+      const worker_status now = pool.status().workers.at(0);
+      if (now.incarnation > victim.incarnation && now.state == "ready") break;
+      std::this_thread::sleep_for(100us);
+    }
+    times.push_back(seconds_since(begun) * 1e3);
+  }
+  fmt::print("{{\"figure\":\"replace\",\"rounds\":{},\"p50_ms\":{:.2f},\"max_ms\":{:.2f}}}\n", rounds,
+             percentile(times, 0.5), percentile(times, 1));
+}
+
+/// A worker is killed while a thousand jobs wait: how many are lost, and how many ran twice.
+void pending(const settings& s) {
+  Pool pool(pool_config(s), quietly());
+  wait_until_ready(pool, s.workers);
+  const std::uint64_t jobs = s.jobs > 0 ? s.jobs : 1000;
+  std::vector<Job> all;
+  for (std::uint64_t i = 0; i < jobs; ++i) all.push_back(pool.submit("pid", "1"));
+  std::this_thread::sleep_for(100ms);
+  const std::int32_t victim = *pool.status().workers.at(0).pid;
+  const std::int32_t sibling = *pool.status().workers.at(1).pid;
+  ::kill(victim, SIGKILL);
+  std::uint64_t lost = 0;
+  std::uint64_t twice = 0;
+  std::set<std::string> pids;
+  for (Job& job : all) {
+    try {
+      pids.emplace(job.get().text());
+      twice += job.attempts() > 1 ? 1 : 0;
+    } catch (const job_error&) {
+      ++lost;
+    }
+  }
+  fmt::print(
+      "{{\"figure\":\"pending\",\"jobs\":{},\"lost\":{},\"run_twice\":{},\"sibling_undisturbed\":{}}}\n",
+      jobs, lost, twice, pids.size() == 3 && pids.contains(std::to_string(sibling)) ? "true" : "false");
+}
+
+std::uint64_t private_bytes() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (line.starts_with("RssAnon:")) return std::stoull(line.substr(8)) * 1024;
+  }
+  return 0;
+}
+
+/// Submits for a while as fast as the queue takes it; memory must not grow.
+void flat(const settings& s) {
+  Pool pool(pool_config(s), quietly());
+  wait_until_ready(pool, s.workers);
+  const auto begun = clock::now();
+  std::uint64_t jobs = 0;
+  std::uint64_t after_warm_up = 0;
+  while (seconds_since(begun) < s.seconds) {
+    for (int i = 0; i < 1000; ++i, ++jobs) static_cast<void>(pool.submit("nothing", std::string(64, 'x')));
+    if (after_warm_up == 0 && seconds_since(begun) > s.seconds / 10) after_warm_up = private_bytes();
+  }
+  const std::uint64_t now = private_bytes();
+  fmt::print("{{\"figure\":\"flat\",\"seconds\":{:.0f},\"jobs\":{},\"grown_bytes\":{},\"bytes\":{}}}\n",
+             s.seconds, jobs, static_cast<std::int64_t>(now) - static_cast<std::int64_t>(after_warm_up), now);
+}
+
+int serve() {
+  return job_main({
+      {"nothing", [](JobCall&) {}},
+      {"echo",
+       [](JobCall& call) {
+         const auto from = call.argument();
+         std::memcpy(call.result(from.size()).data(), from.data(), from.size());
+       }},
+      {"pid",
+       [](JobCall& call) {
+         std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(std::string(call.text()))));
+         call.give(std::to_string(::getpid()));
+       }},
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "--serve") return serve();
+  const std::map<std::string_view, void (*)(const settings&)> figures{
+      {"empty", empty},     {"round-trip", round_trip}, {"megabyte", megabyte}, {"ready", ready},
+      {"replace", replace}, {"pending", pending},       {"flat", flat}};
+  const auto figure = argc > 1 ? figures.find(argv[1]) : figures.end();
+  if (figure == figures.end()) {
+    fmt::print(stderr, "usage: penstock-bench-jobs FIGURE [--workers N] [--jobs N] [--seconds S]; figures:");
+    for (const auto& [name, run] : figures) fmt::print(stderr, " {}", name);
+    fmt::print(stderr, "\n");
+    return 2;
+  }
+  settings s;
+  for (int i = 2; i + 1 < argc; i += 2) {
+    const std::string_view option = argv[i];
+    if (option == "--workers") s.workers = static_cast<std::uint32_t>(std::stoul(argv[i + 1]));
+    if (option == "--jobs") s.jobs = std::stoull(argv[i + 1]);
+    if (option == "--seconds") s.seconds = std::stod(argv[i + 1]);
+  }
+  figure->second(s);
+  return 0;
+}
