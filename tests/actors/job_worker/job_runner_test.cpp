@@ -408,6 +408,26 @@ TEST_CASE(
   CHECK(rows[0].state == row_state::waiting);
 }
 
+TEST_CASE("an argument that came before its turn is there when its row is, and what nobody wants is given back") {
+  one_worker w({{"size", [](JobCall& call) { call.give(std::to_string(call.argument().size())); }}});
+  // The argument of the first row is never sent; what follows it is, that of the other slot's lease among it.
+  const auto first = w.lease({{"size", "", true}, {"size", std::string(5000, 'b'), true}, {"size", std::string(6000, 'c'), true}}, 0);
+  const auto second = w.lease({{"size", std::string(7000, 'd'), true}}, 1);
+  REQUIRE(w.table(0).revoke(2));
+  std::thread session([&, slot = w.table(0)] {
+    while (w.flights.read(0).heartbeats == 0) std::this_thread::yield();
+    CHECK(slot.revoke(0));
+  });
+  w.flight.beat();
+  auto rows = w.run(first);
+  session.join();
+  CHECK(rows[0].state == row_state::revoked);
+  CHECK(rows[1].result == "5000");
+  CHECK(rows[2].state == row_state::revoked);
+  CHECK(w.run(second).at(0).result == "7000");
+  CHECK(protocol::receive_parcel(w.ends.second.get()).value() == std::nullopt);
+}
+
 // ---- functions that do not behave -----------------------------------------------------------------------------
 
 TEST_CASE("a function that writes beyond its result fails, with both numbers, and harms nobody else's") {
