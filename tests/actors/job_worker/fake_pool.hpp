@@ -64,7 +64,7 @@ class fake_pool : public session_side {
  private:
   [[noreturn]] static void unexpected(const protocol::from_worker& message);
 
-  process::lifeline rope_ = process::lifeline::create().value();
+  process::lifeline lifeline_ = process::lifeline::create().value();
   std::unique_ptr<process::io_thread> io_ = std::make_unique<process::io_thread>();
   std::unique_ptr<process::child_process> process_;
   unique_fd link_;

@@ -46,7 +46,7 @@ class gate {
 };
 
 /// The reason that the worker gives, and its exit code by its own word and by the process's.
-std::string last_word(fake_pool& pool, int exit_code) {
+std::string reason_given(fake_pool& pool, int exit_code) {
   const auto last = pool.hear_a<protocol::worker_gives_up>();
   CHECK(last.exit_code == exit_code);
   CHECK(pool.end_of_process().exited_with(exit_code));
@@ -218,25 +218,25 @@ TEST_CASE("what makes no sense is answered with a reason and exit 82") {
     fake_pool pool(odd);
     pool.hear_a<protocol::hello>();
     pool.say(protocol::run_jobs{});
-    CHECK(last_word(pool, exit_codes::protocol) == "a lease came before the slots");
+    CHECK(reason_given(pool, exit_codes::protocol) == "a lease came before the slots");
   }
   {
     fake_pool pool(odd);
     pool.hear_a<protocol::hello>();
     pool.say(protocol::open_dataset{protocol::version + 1, {0, 1}, {}});
-    CHECK(last_word(pool, exit_codes::protocol).find("the session speaks protocol ") == 0);
+    CHECK(reason_given(pool, exit_codes::protocol).find("the session speaks protocol ") == 0);
   }
   {
     fake_pool pool(odd);
     pool.introduce();
     pool.say(protocol::load_batch{});
-    CHECK(last_word(pool, exit_codes::protocol) == "a batch was asked of the worker of a pool");
+    CHECK(reason_given(pool, exit_codes::protocol) == "a batch was asked of the worker of a pool");
   }
   {
     fake_pool pool(odd);
     pool.introduce();
     pool.say(protocol::run_jobs{7, 1, 1});
-    CHECK(last_word(pool, exit_codes::protocol) == "a lease of slot 7; there are 2 slots");
+    CHECK(reason_given(pool, exit_codes::protocol) == "a lease of slot 7; there are 2 slots");
   }
   {
     fake_pool pool(odd);
@@ -248,13 +248,13 @@ TEST_CASE("what makes no sense is answered with a reason and exit 82") {
     for (std::uint32_t i = 0; i <= fake_pool::slots; ++i) pool.say(more);
     door.open();
     CHECK(pool.hear_a<protocol::jobs_done>().rows == 1);
-    CHECK(last_word(pool, exit_codes::protocol) == "more leases came than there are slots");
+    CHECK(reason_given(pool, exit_codes::protocol) == "more leases came than there are slots");
   }
   {
     fake_pool pool(odd);
     pool.introduce();
     pool.say_bytes("GET / HTTP/1.1\r\n\r\n");
-    CHECK(last_word(pool, exit_codes::protocol).find("announces") != std::string::npos);
+    CHECK(reason_given(pool, exit_codes::protocol).find("announces") != std::string::npos);
   }
 }
 
@@ -272,12 +272,12 @@ TEST_CASE("a program without functions, or with a name that is too long, says so
   {
     fake_pool pool({PENSTOCK_ODD_JOB_WORKER, "--no-functions"});
     pool.hear_a<protocol::hello>();
-    CHECK(last_word(pool, exit_codes::configuration).find("the worker program has no functions") == 0);
+    CHECK(reason_given(pool, exit_codes::configuration).find("the worker program has no functions") == 0);
   }
   {
     fake_pool pool({PENSTOCK_ODD_JOB_WORKER, "--long-name"});
     pool.hear_a<protocol::hello>();
-    CHECK(last_word(pool, exit_codes::configuration)
+    CHECK(reason_given(pool, exit_codes::configuration)
               .find("the name of a function has 201 bytes; at most 200") == 0);
   }
 }
