@@ -59,10 +59,9 @@ class worker {
   /// Until the end, with the exit code of the process.
   int work() {
     while (!end_) {
-      if (leases_.empty() || !runner_) {
-        listen(session_channel::wait::for_one);
-        continue;
-      }
+      // Before each lease as well: being told to stop overtakes those that wait.
+      listen(leases_.empty() ? session_channel::wait::for_one : session_channel::wait::no);
+      if (end_ || leases_.empty()) continue;
       const protocol::run_jobs lease = leases_.front();
       leases_.pop_front();
       run(lease);

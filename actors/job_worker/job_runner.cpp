@@ -26,10 +26,6 @@ constexpr auto parcel_deadline = 10s;  // the session is at work on it, or it is
 constexpr auto parcel_slice = 50ms;    // meanwhile the row may be revoked, or we are told to stop
 constexpr int exit_code_of_strays = 1;
 
-std::span<const std::byte> as_span(const mapping& memory, std::uint64_t bytes) {
-  return std::span<const std::byte>(memory.bytes()).first(bytes);
-}
-
 }  // namespace
 
 /// What has become of a job.
@@ -74,6 +70,7 @@ class job_runner::lease_in_hand {
 
   const arena::job_slot table;
   result_room room;
+  bool gets_parcels = false;
 
  private:
   const job_context& context_;
@@ -84,7 +81,8 @@ class job_runner::lease_in_hand {
   steady_time looked_ = reported_at_;
 };
 
-job_runner::job_runner(const job_context& context) : context_(context), process_(::getpid()) {
+job_runner::job_runner(const job_context& context)
+    : context_(context), arguments_(context.parcels), process_(::getpid()) {
   if (cuda_.loaded()) why_ = child::cuda_in_words(context_.me.worker, {});
 }
 
@@ -124,6 +122,7 @@ result<job_runner::outcome> job_runner::run(const protocol::run_jobs& order) {
       break;
     }
   }
+  if (lease.gets_parcels) arguments_.lease_over(order);
   lease.report();
   context_.flight.rest();
   std::fflush(stdout);  // what jobs print is in the log soon, whether they end a line or not
@@ -137,10 +136,14 @@ tl::unexpected<failure> job_runner::damaged(const protocol::run_jobs& lease, con
 result<job_runner::step> job_runner::run_row(lease_in_hand& lease, std::uint32_t row) {
   const auto job = lease.table.read(row);
   if (!job) return damaged(lease.order(), job.error().message);
-  if (job->state == row_state::revoked) return step::over;
+  if (job->state == row_state::revoked) {
+    lease.gets_parcels |= job->argument_elsewhere;
+    return step::over;
+  }
   mapping elsewhere;
   std::span<const std::byte> argument = lease.table.bytes(job->argument_offset, job->argument_bytes);
   if (job->argument_elsewhere) {
+    lease.gets_parcels = true;
     const auto fetched = fetch_argument(lease, row, *job, elsewhere, argument);
     if (!fetched || *fetched == step::stopped) return fetched;
   }
@@ -162,24 +165,20 @@ result<job_runner::step> job_runner::run_row(lease_in_hand& lease, std::uint32_t
   return step::over;
 }
 
-/// Parcels come in the order of their rows, those of revoked rows among them. A row that is revoked meanwhile is given
-/// an empty argument: it will not begin.
+/// A row that is revoked meanwhile is given an empty argument: it will not begin.
 result<job_runner::step> job_runner::fetch_argument(lease_in_hand& lease, std::uint32_t row,
                                                     const arena::job_reading& job, mapping& elsewhere,
                                                     std::span<const std::byte>& argument) {
   const steady_time until = clock::now() + parcel_deadline;
   while (clock::now() < until) {
-    auto came = protocol::receive_parcel(context_.parcels, parcel_slice);
-    if (!came) return tl::unexpected(std::move(came.error()));
+    const auto came = arguments_.take(lease.order(), row, parcel_slice);
+    // Not a breach of protocol by the session: some job has closed or read the socket.
+    if (!came) return refuse(errc::system, "the argument of job {}: {}", job.job, came.error().message);
     if (came->has_value()) {
-      const protocol::parcel_label& label = (*came)->label;
-      if (label.slot != lease.order().slot || label.generation != lease.order().generation ||
-          label.row != row)
-        continue;
-      elsewhere = map_read_only((*came)->file.get(), {0, label.bytes});
+      elsewhere = map_read_only((*came)->file.get(), {0, (*came)->label.bytes});
       if (!elsewhere)
         return refuse_os(errc::out_of_memory, errno, fmt::format("mapping the argument of job {}", job.job));
-      argument = as_span(elsewhere, label.bytes);
+      argument = elsewhere.bytes();
       return step::over;
     }
     const auto now = lease.table.read(row);

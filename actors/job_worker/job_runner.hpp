@@ -11,6 +11,7 @@
 #pragma once
 
 #include "actors/child/cuda_watch.hpp"
+#include "actors/job_worker/argument_parcels.hpp"
 #include "actors/job_worker/process_settings.hpp"
 #include "actors/job_worker/result_room.hpp"
 #include "actors/protocol/messages.hpp"
@@ -78,6 +79,7 @@ class job_runner {
   std::string_view name_for_people(const arena::job_reading& job);
 
   job_context context_;
+  argument_parcels arguments_;
   child::cuda_watch cuda_;
   pid_t process_;
   std::string name_;  // reused: no allocation on the way of a job

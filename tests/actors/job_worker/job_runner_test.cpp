@@ -114,7 +114,7 @@ TEST_CASE("a function that writes its result in place makes no copy, and may giv
 
 TEST_CASE("a hundred jobs in one lease all have their own results, and are reported in one message") {
   one_worker w({{"echo", echo}});
-  std::vector<one_worker::job> jobs;
+  std::vector<job> jobs;
   for (int i = 0; i < 100; ++i) jobs.push_back({"echo", "argument " + std::to_string(i)});
   const auto rows = w.run(jobs);
   for (std::size_t i = 0; i < jobs.size(); ++i) REQUIRE(rows[i].result == jobs[i].argument);
@@ -333,7 +333,7 @@ TEST_CASE(
   std::uint32_t taken = 0;
   auto context_reports = [&] {
     while (true) {
-      const auto parcel = protocol::receive_parcel(w.parcels_of_session.get());
+      const auto parcel = protocol::receive_parcel(w.parcels.get());
       REQUIRE(parcel);
       if (!parcel->has_value()) return;
       ++taken;
@@ -344,14 +344,14 @@ TEST_CASE(
                                  w.flight,
                                  w.settings,
                                  {0, 1},
-                                 w.parcels_of_worker.get(),
+                                 w.ends.second.get(),
                                  1 << 20,
                                  [&](const protocol::jobs_done& rows) {
                                    w.reports.push_back(rows);
                                    if (rows.rows % 50 == 0) context_reports();  // late, as a busy session is
                                  },
                                  [] { return false; }});
-  std::vector<one_worker::job> all(jobs, {"big"});
+  std::vector<job> all(jobs, {"big"});
   const auto order = w.lease(all);
   const auto ended = runner.run(order);
   REQUIRE(ended);
@@ -406,6 +406,26 @@ TEST_CASE(
   rows = w.run(order);
   CHECK(w.ended == outcome::stopped);
   CHECK(rows[0].state == row_state::waiting);
+}
+
+TEST_CASE("an argument that came before its turn is there when its row is, and what nobody wants is given back") {
+  one_worker w({{"size", [](JobCall& call) { call.give(std::to_string(call.argument().size())); }}});
+  // The argument of the first row is never sent; what follows it is, that of the other slot's lease among it.
+  const auto first = w.lease({{"size", "", true}, {"size", std::string(5000, 'b'), true}, {"size", std::string(6000, 'c'), true}}, 0);
+  const auto second = w.lease({{"size", std::string(7000, 'd'), true}}, 1);
+  REQUIRE(w.table(0).revoke(2));
+  std::thread session([&, slot = w.table(0)] {
+    while (w.flights.read(0).heartbeats == 0) std::this_thread::yield();
+    CHECK(slot.revoke(0));
+  });
+  w.flight.beat();
+  auto rows = w.run(first);
+  session.join();
+  CHECK(rows[0].state == row_state::revoked);
+  CHECK(rows[1].result == "5000");
+  CHECK(rows[2].state == row_state::revoked);
+  CHECK(w.run(second).at(0).result == "7000");
+  CHECK(protocol::receive_parcel(w.ends.second.get()).value() == std::nullopt);
 }
 
 // ---- functions that do not behave -----------------------------------------------------------------------------

@@ -137,6 +137,17 @@ TEST_CASE("a dataset that cannot be made, described or set up ends the run with 
   }
 }
 
+TEST_CASE("the worker program of a pool is no dataset's, and the run that meets it says so") {
+  config c = odd();
+  c.loader.command = {PENSTOCK_WORKER, "--commands"};
+  const auto why = failure_of(c);
+  REQUIRE(why);
+  CHECK(why->code == errc::worker_program);
+  CHECK(why->message ==
+        "the worker program ([loader] command) serves functions of a pool (penstock::job_main), not a dataset "
+        "(penstock::worker_main)");
+}
+
 TEST_CASE("samples of variable size arrive padded with zeros to the fixed maximum, with their lengths") {
   Session session(odd({{"length", "fixed"}}), quietly());
   std::uint64_t rows = 0;

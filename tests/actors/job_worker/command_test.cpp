@@ -1,0 +1,110 @@
+// Commands as jobs: penstock-worker --commands, and what of a command reaches who asked for it.
+#include "actors/protocol/command_job.hpp"
+#include "runtime/process/crash_notes.hpp"
+#include "tests/actors/job_worker/fake_pool.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <csignal>
+
+using namespace penstock;
+using namespace penstock::testing;
+using arena::row_state;
+
+namespace {
+
+std::string as_argument(const protocol::command_job& job) {
+  const auto bytes = protocol::as_bytes(job);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+class commands : public fake_pool {
+ public:
+  commands() : fake_pool({PENSTOCK_WORKER, "--commands"}) {
+    introduce();
+    REQUIRE(functions == std::vector<std::string>{protocol::command_function});
+  }
+  read_row row_of(std::vector<std::string> arguments) {
+    return run_one({protocol::command_function, as_argument({std::move(arguments)})});
+  }
+  protocol::command_outcome outcome_of(std::vector<std::string> arguments) {
+    const read_row row = row_of(std::move(arguments));
+    INFO(row.error.text);
+    REQUIRE(row.state == row_state::finished);
+    return protocol::command_outcome_from(std::as_bytes(std::span(row.result))).value();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a command's exit code and what it writes come back, each descriptor by itself") {
+  commands pool;
+  CHECK(pool.outcome_of({"true"}) == protocol::command_outcome{});
+  CHECK(pool.outcome_of({"false"}).exit_code == 1);
+  const auto both = pool.outcome_of({"sh", "-c", "echo out; echo err >&2; exit 7"});
+  CHECK(both == protocol::command_outcome{7, {"out\n", 4}, {"err\n", 4}});
+}
+
+TEST_CASE("arguments arrive as they are: no shell sees them") {
+  commands pool;
+  CHECK(pool.outcome_of({"printf", "[%s]", "a b", "", "$HOME; rm *", "'\"\\"}).out.kept ==
+        "[a b][][$HOME; rm *]['\"\\]");
+}
+
+TEST_CASE("a command reads nothing, inherits no descriptor, and finds no signal blocked") {
+  commands pool;
+  CHECK(pool.outcome_of({"cat"}) == protocol::command_outcome{});
+  CHECK(pool.outcome_of({"sh", "-c", "echo /proc/self/fd/*"}).out.kept.find("/3 ") == std::string::npos);
+  for (const std::string which : {"SigBlk", "SigIgn"}) {
+    const auto set = pool.outcome_of({"sh", "-c", "grep " + which + " /proc/self/status"});
+    // The two signals behind the ordinary ones are the C library's own.
+    CHECK((std::stoull(set.out.kept.substr(which.size() + 2), nullptr, 16) & 0x7fff'ffffU) == 0);
+  }
+}
+
+TEST_CASE("of a flood of output the beginning is kept, and how much there was is said") {
+  commands pool;
+  const auto flood = pool.outcome_of({"head", "-c", "5000000", "/dev/zero"});
+  CHECK(flood.exit_code == 0);
+  CHECK(flood.out.written == 5'000'000);
+  CHECK(flood.out.kept.size() == 1 << 20);
+}
+
+TEST_CASE("a program that is not there, or is none, is an error that names it; the next command runs") {
+  commands pool;
+  const auto missing = pool.row_of({"no-such-program-here", "x"});
+  CHECK(missing.state == row_state::failed);
+  CHECK(missing.error.type == "command");
+  CHECK(missing.error.text == "there is no program 'no-such-program-here' in PATH");
+  CHECK(pool.row_of({"/proc/version", "x"}).error.text == "executing '/proc/version x': Permission denied");
+  CHECK(pool.row_of({"/no/such/program"}).error.text ==
+        "executing '/no/such/program': No such file or directory");
+  const auto garbage = pool.run_one({protocol::command_function, "rm -rf /"});
+  CHECK(garbage.error.text == "8 bytes that are no command line came as one");
+  CHECK(pool.outcome_of({"true"}).exit_code == 0);
+}
+
+TEST_CASE("what a command leaves running in the background keeps nobody waiting") {
+  commands pool;
+  const auto done = pool.outcome_of({"sh", "-c", "sleep 1000 & echo started"});
+  CHECK(done.out.kept == "started\n");
+  pool.say(protocol::stop_work{});
+  CHECK(pool.end_of_process().exited_with(0));  // and its group is gone: that is waited for
+}
+
+TEST_CASE("a command that a signal ended is a death of its worker by the same signal") {
+  for (const int number : {SIGSEGV, SIGKILL, SIGTERM, SIGABRT, SIGHUP}) {
+    INFO(number);
+    commands pool;
+    const auto order =
+        pool.lease({{protocol::command_function, as_argument({{"true"}})},
+                    {protocol::command_function,
+                     as_argument({{"sh", "-c", "ulimit -c 0; kill -" + std::to_string(number) + " $$"}})}});
+    pool.say(order);
+    CHECK(pool.end_of_process().ended_by(number));
+    CHECK(pool.read(order, 0).state == row_state::finished);
+    CHECK(pool.read(order, 1).state == row_state::begun);
+    CHECK(pool.output().find("penstock: the command of job 2 was ended by ") != std::string::npos);
+    CHECK(process::stack_in(pool.output()).empty());
+  }
+}
