@@ -5,7 +5,7 @@
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/process/crash_notes.hpp"
-#include "runtime/process/rehearsal.hpp"
+#include "runtime/process/fault_injection.hpp"
 
 #include <penstock/job.hpp>
 
@@ -202,7 +202,7 @@ int job_main(const std::map<std::string, job_function>& functions) {
   }
   if (!child::started_by_a_session("a job worker")) return exit_codes::configuration;
   process::write_stack_when_dying();
-  process::accept_rehearsed_faults();
+  process::accept_injected_faults();
   child::heart pulse;
   job_worker::worker here(named, pulse);
   if (!mistake.empty()) here.give_up(exit_codes::configuration, {errc::worker_program, mistake, 0});
