@@ -36,7 +36,7 @@ class stage final : supervisor::supervisor_news {
     around.leases = leases;
     around.news = this;
     actor = supervisor::spawn_supervisor(world.system, std::move(around));
-    say(protocol::meet{{{}, scheduler.actor, actor, session.actor}});
+    say(supervisor::meet_others{scheduler.actor, session.actor});
     say(supervisor::open_pool{});
   }
   ~stage() {
@@ -108,7 +108,8 @@ TEST_CASE("a worker that serves functions is announced with their names, and get
   s.say(supervisor::worker_spoke{first, protocol::functions_described{{"resize", "thumbnail"}}});
   REQUIRE(s.session.all<session::worker_serves>().size() == 1);
   CHECK(s.session.all<session::worker_serves>()[0].who == first);
-  CHECK(s.session.all<session::worker_serves>()[0].functions == std::vector<std::string>{"resize", "thumbnail"});
+  CHECK(s.session.all<session::worker_serves>()[0].functions ==
+        std::vector<std::string>{"resize", "thumbnail"});
   s.say(supervisor::partition_prepared{first, protocol::assign_slots{}});
   s.say(supervisor::worker_spoke{first, protocol::worker_ready{}});
   CHECK(s.scheduler.all<scheduler::worker_joined>().size() == 1);

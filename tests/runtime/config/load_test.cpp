@@ -59,12 +59,14 @@ TEST_CASE("names that other loaders use are met with what they are here, and why
             .find("did you mean PENSTOCK__LOADER__WORKERS?") != std::string::npos);
 }
 
-TEST_CASE("every name of other loaders leads to a key that exists and is no key itself") {
+TEST_CASE(
+    "every name of other loaders leads to a key that exists and is no key of that table or of one above it") {
   for (const foreign_name& one : foreign_names()) {
     INFO(one.name);
     CHECK((one.key.empty() ? !one.note.empty() : key_table::get().find(one.key) != nullptr));
     CHECK(foreign_key(one.name) == &one);
-    for (const key_info& key : key_table::get().keys()) CHECK(key.name != one.name);
+    for (const key_info& key : key_table::get().keys())
+      CHECK((key.name != one.name || !one.key.starts_with(key.table)));
   }
 }
 
@@ -439,4 +441,19 @@ TEST_CASE("a warning is an error under strict") {
   const loading result = load(request);
   REQUIRE_FALSE(result);
   CHECK(result.error().diagnostics[0].level == severity::error);
+}
+
+TEST_CASE("a file with [jobs] and no [dataset] configures a pool, which needs no data") {
+  const loading pool =
+      load_text("[jobs]\nqueue = 7\ntimeout = \"90s\"\n[loader]\ncommand = [\"./functions\"]\n");
+  REQUIRE(pool);
+  CHECK(pool->values.jobs.queue == 7);
+  CHECK(pool->values.jobs.timeout == std::chrono::seconds(90));
+  const loading unlimited = load_text("[jobs]\ntimeout = \"none\"\n");
+  REQUIRE(unlimited);
+  CHECK(!unlimited->values.jobs.timeout);
+  CHECK(complaints_of(load_text("[jobs]\ntimeout = \"auto\"\n")).find("or \"none\"") != std::string::npos);
+  // With a [dataset], it is a stream's config again, whose data have to be somewhere.
+  CHECK(complaints_of(load_text("[jobs]\nqueue = 7\n[dataset]\ntype = \"image-folder\"\n"))
+            .find("'path' in [dataset] is missing") != std::string::npos);
 }

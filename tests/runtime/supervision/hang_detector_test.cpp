@@ -79,6 +79,28 @@ TEST_CASE("many samples, each within its time, are no hang") {
   }
 }
 
+TEST_CASE("a job's own time-out counts instead of the item timeout, shorter or longer") {
+  watcher w(2);
+  for (child_sign& s : w.signs) s.busy = true;
+  w.signs[0].limit = 300ms;
+  w.signs[1].limit = 5s;
+  const auto first = w.pass(600ms);
+  REQUIRE(first.size() == 1);
+  CHECK(first[0].worker == 0);
+  CHECK(first[0].since >= 300ms);
+  CHECK(w.pass(4s).empty());
+  CHECK(w.pass(1s).size() == 1);
+}
+
+TEST_CASE("jobs that all exceed their own time-outs at once are no sign of a busy machine") {
+  watcher w(8);
+  for (child_sign& s : w.signs) {
+    s.busy = true;
+    s.limit = 300ms;
+  }
+  CHECK(w.pass(400ms).size() == 8);
+}
+
 TEST_CASE("a child that is not ready by its deadline is found, though its heart beats") {
   watcher w(1);
   w.signs[0].ready = false;
