@@ -70,7 +70,7 @@ std::string help_of_all(const verb_table& table, bool colours) {
     if (!rows.empty()) text += "\n" + heading(title_of(group), colours) + rows;
   }
   text +=
-      "\n\"penstock help VERB\" explains a verb, with examples. Also: penstock help targets,\npenstock help "
+      "\n\"penstock help VERB\" explains a verb. See also: penstock help targets,\npenstock help "
       "exit-codes. With --json every verb answers in JSON, even errors.\n";
   return text;
 }
