@@ -134,7 +134,7 @@ void add_bench_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"bench",
        verb_group::look,
-       "measure uploads and conversion, and compare them with bare copies",
+       "measure uploads and conversion against bare copies",
        "upload: workers fill slots with synthetic samples and the GPU owner copies them to the device. First "
        "it measures the bare rate: the same memory copied by cudaMemcpyAsync alone (memcpy on the host "
        "device); then the whole runtime. The ratio is the share of the bare rate that the runtime "

@@ -528,7 +528,7 @@ void add_chaos_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"chaos",
        verb_group::look,
-       "inject faults: kill workers and the GPU owner, and compare streams",
+       "inject faults into a run and compare the streams",
        "Runs the config's stream once undisturbed, then repeatedly under faults that hit workers and the GPU "
        "owner's process at random moments, until there have been enough. A checker that is independent of "
        "the runtime compares every batch that the sink got with the undisturbed run. Exit code 0 only if "

@@ -155,7 +155,7 @@ void add_inspect_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"inspect",
        verb_group::look,
-       "report classes, counts, sizes and suspicious files of a dataset",
+       "report classes, sizes and suspicious files of a dataset",
        "Reads every file of an image folder (headers and ends, no pixels), and up to 4096 evenly spread "
        "samples of other types. Suspicious files are unreadable or truncated, are not pictures or not what "
        "their name says, or have the same bytes as another file; suspicious samples have values that are not "
