@@ -1,5 +1,7 @@
 #include "actors/jobs/job_scheduler.hpp"
 
+#include "actors/jobs/job_words.hpp"
+#include "actors/jobs/parcel_shelf.hpp"
 #include "actors/jobs/place_slots.hpp"
 #include "runtime/base/log.hpp"
 
@@ -51,7 +53,7 @@ struct scheduler_state {
   std::map<std::uint32_t, place_slots> places;
   std::map<std::uint32_t, joined_worker> workers;
   std::map<std::pair<std::uint32_t, std::uint32_t>, lying_results> in_slots;  // by place and slot
-  std::map<worker_ref, std::vector<protocol::parcel>> parcels;  // received, and not asked for yet
+  parcel_shelf parcels;                                                       // that workers have sent
   job_news::tally tally;
   nanoseconds shortest_limit = nanoseconds::max();
   std::optional<failure> cancelled;
@@ -67,62 +69,11 @@ void decide_soon(self_pointer self) {
   self->send(job_scheduler_actor(self), decide_jobs{});
 }
 
-// ---- jobs end -------------------------------------------------------------------------------------------------
-
 void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why) {
   ++s.tally.failed;
   s.around.meter->ended(record->argument().size());
   s.around.news->job_failed(record->number(), record->function(), why);
   record->fail(std::move(why));
-}
-
-job_status status_of(schedule::job_end how) {
-  switch (how) {
-    case schedule::job_end::result: return job_status::ok;
-    case schedule::job_end::exception: return job_status::exception;
-    case schedule::job_end::too_large: return job_status::too_large;
-    case schedule::job_end::poisoned: return job_status::poisoned;
-    case schedule::job_end::timed_out: return job_status::timed_out;
-    case schedule::job_end::cancelled: return job_status::cancelled;
-    case schedule::job_end::worker_lost: return job_status::worker_lost;
-  }
-  return job_status::exception;
-}
-
-std::string text_of(const schedule::settle_job& end, const job_record& job) {
-  switch (end.how) {
-    case schedule::job_end::poisoned:
-      return fmt::format("{} killed {} workers and is not tried again", job.function(), end.causes.size());
-    case schedule::job_end::timed_out:
-      return fmt::format("{} took longer than its time-out of {}", job.function(),
-                         duration_for_people(job.rules().limit));
-    case schedule::job_end::cancelled:
-      return end.attempts > 0 ? "it was ended while it ran" : "it was cancelled before it began";
-    case schedule::job_end::worker_lost:
-      return fmt::format("its worker died while it ran, and {} is not idempotent", job.function());
-    default: return {};
-  }
-}
-
-/// The parcel of a row: what a worker sends comes in the order of its rows, but may be asked for in another one.
-std::optional<protocol::parcel> take_parcel(scheduler_state& s, const lease_ref& lease, std::uint32_t row) {
-  auto& waiting = s.parcels[lease.holder];
-  const auto worker = s.workers.find(lease.holder.worker);
-  if (worker != s.workers.end() && worker->second.who == lease.holder && worker->second.parcels) {
-    while (true) {
-      auto next = protocol::receive_parcel(worker->second.parcels->get());
-      if (!next || !*next) break;
-      waiting.push_back(std::move(**next));
-    }
-  }
-  const auto found = std::ranges::find_if(waiting, [&](const protocol::parcel& p) {
-    return p.label.slot == lease.slot && p.label.generation == lease.generation && p.label.row == row;
-  });
-  if (found == waiting.end()) return std::nullopt;
-  std::optional<protocol::parcel> taken(std::move(*found));
-  waiting.erase(found);
-  if (waiting.empty()) s.parcels.erase(lease.holder);
-  return taken;
 }
 
 struct carry_out {
@@ -196,11 +147,19 @@ struct carry_out {
   }
 
  private:
+  /// Our end of the worker's socket for parcels; -1 if it is gone.
+  [[nodiscard]] int socket_of(worker_ref who) const {
+    const auto worker = s.workers.find(who.worker);
+    const bool there = worker != s.workers.end() && worker->second.who == who && worker->second.parcels;
+    return there ? worker->second.parcels->get() : -1;
+  }
+
   void succeed(const std::shared_ptr<job_record>& record, const schedule::settle_job& end) {
     const lease_ref& lease = end.at->lease;
     const place_slots& place = s.places.at(lease.holder.worker);
-    auto parcel =
-        place.result_elsewhere(lease, end.at->row) ? take_parcel(s, lease, end.at->row) : std::nullopt;
+    auto parcel = place.result_elsewhere(lease, end.at->row)
+                      ? s.parcels.take(lease, end.at->row, socket_of(lease.holder))
+                      : std::nullopt;
     auto result = place.result_of(lease, end.at->row, std::move(parcel), s.around.left, s.around.meter);
     if (!result) {
       return fail_job(s, record,
@@ -243,12 +202,6 @@ void act(self_pointer self) {
 
 // ---- submissions ----------------------------------------------------------------------------------------------
 
-std::string functions_in_words(const scheduler_state& s) {
-  std::string names;
-  for (const auto& [name, index] : s.functions) names += (names.empty() ? "" : ", ") + name;
-  return names.empty() ? std::string("none") : names;
-}
-
 void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
   if (s.cancelled) {
     s.around.meter->begun(1);
@@ -262,7 +215,7 @@ void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
                     {job_status::exception,
                      "unknown_function",
                      fmt::format("the worker program has no function '{}'; it has: {}", record->function(),
-                                 functions_in_words(s)),
+                                 names_in_words(s.functions)),
                      {},
                      {},
                      0});
@@ -378,7 +331,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
         verdict.charged = settle(s, ended.who, ended.mark.has_value(), ended.cause, self->clock().now());
         act(self);  // results that lie in the dead worker's parcels are taken while its socket is there
         forget(s, ended.who);
-        s.parcels.erase(ended.who);
+        s.parcels.forget(ended.who);
         self->send(s.supervisor, supervisor::death_judged{std::move(verdict)});
       },
       [self](const scheduler::worker_written_off& lost) {
@@ -439,13 +392,6 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
 }
 
 }  // namespace
-
-bool report_forwarder::reported(worker_ref who, protocol::from_worker& message) {
-  const auto* const done = std::get_if<protocol::jobs_done>(&message);
-  if (done == nullptr) return false;
-  if (queue_->add({who, *done})) caf::anon_send(to_, jobs_reported{queue_});
-  return true;
-}
 
 job_scheduler_actor spawn_job_scheduler(caf::actor_system& system, job_scheduler_surroundings around) {
   return system.spawn(behave, std::move(around));

@@ -14,7 +14,6 @@
 #include "actors/jobs/job_record.hpp"
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/lease_counts.hpp"
-#include "actors/protocol/local/news.hpp"
 #include "runtime/arena/geometry.hpp"
 
 #include <penstock/pool.hpp>
@@ -52,17 +51,6 @@ struct job_scheduler_surroundings {
   std::shared_ptr<admission> meter;
   std::shared_ptr<const slot_left> left;
   job_news* news = nullptr;  ///< outlives the actor
-};
-
-/// Workers' reports on their way to the job scheduler, in bursts. On the io thread.
-class report_forwarder final : public supervisor::report_listener {
- public:
-  explicit report_forwarder(job_scheduler_actor to) : to_(std::move(to)) {}
-  bool reported(worker_ref who, protocol::from_worker& message) override;
-
- private:
-  job_scheduler_actor to_;
-  const std::shared_ptr<job_report_queue> queue_ = std::make_shared<job_report_queue>();
 };
 
 job_scheduler_actor spawn_job_scheduler(caf::actor_system& system, job_scheduler_surroundings around);

@@ -10,6 +10,7 @@
 #include "actors/jobs/job_record.hpp"
 #include "actors/jobs/job_scheduler.hpp"
 #include "actors/jobs/pool_host.hpp"
+#include "actors/jobs/report_forwarder.hpp"
 #include "actors/protocol/actor_settings.hpp"
 #include "actors/session/board.hpp"
 #include "actors/session/ending.hpp"

@@ -1,7 +1,7 @@
 #include "actors/supervisor/supervisor.hpp"
 
 #include "actors/protocol/hello.hpp"
-#include "actors/supervisor/death_record.hpp"
+#include "actors/supervisor/worker_views.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
@@ -55,34 +55,16 @@ worker_facts* find(supervisor_state& s, worker_ref who) {
 
 // ---- publishing --------------------------------------------------------------------------------------------------
 
-worker_status status_of(const supervisor_state& s, const supervision::place_view& place, steady_time now) {
-  worker_status w;
-  w.id = place.worker;
-  w.incarnation = place.incarnation;
-  w.restarts = place.restarts;
-  w.state = std::string(supervision::name_of(place.state));
-  w.why_stopped = std::string(supervision::name_of(place.why_stopped));
-  if (place.next_restart != never && place.state == supervision::child_state::backoff)
-    w.next_restart_seconds = std::max(0.0, std::chrono::duration<double>(place.next_restart - now).count());
-  const auto living = s.facts.find(place.worker);
-  if (living != s.facts.end() && !living->second.ended) {
-    const worker_facts& c = living->second;
-    const arena::flight_reading flight = s.around.flights->read(place.worker);
-    if (c.pid > 0) w.pid = c.pid;
-    w.samples = flight.samples_done;
-    w.rss_bytes = flight.rss_bytes > 0 ? flight.rss_bytes : c.rss_bytes;
-    w.gpu_use = c.gpu_use;
-    if (!flight.sample_name.empty()) w.current_sample = printable(flight.sample_name);
-  }
-  const auto died = s.last_deaths.find(place.worker);
-  if (died != s.last_deaths.end()) w.last_death = died->second;
-  return w;
-}
-
 void tell_changes(const supervisor_state& s, steady_time now) {
   const supervision::pool& pool = s.workers->places();
   std::vector<worker_status> all;
-  for (const supervision::place_view& place : pool.places()) all.push_back(status_of(s, place, now));
+  for (const supervision::place_view& place : pool.places()) {
+    const auto w = s.facts.find(place.worker);
+    const auto died = s.last_deaths.find(place.worker);
+    all.push_back(status_of(place, w != s.facts.end() && !w->second.ended ? &w->second : nullptr,
+                            s.around.flights->read(place.worker),
+                            died != s.last_deaths.end() ? &died->second : nullptr, now));
+  }
   s.around.news->workers_changed(all, pool.degraded(), pool.started(), pool.restarts());
 }
 
@@ -254,40 +236,14 @@ void settle_death_of(self_pointer self, const scheduler::judgement& verdict) {
 
 // ---- polling --------------------------------------------------------------------------------------------------
 
-supervision::worker_sign sign_of(const supervisor_state& s, const worker_facts& w) {
-  const arena::flight_reading flight = s.around.flights->read(w.who.worker);
-  const auto facts = process::look_at(w.pid);
-  supervision::worker_sign sign;
-  sign.worker = w.who.worker;
-  sign.heartbeats = flight.heartbeats;
-  sign.work_mark = flight.word;
-  // A worker that has leases and does not start hangs as well, though no sample is to blame.
-  const bool idle = flight.state.at == arena::phase::idle;
-  sign.busy = !idle || s.around.leases->of(w.who.worker) > 0;
-  sign.traced = facts && facts->traced;
-  if (flight.limit.count() > 0) sign.limit = flight.limit;
-  sign.work = idle ? std::string("it has not started its next batch")
-                   : fmt::format("it has been working on '{}'", printable(flight.sample_name));
-  sign.wait_channel = process::wait_channel(w.pid, flight.thread);
-  return sign;
-}
-
 void look(self_pointer self) {
   supervisor_state& s = self->state;
   std::vector<supervision::worker_sign> signs;
   for (const auto& [place, w] : s.facts) {
-    if (w.pid > 0 && !w.ended) signs.push_back(sign_of(s, w));
+    if (w.pid > 0 && !w.ended)
+      signs.push_back(sign_of(w, s.around.flights->read(place), s.around.leases->of(place) > 0));
   }
   s.workers->look(now_of(self), signs);
-}
-
-/// The GPU library or device that a worker, or a process that it started, held at the last check.
-std::optional<std::string> gpu_use_of(const supervisor_state& s, pid_t worker) {
-  const auto user = s.gpu_users.found_in(worker);
-  if (!user) return std::nullopt;
-  return fmt::format("{} (pid {}): {}; only the GPU owner uses the GPU",
-                     user->pid == worker ? "it uses the GPU" : "a process that it started uses the GPU",
-                     user->pid, user->what);
 }
 
 void measure(self_pointer self) {
@@ -303,7 +259,7 @@ void measure(self_pointer self) {
     if (!facts) continue;
     w.rss_bytes = facts->rss_bytes;
     if (!w.gpu_use && s.workers->audits_gpu_use(w.who)) {
-      w.gpu_use = gpu_use_of(s, w.pid);
+      w.gpu_use = gpu_use_of(s.gpu_users, w.pid);
       audited.push_back(w.pid);
     }
     if (w.gpu_use) s.workers->uses_gpu(w.who, now, *w.gpu_use);
@@ -320,17 +276,27 @@ void keep_ticking(self_pointer self) {
   self->delayed_send(supervisor_actor(self), self->state.workers->tick(), tick{number});
 }
 
+void poll(self_pointer self, const tick& due) {
+  if (due.number != self->state.ticks) return;
+  look(self);
+  measure(self);
+  advance(self);
+  keep_ticking(self);
+}
+
+void open(self_pointer self) {
+  self->state.workers->open(now_of(self));
+  advance(self);
+  if (self->state.ticks == 0) keep_ticking(self);
+}
+
 supervisor_actor::behavior_type behave(self_pointer self, supervisor_surroundings around) {
   supervisor_state& s = self->state;
   s.around = std::move(around);
   s.workers = std::make_unique<supervision::worker_supervision>(s.around.settings.rules);
   return {
       [self](const meet_others& others) { self->state.others = others; },
-      [self](const open_pool&) {
-        self->state.workers->open(now_of(self));
-        advance(self);
-        if (self->state.ticks == 0) keep_ticking(self);
-      },
+      [self](const open_pool&) { open(self); },
       [self](const close_pool& order) {
         self->state.workers->close(now_of(self), order.patience);
         advance(self);
@@ -396,13 +362,7 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
         self->state.workers->drain(order.worker);
         advance(self);
       },
-      [self](const tick& due) {
-        if (due.number != self->state.ticks) return;
-        look(self);
-        measure(self);
-        advance(self);
-        keep_ticking(self);
-      },
+      [self](const tick& due) { poll(self, due); },
       [self](const wake&) {
         self->state.wake_at = never;
         advance(self);

@@ -1,0 +1,43 @@
+#include "actors/jobs/job_words.hpp"
+
+#include "runtime/base/units.hpp"
+
+#include <fmt/core.h>
+
+namespace penstock::jobs {
+
+job_status status_of(schedule::job_end how) {
+  switch (how) {
+    case schedule::job_end::result: return job_status::ok;
+    case schedule::job_end::exception: return job_status::exception;
+    case schedule::job_end::too_large: return job_status::too_large;
+    case schedule::job_end::poisoned: return job_status::poisoned;
+    case schedule::job_end::timed_out: return job_status::timed_out;
+    case schedule::job_end::cancelled: return job_status::cancelled;
+    case schedule::job_end::worker_lost: return job_status::worker_lost;
+  }
+  return job_status::exception;
+}
+
+std::string text_of(const schedule::settle_job& end, const job_record& job) {
+  switch (end.how) {
+    case schedule::job_end::poisoned:
+      return fmt::format("{} killed {} workers and is not tried again", job.function(), end.causes.size());
+    case schedule::job_end::timed_out:
+      return fmt::format("{} took longer than its time-out of {}", job.function(),
+                         duration_for_people(job.rules().limit));
+    case schedule::job_end::cancelled:
+      return end.attempts > 0 ? "it was ended while it ran" : "it was cancelled before it began";
+    case schedule::job_end::worker_lost:
+      return fmt::format("its worker died while it ran, and {} is not idempotent", job.function());
+    default: return {};
+  }
+}
+
+std::string names_in_words(const std::map<std::string, std::uint32_t, std::less<>>& functions) {
+  std::string names;
+  for (const auto& [name, index] : functions) names += (names.empty() ? "" : ", ") + name;
+  return names.empty() ? std::string("none") : names;
+}
+
+}  // namespace penstock::jobs

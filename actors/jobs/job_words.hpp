@@ -1,0 +1,21 @@
+// How a job's end reads to its caller.
+#pragma once
+
+#include "actors/jobs/job_record.hpp"
+#include "runtime/schedule/job_book.hpp"
+
+#include <penstock/pool.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace penstock::jobs {
+
+[[nodiscard]] job_status status_of(schedule::job_end how);
+/// One sentence; empty for ends that bring their own text.
+[[nodiscard]] std::string text_of(const schedule::settle_job& end, const job_record& job);
+/// "a, b, c", or "none".
+[[nodiscard]] std::string names_in_words(const std::map<std::string, std::uint32_t, std::less<>>& functions);
+
+}  // namespace penstock::jobs
