@@ -68,6 +68,7 @@ class PENSTOCK_API Argument {
   Argument(std::span<const std::byte> bytes);  ///< copies
   Argument(std::string_view text);             ///< copies
   Argument(const char* text) : Argument(std::string_view(text)) {}
+  Argument(const std::string& text) : Argument(std::string_view(text)) {}
   Argument(std::string&& text);              ///< takes
   Argument(std::vector<std::byte>&& bytes);  ///< takes
   /// Copies nothing: `bytes` stay as they are until `keep` is dropped, on any thread.
