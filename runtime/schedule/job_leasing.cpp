@@ -12,9 +12,10 @@ namespace {
 // Leases that a worker may have with rows open: the one that it works on and one ahead.
 constexpr std::size_t leases_ahead = 2;
 
-// Of a slot, in which arguments of several jobs leave room for results.
+// Of a slot, in which arguments of several jobs may lie: they are to be small. A result that finds no room in the slot
+// travels in a memory file of its own, which costs more than a lease of its own would have.
 constexpr std::uint64_t arguments_share(std::uint64_t slot_bytes) {
-  return slot_bytes / 4 * 3;
+  return slot_bytes / 8;
 }
 
 // So long after the end of a process that was to be replaced for a fresh job, its successor is still expected. It takes
