@@ -186,7 +186,7 @@ worker_supervision::settled worker_supervision::judged(worker_ref who, steady_ti
   const bool asked = c->ending.cause_of(*c->ended) == death_cause::stopped;
   const settled news{c->cause, !asked, !(asked && (closing_ || c->sacrificial))};
   const death d = death_of(*c, charged, samples_done);
-  if (c->last_word && d.ending == death::how::no_restart && !closing_) {
+  if (c->last_word && d.ending == death::how::no_restart && !closing_ && !c->sacrificial) {
     outbox_.emplace_back(
         workers_failed{{c->last_word->code, fmt::format("worker {}: {}", who.worker, c->last_word->message), 0}});
   }
@@ -275,7 +275,7 @@ void worker_supervision::enforce_deadlines(steady_time now) {
       } else if (auto* why = std::get_if<killing_begins>(&command)) {
         outbox_.emplace_back(killing_worker{c.who, pid, why->cause, std::move(why->reason)});
       } else {
-        pool_.child_unkillable(c.who);
+        pool_.child_unkillable(c.who, c.ending.reason());
         outbox_.emplace_back(write_off_worker{c.who, pid, c.ending.cause() != death_cause::stopped});
       }
     }
