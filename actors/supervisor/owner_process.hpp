@@ -40,9 +40,8 @@ class owner_process final : public child_starter<std::uint32_t>,
   void report_to(owner_listeners listeners) { listeners_ = std::move(listeners); }
 
   void start(std::uint32_t incarnation) override;
-  /// To the whole group of that incarnation; as soon as it runs if it is being started, nothing if it is
-  /// gone.
   void signal(std::uint32_t incarnation, int number) override;
+  [[nodiscard]] std::string start_at_hand() const override { return io_.spawner().at_hand(); }
   /// Kills and reaps whatever is left and reports nothing more. Blocks; not from the io thread.
   void shut_down();
 
@@ -57,6 +56,7 @@ class owner_process final : public child_starter<std::uint32_t>,
   struct starting {
     std::uint32_t incarnation = 0;
     std::vector<int> signals;
+    std::shared_ptr<process::start_control> control;
   };
 
   void start_now(std::uint32_t incarnation);

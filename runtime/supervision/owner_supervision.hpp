@@ -97,7 +97,8 @@ struct owner_sign {
   std::uint64_t work_mark = 0;
   std::optional<std::uint32_t> in_hand;  ///< mark of the upload that the sink works on
   bool traced = false;
-  std::string wait_channel;  ///< where it waits, for messages
+  std::string
+      wait_channel;  ///< where it waits, for messages; while it is being started, what its start waits for
 };
 
 /// What is known when it is reaped.
@@ -136,7 +137,8 @@ class owner_supervision {
   void link_closed(std::uint32_t incarnation, steady_time now, const std::string& reason);
   void exited(std::uint32_t incarnation, steady_time now, const owner_end& end);
 
-  /// What the process looks like now. Call about every clocks.tick(), at most 250 ms apart.
+  /// What the process looks like now, also while it is being started. Call about every clocks.tick(), at most
+  /// 250 ms apart.
   void look(steady_time now, const owner_sign& sign);
 
   [[nodiscard]] std::vector<owner_command> advance(steady_time now);
@@ -159,6 +161,9 @@ class owner_supervision {
   void say_stop(steady_time now);
   void fail(failure why);
   void violate(steady_time now, const std::string& reason);
+  void give_slow_start_up(steady_time now);
+  void end_process(steady_time now);
+  [[nodiscard]] bool being_started() const { return stage_ == owner_stage::starting && !pid_; }
   [[nodiscard]] bool heeded(std::uint32_t incarnation) const;
   [[nodiscard]] bool is_over() const { return stage_ == owner_stage::stopped || stage_ == owner_stage::failed; }
   [[nodiscard]] suspicion_rule suspicion_after(const process::exit_report& end) const;
@@ -182,9 +187,11 @@ class owner_supervision {
   std::optional<failure> gave_up_;  // the process's own last word
   steady_time started_at_{};
   steady_time start_due_ = never;  // in backoff
+  steady_time start_by_ = never;   // while it is being started
+  steady_time looked_;
   steady_time close_by_ = never;
   std::optional<std::pair<std::uint32_t, steady_time>> not_recovered_;  // the incarnation that died last, and when
-  std::string wait_channel_;    // where the process was seen last
+  std::string wait_channel_;    // where the process, or its start, was seen last
   bool known_ = false;          // the session knows the device
   bool fruitful_ = false;       // this incarnation has acknowledged a batch
   bool operated_ = false;       // an operator ended it

@@ -61,14 +61,14 @@ struct signal_worker {
 /// It is about to be killed, for this reason. Something to log; the process still exists.
 struct killing_worker {
   worker_ref who;
-  pid_t pid = -1;
+  std::optional<pid_t> pid;  ///< none: its start has not returned
   death_cause cause = death_cause::unknown;
   std::string reason;
 };
 /// It survives SIGKILL: what it has goes to others.
 struct write_off_worker {
   worker_ref who;
-  pid_t pid = -1;
+  std::optional<pid_t> pid;    ///< none: its start has not returned
   bool blames_sample = false;  ///< the sample at hand is suspected
 };
 /// It is reaped: the scheduler says whether a sample is charged; answer with judged().
@@ -104,9 +104,11 @@ struct worker_sign {
   std::uint32_t worker = 0;
   std::uint64_t heartbeats = 0;
   std::uint64_t work_mark = 0;
-  bool busy = false;         ///< works on a sample, or holds leases that it does not begin
-  bool traced = false;       ///< a debugger holds it
-  std::string work;          ///< "it has been loading 'cat.jpg'"; "it has not begun its next batch"
+  bool busy = false;    ///< works on a sample, or holds leases that it does not begin
+  bool traced = false;  ///< a debugger holds it
+  /// "it has been working on 'cat.jpg'"; "it has not begun its next batch"; of one that has no process yet, what its
+  /// start waits for: "executing '/mnt/worker'".
+  std::string work;
   std::string wait_channel;  ///< where its thread waits; empty: unknown
 };
 
@@ -150,7 +152,7 @@ class worker_supervision {
   settled judged(worker_ref who, steady_time now, bool charged, std::uint64_t samples_done,
               const std::string& last_words);
 
-  /// What the workers look like now: all that have a process. Call about every clocks.tick().
+  /// What the workers look like now, those that are being started too. Call about every clocks.tick().
   void look(steady_time now, const std::vector<worker_sign>& signs);
   /// Once a second for each worker.
   void measured(worker_ref who, std::uint64_t private_bytes, std::uint64_t samples_done);
@@ -176,6 +178,8 @@ class worker_supervision {
     termination ending;
     stage at = stage::started;
     std::optional<pid_t> pid;
+    steady_time start_by = never;  // while it has no pid
+    std::string start_waits_for;
     bool draining = false;
     bool gpu_use_known = false;
     std::optional<failure> last_word;  // why it gives up, in its own words
@@ -188,6 +192,8 @@ class worker_supervision {
   [[nodiscard]] bool may_recycle(worker_ref who) const;
   void retire(child& c, steady_time now);
   void carry_out_pool_commands(steady_time now);
+  void nobody_looked(nanoseconds time);
+  void give_slow_starts_up(steady_time now);
   void enforce_deadlines(steady_time now);
   [[nodiscard]] std::string text_of(const hang_verdict& v, const child& c, const worker_sign& sign) const;
   [[nodiscard]] static death death_of(const child& c, bool charged, std::uint64_t samples_done);
