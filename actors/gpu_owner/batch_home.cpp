@@ -51,7 +51,7 @@ gpu_owner::hand_over::taken batch_home::take_from(gpu_owner::hand_over& queue, n
       throw error(
           {errc::usage,
            fmt::format(
-               "no batch can come: all {} buffers belong to batches that were destroyed inside a stream "
+               "no batch can come: all buffers ({}) belong to batches that were destroyed inside a stream "
                "capture, and it has not ended for {}. End the capture before next(), or release "
                "batches before it begins",
                buffers_, duration_for_people(patience)),

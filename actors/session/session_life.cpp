@@ -1,6 +1,7 @@
 #include "actors/protocol/log_level.hpp"
 #include "actors/session/pipeline_view.hpp"
 #include "actors/session/session_body.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/base/units.hpp"
@@ -88,8 +89,7 @@ void Session::body::start() {
   if (!ending_.begin()) return;
   begun_ = now();
   board_.begun(begun_);
-  tell(session::event_of(event_kind::run_started,
-                         fmt::format("the run starts with {} workers", workers_.load())));
+  tell(session::event_of(event_kind::run_started, "the run starts with " + counted(workers_, "worker")));
   if (options_.on_event) {
     const all_signals_blocked quiet;
     listener_ = std::make_unique<control::event_caller>(journal_, options_.on_event);
@@ -205,7 +205,7 @@ void Session::body::scale(std::uint32_t workers) {
     if (engine_) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers});
   }
   board_.configured(workers);
-  tell(session::event_of(event_kind::scaled, fmt::format("scaled to {} workers", workers)));
+  tell(session::event_of(event_kind::scaled, "scaled to " + counted(workers, "worker")));
 }
 
 void Session::body::check_worker(std::uint32_t worker) const {

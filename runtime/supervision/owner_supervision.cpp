@@ -1,5 +1,6 @@
 #include "runtime/supervision/owner_supervision.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/units.hpp"
 
@@ -334,8 +335,8 @@ void owner_supervision::settle_death(steady_time now, const owner_end& end, cons
   const std::string words = gave_up_ ? gave_up_->message : end.last_lines;
   const std::string why =
       permanent ? std::string(" and would do so again")
-                : fmt::format(", after {} restarts: more often without a batch between than [gpu.restart] allows",
-                              restarts_);
+                : fmt::format(", after {}: more often without a batch between than [gpu.restart] allows",
+                              counted(restarts_, "restart"));
   restart_or_fail(now, policy_.child_died(now, d),
                   {errc::device_unavailable,
                    fmt::format("the GPU owner (pid {}) {}{}{}{}", pid, how_it_ended(end.report), why,
@@ -359,8 +360,8 @@ void owner_supervision::restart_or_fail(steady_time now, const restart_decision&
 std::vector<owner_command> owner_supervision::advance(steady_time now) {
   if (finishing_ && !pid_ && close_by_ <= now) {
     fail({errc::sink,
-          fmt::format("the sink did not finish in time: {} GPU owners ended before it had",
-                      restarts_),
+          fmt::format("the sink did not finish in time: {} ended before it had",
+                      counted(restarts_, "GPU owner")),
           0});
   }
   if (stage_ == owner_stage::backoff && start_due_ <= now) start(now);

@@ -87,7 +87,7 @@ class WorkerByHand(PenstockTest):
     def test_mistakes_are_said_with_what_to_do(self):
         config = self.odd()
         for arguments, code, words in [
-                (["--config", config, "--load", "60"], 2, "--load 60: there are 60 samples, counted from 0"),
+                (["--config", config, "--load", "60"], 2, "--load 60: the dataset has 60 samples, counted from 0"),
                 (["--config", config, "--load", "seven"], 2, "'seven' is not a sample index"),
                 (["--load", "7"], 2, "which config? --config FILE"),
                 (["--config", "nowhere.toml", "--load", "7"], 78, "cannot read nowhere.toml"),

@@ -1,10 +1,10 @@
 // wait, restart, drain, scale, pause, resume and stop: what an operator tells a session to do.
+#include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/commands.hpp"
-#include "tools/penstock/counted.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
