@@ -64,7 +64,7 @@ struct spawner::gate {
     auto started = spawn(o.request, o.control.get());
     o.descriptors.clear();
     if (!started) return tl::unexpected(std::move(started.error()));
-    return unclaimed_child(std::move(*started));
+    return unclaimed_child(std::move(*started), o.request.program);
   }
 
   void carry_out(order& o) {

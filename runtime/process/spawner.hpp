@@ -16,15 +16,19 @@ namespace penstock::process {
 /// A child that was just started. Unless somebody takes it, it is killed and reaped with this object.
 class unclaimed_child {
  public:
-  explicit unclaimed_child(child started) noexcept : child_(std::move(started)) {}
+  explicit unclaimed_child(child started, std::string program = {}) noexcept
+      : child_(std::move(started)), program_(std::move(program)) {}
   unclaimed_child(unclaimed_child&&) noexcept = default;
   unclaimed_child& operator=(unclaimed_child&&) = delete;
   ~unclaimed_child();
 
   [[nodiscard]] child claim() && noexcept { return std::move(child_); }
+  /// Where it was found.
+  [[nodiscard]] const std::string& program() const noexcept { return program_; }
 
  private:
   child child_;
+  std::string program_;
 };
 
 class spawner {

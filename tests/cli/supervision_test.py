@@ -2,7 +2,6 @@
 flood, leak or hang costs the stream a batch."""
 
 import ctypes
-import fcntl
 import os
 import signal
 import stat
@@ -285,21 +284,14 @@ class SupervisionTest(PenstockTest):
         self.assertIn("hang", why)
 
     def test_a_worker_program_whose_file_system_does_not_answer_ends_the_run_and_is_named(self):
-        # Whoever executes a file waits for a lease that somebody holds on it, as for a file server that is gone.
         path = self.write("leased-worker", "#!/bin/sh\nexit 1\n")
         os.chmod(path, 0o755)
-        signal.signal(signal.SIGIO, signal.SIG_IGN)  # how the kernel asks for the lease
-        file = os.open(path, os.O_RDONLY)
-        try:
-            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        except OSError as refused:
-            self.skipTest("no lease on files of %s: %s" % (self.folder, refused))
+        self.hold_up(path)
         text = synthetic(more='[loader]\ncommand = ["%s"]\n[loader.hang]\nstart_deadline = "300ms"\n[loader.restart]\n'
                               'intensity = { max = 1, within = "60s" }\n' % path)
         begin = time.monotonic()
         code, out, err = self.penstock("run", self.write("x.toml", text), "--workers", 2, "--json")
         self.assertLess(time.monotonic() - begin, 15)
-        os.close(file)
         self.assertEqual(code, EXIT_FAILED, err)
         self.assertIn("could not be started: executing '%s' did not return and was given up" % path, json.loads(out)["error"])
         self.assertIn("giving up the start of worker 0: executing '%s' has not returned for 300 ms: its file system does not "
