@@ -232,7 +232,7 @@ void Session::body::drain(std::uint32_t worker) {
 bool Session::body::lift_quarantine(std::uint64_t sample, bool for_good) {
   // What retry has lifted for this run is still remembered by the file, until it is released.
   using session::quarantine_standing;
-  const quarantine_standing was = board_.lift_quarantine(sample);
+  const quarantine_standing was = board_.lift_quarantine(sample, for_good);
   if (was == quarantine_standing::none || (was == quarantine_standing::lifted && !for_good)) return false;
   const std::lock_guard hold(mutex_);
   if (!engine_) return true;

@@ -252,6 +252,11 @@ class SupervisionTest(PenstockTest):
         self.assertEqual(self.penstock("quarantine", "retry", "1")[0], EXIT_NO_TARGET)
         self.assertEqual(self.penstock("quarantine", "release", "1")[0], EXIT_OK)
         self.wait_until(lambda: '"released":true' in self.read("known.jsonl"), "the file to know")
+        # Once released it stands in no quarantine, until it kills again.
+        self.assertEqual(self.penstock("pause")[0], EXIT_OK)
+        if not listed():
+            code, _, err = self.penstock("quarantine", "release", "1")
+            self.assertEqual((code, "sample 1 is not quarantined" in err), (EXIT_NO_TARGET, True), err)
         self.penstock("stop", "--now")
 
     def test_a_quarantine_file_that_is_not_there_is_an_error_where_it_is_named(self):
