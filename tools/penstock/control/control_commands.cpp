@@ -115,8 +115,8 @@ int for_workers(const request_options& o, const std::string& verb) {
                        [&](const json&) { say("gpu: restart asked for"); });
   }
   if (!meant || meant->kind == target_kind::gpu || meant->kind == target_kind::scheduler) {
-    return no_such_target(o.choice, fmt::format("'{}' cannot be told to {}: write worker/N or workers",
-                                                printable(o.target), verb));
+    return no_such_target(o.choice, fmt::format("'{}' cannot be told to {}: write worker/N{}", printable(o.target),
+                                                verb, verb == "restart" ? ", workers or gpu" : " or workers"));
   }
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
