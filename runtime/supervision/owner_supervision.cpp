@@ -80,11 +80,12 @@ void owner_supervision::started(std::uint32_t incarnation, pid_t pid) {
   if (incarnation == incarnation_) pid_ = pid;
 }
 
-void owner_supervision::start_failed(std::uint32_t incarnation, steady_time now, const failure& why) {
+void owner_supervision::start_failed(std::uint32_t incarnation, steady_time now, failure why) {
   if (incarnation != incarnation_ || is_over()) return;
   hangs_.forget(the_owner);
   // A program that is missing or cannot be executed is no better the next time; a full table of processes is.
   if (why.code == errc::worker_program) return fail(why);
+  if (ending_.cause() == death_cause::hang) why.message = ending_.reason();  // we gave it up
   const restart_decision next = policy_.start_failed(now);
   if (next.act == restart_decision::what::restart) outbox_.emplace_back(owner_not_started{why, next.at - now});
   restart_or_fail(now, next,

@@ -124,7 +124,7 @@ class owner_supervision {
   // From the process. All but the first are dropped when they are about another incarnation, or come from one that
   // broke the protocol.
   void started(std::uint32_t incarnation, pid_t pid);
-  void start_failed(std::uint32_t incarnation, steady_time now, const failure& why);
+  void start_failed(std::uint32_t incarnation, steady_time now, failure why);
   /// `refusal`: why this is no program that the session can work with; empty: it is.
   void greeted(std::uint32_t incarnation, steady_time now, const std::string& refusal);
   void opened(std::uint32_t incarnation, steady_time now);

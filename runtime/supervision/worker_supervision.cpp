@@ -64,10 +64,13 @@ void worker_supervision::started(worker_ref who, pid_t pid) {
 }
 
 void worker_supervision::start_refused(worker_ref who, steady_time now, const failure& why) {
-  if (living(who) == nullptr) return;
+  const child* c = living(who);
+  if (c == nullptr) return;
+  failure reason = why;
+  if (c->ending.cause() == death_cause::hang) reason.message = c->ending.reason();  // we gave it up
   hangs_.forget(who.worker);
   children_.erase(who.worker);
-  pool_.start_failed(who, now, why);
+  pool_.start_failed(who, now, reason);
 }
 
 void worker_supervision::greeted(worker_ref who, steady_time now, const std::string& refusal) {

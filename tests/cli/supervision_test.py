@@ -298,9 +298,9 @@ class SupervisionTest(PenstockTest):
         code, out, err = self.penstock("run", self.write("x.toml", text), "--workers", 2, "--json")
         self.assertLess(time.monotonic() - begin, 15)
         self.assertEqual(code, EXIT_FAILED, err)
-        self.assertIn("could not be started: executing '%s' did not return and was given up" % path, json.loads(out)["error"])
-        self.assertIn("giving up the start of worker 0: executing '%s' has not returned for 300 ms: its file system does not "
-                      "answer" % path, err)
+        why = "executing '%s' has not returned for 300 ms: its file system does not answer" % path
+        self.assertIn("could not be started: " + why, json.loads(out)["error"])
+        self.assertIn("giving up the start of worker 0: " + why, err)
         self.assertNotIn("pid -1", err)
 
     def test_a_fault_in_every_sample_ends_the_run_as_systematic(self):

@@ -174,6 +174,7 @@ TEST_CASE("a start of the owner that does not return is given up, and the error 
   SECTION("SIGKILL helps: it is tried again") {
     s.owner.start_failed(1, s.now, {errc::system, "it was given up", 0});
     s.look();
+    CHECK(s.all<owner_not_started>().at(0).reason.message == s.all<killing_begins>().at(0).reason);
     CHECK(s.all<start_owner_process>().size() == 2);
     s.be_ready();
     s.pass(10min);
