@@ -1,6 +1,7 @@
 #include "actors/loader/by_hand.hpp"
 
 #include "actors/child/arguments.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/layout.hpp"
 #include "runtime/base/text.hpp"
@@ -236,8 +237,8 @@ int load_samples(Dataset& dataset, const config& settings, const by_hand_request
     here.tell_description();
     for (const index_range& range : request.samples) {
       if (range.last < described.samples) continue;
-      complain(program, fmt::format("--load {}: the dataset has {} samples, counted from 0", range.last,
-                                    described.samples));
+      complain(program, fmt::format("--load {}: the dataset has {}, counted from 0", range.last,
+                                    counted(described.samples, "sample")));
       return exit_usage;
     }
     step = "setting up the dataset";

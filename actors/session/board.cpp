@@ -101,6 +101,7 @@ void board::sample_failed(const scheduler::lost_sample& lost) {
 void board::sample_quarantined(const scheduler::lost_sample& lost) {
   const std::lock_guard hold(mutex_);
   report_.quarantine.push_back({lost.sample, if_any(lost.name), lost.attempts, lost.causes, false, false});
+  released_.erase(lost.sample);
 }
 
 void board::quarantine_known(const std::vector<quarantine_report>& known) {
@@ -108,8 +109,9 @@ void board::quarantine_known(const std::vector<quarantine_report>& known) {
   report_.quarantine.insert(report_.quarantine.end(), known.begin(), known.end());
 }
 
-quarantine_standing board::lift_quarantine(std::uint64_t sample) {
+quarantine_standing board::lift_quarantine(std::uint64_t sample, bool for_good) {
   const std::lock_guard hold(mutex_);
+  if (released_.contains(sample)) return quarantine_standing::none;
   auto was = quarantine_standing::none;
   for (quarantine_report& q : report_.quarantine) {
     if (q.sample != sample) continue;
@@ -117,6 +119,7 @@ quarantine_standing board::lift_quarantine(std::uint64_t sample) {
       was = q.lifted ? quarantine_standing::lifted : quarantine_standing::in_force;
     q.lifted = true;
   }
+  if (for_good && was != quarantine_standing::none) released_.insert(sample);
   return was;
 }
 

@@ -10,11 +10,12 @@
 #include <penstock/report.hpp>
 
 #include <mutex>
+#include <set>
 
 namespace penstock::session {
 
 enum class quarantine_standing : std::uint8_t {
-  none,  ///< it was never quarantined
+  none,  ///< it never was quarantined, or was released
   in_force,
   lifted,  ///< earlier in this run; a quarantine file may still list it
 };
@@ -36,8 +37,8 @@ class board {
   void sample_failed(const scheduler::lost_sample& lost);
   void sample_quarantined(const scheduler::lost_sample& lost);
   void quarantine_known(const std::vector<quarantine_report>& known);
-  /// Lifts it for this run. Returns the sample's standing before.
-  quarantine_standing lift_quarantine(std::uint64_t sample);
+  /// Lifts it for this run, or releases it for good. How the sample stood before.
+  quarantine_standing lift_quarantine(std::uint64_t sample, bool for_good);
   void uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned);
   void delivered(const schedule::delivery& batch, std::uint64_t epoch);
   void counted(std::uint64_t stale_dropped, std::uint64_t quarantined);
@@ -69,6 +70,7 @@ class board {
   std::array<std::uint64_t, telemetry::death_causes> deaths_{};  // all deaths of workers, by cause
   std::array<std::uint64_t, telemetry::death_causes>
       owner_deaths_{};  // the same for the GPU owner's processes
+  std::set<std::uint64_t> released_;  // for good, and not quarantined since
   std::optional<steady_time> begun_;
   std::optional<steady_time> first_batch_;
   std::optional<steady_time> ended_;

@@ -6,6 +6,7 @@
 
 #include "actors/protocol/local/news.hpp"
 #include "actors/session/session_body.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/device/exclusive_use.hpp"
 #include "runtime/device/gpu_process_watch.hpp"
@@ -138,8 +139,9 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
                schedule::stream_range range) override {
     board_.planned(session::samples_in(*order, range));
     session_.tell(session::event_of(
-        event_kind::stream_opened, fmt::format("{} batches per epoch, {} samples", order->batches_per_epoch(),
-                                               order->expected_samples())));
+        event_kind::stream_opened,
+        fmt::format("{} per epoch, {}", penstock::counted(order->batches_per_epoch(), "batch", "batches"),
+                    penstock::counted(order->expected_samples(), "sample"))));
     session_.cursor_.open(std::move(order), std::move(transfer), range);
   }
 

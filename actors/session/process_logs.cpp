@@ -1,5 +1,6 @@
 #include "actors/session/process_logs.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/process/crash_notes.hpp"
@@ -13,7 +14,8 @@ namespace {
 constexpr std::size_t passed_line_max = 2000;
 
 void tell_dropped(const std::string& source, std::uint64_t lines) {
-  if (lines > 0) log::info(source, "dropped {} lines; `penstock logs {}` shows the last ones", lines, source);
+  if (lines > 0)
+    log::info(source, "dropped {}; `penstock logs {}` shows the last ones", counted(lines, "line"), source);
 }
 
 std::int64_t unix_ms_now() {

@@ -91,6 +91,7 @@ Session::outline Session::dry_run(const config& given) {
   outline o;
   o.workers = session::workers_of(settings);
   const auto prepared = value_or_throw(prepare(settings));
+  value_or_throw(process::find_program(settings.loader.command.front()));
   if (!prepared) return o;
   const dataset_description& d = prepared->description;
   const auto order = value_or_throw(session::plan_of(settings, d));
@@ -98,7 +99,6 @@ Session::outline Session::dry_run(const config& given) {
   const auto shape = value_or_throw(session::geometry_of(settings, layout, settings.loader.limits.max + 1));
   value_or_throw(
       arena::check_memory(session::memory_need_of(settings, shape, o.workers), arena::memory_limits()));
-  value_or_throw(process::find_program(settings.loader.command.front()));
   o.samples = d.samples;
   o.batches_per_epoch = order.batches_per_epoch();
   o.expected_samples = order.expected_samples();

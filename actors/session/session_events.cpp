@@ -1,5 +1,7 @@
 #include "actors/session/session_events.hpp"
 
+#include "runtime/base/counted.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -96,9 +98,10 @@ event event_of_failed(const scheduler::lost_sample& lost) {
 event event_of_quarantined(const scheduler::lost_sample& lost) {
   std::string causes;
   for (const std::string& cause : lost.causes) causes += (causes.empty() ? "" : ", ") + cause;
-  return event_of_lost(event_kind::sample_quarantined, lost,
-                       fmt::format("{} is quarantined: it killed {} workers ({})",
-                                   sample_in_words(lost.sample, lost.name), lost.attempts, causes));
+  return event_of_lost(
+      event_kind::sample_quarantined, lost,
+      fmt::format("{} is quarantined: it killed {} ({})", sample_in_words(lost.sample, lost.name),
+                  counted(lost.attempts, "worker"), causes));
 }
 
 event event_of_recovered(std::uint64_t epoch, std::uint64_t sequence) {
@@ -111,10 +114,10 @@ event event_of_recovered(std::uint64_t epoch, std::uint64_t sequence) {
 }
 
 event event_of(const schedule::epoch_account& done) {
-  event e = event_of(
-      event_kind::epoch_done,
-      fmt::format("epoch {} is done: {} of {} samples in {} batches, {} failed, {} quarantined", done.epoch,
-                  done.delivered, done.expected, done.batches, done.failed, done.quarantined));
+  event e = event_of(event_kind::epoch_done,
+                     fmt::format("epoch {} is done: {} of {} in {}, {} failed, {} quarantined", done.epoch,
+                                 done.delivered, counted(done.expected, "sample"),
+                                 counted(done.batches, "batch", "batches"), done.failed, done.quarantined));
   e.epoch = done.epoch;
   return e;
 }

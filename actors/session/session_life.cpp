@@ -2,6 +2,7 @@
 #include "actors/session/pipeline_view.hpp"
 #include "actors/session/session_body.hpp"
 #include "actors/session/wiring.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/base/units.hpp"
@@ -68,8 +69,7 @@ void Session::body::start() {
   if (!ending_.begin()) return;
   begun_ = now();
   board_.begun(begun_);
-  tell(session::event_of(event_kind::run_started,
-                         fmt::format("the run starts with {} workers", workers_.load())));
+  tell(session::event_of(event_kind::run_started, "the run starts with " + counted(workers_, "worker")));
   if (options_.on_event) {
     const all_signals_blocked quiet;
     listener_ = std::make_unique<telemetry::event_caller>(journal_, options_.on_event);
@@ -186,7 +186,7 @@ void Session::body::scale(std::uint32_t workers) {
     if (engine_) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers});
   }
   board_.configured(workers);
-  tell(session::event_of(event_kind::scaled, fmt::format("scaled to {} workers", workers)));
+  tell(session::event_of(event_kind::scaled, "scaled to " + counted(workers, "worker")));
 }
 
 void Session::body::restart(std::uint32_t worker) {
@@ -204,7 +204,7 @@ void Session::body::drain(std::uint32_t worker) {
 bool Session::body::lift_quarantine(std::uint64_t sample, bool for_good) {
   // A sample that retry has lifted for this run stays in the file until it is released.
   using session::quarantine_standing;
-  const quarantine_standing was = board_.lift_quarantine(sample);
+  const quarantine_standing was = board_.lift_quarantine(sample, for_good);
   if (was == quarantine_standing::none || (was == quarantine_standing::lifted && !for_good)) return false;
   const std::lock_guard hold(mutex_);
   if (!engine_) return true;

@@ -1,5 +1,6 @@
 #include "actors/session/sizing.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/config/spelling.hpp"
 #include "runtime/dataset/fingerprint.hpp"
@@ -64,8 +65,8 @@ arena::memory_need memory_need_of(const config& settings, const arena::geometry&
   need.reserved_bytes = shape.partition_bytes() * (workers + sacrificial);
   need.file_bytes = shape.bytes();
   need.mapped_bytes = need.reserved_bytes;
-  need.explanation = fmt::format("{} workers + {} sacrificial, each {} slots x {}", workers, sacrificial,
-                                 shape.slots, bytes_for_people(shape.slot_bytes));
+  need.explanation = fmt::format("{} + {} sacrificial, each {} x {}", counted(workers, "worker"), sacrificial,
+                                 counted(shape.slots, "slot"), bytes_for_people(shape.slot_bytes));
   need.remedy = fmt::format("lower [loader] workers ({}), slots_per_worker ({}) or [sampler] batch_size ({})",
                             workers, settings.loader.slots_per_worker, settings.sampler.batch_size);
   return need;

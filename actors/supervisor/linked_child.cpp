@@ -32,21 +32,30 @@ struct expected_child {
 
 }  // namespace
 
-void start_linked_child(process::io_thread& io, linked_child_request request,
-                        process::child_callbacks callbacks, std::function<void(result<linked_child>)> then) {
+std::shared_ptr<process::start_control> start_linked_child(process::io_thread& io,
+                                                           linked_child_request request,
+                                                           process::child_callbacks callbacks,
+                                                           std::function<void(result<linked_child>)> then) {
   PENSTOCK_CHECK(!request.parcels || request.index < 0, "{} gets an index and parcels under one number",
                  request.who);
   auto ends = protocol::make_link_pair();
-  if (!ends) return then(tl::unexpected(std::move(ends.error())));
+  if (!ends) {
+    then(tl::unexpected(std::move(ends.error())));
+    return nullptr;
+  }
   std::pair<unique_fd, unique_fd> parcels;
   if (request.parcels) {
     auto made = protocol::make_parcel_pair();
-    if (!made) return then(tl::unexpected(std::move(made.error())));
+    if (!made) {
+      then(tl::unexpected(std::move(made.error())));
+      return nullptr;
+    }
     parcels = std::move(*made);
   }
   std::array<int, 2> output{};
   if (::pipe2(output.data(), O_CLOEXEC) != 0) {
-    return then(refuse_os(errc::system, errno, fmt::format("creating the output pipe of {}", request.who)));
+    then(refuse_os(errc::system, errno, fmt::format("creating the output pipe of {}", request.who)));
+    return nullptr;
   }
   unique_fd output_read(output[0]);
   const unique_fd output_write(output[1]);
@@ -66,7 +75,7 @@ void start_linked_child(process::io_thread& io, linked_child_request request,
       expected_child{std::move(ends->first), std::move(parcels.first), std::move(output_read),
                      std::move(callbacks), std::move(then)});
   // The spawner is destroyed before the io context and posts nothing after that.
-  io.spawner().start(
+  return io.spawner().start(
       std::move(spawn), [&context = io.context(), expected](result<process::unclaimed_child> made) {
         const auto child = std::make_shared<result<process::unclaimed_child>>(std::move(made));
         boost::asio::post(context,

@@ -32,11 +32,14 @@ struct linked_child {
   unique_fd parcels;  ///< the session's end, if it was asked for
 };
 
-/// Starts it without waiting, on the io thread. `then` is called there once, perhaps before this returns,
-/// with the child or with the reason why it could not be started: the program was not found or could not be
-/// executed, or no descriptors were left. If the io thread ends first, `then` is not called and the child is
-/// killed. The descriptors in the request may be closed at once.
-void start_linked_child(process::io_thread& io, linked_child_request request,
-                        process::child_callbacks callbacks, std::function<void(result<linked_child>)> then);
+/// Starts it without waiting, on the io thread. `then` is called there, once, perhaps before this returns,
+/// with the child or with why it could not be started: a program that cannot be found or executed,
+/// descriptors that ran out. It is not called if the io thread ends before; then the child is killed. The
+/// descriptors of the request may be closed at once. Gives that by which the start can be given up, as
+/// spawner::start does; null if it was refused already.
+std::shared_ptr<process::start_control> start_linked_child(process::io_thread& io,
+                                                           linked_child_request request,
+                                                           process::child_callbacks callbacks,
+                                                           std::function<void(result<linked_child>)> then);
 
 }  // namespace penstock::supervisor

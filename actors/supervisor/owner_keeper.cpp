@@ -121,7 +121,9 @@ struct carry_out {
     s.around.process->signal(s.owner->incarnation(), signal.number);
   }
   void operator()(const supervision::killing_begins& why) {
-    log::warn("gpu", "killing the GPU owner (pid {}): {}", s.owner->pid().value_or(0), why.reason);
+    if (const auto pid = s.owner->pid())
+      return log::warn("gpu", "killing the GPU owner (pid {}): {}", *pid, why.reason);
+    log::warn("gpu", "giving up the start of the GPU owner: {}", why.reason);
   }
   void operator()(const supervision::uploads_lost& lost) {
     std::optional<scheduler::poison_batch> poison;
@@ -282,6 +284,10 @@ void look(self_pointer self) {
     const auto facts = process::look_at(*pid);
     s.owner->look(now, {flight.heartbeats, flight.word, in_hand(flight), facts && facts->traced,
                         process::wait_channel(*pid)});
+  } else {
+    supervision::owner_sign start;
+    start.wait_channel = s.around.process->start_at_hand();
+    s.owner->look(now, start);
   }
   advance(self);
   if (s.link) s.link->expect(1);  // NVML's list comes unprompted, less often than this

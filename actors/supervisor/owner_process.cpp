@@ -6,6 +6,7 @@
 #include <caf/send.hpp>
 #include <unistd.h>
 
+#include <csignal>
 #include <future>
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
@@ -32,7 +33,7 @@ void owner_process::start(std::uint32_t incarnation) {
 
 void owner_process::start_now(std::uint32_t incarnation) {
   if (shut_down_) return;
-  starting_ = starting{incarnation, {}};
+  starting_ = starting{incarnation, {}, {}};
   process::child_callbacks process_calls;
   process_calls.output = [this, incarnation](std::string_view line) {
     listeners_.output->wrote(output_source, incarnation, line);
@@ -41,18 +42,19 @@ void owner_process::start_now(std::uint32_t incarnation) {
                                              const process::output_tail& tail) {
     on_end(incarnation, report, tail);
   };
-  start_linked_child(io_,
-                     {.who = "the GPU owner",
-                      .program = "penstock-gpu",
-                      .arguments = {},
-                      .environment = own_environment(),
-                      .lifeline = fds_.lifeline,
-                      .arena = fds_.arena,
-                      .flight = fds_.flight},
-                     std::move(process_calls),
-                     [self = shared_from_this(), incarnation](result<linked_child> child) {
-                       self->started(incarnation, std::move(child));
-                     });
+  auto control = start_linked_child(io_,
+                                    {.who = "the GPU owner",
+                                     .program = "penstock-gpu",
+                                     .arguments = {},
+                                     .environment = own_environment(),
+                                     .lifeline = fds_.lifeline,
+                                     .arena = fds_.arena,
+                                     .flight = fds_.flight},
+                                    std::move(process_calls),
+                                    [self = shared_from_this(), incarnation](result<linked_child> child) {
+                                      self->started(incarnation, std::move(child));
+                                    });
+  if (starting_) starting_->control = std::move(control);  // it may have been refused already
 }
 
 void owner_process::started(std::uint32_t incarnation, result<linked_child> child) {
@@ -97,8 +99,9 @@ void owner_process::signal(std::uint32_t incarnation, int number) {
   boost::asio::post(io_.context(), [self = shared_from_this(), incarnation, number] {
     if (self->running_ && self->running_->incarnation == incarnation)
       return self->running_->process->signal(number);
-    if (self->starting_ && self->starting_->incarnation == incarnation)
-      self->starting_->signals.push_back(number);
+    if (!self->starting_ || self->starting_->incarnation != incarnation) return;
+    self->starting_->signals.push_back(number);  // it may have been executed just now
+    if (number == SIGKILL && self->starting_->control) self->starting_->control->give_up();
   });
 }
 

@@ -40,10 +40,9 @@ class owner_process final : public child_starter<std::uint32_t>,
   void report_to(owner_listeners listeners) { listeners_ = std::move(listeners); }
 
   void start(std::uint32_t incarnation) override;
-  /// To the whole group of that incarnation: once it runs, if it is being started; does nothing if it is
-  /// gone.
   void signal(std::uint32_t incarnation, int number) override;
-  /// Kills and reaps what is left and reports nothing more. Blocks; do not call it on the io thread.
+  [[nodiscard]] std::string start_at_hand() const override { return io_.spawner().at_hand(); }
+  /// Kills and reaps whatever is left and reports nothing more. Blocks; not from the io thread.
   void shut_down();
 
  private:
@@ -57,6 +56,7 @@ class owner_process final : public child_starter<std::uint32_t>,
   struct starting {
     std::uint32_t incarnation = 0;
     std::vector<int> signals;
+    std::shared_ptr<process::start_control> control;
   };
 
   void start_now(std::uint32_t incarnation);

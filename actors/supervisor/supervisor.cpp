@@ -104,14 +104,22 @@ struct carry_out {
     s.around.processes->signal(order.who, order.number);
   }
   void operator()(const supervision::killing_worker& why) {
-    log::warn("supervisor", "killing worker {} (pid {}): {}", why.who.worker, why.pid, why.reason);
+    if (!why.pid)
+      return log::warn("supervisor", "giving up the start of worker {}: {}", why.who.worker, why.reason);
+    log::warn("supervisor", "killing worker {} (pid {}): {}", why.who.worker, *why.pid, why.reason);
     if (why.cause != death_cause::hang && why.cause != death_cause::heartbeat) return;
     worker_facts& w = s.facts.at(why.who.worker);
-    w.wait_channel = process::wait_channel(why.pid, s.around.flights->read(why.who.worker).thread);
+    w.wait_channel = process::wait_channel(*why.pid, s.around.flights->read(why.who.worker).thread);
   }
   void operator()(const supervision::write_off_worker& lost) {
-    log::error("supervisor", "worker {} (pid {}) survives SIGKILL: it is stuck in the kernel ({})",
-               lost.who.worker, lost.pid, process::wait_channel(lost.pid));
+    if (lost.pid) {
+      log::error("supervisor", "worker {} (pid {}) survives SIGKILL: it is stuck in the kernel ({})",
+                 lost.who.worker, *lost.pid, process::wait_channel(*lost.pid));
+    } else {
+      log::error("supervisor",
+                 "the start of worker {} survives SIGKILL: its place stays empty until it returns",
+                 lost.who.worker);
+    }
     worker_facts& w = s.facts.at(lost.who.worker);
     w.last_flight = s.around.flights->read(lost.who.worker);
     self->send(s.others.leases,
@@ -236,12 +244,21 @@ void settle_death_of(self_pointer self, const scheduler::judgement& verdict) {
 
 // ---- polling --------------------------------------------------------------------------------------------------
 
+supervision::worker_sign sign_of_start(const supervisor_state& s, const worker_facts& w) {
+  supervision::worker_sign sign;
+  sign.worker = w.who.worker;
+  sign.work = s.around.processes->start_at_hand();
+  return sign;
+}
+
 void look(self_pointer self) {
   supervisor_state& s = self->state;
   std::vector<supervision::worker_sign> signs;
   for (const auto& [place, w] : s.facts) {
-    if (w.pid > 0 && !w.ended)
-      signs.push_back(sign_of(w, s.around.flights->read(place), s.around.leases->of(place) > 0));
+    if (!w.ended) {
+      const arena::flight_reading flight = s.around.flights->read(place);
+      signs.push_back(w.pid > 0 ? sign_of(w, flight, s.around.leases->of(place) > 0) : sign_of_start(s, w));
+    }
   }
   s.workers->look(now_of(self), signs);
 }

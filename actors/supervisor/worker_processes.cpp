@@ -49,7 +49,7 @@ void worker_processes::start(worker_ref who) {
 
 void worker_processes::start_now(worker_ref who) {
   if (shut_down_) return;
-  starting_[who.worker] = {who, {}};
+  starting_[who.worker] = {who, {}, {}};
   process::child_callbacks process_calls;
   process_calls.output = [this, who](std::string_view line) {
     listeners_.output->wrote(source_of(who), who.incarnation, line);
@@ -57,19 +57,22 @@ void worker_processes::start_now(worker_ref who) {
   process_calls.exited = [this, who](const process::exit_report& report, const process::output_tail& tail) {
     on_end(who, report, tail);
   };
-  start_linked_child(io_,
-                     {.who = "a worker",
-                      .program = program_.command.front(),
-                      .arguments = {program_.command.begin() + 1, program_.command.end()},
-                      .environment = program_.environment,
-                      .lifeline = program_.lifeline,
-                      .arena = program_.arena,
-                      .flight = program_.flight,
-                      .index = program_.index,
-                      .parcels = program_.parcels},
-                     std::move(process_calls), [self = shared_from_this(), who](result<linked_child> child) {
-                       self->started(who, std::move(child));
-                     });
+  auto control = start_linked_child(
+      io_,
+      {.who = "a worker",
+       .program = program_.command.front(),
+       .arguments = {program_.command.begin() + 1, program_.command.end()},
+       .environment = program_.environment,
+       .lifeline = program_.lifeline,
+       .arena = program_.arena,
+       .flight = program_.flight,
+       .index = program_.index,
+       .parcels = program_.parcels},
+      std::move(process_calls),
+      [self = shared_from_this(), who](result<linked_child> child) { self->started(who, std::move(child)); });
+  // It may have been refused already.
+  if (const auto it = starting_.find(who.worker); it != starting_.end())
+    it->second.control = std::move(control);
 }
 
 void worker_processes::started(worker_ref who, result<linked_child> child) {
@@ -123,7 +126,9 @@ void worker_processes::signal(worker_ref who, int number) {
     const auto it = self->running_.find(who.worker);
     if (it != self->running_.end() && it->second.who == who) return it->second.process->signal(number);
     const auto born = self->starting_.find(who.worker);
-    if (born != self->starting_.end() && born->second.who == who) born->second.signals.push_back(number);
+    if (born == self->starting_.end() || born->second.who != who) return;
+    born->second.signals.push_back(number);  // it may have been executed just now
+    if (number == SIGKILL && born->second.control) born->second.control->give_up();
   });
 }
 

@@ -48,9 +48,9 @@ class worker_processes final : public child_starter<worker_ref>,
   void report_to(worker_listeners listeners) { listeners_ = std::move(listeners); }
 
   void start(worker_ref who) override;
-  /// To the whole group of that incarnation: once it runs, if it is being started; does nothing if it is gone.
   void signal(worker_ref who, int number) override;
-  /// Kills and reaps what is left and reports nothing more. Blocks; do not call it on the io thread.
+  [[nodiscard]] std::string start_at_hand() const override { return io_.spawner().at_hand(); }
+  /// Kills and reaps whatever is left and reports nothing more. Blocks; not from the io thread.
   void shut_down();
 
  private:
@@ -64,6 +64,7 @@ class worker_processes final : public child_starter<worker_ref>,
   struct starting {
     worker_ref who;
     std::vector<int> signals;
+    std::shared_ptr<process::start_control> control;
   };
 
   void start_now(worker_ref who);

@@ -1,6 +1,7 @@
 #include "runtime/arena/arena.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/counted.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -48,9 +49,9 @@ result<void> arena::reserve(std::uint32_t partition) {
   } while (status != 0 && errno == EINTR);
   if (status == 0) return {};
   return refuse_os(errc::out_of_memory, errno,
-                   fmt::format("reserving {} of shared memory for worker {} ({} slots of {})",
-                               bytes_for_people(shape_.partition_bytes()), partition, shape_.slots,
-                               bytes_for_people(shape_.slot_bytes)));
+                   fmt::format("reserving {} of shared memory for worker {} ({} of {})",
+                               bytes_for_people(shape_.partition_bytes()), partition,
+                               counted(shape_.slots, "slot"), bytes_for_people(shape_.slot_bytes)));
 }
 
 result<void> arena::punch(std::uint32_t partition) {

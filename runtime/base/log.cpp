@@ -1,5 +1,7 @@
 #include "runtime/base/log.hpp"
 
+#include "runtime/base/counted.hpp"
+
 #include <poll.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/ansicolor_sink.h>
@@ -109,7 +111,7 @@ void write(level severity, std::string_view part, std::string_view line) {
     (*taker)(severity, part, line);
   } else if (gate().opens()) {
     if (const auto dropped = gate().take_dropped(); dropped > 0) {
-      stderr_logger().log(spdlog::level::warn, "log: dropped {} lines: nobody read them", dropped);
+      stderr_logger().log(spdlog::level::warn, "log: dropped {}: nobody read them", counted(dropped, "line"));
     }
     stderr_logger().log(to_spdlog(severity), "{}: {}", part, line);
   }

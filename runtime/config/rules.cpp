@@ -1,5 +1,6 @@
 #include "runtime/config/rules.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/config/spelling.hpp"
@@ -47,8 +48,8 @@ void check_dataset(const dataset_config& dataset, found_list& found) {
     found.push_back(
         {.key = fmt::format("dataset.faults[{}].sample", i),
          .other = "dataset.samples",
-         .message = fmt::format("a fault in sample {}, but there are {} samples ('samples' in [dataset])",
-                                dataset.faults[i].sample, dataset.samples),
+         .message = fmt::format("a fault in sample {}, but the dataset has {} ('samples' in [dataset])",
+                                dataset.faults[i].sample, counted(dataset.samples, "sample")),
          .label = fmt::format("must be less than {}", dataset.samples)});
   }
 }

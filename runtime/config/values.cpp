@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -43,6 +44,16 @@ bool looks_like_number(std::string_view text) {
   });
 }
 
+/// A whole number in text (of an option or a variable) that TOML's numbers do not reach.
+std::string_view beyond_64_bits(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  std::int64_t ignored = 0;
+  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), ignored);
+  if (status != std::errc::result_out_of_range || rest != text.data() + text.size()) return {};
+  return text.front() == '-' ? "must be at least -9223372036854775808"
+                             : "must be at most 9223372036854775807";
+}
+
 /// What to write instead of a value of the wrong type; empty if that is not plain.
 std::string remedy(const value_form& form, bool element, const node& from) {
   const std::string written(from.at.text());
@@ -73,6 +84,10 @@ std::string remedy(const value_form& form, bool element, const node& from) {
       if (from.kind == node_kind::number && from.number == std::floor(from.number) &&
           std::fabs(from.number) < 1e15) {
         return fmt::format("write {:.0f}", from.number);
+      }
+      if (from.kind == node_kind::text) {
+        const std::string_view too_large = beyond_64_bits(from.text);
+        if (!too_large.empty()) return std::string(too_large);
       }
       [[fallthrough]];
     case scalar::number:

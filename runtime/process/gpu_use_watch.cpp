@@ -2,6 +2,7 @@
 
 #include "runtime/process/process_facts.hpp"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -17,36 +18,78 @@ std::optional<gpu_user> gpu_user_among(pid_t leader) {
   return std::nullopt;
 }
 
-/// Shared with the thread, which may outlive us.
+/// Shared with the threads, which may be left behind.
 struct gpu_use_watch::findings {
   explicit findings(look_function how) : look(std::move(how)) {}
 
   const look_function look;
-  mutable std::mutex mutex;
-  bool under_way = false;
+  mutable std::mutex mutex;  // of what follows, and of the rounds
   std::map<pid_t, gpu_user> found;
 };
 
-gpu_use_watch::gpu_use_watch(look_function look)
-    : findings_(std::make_shared<findings>(std::move(look))), thread_("penstock-audit") {}
+/// The looks that one call has ordered, on one thread.
+struct gpu_use_watch::round {
+  std::vector<pid_t> leaders;  // not looked at yet
+  pid_t at_hand = 0;           // 0: none
+  bool moved = true;           // since the last call
+  bool left = false;           // the one at hand hangs, and others look at the rest
+
+  [[nodiscard]] bool over() const { return at_hand == 0 && leaders.empty(); }
+
+  static void carry_out(round& r, findings& all) {
+    std::unique_lock hold(all.mutex);
+    while (!r.left && !r.leaders.empty()) {
+      r.at_hand = r.leaders.back();
+      r.leaders.pop_back();
+      hold.unlock();
+      auto user = all.look(r.at_hand);
+      hold.lock();
+      if (user) {
+        all.found.insert_or_assign(r.at_hand, std::move(*user));
+      } else {
+        all.found.erase(r.at_hand);
+      }
+      r.moved = true;
+      r.at_hand = 0;
+    }
+  }
+};
+
+gpu_use_watch::gpu_use_watch(look_function look) : findings_(std::make_shared<findings>(std::move(look))) {}
+
+gpu_use_watch::~gpu_use_watch() {
+  for (const looker& one : hanging_) one.thread->stop_within(std::chrono::milliseconds(0));
+}
 
 void gpu_use_watch::look(std::vector<pid_t> leaders) {
-  {
-    const std::lock_guard hold(findings_->mutex);
-    if (std::exchange(findings_->under_way, true)) return;
+  std::vector<looker> returned;  // destroyed without the lock
+  std::unique_lock hold(findings_->mutex);
+  const auto hangs = [](const looker& one) { return one.at->at_hand != 0; };
+  const auto first_returned = std::partition(hanging_.begin(), hanging_.end(), hangs);
+  returned.assign(std::move_iterator(first_returned), std::move_iterator(hanging_.end()));
+  hanging_.erase(first_returned, hanging_.end());
+
+  if (current_.at && !current_.at->over()) {
+    if (std::exchange(current_.at->moved, false)) return;
+    current_.at->left = true;
+    current_.at->leaders.clear();
+    hanging_.push_back(std::move(current_));
+    current_ = {};
   }
-  const bool posted = thread_.post([kept = findings_, all = std::move(leaders)] {
-    std::map<pid_t, gpu_user> found;
-    for (const pid_t leader : all) {
-      if (auto user = kept->look(leader)) found.emplace(leader, std::move(*user));
-    }
-    const std::lock_guard hold(kept->mutex);
-    kept->found = std::move(found);
-    kept->under_way = false;
+  std::erase_if(findings_->found,
+                [&](const auto& one) { return std::ranges::find(leaders, one.first) == leaders.end(); });
+  std::erase_if(leaders, [&](pid_t pid) {
+    return std::ranges::any_of(hanging_, [&](const looker& one) { return one.at->at_hand == pid; });
   });
+  if (!current_.thread) current_.thread = std::make_unique<side_thread>("penstock-audit");
+  current_.at = std::make_shared<round>();
+  current_.at->leaders = std::move(leaders);
+  hold.unlock();
+  const bool posted =
+      current_.thread->post([all = findings_, at = current_.at] { round::carry_out(*at, *all); });
   if (posted) return;
-  const std::lock_guard hold(findings_->mutex);
-  findings_->under_way = false;  // no thread could be started: the next check tries again
+  hold.lock();
+  current_.at->leaders.clear();  // no thread to be had: the next call tries again
 }
 
 std::optional<gpu_user> gpu_use_watch::found_in(pid_t leader) const {

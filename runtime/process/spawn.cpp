@@ -39,6 +39,7 @@ struct launch {
   std::vector<inherited_fd> fds;
   int highest_target = 2;
   pid_t parent = 0;
+  const std::atomic<bool>* given_up = nullptr;
   const char* failed_step = nullptr;  // written by the child, read by us after it is gone
   int failed_errno = 0;
 };
@@ -84,6 +85,8 @@ int child_main(void* argument) {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  // Who gives up before this line may have found no process to kill; who does so after it finds this one.
+  if (l.given_up->load()) ::_exit(exit_codes::not_executed);
   ::execve(l.program, l.argv.data(), l.envp.data());
   give_up(l, "execve");
 }
@@ -122,8 +125,17 @@ std::vector<std::filesystem::path> own_folders() {
 
 }  // namespace
 
-result<child> spawn(const spawn_request& request) {
+void start_control::give_up() {
+  const std::lock_guard hold(mutex_);
+  given_up_ = true;
+  if (const int pidfd = pidfd_; pidfd >= 0) ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0U);
+}
+
+result<child> spawn(const spawn_request& request, start_control* control) {
+  start_control uncontrolled;
+  start_control& controlled = control != nullptr ? *control : uncontrolled;
   launch l;
+  l.given_up = &controlled.given_up_;
   l.program = request.program.c_str();
   std::vector<std::string> words{request.program};
   words.insert(words.end(), request.arguments.begin(), request.arguments.end());
@@ -141,15 +153,25 @@ result<child> spawn(const spawn_request& request) {
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  int pidfd = -1;
-  const pid_t pid = ::clone(child_main, stack.bytes().data() + child_stack_bytes,
-                            CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &l, &pidfd);
+  static_assert(sizeof(controlled.pidfd_) == sizeof(int) && std::atomic<int>::is_always_lock_free);
+  const pid_t pid =
+      ::clone(child_main, stack.bytes().data() + child_stack_bytes,
+              CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &l, reinterpret_cast<int*>(&controlled.pidfd_));
   const int clone_errno = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 
+  // From here on nobody else may use the descriptor, which is closed below or by who takes the child.
+  std::unique_lock hold(controlled.mutex_);
+  child started{pid, unique_fd(controlled.pidfd_.exchange(-1))};
+  const bool given_up = controlled.given_up_;
+  hold.unlock();
   if (pid < 0)
     return refuse_os(errc::system, clone_errno, fmt::format("starting '{}'", printable(request.program)));
-  child started{pid, unique_fd(pidfd)};
+  if (given_up) {
+    signal_group(started, SIGKILL);
+    reap(started, std::chrono::seconds(1));
+    return refuse(errc::system, "executing '{}' did not return and was given up", printable(request.program));
+  }
   if (l.failed_step != nullptr) {
     reap(started, std::chrono::seconds(1));
     const bool program = std::strcmp(l.failed_step, "execve") == 0;

@@ -25,18 +25,8 @@ struct order {
   std::vector<unique_fd> descriptors;  // copies of those in the request
   std::optional<failure> refused;      // before it reached the thread
   spawner::done then;
+  std::shared_ptr<start_control> control;
 };
-
-result<unclaimed_child> execute(order& o) {
-  if (o.refused) return tl::unexpected(std::move(*o.refused));
-  auto program = find_program(o.request.program);
-  if (!program) return tl::unexpected(std::move(program.error()));
-  o.request.program = std::move(*program);
-  auto started = spawn(o.request);
-  o.descriptors.clear();
-  if (!started) return tl::unexpected(std::move(started.error()));
-  return unclaimed_child(std::move(*started));
-}
 
 }  // namespace
 
@@ -52,18 +42,41 @@ struct spawner::gate {
   bool closed = false;
   // The request being started. Kept here so that a thread that is left behind keeps nothing of the session.
   std::string at_hand;
+  std::shared_ptr<start_control> control;
   done then;
+
+  void note(const char* what, const std::string& program) {
+    const std::lock_guard hold(mutex);
+    at_hand = fmt::format("{} '{}'", what, printable(program));
+  }
+
+  result<unclaimed_child> execute(order& o) {
+    if (o.refused) return tl::unexpected(std::move(*o.refused));
+    if (o.control->given_up())
+      return refuse(errc::system, "starting '{}' was given up before its turn came",
+                    printable(o.request.program));
+    note("looking for", o.request.program);
+    auto program = find_program(o.request.program);
+    if (!program) return tl::unexpected(std::move(program.error()));
+    o.request.program = std::move(*program);
+    note("executing", o.request.program);
+    auto started = spawn(o.request, o.control.get());
+    o.descriptors.clear();
+    if (!started) return tl::unexpected(std::move(started.error()));
+    return unclaimed_child(std::move(*started), o.request.program);
+  }
 
   void carry_out(order& o) {
     {
       const std::lock_guard hold(mutex);
       if (closed) return;
-      at_hand = o.request.program;
       then = std::move(o.then);
+      control = o.control;
     }
     auto made = execute(o);
     const std::lock_guard hold(mutex);
     at_hand.clear();
+    control.reset();
     if (!closed) std::exchange(then, {})(std::move(made));
   }
 };
@@ -76,16 +89,22 @@ spawner::~spawner() {
     const std::lock_guard hold(gate_->mutex);
     gate_->closed = true;
     dropped.swap(gate_->then);
+    if (gate_->control) gate_->control->give_up();
   }
   if (thread_.stop_within(side_thread::patience)) return;
   const std::lock_guard hold(gate_->mutex);
-  log::warn("process",
-            "starting '{}' has taken more than {} ms: its file system is not responding; giving up on it",
-            printable(gate_->at_hand), side_thread::patience.count());
+  log::warn("process", "{} has taken more than {} ms: its file system is not responding; giving up on it",
+            gate_->at_hand, side_thread::patience.count());
 }
 
-void spawner::start(spawn_request request, done then) {
-  const auto made = std::make_shared<order>(order{std::move(request), {}, {}, std::move(then)});
+std::string spawner::at_hand() const {
+  const std::lock_guard hold(gate_->mutex);
+  return gate_->at_hand;
+}
+
+std::shared_ptr<start_control> spawner::start(spawn_request request, done then) {
+  const auto control = std::make_shared<start_control>();
+  const auto made = std::make_shared<order>(order{std::move(request), {}, {}, std::move(then), control});
   for (inherited_fd& fd : made->request.fds) {
     unique_fd kept(::fcntl(fd.ours, F_DUPFD_CLOEXEC, 0));
     if (!kept) {
@@ -97,8 +116,9 @@ void spawner::start(spawn_request request, done then) {
     fd.ours = kept.get();
     made->descriptors.push_back(std::move(kept));
   }
-  if (thread_.post([kept = gate_, made] { kept->carry_out(*made); })) return;
-  made->then(tl::unexpected(os_failure(errc::system, EAGAIN, "starting the thread that starts processes")));
+  if (!thread_.post([kept = gate_, made] { kept->carry_out(*made); }))
+    made->then(tl::unexpected(os_failure(errc::system, EAGAIN, "starting the thread that starts processes")));
+  return control;
 }
 
 }  // namespace penstock::process

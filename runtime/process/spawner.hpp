@@ -9,21 +9,26 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace penstock::process {
 
 /// A child that was just started. Unless it is taken, the destructor kills and reaps it.
 class unclaimed_child {
  public:
-  explicit unclaimed_child(child started) noexcept : child_(std::move(started)) {}
+  explicit unclaimed_child(child started, std::string program = {}) noexcept
+      : child_(std::move(started)), program_(std::move(program)) {}
   unclaimed_child(unclaimed_child&&) noexcept = default;
   unclaimed_child& operator=(unclaimed_child&&) = delete;
   ~unclaimed_child();
 
   [[nodiscard]] child claim() && noexcept { return std::move(child_); }
+  /// Where it was found.
+  [[nodiscard]] const std::string& program() const noexcept { return program_; }
 
  private:
   child child_;
+  std::string program_;
 };
 
 class spawner {
@@ -33,16 +38,21 @@ class spawner {
   using done = std::function<void(result<unclaimed_child>)>;
 
   spawner();
-  /// Drops requests that have not started. Waits side_thread::patience for the current one; a thread that
-  /// hangs in a file system longer is left behind and kills what it may still start.
+  /// Forgets requests that have not begun, and gives up the one at hand. Waits side_thread::patience for it; a
+  /// thread that hangs in a file system longer is left behind, and kills what it may still start.
   ~spawner();
   spawner(const spawner&) = delete;
   spawner& operator=(const spawner&) = delete;
 
-  /// Starts a program, found by find_program; never blocks. From any thread. The descriptors in the request
-  /// are duplicated at once: the caller may close its own. Refuses, through `then`, like find_program and
-  /// spawn, and with errc::system when it gets no descriptor or thread.
-  void start(spawn_request request, done then);
+  /// Starts a program, as find_program takes its name; never blocks. From any thread. The descriptors of the
+  /// request are duplicated at once: the caller may close its own. Refuses, through `then`, like find_program
+  /// and spawn, and with errc::system when no descriptor or thread can be had, or when the start is given up
+  /// through what this returns: at once if SIGKILL helps, else when the file system answers. Starts that wait for
+  /// the one at hand are refused when their turn comes.
+  std::shared_ptr<start_control> start(spawn_request request, done then);
+  /// What the start at hand waits for, for messages: "executing '/mnt/worker'", "looking for 'worker'". Empty: no
+  /// start is at hand. From any thread.
+  [[nodiscard]] std::string at_hand() const;
 
  private:
   struct gate;

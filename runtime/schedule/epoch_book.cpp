@@ -1,6 +1,7 @@
 #include "runtime/schedule/epoch_book.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/counted.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -322,9 +323,8 @@ result<void> check_position(const stream_state& saved, std::uint64_t batches_per
   if (batches_per_epoch == 0 && saved.epoch == 0 && saved.next_batch == 0) return {};
   if (batches_per_epoch == 0 || saved.next_batch >= batches_per_epoch ||
       saved.epoch >= count_max / batches_per_epoch) {
-    return refuse(errc::state_mismatch,
-                  "the saved state stands at batch {} of epoch {}, but an epoch has {} batches",
-                  saved.next_batch, saved.epoch, batches_per_epoch);
+    return refuse(errc::state_mismatch, "the saved state stands at batch {} of epoch {}, but an epoch has {}",
+                  saved.next_batch, saved.epoch, counted(batches_per_epoch, "batch", "batches"));
   }
   return {};
 }

@@ -1,5 +1,7 @@
 #include "runtime/schedule/failure_limit.hpp"
 
+#include "runtime/base/counted.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -27,7 +29,7 @@ std::optional<failure> failure_limit::check(const epoch_account& open) const {
   const auto most = std::ranges::max_element(reasons_, {}, [](const auto& one) { return one.second; });
   // An epoch that was resumed may have had its failures in another process.
   if (most != reasons_.end())
-    message += fmt::format("; the most frequent reason ({} times): {}", most->second, most->first);
+    message += fmt::format("; the most frequent reason ({}): {}", counted(most->second, "time"), most->first);
   return failure{errc::dataset, std::move(message), 0};
 }
 

@@ -432,7 +432,6 @@ std::vector<std::uint64_t> ledger::leave_out(stream_position position, const std
   batch& b = at(position);
   for (const planned_sample& s : b.samples) {
     samples.push_back(s.sample);
-    failed_.insert({source_.epoch_of(position), s.sample});
     outbox_.emplace_back(sample_failed{position, s.sample, reason});
   }
   if (b.state == batch_state::loaded) {

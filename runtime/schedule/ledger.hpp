@@ -182,8 +182,10 @@ class ledger {
   std::optional<delivery> acknowledged(std::uint64_t upload);
   /// Everything that is not acknowledged will be uploaded again, loaded again first where its slot is gone.
   void owner_died();
-  /// Directly after owner_died(): this batch kills owners, so its samples count as failed in this epoch, for
-  /// this reason, and it is delivered with 0 rows, whatever on_bad_sample says of samples. Returns them.
+  /// Directly after owner_died(): this batch kills owners, so its samples count as failed in it, for this
+  /// reason, and it is delivered with 0 rows, whatever on_bad_sample says of samples. Returns them. Nothing is
+  /// wrong with a sample by itself: another batch may draw it as a replacement, so what other batches hold does
+  /// not depend on when the owners died, nor on whether a resumed run knows of it.
   std::vector<std::uint64_t> leave_out(stream_position position, const std::string& reason);
 
   /// No new leases until resumed.

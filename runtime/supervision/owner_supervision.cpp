@@ -1,5 +1,6 @@
 #include "runtime/supervision/owner_supervision.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/units.hpp"
 
@@ -49,7 +50,8 @@ owner_supervision::owner_supervision(const owner_settings& settings, steady_time
     : settings_(settings),
       policy_(settings.restart, settings.seed),
       hangs_(settings.clocks),
-      ending_(settings.ending, now) {}
+      ending_(settings.ending, now),
+      looked_(now) {}
 
 // ---- starting -------------------------------------------------------------------------------------------------
 
@@ -61,7 +63,10 @@ void owner_supervision::start(steady_time now) {
   ++incarnation_;
   stage_ = owner_stage::starting;
   start_due_ = never;
+  start_by_ = now + settings_.clocks.start_deadline;
   started_at_ = now;
+  looked_ = now;
+  wait_channel_.clear();
   fruitful_ = false;
   operated_ = false;
   gave_up_.reset();
@@ -75,11 +80,12 @@ void owner_supervision::started(std::uint32_t incarnation, pid_t pid) {
   if (incarnation == incarnation_) pid_ = pid;
 }
 
-void owner_supervision::start_failed(std::uint32_t incarnation, steady_time now, const failure& why) {
+void owner_supervision::start_failed(std::uint32_t incarnation, steady_time now, failure why) {
   if (incarnation != incarnation_ || is_over()) return;
   hangs_.forget(the_owner);
   // Retrying helps when the process table is full, but not when the program is missing or cannot be executed.
   if (why.code == errc::worker_program) return fail(why);
+  if (ending_.cause() == death_cause::hang) why.message = ending_.reason();  // we gave it up
   const restart_decision next = policy_.start_failed(now);
   if (next.act == restart_decision::what::restart) outbox_.emplace_back(owner_not_started{why, next.at - now});
   restart_or_fail(
@@ -330,8 +336,8 @@ void owner_supervision::settle_death(steady_time now, const owner_end& end, cons
   const std::string words = gave_up_ ? gave_up_->message : end.last_lines;
   const std::string why =
       permanent ? std::string(", and so would the next one")
-                : fmt::format(", after {} restarts without a batch in between; [gpu.restart] allows no more",
-                              restarts_);
+                : fmt::format(", after {} without a batch in between; [gpu.restart] allows no more",
+                              counted(restarts_, "restart"));
   restart_or_fail(now, policy_.child_died(now, d),
                   {errc::device_unavailable,
                    fmt::format("the GPU owner (pid {}) {}{}{}{}", pid, how_it_ended(end.report), why,
@@ -354,28 +360,51 @@ void owner_supervision::restart_or_fail(steady_time now, const restart_decision&
 
 std::vector<owner_command> owner_supervision::advance(steady_time now) {
   if (finishing_ && !pid_ && close_by_ <= now) {
-    fail({errc::sink, fmt::format("the sink did not finish in time: {} GPU owners ended first", restarts_),
+    fail({errc::sink,
+          fmt::format("the sink did not finish in time: {} ended first", counted(restarts_, "GPU owner")),
           0});
   }
   if (stage_ == owner_stage::backoff && start_due_ <= now) start(now);
   if (hears() && orders_.has_unsent()) outbox_.emplace_back(send_uploads{orders_.take_unsent()});
-  if (pid_) {
-    for (const termination_command& c : ending_.advance(now)) {
-      if (const auto* killing = std::get_if<killing_begins>(&c)) outbox_.emplace_back(*killing);
-      if (const auto* signal = std::get_if<send_signal>(&c)) outbox_.emplace_back(*signal);
-      if (!std::holds_alternative<survives_kill>(c)) continue;
-      fail({errc::device_unavailable,
-            fmt::format("the GPU owner (pid {}) survives SIGKILL: it is stuck in the kernel ({}) and still "
-                        "holds device memory",
-                        *pid_, wait_channel_),
-            0});
-    }
-  }
+  if (being_started()) give_slow_start_up(now);
+  looked_ = now;
+  if (pid_ || being_started()) end_process(now);
   return std::exchange(outbox_, {});
+}
+
+/// One that has not even been executed has no heartbeat to miss.
+void owner_supervision::give_slow_start_up(steady_time now) {
+  if (now - looked_ > settings_.ending.late_look) start_by_ += now - looked_;
+  if (now < start_by_) return;
+  ending_.kill(now, death_cause::hang,
+               fmt::format("{} has not returned for {}: its file system does not answer",
+                           wait_channel_.empty() ? "its start" : wait_channel_,
+                           duration_for_people(settings_.clocks.start_deadline)));
+}
+
+void owner_supervision::end_process(steady_time now) {
+  for (const termination_command& c : ending_.advance(now)) {
+    if (const auto* killing = std::get_if<killing_begins>(&c)) outbox_.emplace_back(*killing);
+    if (const auto* signal = std::get_if<send_signal>(&c)) outbox_.emplace_back(*signal);
+    if (!std::holds_alternative<survives_kill>(c)) continue;
+    if (!pid_) {
+      fail({errc::device_unavailable, "the GPU owner could not be started: " + ending_.reason(), 0});
+      continue;
+    }
+    fail({errc::device_unavailable,
+          fmt::format(
+              "the GPU owner (pid {}) survives SIGKILL: it waits in the kernel ({}), and what it holds of "
+              "the device is not free",
+              *pid_, wait_channel_),
+          0});
+  }
 }
 
 steady_time owner_supervision::next_deadline() const {
   if (is_over()) return never;
+  if (being_started())
+    return std::min(
+        {ending_.under_way() ? never : start_by_, ending_.next_deadline(), finishing_ ? close_by_ : never});
   return pid_ ? ending_.next_deadline() : std::min(start_due_, finishing_ ? close_by_ : never);
 }
 

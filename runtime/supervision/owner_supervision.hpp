@@ -97,7 +97,8 @@ struct owner_sign {
   std::uint64_t work_mark = 0;
   std::optional<std::uint32_t> in_hand;  ///< mark of the upload that the sink is working on
   bool traced = false;
-  std::string wait_channel;  ///< the kernel function it waits in, for messages
+  std::string
+      wait_channel;  ///< where it waits, for messages; while it is being started, what its start waits for
 };
 
 /// Known when it is reaped.
@@ -123,8 +124,8 @@ class owner_supervision {
 
   // From the process. All but the first are dropped if they concern another incarnation or one that broke the protocol.
   void started(std::uint32_t incarnation, pid_t pid);
-  void start_failed(std::uint32_t incarnation, steady_time now, const failure& why);
-  /// `refusal`: why the session cannot work with this program; empty: it can.
+  void start_failed(std::uint32_t incarnation, steady_time now, failure why);
+  /// `refusal`: why this is no program that the session can work with; empty: it is.
   void greeted(std::uint32_t incarnation, steady_time now, const std::string& refusal);
   void opened(std::uint32_t incarnation, steady_time now);
   void gave_up(std::uint32_t incarnation, steady_time now, failure why);
@@ -136,7 +137,8 @@ class owner_supervision {
   void link_closed(std::uint32_t incarnation, steady_time now, const std::string& reason);
   void exited(std::uint32_t incarnation, steady_time now, const owner_end& end);
 
-  /// The process's current state. Call about every clocks.tick(), at most 250 ms apart.
+  /// What the process looks like now, also while it is being started. Call about every clocks.tick(), at most
+  /// 250 ms apart.
   void look(steady_time now, const owner_sign& sign);
 
   [[nodiscard]] std::vector<owner_command> advance(steady_time now);
@@ -159,6 +161,9 @@ class owner_supervision {
   void say_stop(steady_time now);
   void fail(failure why);
   void violate(steady_time now, const std::string& reason);
+  void give_slow_start_up(steady_time now);
+  void end_process(steady_time now);
+  [[nodiscard]] bool being_started() const { return stage_ == owner_stage::starting && !pid_; }
   [[nodiscard]] bool heeded(std::uint32_t incarnation) const;
   [[nodiscard]] bool is_over() const { return stage_ == owner_stage::stopped || stage_ == owner_stage::failed; }
   [[nodiscard]] suspicion_rule suspicion_after(const process::exit_report& end) const;
@@ -182,10 +187,11 @@ class owner_supervision {
   std::optional<failure> gave_up_;  // the reason that the process gave before it exited
   steady_time started_at_{};
   steady_time start_due_ = never;  // in backoff
+  steady_time start_by_ = never;   // while it is being started
+  steady_time looked_;
   steady_time close_by_ = never;
-  std::optional<std::pair<std::uint32_t, steady_time>>
-      not_recovered_;           // the last incarnation that died, and when
-  std::string wait_channel_;    // last known for the process
+  std::optional<std::pair<std::uint32_t, steady_time>> not_recovered_;  // the incarnation that died last, and when
+  std::string wait_channel_;    // where the process, or its start, was seen last
   bool known_ = false;          // the session knows the device
   bool fruitful_ = false;       // this incarnation has acknowledged a batch
   bool operated_ = false;       // an operator ended it

@@ -17,6 +17,10 @@ std::int64_t in_seconds(nanoseconds time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time).count();
 }
 
+std::string last_line(const std::string& text) {
+  return text.substr(text.rfind('\n') + 1);  // of npos: all of it
+}
+
 }  // namespace
 
 std::string_view name_of(child_state state) noexcept {
@@ -90,20 +94,18 @@ void pool::child_died(worker_ref who, steady_time now, const death& d, const std
   if (p == nullptr) return;
   death counted_as = d;
   if (p->operated) counted_as.ending = death::how::operated;
-  if (counted_as.ending != death::how::operated) {
-    const std::string ended = fmt::format("worker {} ended with {}", who.worker, cause);
-    if (is_sacrificial(who.worker)) {
-      last_sacrificial_trouble_ = ended;
-    } else {
-      last_trouble_ = last_words.empty() ? ended : ended + "; its last output:\n" + last_words;
-    }
-  }
+  const std::string ended = fmt::format("worker {} ended with {}", who.worker, cause);
+  const std::string words = last_words.empty() ? "" : "; its last output:\n" + last_words;
+  if (counted_as.ending != death::how::operated) note_trouble(who.worker, ended, ended + words);
   const restart_decision next = p->policy.child_died(now, counted_as);
-  if (p->wanted && next.act == restart_decision::what::fail && counted_as.ending == death::how::no_restart) {
-    fail({errc::worker_program,
-          fmt::format("worker {} ended with {}, and so would a replacement{}{}", who.worker, cause,
-                      last_words.empty() ? "" : "; its last output:\n", last_words),
-          0});
+  if (next.act == restart_decision::what::fail && counted_as.ending == death::how::no_restart) {
+    const std::string hopeless = ended + " and would do so again";
+    note_trouble(who.worker, last_words.empty() ? hopeless : hopeless + ": " + last_line(last_words),
+                 ended + words);
+    // The loaders run the program of the sacrificial worker, so the run can go on without it.
+    if (p->wanted && !is_sacrificial(who.worker)) fail({errc::worker_program, hopeless + words, 0});
+  } else if (next.act == restart_decision::what::fail) {
+    note_trouble(who.worker, ended + ", too often in a row", ended + words);
   }
   settle_death(who.worker, *p, next, now, counted_as.counted());
 }
@@ -119,10 +121,12 @@ void pool::start_failed(worker_ref who, steady_time now, const failure& why) {
     return;
   }
   const std::string refused = fmt::format("worker {} could not be started: {}", who.worker, why.message);
-  (is_sacrificial(who.worker) ? last_sacrificial_trouble_ : last_trouble_) = refused;
+  note_trouble(who.worker, refused, refused);
   const bool asked_to_go = p->operated;
   const restart_decision next =
       asked_to_go ? restart_decision{restart_decision::what::restart, now} : p->policy.start_failed(now);
+  if (next.act == restart_decision::what::fail)
+    note_trouble(who.worker, refused + ", too often in a row", refused);
   settle_death(who.worker, *p, next, now, !asked_to_go);
 }
 
@@ -146,7 +150,7 @@ void pool::settle_death(std::uint32_t worker, place& p, const restart_decision& 
     case restart_decision::what::fail:
       p.state = child_state::failed;
       p.wanted = false;
-      if (is_sacrificial(worker)) give_sacrificial_up(last_sacrificial_trouble_ + ", too often in a row");
+      if (is_sacrificial(worker)) give_sacrificial_up(last_sacrificial_trouble_);
       break;
   }
   if (!counted || is_sacrificial(worker)) return;
@@ -156,8 +160,12 @@ void pool::settle_death(std::uint32_t worker, place& p, const restart_decision& 
   detect_mass_death(now);
 }
 
-void pool::child_unkillable(worker_ref who) {
-  if (place* p = current(who)) p->state = child_state::unkillable;
+void pool::child_unkillable(worker_ref who, const std::string& why) {
+  place* p = current(who);
+  if (p == nullptr) return;
+  p->state = child_state::unkillable;
+  const std::string survives = fmt::format("worker {} survives SIGKILL: {}", who.worker, why);
+  note_trouble(who.worker, survives, survives);
 }
 
 void pool::scale(std::uint32_t workers, steady_time now) {
@@ -389,6 +397,16 @@ bool pool::anybody_comes() const {
     const place& p = e.second;
     return !is_sacrificial(e.first) && p.wanted && p.state != child_state::unkillable;
   });
+}
+
+/// Kept for the error, or the sacrificial worker's being given up, that it may end in.
+void pool::note_trouble(std::uint32_t worker, const std::string& if_sacrificial,
+                        const std::string& if_loader) {
+  if (is_sacrificial(worker)) {
+    last_sacrificial_trouble_ = if_sacrificial;
+  } else {
+    last_trouble_ = if_loader;
+  }
 }
 
 std::string pool::with_last_trouble(std::string text) const {

@@ -100,10 +100,11 @@ class pool {
   /// The process could not be started at all: a counted death. A program that cannot be executed fails the
   /// run.
   void start_failed(worker_ref who, steady_time now, const failure& why);
-  /// It survives SIGKILL. Its place stays taken until child_died().
-  void child_unkillable(worker_ref who);
-  /// The session did not run for this long (it was stopped, the machine slept): that time does not count towards the
-  /// deadline for the minimum of ready workers.
+  /// It survives SIGKILL. Its place stays taken until child_died() or start_failed(). `why` says in words what was
+  /// wrong with it, for the error if this ends the run.
+  void child_unkillable(worker_ref who, const std::string& why);
+  /// The session did not run for so long (it was stopped, the machine slept): that time does not count against the
+  /// minimum of ready workers.
   void nobody_looked(nanoseconds time) noexcept;
 
   // Operators' orders. They never count and clear the history of the places concerned. Operators do not control the
@@ -166,6 +167,7 @@ class pool {
   void check_sacrificial(steady_time now);
   void give_sacrificial_up(const std::string& reason);
   void fail(failure reason);
+  void note_trouble(std::uint32_t worker, const std::string& if_sacrificial, const std::string& if_loader);
   [[nodiscard]] std::string with_last_trouble(std::string text) const;
   [[nodiscard]] std::uint32_t loader_count(child_state state) const;
   [[nodiscard]] std::uint32_t loaders_asked_for() const;

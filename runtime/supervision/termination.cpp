@@ -65,6 +65,13 @@ void termination::kill(steady_time now) {
   kill_by(now);
 }
 
+void termination::kill(steady_time now, death_cause why, std::string reason) {
+  look(now);
+  if (under_way()) return;
+  begin(why, std::move(reason));
+  kill_by(now);
+}
+
 void termination::link_closed(steady_time now) {
   look(now);
   if (std::exchange(left_its_link_, true)) return;

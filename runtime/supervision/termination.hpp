@@ -66,7 +66,9 @@ class termination {
   void violate(steady_time now, std::string reason);
   /// SIGKILL at once, through no fault of its own: an operator's order, or no memory for it.
   void kill(steady_time now);
-  /// It closed its link. If it outlives the grace period, it is killed for a protocol violation.
+  /// SIGKILL at once, for this reason: it would hear no other signal. Nothing if its end is under way already.
+  void kill(steady_time now, death_cause why, std::string reason);
+  /// It closed its link. One that lives on past the grace is killed for a breach of protocol.
   void link_closed(steady_time now);
 
   /// What to do now. Call after every event, at next_deadline(), and at least twice a second.

@@ -64,10 +64,13 @@ void worker_supervision::started(worker_ref who, pid_t pid) {
 }
 
 void worker_supervision::start_refused(worker_ref who, steady_time now, const failure& why) {
-  if (living(who) == nullptr) return;
+  const child* c = living(who);
+  if (c == nullptr) return;
+  failure reason = why;
+  if (c->ending.cause() == death_cause::hang) reason.message = c->ending.reason();  // we gave it up
   hangs_.forget(who.worker);
   children_.erase(who.worker);
-  pool_.start_failed(who, now, why);
+  pool_.start_failed(who, now, reason);
 }
 
 void worker_supervision::greeted(worker_ref who, steady_time now, const std::string& refusal) {
@@ -195,7 +198,7 @@ worker_supervision::settled worker_supervision::judged(worker_ref who, steady_ti
   const bool asked = c->ending.cause_of(*c->ended) == death_cause::stopped;
   const settled news{c->cause, !asked, !(asked && (closing_ || c->sacrificial))};
   const death d = death_of(*c, charged, samples_done);
-  if (c->gave_up && d.ending == death::how::no_restart && !closing_) {
+  if (c->gave_up && d.ending == death::how::no_restart && !closing_ && !c->sacrificial) {
     outbox_.emplace_back(
         workers_failed{{c->gave_up->code, fmt::format("worker {}: {}", who.worker, c->gave_up->message), 0}});
   }
@@ -226,7 +229,11 @@ void worker_supervision::look(steady_time now, const std::vector<worker_sign>& s
   std::vector<child_sign> seen;
   for (const worker_sign& sign : signs) {
     const auto it = children_.find(sign.worker);
-    if (it == children_.end() || it->second.ended || !it->second.pid) continue;
+    if (it == children_.end() || it->second.ended) continue;
+    if (!it->second.pid) {
+      it->second.start_waits_for = sign.work;
+      continue;
+    }
     seen.push_back({sign.worker, it->second.at == stage::ready, sign.heartbeats, sign.work_mark, sign.busy,
                     sign.traced, sign.limit});
   }
@@ -270,7 +277,9 @@ void worker_supervision::carry_out_pool_commands(steady_time now) {
   for (pool_command& command : pool_.advance(now)) {
     if (const auto* start = std::get_if<start_child>(&command)) {
       children_.erase(start->who.worker);
-      children_.emplace(start->who.worker, child(start->who, start->sacrificial, rules_.ending, now));
+      child fresh(start->who, start->sacrificial, rules_.ending, now);
+      fresh.start_by = now + rules_.clocks.start_deadline;
+      children_.emplace(start->who.worker, std::move(fresh));
       hangs_.watch(start->who.worker, now);
       outbox_.emplace_back(start_worker{start->who, start->sacrificial});
     } else if (const auto* drain = std::get_if<drain_child>(&command)) {
@@ -283,28 +292,44 @@ void worker_supervision::carry_out_pool_commands(steady_time now) {
   }
 }
 
+/// One that has not even been executed has no heartbeat to miss.
+void worker_supervision::give_slow_starts_up(steady_time now) {
+  for (auto& [place, c] : children_) {
+    if (c.ended || c.pid || c.start_by > now) continue;
+    c.ending.kill(now, death_cause::hang,
+                  fmt::format("{} has not returned for {}: its file system does not answer",
+                              c.start_waits_for.empty() ? "its start" : c.start_waits_for,
+                              duration_for_people(rules_.clocks.start_deadline)));
+  }
+}
+
 void worker_supervision::enforce_deadlines(steady_time now) {
   for (auto& [place, c] : children_) {
-    if (c.ended || !c.pid) continue;  // a process that is being spawned gets no signal
-    const pid_t pid = *c.pid;
+    if (c.ended) continue;
     for (termination_command& command : c.ending.advance(now)) {
       if (const auto* signal = std::get_if<send_signal>(&command)) {
         outbox_.emplace_back(signal_worker{c.who, signal->number});
       } else if (auto* why = std::get_if<killing_begins>(&command)) {
-        outbox_.emplace_back(killing_worker{c.who, pid, why->cause, std::move(why->reason)});
+        outbox_.emplace_back(killing_worker{c.who, c.pid, why->cause, std::move(why->reason)});
       } else {
-        pool_.child_unkillable(c.who);
-        outbox_.emplace_back(write_off_worker{c.who, pid, c.ending.cause() != death_cause::stopped});
+        pool_.child_unkillable(c.who, c.ending.reason());
+        outbox_.emplace_back(write_off_worker{c.who, c.pid, c.ending.cause() != death_cause::stopped});
       }
     }
   }
 }
 
+/// Time in which the session did not run counts against nobody.
+void worker_supervision::nobody_looked(nanoseconds time) {
+  pool_.nobody_looked(time);
+  for (auto& [place, c] : children_) c.start_by += time;
+}
+
 std::vector<worker_command> worker_supervision::advance(steady_time now) {
-  if (const auto since = now - looked_.value_or(now); since > rules_.ending.late_look)
-    pool_.nobody_looked(since);
+  if (const auto since = now - looked_.value_or(now); since > rules_.ending.late_look) nobody_looked(since);
   looked_ = now;
   carry_out_pool_commands(now);
+  give_slow_starts_up(now);
   enforce_deadlines(now);
   if (closing_ && pool_.alive() == 0 && !std::exchange(closed_told_, true))
     outbox_.emplace_back(workers_closed{});
@@ -314,7 +339,9 @@ std::vector<worker_command> worker_supervision::advance(steady_time now) {
 steady_time worker_supervision::next_deadline() const {
   steady_time due = pool_.next_deadline();
   for (const auto& [place, c] : children_) {
-    if (!c.ended && c.pid) due = std::min(due, c.ending.next_deadline());
+    if (c.ended) continue;
+    due = std::min(due, c.ending.next_deadline());
+    if (!c.pid && !c.ending.under_way()) due = std::min(due, c.start_by);
   }
   return due;
 }

@@ -61,14 +61,14 @@ struct signal_worker {
 /// It is about to be killed, for this reason: to be logged. The process still exists.
 struct killing_worker {
   worker_ref who;
-  pid_t pid = -1;
+  std::optional<pid_t> pid;  ///< none: its start has not returned
   death_cause cause = death_cause::unknown;
   std::string reason;
 };
 /// It survives SIGKILL: others get its leases.
 struct write_off_worker {
   worker_ref who;
-  pid_t pid = -1;
+  std::optional<pid_t> pid;    ///< none: its start has not returned
   bool blames_sample = false;  ///< the sample at hand is suspected
 };
 /// It is reaped: the scheduler decides whether a sample is charged; call judged() with its answer.
@@ -154,7 +154,7 @@ class worker_supervision {
   settled judged(worker_ref who, steady_time now, bool charged, std::uint64_t samples_done,
                  const std::string& last_words);
 
-  /// The current state of all workers that have a process. Call about every clocks.tick().
+  /// What the workers look like now, those that are being started too. Call about every clocks.tick().
   void look(steady_time now, const std::vector<worker_sign>& signs);
   /// Jobs with a limit of their own run from now on: look often enough for the shortest of them.
   void expect_limit(nanoseconds limit) { shortest_limit_ = std::min(shortest_limit_, limit); }
@@ -184,6 +184,8 @@ class worker_supervision {
     termination ending;
     stage at = stage::started;
     std::optional<pid_t> pid;
+    steady_time start_by = never;  // while it has no pid
+    std::string start_waits_for;
     bool draining = false;
     bool gpu_use_known = false;
     std::optional<failure> gave_up;  // the reason it gave for giving up
@@ -196,6 +198,8 @@ class worker_supervision {
   [[nodiscard]] bool may_recycle(worker_ref who) const;
   void retire(child& c, steady_time now);
   void carry_out_pool_commands(steady_time now);
+  void nobody_looked(nanoseconds time);
+  void give_slow_starts_up(steady_time now);
   void enforce_deadlines(steady_time now);
   [[nodiscard]] std::string text_of(const hang_verdict& v, const child& c, const worker_sign& sign) const;
   [[nodiscard]] static death death_of(const child& c, bool charged, std::uint64_t samples_done);

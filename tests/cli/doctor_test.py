@@ -210,6 +210,16 @@ class RealMachineTest(DoctorTest):
         self.assertEqual(rows["worker.cuda-free"]["status"], "fail")
         self.assertIn("libcuda.so", rows["worker.cuda-free"]["observed"])
 
+    def test_a_worker_program_whose_file_system_does_not_answer_is_a_finding_and_not_a_hang(self):
+        path = self.write("leased-worker", "#!/bin/sh\nexit 1\n")
+        os.chmod(path, 0o755)
+        self.hold_up(path)
+        rows = self.examine(self.config, "--cpu-only", "--set", 'loader.command=["%s"]' % path,
+                            "--set", 'loader.hang.start_deadline="300ms"')[1]
+        self.assertEqual(rows["worker.program"]["status"], "fail")
+        self.assertEqual(rows["worker.program"]["observed"],
+                         "executing '%s' has not returned for 300 ms: its file system does not answer" % path)
+
     def test_a_dataset_that_is_missing_broken_or_deadly_fails_in_its_own_row(self):
         photos = os.path.join(self.folder, "photos")
         config = self.write("photos.toml", '[dataset]\npath = "photos"\n[sampler]\nbatch_size = 4\n')
@@ -224,7 +234,8 @@ class RealMachineTest(DoctorTest):
         self.assertEqual([rows[id]["status"] for id in ("data.dataset", "data.sample")], ["ok", "fail"])
         self.assertIn("none of 2 samples could be loaded; a.jpg: not a JPEG", rows["data.sample"]["observed"])
         rows = self.examine(self.config, "--cpu-only", "--set", 'dataset.faults=[{sample=2, kind="segv", times=0}]')[1]
-        self.assertIn("was killed by SIGSEGV while loading", rows["data.sample"]["observed"])
+        self.assertRegex(rows["data.sample"]["observed"],
+                         r"was killed by SIGSEGV while loading the first samples \(in penstock-worker\+0x[0-9a-f]+\)$")
 
     def test_isolate_names_the_first_step_that_fails(self):
         report, rows = self.examine(self.config, "--cpu-only", "--isolate")

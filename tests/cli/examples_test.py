@@ -57,6 +57,8 @@ class Examples(harness.PenstockTest):
         self.assertIn("only its worker program knows how many samples there are; 1 worker", out)
         self.assertIn("next: penstock doctor", err)
         self.assertNotIn("0 samples", out)
+        code, out, err = self.penstock("run", config, "--dry-run", "--set", 'loader.command=["/nowhere/worker"]')
+        self.assertEqual((code, "'/nowhere/worker': No such file" in err), (harness.EXIT_FAILED, True), err)
 
     def test_a_config_that_is_wrong_is_told_by_the_first_example(self):
         wrong = self.write("wrong.toml", "[loader]\nworkers = 0\n")

@@ -4,6 +4,7 @@ Run by ctest with PENSTOCK_BIN set to the folder of the programs. Only the stand
 look at pixels need Pillow and NumPy as well.
 """
 
+import fcntl
 import json
 import os
 import random
@@ -75,6 +76,16 @@ class PenstockTest(unittest.TestCase):
         for epoch in report["epochs"]:
             if epoch["complete"]:
                 self.assertEqual(epoch["delivered"] + epoch["failed"] + epoch["quarantined"], epoch["expected"])
+
+    def hold_up(self, path):
+        """Whoever executes this file waits for a lease on it, as for a file server that is gone; until the test ends."""
+        signal.signal(signal.SIGIO, signal.SIG_IGN)  # how the kernel asks for the lease
+        file = os.open(path, os.O_RDONLY)
+        self.addCleanup(os.close, file)
+        try:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        except OSError as refused:
+            self.skipTest("no lease on files of %s: %s" % (self.folder, refused))
 
     # ---- processes -------------------------------------------------------------------------------------------
 

@@ -114,6 +114,25 @@ class OwnerProcessTest(PenstockTest):
         self.assertIn(17, [f["sample"] for f in report["failures"]])
         self.check_sums(report)
 
+    def test_a_run_that_is_resumed_behind_a_batch_that_was_left_out_is_the_same_stream(self):
+        # Half of the samples are broken, so many batches draw replacements, some of them from the batch that is left out.
+        faults = "".join('[[dataset.faults]]\nsample = %d\nkind = "throw"\ntimes = 0\n' % sample for sample in range(0, 64, 2))
+        rules = '[loader]\non_bad_sample = "replace"\n[gpu.restart]\nintensity = { max = 20 }\n'
+        config = self.write("r.toml", synthetic(samples=64, epochs=1, more=faults + rules))
+        journal = os.path.join(self.folder, "journal.jsonl")
+        self.run_json(config, "--sink", "journal:" + journal, "--batches", 1)
+        with open(journal) as file:
+            first = [json.loads(line) for line in file if '"batch"' in line][0]
+        arguments = (config, "--workers", 2, "--digest", "--sink", "plugin:" + PROGRAMS + "/illegal_access.so",
+                     "--set", "gpu.on_poison_batch=skip")
+        environment = dict(self.environment, PENSTOCK_ILLEGAL_SAMPLE=str(first["samples"][0]))
+        whole = self.run_json(*arguments, env=environment)["epochs"][0]
+        self.assertGreaterEqual(whole["failed"], 8)
+        self.run_json(*arguments, "--batches", 2, "--state", "state", env=environment)
+        rest = self.run_json(*arguments, "--state", "state", env=environment)["epochs"][0]
+        self.assertEqual((rest["from_batch"], rest["delivered"], rest["failed"], rest["digest"]),
+                         (2, whole["delivered"], whole["failed"], whole["digest"]))
+
     def test_a_device_program_that_never_comes_back_is_ended_and_its_batch_named(self):
         config = self.write("e.toml", synthetic(samples=100, epochs=1, more="[gpu.hang]\nbatch_timeout = '500ms'"))
         arguments = (config, "--sink", "plugin:" + PROGRAMS + "/never_ends.so")

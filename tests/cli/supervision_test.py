@@ -252,6 +252,11 @@ class SupervisionTest(PenstockTest):
         self.assertEqual(self.penstock("quarantine", "retry", "1")[0], EXIT_NO_TARGET)
         self.assertEqual(self.penstock("quarantine", "release", "1")[0], EXIT_OK)
         self.wait_until(lambda: '"released":true' in self.read("known.jsonl"), "the file to know")
+        # Once released it stands in no quarantine, until it kills again.
+        self.assertEqual(self.penstock("pause")[0], EXIT_OK)
+        if not listed():
+            code, _, err = self.penstock("quarantine", "release", "1")
+            self.assertEqual((code, "sample 1 is not quarantined" in err), (EXIT_NO_TARGET, True), err)
         self.penstock("stop", "--now")
 
     def test_a_quarantine_file_that_is_not_there_is_an_error_where_it_is_named(self):
@@ -282,6 +287,21 @@ class SupervisionTest(PenstockTest):
         why = self.gives_up(synthetic(more='[loader]\ncommand = ["%s"]\n[loader.hang]\nstart_deadline = "1s"\n[loader.restart]\nintensity = { max = 1, within = "60s" }\n[loader.restart.backoff]\nmax = "250ms"' % path))
         self.assertIn("waiting for a licence", why)
         self.assertIn("hang", why)
+
+    def test_a_worker_program_whose_file_system_does_not_answer_ends_the_run_and_is_named(self):
+        path = self.write("leased-worker", "#!/bin/sh\nexit 1\n")
+        os.chmod(path, 0o755)
+        self.hold_up(path)
+        text = synthetic(more='[loader]\ncommand = ["%s"]\n[loader.hang]\nstart_deadline = "300ms"\n[loader.restart]\n'
+                              'intensity = { max = 1, within = "60s" }\n' % path)
+        begin = time.monotonic()
+        code, out, err = self.penstock("run", self.write("x.toml", text), "--workers", 2, "--json")
+        self.assertLess(time.monotonic() - begin, 15)
+        self.assertEqual(code, EXIT_FAILED, err)
+        why = "executing '%s' has not returned for 300 ms: its file system does not answer" % path
+        self.assertIn("could not be started: " + why, json.loads(out)["error"])
+        self.assertIn("giving up the start of worker 0: " + why, err)
+        self.assertNotIn("pid -1", err)
 
     def test_a_fault_in_every_sample_ends_the_run_as_systematic(self):
         faults = ", ".join('{sample = %d, kind = "exit", times = 0}' % i for i in range(40))

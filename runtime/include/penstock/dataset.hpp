@@ -28,7 +28,8 @@ struct dataset_description {
 
 /// Which worker is loading. Passed once, before the first sample.
 struct worker_context {
-  std::uint32_t worker = 0;       ///< 0 .. workers - 1
+  /// 0 .. workers - 1; [loader.limits] max is the sacrificial worker, which tries a suspected sample alone.
+  std::uint32_t worker = 0;
   std::uint32_t incarnation = 0;  ///< 1 for the first process in this place, 2 for its replacement, ...
   std::uint64_t seed = 0;         ///< [sampler] seed
 };

@@ -101,6 +101,28 @@ TEST_CASE("a crash and an exit in user code are charged to the sample by name, a
   }
 }
 
+TEST_CASE("a program whose setup fails only in the sacrificial worker loses the suspect, not the run") {
+  const std::string expected = digest_of(odd({{"segv", "13"}}));
+  const std::map<std::string, std::string> words{
+      {"throw", "no licence for one more"}, {"exit", "exit 3"}, {"segv", "SIGSEGV"}, {"hang", "hang"}};
+  for (const auto& [how, why] : words) {
+    CAPTURE(how);
+    config c = odd({{"segv", "13"}, {"alone_in_setup", how}});
+    c.loader.restart.backoff = {.base = 10ms, .max = 10ms};
+    c.loader.restart.intensity.max = 2;
+    if (how == "hang") c.loader.hang.start_deadline = 1s;
+    const run_report r = run(c);
+    REQUIRE(r.quarantine.size() == 1);
+    CHECK(r.quarantine[0].sample == 13);
+    CHECK(r.quarantine[0].path == "page-13");
+    CHECK(r.quarantine[0].attempts == 2);
+    CHECK(r.quarantine[0].causes.back().starts_with("could not be tried alone: worker "));
+    CHECK(r.quarantine[0].causes.back().find(why) != std::string::npos);
+    CHECK(r.epochs.at(0).delivered == 59);
+    CHECK(r.epochs.at(0).digest == expected);
+  }
+}
+
 TEST_CASE("a hang in user code is charged to the sample by name") {
   config c = odd({{"hang", "13"}});
   c.loader.hang.item_timeout = 200ms;

@@ -250,7 +250,7 @@ TEST_CASE("the memory of the sacrificial worker is counted before the first work
   Session session(hungry(0.6), quietly());
   const failure why = thrown_by([&] { session.next(); });
   CHECK(why.code == errc::out_of_memory);
-  CHECK(why.message.find("1 workers + 1 sacrificial, each 1 slots x ") != std::string::npos);
+  CHECK(why.message.find("1 worker + 1 sacrificial, each 1 slot x ") != std::string::npos);
 }
 
 TEST_CASE("workers that are asked for while the session starts are counted too") {

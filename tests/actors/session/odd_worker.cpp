@@ -16,6 +16,7 @@ using namespace penstock;
 class odd_dataset final : public Dataset {
  public:
   explicit odd_dataset(const config& settings) : options_(settings.dataset.options) {
+    sacrificial_ = settings.loader.limits.max;
     if (option("throw_in") == "constructor") throw std::runtime_error("no such archive");
   }
 
@@ -36,7 +37,11 @@ class odd_dataset final : public Dataset {
   void setup(const worker_context& who) override {
     if (option("throw_in") == "setup") throw std::runtime_error("no licence");
     if (option("cuda_in") == "setup") bring_cuda();
-    worker_ = who.worker;
+    if (who.worker != sacrificial_) return;
+    if (option("alone_in_setup") == "throw") throw std::runtime_error("no licence for one more");
+    if (option("alone_in_setup") == "exit") std::exit(3);
+    if (option("alone_in_setup") == "segv") raise_segv();
+    if (option("alone_in_setup") == "hang") ::poll(nullptr, 0, -1);
   }
 
   void load(const sample_request& sample, const sample_slot& slot) override {
@@ -89,7 +94,7 @@ class odd_dataset final : public Dataset {
   }
 
   string_map options_;
-  std::uint32_t worker_ = 0;
+  std::uint32_t sacrificial_ = 0;  // number of the worker that tries suspects alone
 };
 
 }  // namespace

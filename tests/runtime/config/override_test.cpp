@@ -62,6 +62,13 @@ TEST_CASE("where a string is wanted a number is one") {
   CHECK(result->values.vars.at("d") == "2024-01-01");
 }
 
+TEST_CASE("a whole number that needs more than 64 bits is told so, not to do without quotes") {
+  CHECK(complaints_of(with_set({"sampler.seed=18446744073709551615"}))
+            .find("must be at most 9223372036854775807") != std::string::npos);
+  CHECK(complaints_of(with_variable("PENSTOCK__LOADER__WORKERS", "-99999999999999999999"))
+            .find("must be at least -9223372036854775808") != std::string::npos);
+}
+
 TEST_CASE("the last of several --set wins") {
   CHECK(with_set({"sampler.seed=1", "sampler.seed=2"})->values.sampler.seed == 2);
 }

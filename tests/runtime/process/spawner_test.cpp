@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 using namespace penstock;
 using namespace penstock::process;
@@ -44,6 +45,8 @@ class slow_program {
 
   [[nodiscard]] std::string path() const { return (folder_ / "program").string(); }
   [[nodiscard]] bool held() const { return held_; }
+  /// Somebody waits for the file.
+  [[nodiscard]] bool awaited() const { return ::fcntl(lease_.get(), F_GETLEASE) != F_WRLCK; }
   void give_way() { ::fcntl(lease_.get(), F_SETLEASE, F_UNLCK); }
 
  private:
@@ -81,6 +84,36 @@ TEST_CASE("a child that nobody takes is killed and reaped") {
     const unclaimed_child child(std::move(*made));
   }
   CHECK(::kill(pid, 0) == -1);
+}
+
+TEST_CASE(
+    "a start that does not return can be given up; starts that wait for it are refused when their turn "
+    "comes") {
+  slow_program program;
+  if (!program.held()) {
+    WARN("not tried: no lease on files of /tmp");
+    return;
+  }
+  const auto words_of = [](std::promise<std::string>& words) {
+    return
+        [&words](result<unclaimed_child> made) { words.set_value(made ? "it runs" : made.error().message); };
+  };
+  spawner here;
+  std::promise<std::string> first;
+  std::promise<std::string> second;
+  std::promise<std::string> third;
+  const auto stuck = here.start({program.path(), {}, {}, {}}, words_of(first));
+  const auto behind = here.start({"true", {}, {}, {}}, words_of(second));
+  here.start({"true", {}, {}, {}}, words_of(third));
+  // The kernel asks for the lease when somebody waits for it.
+  while (!program.awaited()) std::this_thread::yield();
+  CHECK(here.at_hand() == "executing '" + program.path() + "'");
+  behind->give_up();
+  stuck->give_up();
+  CHECK(first.get_future().get() == "executing '" + program.path() + "' did not return and was given up");
+  CHECK(second.get_future().get() == "starting 'true' was given up before its turn came");
+  CHECK(third.get_future().get() == "it runs");
+  behind->give_up();  // too late, and no harm
 }
 
 TEST_CASE("a program whose file system does not answer holds up neither signals nor the end of the session") {

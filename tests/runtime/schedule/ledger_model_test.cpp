@@ -313,7 +313,7 @@ class world {
       if (done.delivered != 0) throw violation{"a batch that was left out holds samples"};
       return;
     }
-    if (wrongly_quarantined_ || replacements_changed_) return;
+    if (wrongly_quarantined_) return;
     std::vector<std::uint64_t> expected;
     for (std::size_t row = 0; row < planned.size(); ++row) {
       const bool lost = settings_.broken.contains(planned[row]) || settings_.killers.contains(planned[row]);
@@ -346,8 +346,6 @@ class world {
     if (books_.leave_out(poison.position, "it kills owners") != poison.samples)
       throw violation{"other samples were left out than were uploaded"};
     left_out_.insert(poison.position);
-    // Its samples may be replacements elsewhere, and are not from now on.
-    replacements_changed_ |= settings_.rule == bad_sample_rule::replace;
   }
 
   // No more accidents: everything has to come out now, in a bounded number of steps.
@@ -385,7 +383,6 @@ class world {
   stream_position expected_upload_ = 0;
   stream_position delivered_ = 0;
   bool wrongly_quarantined_ = false;
-  bool replacements_changed_ = false;
 };
 
 world_settings random_settings(random_choice& choose) {

@@ -479,6 +479,44 @@ TEST_CASE("a batch that kills owners is delivered with 0 rows, whatever becomes 
   }
 }
 
+TEST_CASE("a batch that is left out changes no other batch, so a run that is resumed behind it is the same") {
+  // Whatever is to be replaced, sample 0 is asked first.
+  class first_sample_replaces final : public small_plan {
+   public:
+    using small_plan::small_plan;
+    [[nodiscard]] std::uint64_t replacement(stream_position, std::uint32_t,
+                                            std::uint32_t number) const override {
+      return number - 1;
+    }
+  };
+  const first_sample_replaces plan(4, 2);
+  const auto second_batch = [](ledger& books) {
+    const auto broken = only<load_command>(books.advance()).at(0);
+    REQUIRE(broken.position == 1);
+    REQUIRE(books.loaded({broken.lease, 1, {{0, "broken"}}}) == arrival::accepted);
+    return only<load_command>(books.advance()).at(0).samples;
+  };
+
+  ledger whole({3, 8, bad_sample_rule::replace}, plan, {0, 2});
+  whole.worker_joined(a1, 1);
+  const auto first = only<load_command>(whole.advance()).at(0);
+  REQUIRE(whole.loaded(success(first)) == arrival::accepted);
+  whole.slot_released(only<upload_command>(whole.advance()).at(0).upload);
+  whole.owner_died();
+  whole.leave_out(0, "it has killed 2 owners");
+  const auto empty = only<load_command>(whole.advance()).at(0);
+  REQUIRE(whole.loaded(success(empty)) == arrival::accepted);
+  const auto upload = only<upload_command>(whole.advance()).at(0).upload;
+  whole.slot_released(upload);
+  REQUIRE(whole.acknowledged(upload));
+
+  ledger resumed({3, 8, bad_sample_rule::replace}, plan, {1, 2});
+  resumed.worker_joined(a1, 1);
+  const std::vector<planned_sample> with_a_replacement{{0, 1}, {3, 1}};
+  CHECK(second_batch(whole) == with_a_replacement);
+  CHECK(second_batch(resumed) == with_a_replacement);
+}
+
 TEST_CASE("when the sacrificial worker does not come up, the suspect is quarantined and its batch goes on") {
   const small_plan plan(2, 2);
   ledger books({}, plan, {0, 1});

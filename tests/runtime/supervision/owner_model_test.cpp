@@ -22,9 +22,9 @@ namespace {
 
 // clang-format off
 enum class act : std::uint8_t { pass, sleep, get_ready, order, copy, deliver, take, crash, outside_kill, exit, lie,
-                                close_link, freeze, fail_spawn, operate, close, hurry, late_news, count };
+                                close_link, freeze, fail_spawn, stall_spawn, operate, close, hurry, late_news, count };
 constexpr const char* act_names[] = {"pass", "sleep", "get_ready", "order", "copy", "deliver", "take", "crash",
-                                     "outside_kill", "exit", "lie", "close_link", "freeze", "fail_spawn", "operate",
+                                     "outside_kill", "exit", "lie", "close_link", "freeze", "fail_spawn", "stall_spawn", "operate",
                                      "close", "hurry", "late_news"};
 // clang-format on
 using script = testing::script_of<act>;
@@ -61,6 +61,8 @@ class world {
     bool told_to_stop = false;
     bool killed = false;
     bool spawned = false;      // the spawn has been reported
+    bool stalled = false;      // the spawn does not return unless it is killed
+    bool stubborn = false;     // nor then
     std::deque<upload_order> has;
     std::set<std::uint64_t> copied;
     std::optional<upload_order> in_hand;
@@ -103,11 +105,10 @@ class world {
         if (lives()) here_->frozen = true;
         return;
       case act::fail_spawn:
-        if (here_ && !here_->spawned) {
-          const std::uint32_t incarnation = here_->incarnation;
-          here_.reset();
-          owner_.start_failed(incarnation, now_, {errc::system, "no descriptors", 24});
-        }
+        if (here_ && !here_->spawned) refuse_spawn();
+        return;
+      case act::stall_spawn:
+        if (here_ && !here_->spawned) here_->stalled = true, here_->stubborn = s.pick % 4 == 0;
         return;
       case act::operate: return owner_.restart(now_);
       case act::close: return close(8s);
@@ -134,8 +135,14 @@ class world {
 
   static std::uint32_t mark(const upload_order& u) { return static_cast<std::uint32_t>(u.upload & generation_mask); }
 
+  void refuse_spawn() {
+    const std::uint32_t incarnation = here_->incarnation;
+    here_.reset();
+    owner_.start_failed(incarnation, now_, {errc::system, "no descriptors", 24});
+  }
+
   void get_ready() {
-    if (!here_) return;
+    if (!here_ || here_->stalled) return;
     if (!here_->spawned) {
       here_->spawned = true;
       owner_.started(here_->incarnation, 100 + static_cast<pid_t>(here_->incarnation));
@@ -239,7 +246,7 @@ class world {
     require(closing_, "told to stop before the session ends");
   }
   void carry_out(send_signal& signal) {
-    require(lives(), "a signal for nobody");
+    require(here_.has_value(), "a signal for nobody");
     require(!here_->killed, "a signal after SIGKILL");
     here_->killed = signal.number == SIGKILL;
   }
@@ -267,6 +274,7 @@ class world {
       pass(100ms);
       settle();
       if (here_ && here_->killed && i % 3 == 0) die(signalled(SIGKILL));
+      if (here_ && here_->killed && here_->stalled && !here_->stubborn) refuse_spawn();
       if (here_ && here_->told_to_stop && !here_->frozen) die(exited(0));
       get_ready();
       settle();

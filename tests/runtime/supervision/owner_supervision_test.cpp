@@ -52,6 +52,7 @@ struct stage {
       owner_sign sign;
       sign.heartbeats = ++beats;
       sign.in_hand = in_hand;
+      sign.wait_channel = waits_in;
       owner.look(now, sign);
       look();
     }
@@ -86,6 +87,7 @@ struct stage {
   std::vector<owner_command> commands;
   std::uint64_t beats = 0;
   std::optional<std::uint32_t> in_hand;
+  std::string waits_in;
 };
 
 }  // namespace
@@ -156,6 +158,35 @@ TEST_CASE("a start that fails for want of descriptors is tried again after a bac
   s.owner.start_failed(s.owner.incarnation(), s.now, {errc::worker_program, "penstock-gpu is missing", 0});
   s.look();
   CHECK(s.all<owner_failed>().at(0).reason.message == "penstock-gpu is missing");
+}
+
+TEST_CASE("a start of the owner that does not return is given up, and the error names the program") {
+  stage s;
+  s.waits_in = "executing '/mnt/penstock-gpu'";
+  s.now += 1h;  // nobody looked
+  s.look();
+  s.pass(119s);
+  CHECK(s.signals().empty());
+  s.pass(2s);
+  CHECK(s.signals() == std::vector{SIGKILL});
+  CHECK(s.all<killing_begins>().at(0).reason ==
+        "executing '/mnt/penstock-gpu' has not returned for 2 m 0 s: its file system does not answer");
+  SECTION("SIGKILL helps: it is tried again") {
+    s.owner.start_failed(1, s.now, {errc::system, "it was given up", 0});
+    s.look();
+    CHECK(s.all<owner_not_started>().at(0).reason.message == s.all<killing_begins>().at(0).reason);
+    CHECK(s.all<start_owner_process>().size() == 2);
+    s.be_ready();
+    s.pass(10min);
+    CHECK(s.signals().size() == 1);
+  }
+  SECTION("SIGKILL does not help") {
+    s.pass(5s);
+    CHECK(s.all<owner_failed>().at(0).reason.message ==
+          "the GPU owner could not be started: executing '/mnt/penstock-gpu' has not returned for 2 m 0 s: "
+          "its file "
+          "system does not answer");
+  }
 }
 
 TEST_CASE("a batch that two owners crashed on fails the run, or is left out, by name") {

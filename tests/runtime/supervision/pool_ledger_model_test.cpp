@@ -233,7 +233,7 @@ class world {
   // It was killed and does not end; what it had is loaded by others.
   void wedge(process* p) {
     if (p == nullptr || p->wedged || tries_a_sample(*p)) return;
-    pool_.child_unkillable(p->who);
+    pool_.child_unkillable(p->who, "no heartbeat");
     if (p->ready) {
       const auto charged = books_.worker_died(p->who, mark_of(*p), "unkillable");
       if (charged) ++charged_[{plan_.epoch_of(charged->position), charged->sample}];

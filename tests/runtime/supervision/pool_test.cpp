@@ -265,6 +265,26 @@ TEST_CASE("a pool that an operator has emptied waits for him; it is not below it
   CHECK(w.started() == std::vector<worker_ref>{{1, 2}});
 }
 
+TEST_CASE(
+    "a worker that survives SIGKILL is in nobody's hands: when the others were sent away, the run fails") {
+  world w(with_workers(2));
+  w.start_all();
+  w.children.scale(1, w.now);
+  w.started();
+  w.children.child_unkillable({0, 1}, "no heartbeat for 10 s");
+  SECTION("its place is left alone") {}
+  SECTION("its place is drained as well") {
+    w.children.drain(0);
+  }
+  w.started();
+  CHECK_FALSE(w.failed());
+  w.kill({1, 1}, normal_end);
+  w.started();
+  REQUIRE(w.failed());
+  CHECK(w.failed()->message.ends_with(
+      "none is started again; worker 0 survives SIGKILL: no heartbeat for 10 s"));
+}
+
 TEST_CASE("scaling up starts new places, scaling down drains the highest ones") {
   world w(with_workers(2));
   w.start_all();
@@ -344,7 +364,7 @@ TEST_CASE("a canary that is drained while it waits, or survives SIGKILL, is repl
     w.children.drain(0);
   }
   SECTION("unkillable") {
-    w.children.child_unkillable({0, 2});
+    w.children.child_unkillable({0, 2}, "no heartbeat");
   }
   CHECK(w.started() == std::vector<worker_ref>{{1, 2}});
 }
@@ -384,6 +404,19 @@ TEST_CASE("a sacrificial worker whose setup fails again and again is given up, o
   w.children.want_sacrificial(false, w.now);
   w.children.want_sacrificial(true, w.now);
   CHECK(w.started() == std::vector<worker_ref>{{64, 7}});
+}
+
+TEST_CASE("a sacrificial worker that would end the same way again is given up at once, and the run goes on") {
+  world w(with_workers(1));
+  w.start_all();
+  w.children.want_sacrificial(true, w.now);
+  REQUIRE(w.started() == std::vector<worker_ref>{{64, 1}});
+  w.kill({64, 1}, {death::how::no_restart, false, false}, "one moment\nsetup: no licence");
+  CHECK(w.started().empty());
+  CHECK(w.given_up ==
+        std::vector<std::string>{"worker 64 ended with SIGSEGV and would do so again: setup: no licence"});
+  CHECK_FALSE(w.failed());
+  CHECK_FALSE(w.children.degraded());
 }
 
 TEST_CASE("a sacrificial worker that is not ready in time is given up, and goes") {

@@ -73,6 +73,18 @@ TEST_CASE("a child that breaks the protocol is killed at once and what it says c
   CHECK(t.cause_of(exited(0)) == death_cause::protocol);  // whatever it did then
 }
 
+TEST_CASE("a child that would hear no other signal is killed at once, for the reason that was given") {
+  termination t({}, begin);
+  t.kill(begin, death_cause::hang, "executing '/mnt/worker' has not returned for 30 s");
+  const auto commands = t.advance(begin);
+  CHECK(std::get<killing_begins>(commands.at(0)).reason ==
+        "executing '/mnt/worker' has not returned for 30 s");
+  CHECK(signals_in(commands) == std::vector{SIGKILL});
+  CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::hang);
+  t.kill(begin, death_cause::hang, "again");
+  CHECK(t.advance(begin).empty());
+}
+
 TEST_CASE("a child that closes its link and ends within the grace died of its own end") {
   steady_time now = begin;
   termination t({}, now);

@@ -47,7 +47,7 @@ struct stage {
       sign.heartbeats = beats_too ? ++beats : beats;
       sign.busy = busy;
       sign.traced = traced;
-      sign.work = "it has been working on 'cat.jpg'";
+      sign.work = work;
       workers.look(now, {sign});
       look();
     }
@@ -95,6 +95,7 @@ struct stage {
   std::uint64_t beats = 0;
   bool busy = false;
   bool traced = false;
+  std::string work = "it has been working on 'cat.jpg'";
 };
 
 }  // namespace
@@ -164,6 +165,62 @@ TEST_CASE("a worker that never says hello is asked whether its main calls worker
   s.pass(31s);
   CHECK(s.all<killing_worker>().at(0).reason ==
         "it was not ready 30 s after its start; it never said hello: does its main() call penstock::worker_main?");
+}
+
+TEST_CASE(
+    "a start that does not return is given up after the start deadline, and the error names the program") {
+  stage s;
+  s.work = "executing '/mnt/worker'";
+  s.now += 1h;  // nobody looked
+  s.look();
+  s.pass(29s);
+  CHECK(s.signals().empty());
+  s.pass(2s);
+  CHECK(s.signals() == std::vector{SIGKILL});
+  CHECK_FALSE(s.all<killing_worker>().at(0).pid);
+  CHECK(s.all<killing_worker>().at(0).reason ==
+        "executing '/mnt/worker' has not returned for 30 s: its file system does not answer");
+  SECTION("no other worker is ready within a minute") {
+    s.workers.start_refused(s.who(), s.now, {errc::system, "it was given up", 0});
+    s.pass(31s);
+    REQUIRE(s.all<workers_failed>().size() == 1);
+    CHECK(s.all<workers_failed>()[0].reason.message.ends_with(
+        "worker 0 could not be started: executing '/mnt/worker' has not returned for 30 s: its file system "
+        "does not answer"));
+  }
+  SECTION("it is tried again") {
+    s.workers.start_refused(s.who(), s.now, {errc::system, "it was given up", 0});
+    s.pass(1s);
+    CHECK(s.who() == worker_ref{0, 2});
+    CHECK(s.all<start_worker>().size() == 2);
+    s.be_ready();
+    s.pass(1min);
+    CHECK(s.signals().size() == 1);
+  }
+  SECTION("SIGKILL does not help: nobody is left") {
+    s.pass(5s);
+    CHECK_FALSE(s.all<write_off_worker>().at(0).pid);
+    REQUIRE(s.all<workers_failed>().size() == 1);
+    CHECK(s.all<workers_failed>()[0].reason.message.find("executing '/mnt/worker' has not returned") !=
+          std::string::npos);
+  }
+  SECTION("it returns after all, and is killed") {
+    s.workers.started(s.who(), 7);
+    s.die(signalled(SIGKILL), 0);
+    CHECK(s.settled.cause == "hang");
+  }
+}
+
+TEST_CASE("closing ends a start that does not return when the workers' time is over") {
+  stage s;
+  s.workers.close(s.now, 3s);
+  s.look();
+  CHECK(s.signals().empty());
+  s.pass(3s);
+  CHECK(s.signals() == std::vector{SIGKILL});
+  s.workers.start_refused(s.who(), s.now, {errc::system, "it was given up", 0});
+  s.look();
+  CHECK(s.all<workers_closed>().size() == 1);
 }
 
 TEST_CASE("a sample that takes too long ends its worker with its name; one that a debugger holds is left alone") {
@@ -265,10 +322,11 @@ namespace {
 
 // clang-format off
 enum class act : std::uint8_t { pass, sleep, advance_one, die, exit, breach, close_link, freeze, fence, measure, scale,
-                                restart, drain, sacrificial, hurry, fail_start, late_news, close, count };
+                                restart, drain, sacrificial, hurry, fail_start, stall_start, late_news, close,
+                                count };
 constexpr const char* act_names[] = {"pass", "sleep", "advance_one", "die", "exit", "breach", "close_link", "freeze",
                                      "fence", "measure", "scale", "restart", "drain", "sacrificial", "hurry",
-                                     "fail_start", "late_news", "close"};
+                                     "fail_start", "stall_start", "late_news", "close"};
 // clang-format on
 using script = testing::script_of<act>;
 
@@ -293,7 +351,8 @@ class world {
  private:
   struct process_here {
     worker_ref who;
-    int step = 0;  // 0: not spawned, then started, greeted, described, prepared, ready
+    int step = 0;          // 0: not spawned, then started, greeted, described, prepared, ready
+    bool stalled = false;  // its start returns only when it is killed
     bool frozen = false;
     bool killed = false;
     bool told_to_stop = false;
@@ -331,7 +390,7 @@ class world {
   }
 
   void advance(process_here& p) {
-    if (p.frozen && p.step > 0) return;
+    if (p.stalled || (p.frozen && p.step > 0)) return;
     switch (p.step) {
       case 0: workers_.started(p.who, 7); break;
       case 1: workers_.greeted(p.who, now_, ""); break;
@@ -341,6 +400,12 @@ class world {
       default: return;
     }
     ++p.step;
+  }
+
+  void refuse_start(process_here& p) {
+    const worker_ref who = p.who;
+    here_.erase(who.worker);
+    workers_.start_refused(who, now_, {errc::system, "no descriptors", 24});
   }
 
   void die(process_here& p, const exit_report& end) {
@@ -388,11 +453,10 @@ class world {
         if (p != nullptr && p->retired) workers_.told_to_stop(p->who, now_), p->told_to_stop = true;
         return;
       case act::fail_start:
-        if (p != nullptr && p->step == 0) {
-          const worker_ref who = p->who;
-          here_.erase(who.worker);
-          workers_.start_refused(who, now_, {errc::system, "no descriptors", 24});
-        }
+        if (p != nullptr && p->step == 0) refuse_start(*p);
+        return;
+      case act::stall_start:
+        if (p != nullptr) p->stalled = p->step == 0;
         return;
       case act::late_news: {
         const worker_ref old{s.pick % 3, 0};
@@ -463,7 +527,9 @@ class world {
       settle();
       for (auto& [place, p] : std::map(here_)) {
         process_here& now_here = here_.at(place);
-        if (now_here.killed && now_here.step > 0) {
+        if (now_here.killed && now_here.stalled) {
+          refuse_start(now_here);
+        } else if (now_here.killed && now_here.step > 0) {
           die(now_here, signalled(SIGKILL));
         } else if ((now_here.told_to_stop || now_here.retired) && !now_here.frozen) {
           die(now_here, exited(0));

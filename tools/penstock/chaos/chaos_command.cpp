@@ -1,4 +1,5 @@
-// chaos: runs a stream undisturbed and under faults, and compares the two with an independent checker.
+// chaos: the same stream undisturbed and under faults, compared by a checker of its own.
+#include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
@@ -9,7 +10,6 @@
 #include "tools/penstock/chaos/stream_check.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
-#include "tools/penstock/counted.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/stop_signals.hpp"

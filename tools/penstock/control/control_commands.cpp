@@ -1,10 +1,10 @@
 // wait, restart, drain, scale, pause, resume and stop: what an operator tells a session to do.
+#include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/commands.hpp"
-#include "tools/penstock/counted.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
@@ -115,8 +115,8 @@ int for_workers(const request_options& o, const std::string& verb) {
                        [&](const json&) { say("gpu: restart requested"); });
   }
   if (!meant || meant->kind == target_kind::gpu || meant->kind == target_kind::scheduler) {
-    return no_such_target(
-        o.choice, fmt::format("cannot {} '{}': use worker/N or workers", verb, printable(o.target)));
+    return no_such_target(o.choice, fmt::format("cannot {} '{}': use worker/N{}", verb, printable(o.target),
+                                                verb == "restart" ? ", workers or gpu" : " or workers"));
   }
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;

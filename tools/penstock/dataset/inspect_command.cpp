@@ -1,10 +1,10 @@
-// inspect: prints a report about a dataset.
+// inspect: what a dataset holds, as a report.
+#include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
-#include "tools/penstock/counted.hpp"
 #include "tools/penstock/dataset/inspection.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/text_table.hpp"

@@ -1,11 +1,11 @@
 // preview: one batch read back from the device, as a contact sheet.
 #include "actors/session/sizing.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/dataset/listing/index.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
-#include "tools/penstock/counted.hpp"
 #include "tools/penstock/dataset/contact_sheet.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
@@ -164,9 +164,9 @@ result<preview> preview_of(const Batch& batch, const config& settings, const nam
                        {"class", name},
                        {"path", path ? nlohmann::ordered_json(*path) : nlohmann::ordered_json(nullptr)}});
   }
-  const std::string title =
-      fmt::format("{}: epoch {}, batch {}; {} samples of {} x {}, {} on {}", settings.name, batch.epoch(),
-                  batch.sequence(), batch.rows(), shape->height, shape->width, name_of(image->type), device);
+  const std::string title = fmt::format("{}: epoch {}, batch {}; {} of {} x {}, {} on {}", settings.name,
+                                        batch.epoch(), batch.sequence(), counted(batch.rows(), "sample"),
+                                        shape->height, shape->width, name_of(image->type), device);
   return preview{contact_sheet(title, tiles),
                  {{"epoch", batch.epoch()}, {"seq", batch.sequence()}, {"samples", std::move(samples)}}};
 }
@@ -183,9 +183,8 @@ result<schedule::stream_state> state_before(const config& settings, const datase
   const std::uint64_t per_epoch = order->batches_per_epoch();
   if (per_epoch == 0) return refuse(errc::sample, "the dataset has no batch");
   if (batch / per_epoch >= epochs_max) {
-    return refuse(errc::usage,
-                  "there is no batch {}: a stream has at most {} epochs, here of {} batches each", batch,
-                  epochs_max, per_epoch);
+    return refuse(errc::usage, "there is no batch {}: a stream has at most {} epochs, here of {} each", batch,
+                  epochs_max, counted(per_epoch, "batch", "batches"));
   }
   schedule::stream_state state;
   state.identity = session::identity_of(settings, &dataset);

@@ -1,3 +1,4 @@
+#include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/doctor/judges.hpp"
 
@@ -53,7 +54,8 @@ finding judge_open_files(const facts& f) {
 finding judge_pids(const facts& f) {
   const std::uint64_t need =
       threads_of_session + f.job.workers * (threads_per_worker + f.job.threads_per_worker - 1);
-  const std::string expected = fmt::format("room for {} threads ({} workers)", need, f.job.workers);
+  const std::string expected =
+      fmt::format("room for {} threads ({})", need, counted(f.job.workers, "worker"));
   const auto& limits = f.machine.pids;
   if (limits.empty()) return {status::ok, "no limit", expected};
   const auto& tightest = *std::ranges::min_element(limits, {}, &pid_limit::left);

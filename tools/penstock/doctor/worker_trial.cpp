@@ -8,8 +8,9 @@
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/child_end.hpp"
+#include "runtime/process/crash_notes.hpp"
 #include "runtime/process/lifeline.hpp"
-#include "runtime/process/spawn.hpp"
+#include "runtime/process/spawner.hpp"
 #include "tools/penstock/doctor/gather.hpp"
 #include "tools/penstock/doctor/throwaway.hpp"
 
@@ -21,6 +22,8 @@
 #include <array>
 #include <csignal>
 #include <fstream>
+#include <future>
+#include <memory>
 #include <variant>
 
 namespace penstock::doctor {
@@ -64,6 +67,7 @@ class trial {
   std::optional<arena::flight_recorders> flights_;
   std::optional<output_file> output_;
   unique_fd socket_;
+  process::spawner starter_;  // its thread lives as long as the child, which a session's would too
   process::child child_;
   protocol::frame_reader<protocol::from_worker> reader_;
   std::vector<protocol::from_worker> heard_;
@@ -71,9 +75,6 @@ class trial {
 
 result<void> trial::start(int index) {
   const auto& command = settings_.loader.command;
-  auto program = process::find_program(command.front());
-  if (!program) return tl::unexpected(std::move(program.error()));
-  told_.program = *program;
   auto lifeline_made = process::lifeline::create();
   if (!lifeline_made) return tl::unexpected(std::move(lifeline_made.error()));
   lifeline_ = std::move(*lifeline_made);
@@ -89,7 +90,7 @@ result<void> trial::start(int index) {
   auto ends = protocol::make_link_pair();
   if (!ends) return tl::unexpected(std::move(ends.error()));
   socket_ = std::move(ends->first);
-  process::spawn_request request{*program,
+  process::spawn_request request{command.front(),
                                  {command.begin() + 1, command.end()},
                                  supervisor::worker_environment(settings_.loader.env),
                                  {{output_->fd(), STDOUT_FILENO},
@@ -99,9 +100,22 @@ result<void> trial::start(int index) {
                                   {memory_->fd(), protocol::child_fd::arena},
                                   {flights_->fd(), protocol::child_fd::flight}}};
   if (index >= 0) request.fds.push_back({index, protocol::child_fd::index});
-  auto child = process::spawn(request);
+  const auto started = std::make_shared<std::promise<result<process::unclaimed_child>>>();
+  auto outcome = started->get_future();
+  const auto control = starter_.start(std::move(request), [started](result<process::unclaimed_child> made) {
+    started->set_value(std::move(made));
+  });
+  const std::chrono::nanoseconds deadline = settings_.loader.hang.start_deadline;
+  if (outcome.wait_for(deadline) != std::future_status::ready) {
+    auto no = refuse(errc::worker_program, "{} has not returned for {}: its file system does not answer",
+                     starter_.at_hand(), duration_for_people(deadline));
+    control->give_up();
+    return no;
+  }
+  auto child = outcome.get();
   if (!child) return tl::unexpected(std::move(child.error()));
-  child_ = std::move(*child);
+  told_.program = child->program();
+  child_ = std::move(*child).claim();
   return {};
 }
 
@@ -112,8 +126,11 @@ std::string trial::how_it_ended(std::string_view doing) {
     how = "was killed by " + process::signal_name(end->code);
   if (end && end->ending == process::exit_report::how::exited) how = fmt::format("exited with {}", end->code);
   if (end) child_ = {};
-  const std::string said = last_line(output_->text());
-  return fmt::format("{} {} {}{}", printable(fs::path(told_.program).filename().string()), how, doing,
+  const std::string text = output_->text();
+  const std::string said = last_line(process::last_lines_without_stack(text, 1));
+  const std::vector<std::string> stack = process::stack_in(text);
+  return fmt::format("{} {} {}{}{}", printable(fs::path(told_.program).filename().string()), how, doing,
+                     stack.empty() ? "" : " (in " + fs::path(stack.front()).filename().string() + ")",
                      said.empty() ? "" : "; it wrote: " + said);
 }
 

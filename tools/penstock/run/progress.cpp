@@ -1,8 +1,8 @@
 #include "tools/penstock/run/progress.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
-#include "tools/penstock/counted.hpp"
 #include "tools/penstock/output.hpp"
 
 #include <unistd.h>

@@ -1,12 +1,12 @@
 // run: a config file from its first batch to its closing report.
 #include "actors/gpu_owner/batch_sink.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
-#include "tools/penstock/counted.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/run/progress.hpp"

@@ -1,8 +1,8 @@
-// logs: the output of a session's processes.
+// logs: what a session's processes wrote.
+#include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_client.hpp"
 #include "tools/penstock/commands.hpp"
-#include "tools/penstock/counted.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"

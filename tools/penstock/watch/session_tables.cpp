@@ -1,7 +1,7 @@
 #include "tools/penstock/watch/session_tables.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
-#include "tools/penstock/counted.hpp"
 #include "tools/penstock/text_table.hpp"
 
 #include <fmt/core.h>

@@ -1,10 +1,10 @@
-// status, deaths and sessions: a session's state, the deaths in it, and the list of sessions.
+// status, deaths and sessions: how a session stands, who died in it, and which ones there are.
+#include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/commands.hpp"
-#include "tools/penstock/counted.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 #include "tools/penstock/text_table.hpp"

@@ -1,11 +1,11 @@
 // top, describe, events and trace: what a live session is doing.
+#include "runtime/base/counted.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/base/write_all.hpp"
 #include "runtime/control/control_client.hpp"
 #include "tools/penstock/commands.hpp"
-#include "tools/penstock/counted.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 #include "tools/penstock/watch/event_times.hpp"

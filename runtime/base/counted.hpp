@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock::cli {
+namespace penstock {
 
 [[nodiscard]] inline std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
@@ -17,4 +17,4 @@ namespace penstock::cli {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-}  // namespace penstock::cli
+}  // namespace penstock
