@@ -37,7 +37,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <variant>
@@ -321,6 +320,8 @@ class job_book {
     std::uint32_t slot = 0;
     std::uint32_t row = 0;
   };
+  /// What an idle worker finds with a busy one; `nothing_for_it`: only what avoids it.
+  enum class takeover : std::uint8_t { work, nothing_for_it, nothing };
   struct last_words {
     const std::string& cause;
     bool charges = false;  // somebody
@@ -343,7 +344,7 @@ class job_book {
   void ask_for_room();
   void ask_for_room(std::uint32_t index, worker& w);
   void move_work();
-  [[nodiscard]] bool revoke_half_for(std::uint32_t idle, std::uint32_t victim);
+  [[nodiscard]] takeover revoke_half_for(std::uint32_t idle, std::uint32_t victim);
   [[nodiscard]] bool works(const worker& w) const;
   [[nodiscard]] bool wants_more(const worker& w) const;
   [[nodiscard]] bool something_for(const worker& w) const;
@@ -375,8 +376,9 @@ class job_book {
   waiting_jobs ordinary_;
   choosy_jobs suspected_;
   choosy_jobs fresh_;
-  std::vector<job_entry*> bundle_;     // of give(); kept for its memory
-  std::vector<std::uint32_t> takers_;  // of lease_ordinary(), the same
+  std::vector<job_entry*> bundle_;      // of give(); kept for its memory
+  std::vector<std::uint32_t> takers_;   // of lease_ordinary(), the same
+  std::vector<std::uint32_t> victims_;  // of move_work(), the same
   std::vector<job_command> outbox_;
   job_id last_job_ = 0;
   std::uint64_t waiting_ = 0;

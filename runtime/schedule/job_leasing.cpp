@@ -3,6 +3,7 @@
 #include "runtime/schedule/job_book.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace penstock::schedule {
@@ -256,40 +257,47 @@ void job_book::ask_for_room(std::uint32_t index, worker& w) {
 
 void job_book::move_work() {
   if (!ordinary_.empty()) return;
+  victims_.clear();
+  for (const auto& [index, w] : workers_.all()) {
+    if (w.alive && is_loader(w) && w.more.open_rows > 1) victims_.push_back(index);
+  }
+  std::ranges::stable_sort(victims_, std::greater(),
+                           [&](std::uint32_t i) { return workers_.at(i).more.open_rows; });
   for (auto& [index, w] : workers_.all()) {
+    if (victims_.empty()) return;
     if (!is_loader(w) || !works(w) || w.more.reserved || !is_idle(w)) continue;
-    takers_.clear();
-    for (const auto& [other, busy] : workers_.all()) {
-      if (busy.alive && is_loader(busy) && busy.more.open_rows > 1) takers_.push_back(other);
-    }
-    if (takers_.empty()) return;
-    std::ranges::stable_sort(takers_, std::greater(),
-                             [&](std::uint32_t i) { return workers_.at(i).more.open_rows; });
-    for (const std::uint32_t victim : takers_) {
-      if (revoke_half_for(index, victim)) break;
+    auto victim = victims_.begin();
+    while (victim != victims_.end()) {
+      const takeover in_it = revoke_half_for(index, *victim);
+      if (in_it == takeover::work) break;
+      victim = in_it == takeover::nothing ? victims_.erase(victim) : std::next(victim);
     }
   }
 }
 
 /// The later half of what `victim` has not begun. Its first row counts as begun, though nobody may have read it yet.
-bool job_book::revoke_half_for(std::uint32_t idle, std::uint32_t victim) {
+job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t victim) {
   worker& from = workers_.at(victim);
   worker& to = workers_.at(idle);
   std::vector<row_place> movable;
+  takeover without = takeover::nothing;
   for (const std::uint32_t number : from.more.order) {
     lease_rows& known = from.slots[number].use;
     for (std::uint32_t i = known.first_open; i < known.rows.size(); ++i) {
       const row& r = known.rows[i];
       const bool first = number == from.more.order.front() && i == known.first_open;
-      if (first || r.at != row_state::waiting || r.asked) continue;
-      const bool refused = r.job->charged && r.job->avoid == idle && loaders_ > 1;
-      if (!refused && !r.job->request.fresh) movable.push_back({number, i});
+      if (first || r.at != row_state::waiting || r.asked || r.job->request.fresh) continue;
+      if (r.job->charged && r.job->avoid == idle && loaders_ > 1) {
+        without = takeover::nothing_for_it;
+      } else {
+        movable.push_back({number, i});
+      }
     }
   }
-  if (movable.empty()) return false;
+  if (movable.empty()) return without;
   if (to.free.empty()) {
     ask_for_room(idle, to);
-    return true;
+    return takeover::work;
   }
   const worker_ref who{victim, from.incarnation};
   for (std::size_t i = movable.size() / 2; i < movable.size(); ++i) {
@@ -299,7 +307,7 @@ bool job_book::revoke_half_for(std::uint32_t idle, std::uint32_t victim) {
     r.asked = true;
     outbox_.emplace_back(revoke_row{{who, number, slot.generation}, index, r.job->request.job});
   }
-  return true;
+  return takeover::work;
 }
 
 // ---- jobs that not everybody may run ------------------------------------------------------------------------------
