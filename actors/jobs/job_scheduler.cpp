@@ -17,6 +17,8 @@
 namespace penstock::jobs {
 namespace {
 
+constexpr auto ask_again = std::chrono::seconds(1);
+
 struct joined_worker {
   worker_ref who;
   std::shared_ptr<protocol::worker_link> link;
@@ -59,6 +61,7 @@ struct scheduler_state {
   std::optional<failure> cancelled;
   bool functions_known = false;
   bool decision_due = false;
+  bool asks_again = false;
   bool sacrificial = false;
 };
 
@@ -162,6 +165,7 @@ struct carry_out {
                       : std::nullopt;
     auto result = place.result_of(lease, end.at->row, std::move(parcel), s.around.left, s.around.meter);
     if (!result) {
+      if (end.keeps_slot) s.book->result_gone(lease);
       return fail_job(s, record,
                       {job_status::exception, "protocol", result.error().message, {}, {}, end.attempts});
     }
@@ -198,6 +202,9 @@ void act(self_pointer self) {
   }
   s.around.news->jobs_ended(std::exchange(s.tally, {}));
   s.around.news->counted(s.book->unsettled() - s.book->waiting(), s.book->stale_dropped());
+  // A replacement that never comes is no event: while jobs wait, the book is asked again.
+  if (s.book->waiting() > 0 && !std::exchange(s.asks_again, true))
+    self->delayed_send(job_scheduler_actor(self), ask_again, decide_jobs{true});
 }
 
 // ---- submissions ----------------------------------------------------------------------------------------------
@@ -383,7 +390,10 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
         self->state.around.news->jobs_ended(std::exchange(self->state.tally, {}));
       },
       [self](const meet_supervisor& news) { self->state.supervisor = news.supervisor; },
-      [self](const decide_jobs&) { act(self); },
+      [self](const decide_jobs& order) {
+        if (order.again) self->state.asks_again = false;
+        act(self);
+      },
       [self](const stop_jobs&) {
         self->state.supervisor = supervisor::supervisor_actor();
         self->quit();

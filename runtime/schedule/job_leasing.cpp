@@ -148,15 +148,17 @@ void job_book::lease_ordinary() {
 /// At most `share` jobs.
 void job_book::lease_bundle(std::uint32_t index, std::uint64_t share) {
   const std::uint64_t rows_max = std::min<std::uint64_t>(share, settings_.rows_max);
-  const std::uint64_t bytes_max = arguments_share(settings_.slot_bytes);
-  std::uint64_t bytes = settings_.head_bytes;
+  const std::uint64_t arguments_max = arguments_share(settings_.slot_bytes);
+  std::uint64_t arguments = 0;
   nanoseconds work{0};
   bundle_.clear();
   while (bundle_.size() < rows_max && !ordinary_.empty()) {
     job_entry& e = *ordinary_.begin()->second;
-    bytes += settings_.row_bytes + e.request.argument_bytes;
+    arguments += e.request.argument_bytes;
     work += expected_of(e);
-    if (!bundle_.empty() && (bytes > bytes_max || work > settings_.bundle_goal)) break;
+    const bool table_fits =
+        settings_.head_bytes + settings_.row_bytes * (bundle_.size() + 1) <= settings_.slot_bytes / 4;
+    if (!bundle_.empty() && (!table_fits || arguments > arguments_max || work > settings_.bundle_goal)) break;
     dequeue(e);
     bundle_.push_back(&e);
   }

@@ -168,7 +168,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(self.penstock("restart", "worker/77")[0], EXIT_NO_TARGET)
         for verb, choice in (("restart", "worker/N, workers or gpu"), ("drain", "worker/N or workers")):
             code, _, err = self.penstock(verb, "nobody")
-            self.assertEqual((code, err), (EXIT_NO_TARGET, "error: 'nobody' cannot be told to %s: write %s\n" % (verb, choice)))
+            self.assertEqual((code, err), (EXIT_NO_TARGET, "error: cannot %s 'nobody': use %s\n" % (verb, choice)))
         self.assertEqual(self.penstock("scale", 1000)[0], EXIT_REFUSED)
 
     def test_the_socket_is_for_its_user_alone(self):

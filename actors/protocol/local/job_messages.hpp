@@ -68,7 +68,9 @@ struct cancel_all {
 };
 
 /// Look at the book when the mailbox is empty.
-struct decide_jobs {};
+struct decide_jobs {
+  bool again = false;  ///< because time has passed, not because anything has happened
+};
 
 struct stop_jobs {};
 

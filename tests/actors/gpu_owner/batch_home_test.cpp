@@ -106,7 +106,7 @@ TEST_CASE("whoever waits while all buffers stay parked is told so instead of wai
   } catch (const error& e) {
     CHECK(e.code() == errc::usage);
     CHECK(std::string(e.what()).starts_with(
-        "no batch can come: all buffers (2) belong to batches that were destroyed "));
+        "no batch can come: all 2 buffers belong to batches that were destroyed "));
   }
   // The next attempt may find that the capture has ended.
   r.device->refuse_releases(0);

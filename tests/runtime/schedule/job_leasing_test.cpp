@@ -53,15 +53,15 @@ TEST_CASE("a long job neither joins a bundle nor is joined") {
   CHECK(jobs_of(orders[1]) == jobs{4});
 }
 
-TEST_CASE("arguments of a bundle leave a quarter of the slot to results; a job alone may fill it") {
+TEST_CASE("arguments of a bundle take an eighth of the slot at most; a job alone may fill it") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 1);
-  p.submit({.argument_bytes = 1408});
-  p.submit({.argument_bytes = 1472});
+  p.submit({.argument_bytes = 192});
+  p.submit({.argument_bytes = 320});
   p.submit({.argument_bytes = 64});
   const lease_jobs two = p.lease();
-  CHECK(jobs_of(two) == jobs{2, 3});  // 64 + 2 x 64 + 1408 + 1472 = 3072 = 3/4 of 4096
+  CHECK(jobs_of(two) == jobs{2, 3});  // 192 + 320 = 512 = 1/8 of 4096
   p.submit({.argument_bytes = 4096 - 128});
   CHECK(p.book.reported(table_of(two, 2)) == job_arrival::accepted);
   const lease_jobs small = p.lease();
