@@ -11,6 +11,7 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <unordered_map>
 
@@ -57,6 +58,7 @@ struct scheduler_state {
   std::map<std::pair<std::uint32_t, std::uint32_t>, lying_results> in_slots;  // by place and slot
   parcel_shelf parcels;                                                       // that workers have sent
   job_news::tally tally;
+  std::vector<std::function<void()>> ended;  // jobs whose callers do not know it yet
   nanoseconds shortest_limit = nanoseconds::max();
   std::optional<failure> cancelled;
   bool functions_known = false;
@@ -76,7 +78,13 @@ void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job
   ++s.tally.failed;
   s.around.meter->ended(record->argument().size());
   s.around.news->job_failed(record->number(), record->function(), why);
-  record->fail(std::move(why));
+  s.ended.push_back([record, why = std::move(why)]() mutable { record->fail(std::move(why)); });
+}
+
+/// The callers of jobs that have ended hear of it: after the statistics, which they may ask for at once.
+void tell_callers(scheduler_state& s) {
+  s.around.news->jobs_ended(std::exchange(s.tally, {}));
+  for (const auto& tell : std::exchange(s.ended, {})) tell();
 }
 
 struct carry_out {
@@ -176,7 +184,9 @@ struct carry_out {
     }
     ++s.tally.ok;
     s.around.meter->ended(record->argument().size());
-    record->succeed(std::move(*result), end.attempts);
+    s.ended.push_back([record, result = std::move(*result), attempts = end.attempts] {
+      record->succeed(result, attempts);
+    });
   }
 };
 
@@ -200,7 +210,7 @@ void act(self_pointer self) {
     s.sacrificial = s.book->wants_sacrificial();
     self->send(s.supervisor, supervisor::want_sacrificial{s.sacrificial});
   }
-  s.around.news->jobs_ended(std::exchange(s.tally, {}));
+  tell_callers(s);
   s.around.news->counted(s.book->unsettled() - s.book->waiting(), s.book->stale_dropped());
   // A replacement that never comes is no event: while jobs wait, the book is asked again.
   if (s.book->waiting() > 0 && !std::exchange(s.asks_again, true))
@@ -387,7 +397,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
       },
       [self](const cancel_all& order) {
         end_all(self->state, order.why);
-        self->state.around.news->jobs_ended(std::exchange(self->state.tally, {}));
+        tell_callers(self->state);
       },
       [self](const meet_supervisor& news) { self->state.supervisor = news.supervisor; },
       [self](const decide_jobs& order) {
@@ -395,6 +405,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
         act(self);
       },
       [self](const stop_jobs&) {
+        tell_callers(self->state);
         self->state.supervisor = supervisor::supervisor_actor();
         self->quit();
       },
