@@ -2,10 +2,9 @@
 
 namespace penstock::jobs {
 
-/// Wakes whoever waits and hands the callbacks over; the argument is not needed any more.
+/// Wakes whoever waits and hands the callbacks over.
 void job_record::over(std::unique_lock<std::mutex> hold) {
   done_ = true;
-  const Argument dropped = std::exchange(argument_, {});
   const auto callbacks = std::exchange(callbacks_, {});
   if (waiting_ > 0) ended_.notify_all();
   hold.unlock();
@@ -18,6 +17,7 @@ void job_record::over(std::unique_lock<std::mutex> hold) {
 }
 
 void job_record::succeed(std::shared_ptr<kept_result> result, std::uint32_t attempts) {
+  argument_ = {};  // before anybody wakes, and without the lock: letting it go may run the caller's code
   std::unique_lock hold(mutex_);
   result_ = std::move(result);
   attempts_ = attempts;
@@ -25,6 +25,7 @@ void job_record::succeed(std::shared_ptr<kept_result> result, std::uint32_t atte
 }
 
 void job_record::fail(job_failure why) {
+  argument_ = {};
   std::unique_lock hold(mutex_);
   attempts_ = why.attempts;
   failure_ = std::move(why);

@@ -84,7 +84,9 @@ void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job
 /// The callers of jobs that have ended hear of it: after the statistics, which they may ask for at once.
 void tell_callers(scheduler_state& s) {
   s.around.news->jobs_ended(std::exchange(s.tally, {}));
-  for (const auto& tell : std::exchange(s.ended, {})) tell();
+  const auto ended = std::exchange(s.ended, {});
+  for (const auto& tell : ended) tell();
+  if (!ended.empty()) s.around.news->callers_told(ended.size());
 }
 
 struct carry_out {

@@ -36,6 +36,8 @@ class job_news {
     std::uint64_t retried = 0;
   };
   virtual void jobs_ended(const tally& some) = 0;
+  /// The callers of so many of them know it.
+  virtual void callers_told(std::uint64_t jobs) = 0;
   /// Of all failures, those that a person wants to hear of at once: poisoned, timed_out, worker_lost.
   virtual void job_failed(std::uint64_t job, const std::string& function, const job_failure& why) = 0;
   virtual void counted(std::uint64_t running, std::uint64_t stale_dropped) = 0;

@@ -90,6 +90,7 @@ class Pool::body final : public jobs::job_desk,
   void gave_up(const failure& why) override;
   void pool_closed() override;
   void jobs_ended(const tally& some) override;
+  void callers_told(std::uint64_t jobs) override;
   void job_failed(std::uint64_t job, const std::string& function, const job_failure& why) override;
   void counted(std::uint64_t running, std::uint64_t stale_dropped) override;
 
@@ -123,6 +124,7 @@ class Pool::body final : public jobs::job_desk,
   mutable std::mutex tally_mutex_;
   std::condition_variable tally_changed_;
   pool_statistics tally_;
+  std::uint64_t told_ = 0;  // jobs whose callers know that they have ended
 
   std::mutex close_mutex_;
   mutable std::mutex mutex_;  // of what follows

@@ -153,8 +153,7 @@ bool Pool::body::finish(nanoseconds at_most) {
   admission_->close({errc::stopped, "the pool is finishing and takes no more jobs", 0});
   const auto bounded = std::clamp<nanoseconds>(at_most, nanoseconds(0), longest_wait);
   std::unique_lock hold(tally_mutex_);
-  return tally_changed_.wait_for(hold, bounded,
-                                 [this] { return tally_.ok + tally_.failed == last_job_.load(); });
+  return tally_changed_.wait_for(hold, bounded, [this] { return told_ == last_job_.load(); });
 }
 
 // ---- orders ---------------------------------------------------------------------------------------------------

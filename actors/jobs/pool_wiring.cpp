@@ -103,6 +103,11 @@ void Pool::body::jobs_ended(const tally& some) {
   tally_.ok += some.ok;
   tally_.failed += some.failed;
   tally_.retried += some.retried;
+}
+
+void Pool::body::callers_told(std::uint64_t jobs) {
+  const std::lock_guard hold(tally_mutex_);
+  told_ += jobs;
   tally_changed_.notify_all();
 }
 
