@@ -40,7 +40,8 @@ span place_of_missing(const applied& made, const contradiction& rule, const sour
   return table != made.tables.end() ? table->second : span{&main, 0, 0};
 }
 
-/// A file with [jobs] and without [dataset] configures a pool.
+}  // namespace
+
 config_purpose purpose_of(const applied& made) {
   const auto mentions = [&made](const std::string& table) {
     const auto key = made.places.lower_bound(table + ".");
@@ -48,8 +49,6 @@ config_purpose purpose_of(const applied& made) {
   };
   return mentions("jobs") && !mentions("dataset") ? config_purpose::jobs : config_purpose::stream;
 }
-
-}  // namespace
 
 void adopt_rank(applied& made, const environment_list& environment, severity level_of_warnings,
                 std::map<std::string, provenance>& sources, complaints& found) {
@@ -80,8 +79,9 @@ void adopt_rank(applied& made, const environment_list& environment, severity lev
   sources[size_key] = from;
 }
 
-void complain_of_contradictions(const applied& made, const source& main, complaints& found) {
-  for (const contradiction& rule : contradictions_of(made.values, purpose_of(made))) {
+void complain_of_contradictions(const applied& made, const source& main, config_purpose purpose,
+                                complaints& found) {
+  for (const contradiction& rule : contradictions_of(made.values, purpose)) {
     if (is_broken(made, rule.key) || (!rule.other.empty() && is_broken(made, rule.other))) continue;
     const auto key = place_of(made, rule.key);
     const auto other = rule.other.empty() ? std::nullopt : place_of(made, rule.other);

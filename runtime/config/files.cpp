@@ -65,6 +65,10 @@ class gatherer {
       : stack_(stack), request_(request), references_(references), found_(found) {}
 
   void run() {
+    if (request_.file.empty()) {
+      stack_.add_source(source_kind::file, "no file", {}, request_.working_folder);
+      return;
+    }
     const fs::path path = (request_.working_folder / request_.file).lexically_normal();
     file_text read = read_file(path);
     const std::string shown = printable(request_.file.string());

@@ -54,7 +54,8 @@ tl::expected<loaded_config, rejection> load(const source_request& request) {
     loaded.sources["name"] = {provenance_kind::derived, "the file's name", 0};
   }
   if (stack.complete) {
-    complain_of_contradictions(made, stack.sources.front(), found);
+    complain_of_contradictions(made, stack.sources.front(), request.purpose.value_or(purpose_of(made)),
+                               found);
     complain_of_unused(made, level_of_warnings, found);
   }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "runtime/config/diagnostic.hpp"
+#include "runtime/config/rules.hpp"
 
 #include <penstock/config.hpp>
 #include <penstock/error.hpp>
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +32,7 @@ struct override_text {
 using environment_list = std::vector<std::pair<std::string, std::string>>;
 
 struct source_request {
-  std::filesystem::path file;
+  std::filesystem::path file;  ///< empty: only the environment and overrides
   /// Later ones win.
   std::vector<override_text> overrides;
   /// All of it: PENSTOCK__TABLE__KEY settings, ${env:NAME} and rank = "auto" are taken from here alone.
@@ -38,6 +40,8 @@ struct source_request {
   /// Absolute; what `file` and relative paths of the command line and the environment are relative to.
   std::filesystem::path working_folder;
   bool strict = false;  ///< warnings become errors
+  /// Nothing: a file with [jobs] and without [dataset] configures a pool, any other a stream.
+  std::optional<config_purpose> purpose{};
 };
 
 enum class provenance_kind : std::uint8_t { fallback, file, include, environment, override, derived };

@@ -22,6 +22,10 @@ config_file::colour colour_of_stderr() {
 
 void add_config_options(CLI::App& verb, config_source& into) {
   verb.add_option("FILE", into.file, "the actor config file")->required();
+  add_set_option(verb, into);
+}
+
+void add_set_option(CLI::App& verb, config_source& into) {
   verb.add_option("--set", into.sets, "override one key: loader.workers=4 (TOML values; may be repeated)")
       ->type_name("KEY=VALUE")
       ->take_all()
@@ -46,9 +50,11 @@ tl::expected<config_file::loaded_config, config_file::rejection> load(const conf
   shorthand("--device", "gpu.device", source.device);
   shorthand("--workers", "loader.workers", source.workers);
   shorthand("--slots", "loader.slots_per_worker", source.slots);
+  shorthand("--timeout", "jobs.timeout", source.timeout);
   request.environment = config_file::process_environment();
   request.working_folder = std::filesystem::current_path();
   request.strict = source.strict;
+  request.purpose = source.purpose;
   return config_file::load(request);
 }
 

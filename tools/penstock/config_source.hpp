@@ -20,14 +20,19 @@ struct config_source {
   std::optional<std::string> device;
   std::optional<std::string> workers;
   std::optional<std::string> slots;
+  std::optional<std::string> timeout;
   bool strict = false;
+  std::optional<config_file::config_purpose> purpose{};  ///< nothing: decided by the file's tables
 };
 
 /// FILE and --set.
 void add_config_options(CLI::App& verb, config_source& into);
+/// --set alone.
+void add_set_option(CLI::App& verb, config_source& into);
 /// --epochs, --device, --workers, --slots.
 void add_config_shorthands(CLI::App& verb, config_source& into);
 
+/// FILE may be empty: then only options and the environment count.
 tl::expected<config_file::loaded_config, config_file::rejection> load(const config_source& source);
 
 /// Prints why a config was rejected; returns the exit code.

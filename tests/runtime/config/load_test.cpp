@@ -457,3 +457,37 @@ TEST_CASE("a file with [jobs] and no [dataset] configures a pool, which needs no
   CHECK(complaints_of(load_text("[jobs]\nqueue = 7\n[dataset]\ntype = \"image-folder\"\n"))
             .find("'path' in [dataset] is missing") != std::string::npos);
 }
+
+TEST_CASE("the caller may decide what a config is for, whatever tables the file has") {
+  const temporary_folder folder;
+  source_request request;
+  request.working_folder = folder.path();
+  request.file = folder.write("both.toml", "[jobs]\nqueue = 7\n[dataset]\ntype = \"image-folder\"\n");
+  CHECK_FALSE(load(request));
+  request.purpose = config_purpose::jobs;
+  const auto pool = load(request);
+  INFO(complaints_of(pool));
+  REQUIRE(pool);
+  CHECK(pool->values.jobs.queue == 7);
+  request.file = folder.write("neither.toml", "[loader]\nworkers = 3\n");
+  CHECK(load(request));
+  request.purpose = config_purpose::stream;
+  CHECK_FALSE(load(request));
+}
+
+TEST_CASE("without a file the environment and the overrides make the config") {
+  const temporary_folder folder;
+  source_request request;
+  request.working_folder = folder.path();
+  request.purpose = config_purpose::jobs;
+  request.environment = {{"PENSTOCK__LOADER__WORKERS", "3"}};
+  request.overrides = {{"jobs.queue=7"}, {"loader.command=[\"./functions\"]"}};
+  const auto made = load(request);
+  INFO(complaints_of(made));
+  REQUIRE(made);
+  CHECK(made->values.loader.workers == 3);
+  CHECK(made->values.jobs.queue == 7);
+  CHECK(made->values.loader.command.front() == (folder.path() / "functions").string());
+  request.overrides = {{"jobs.quue=7"}};
+  CHECK(complaints_of(load(request)).find("queue") != std::string::npos);
+}
