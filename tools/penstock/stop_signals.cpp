@@ -41,8 +41,8 @@ stop_signals::~stop_signals() {
   ignore();
 }
 
-void stop_signals::listen(std::function<void(int)> stop) {
-  thread_ = std::thread([this, stop = std::move(stop)] { run(stop); });
+void stop_signals::listen(std::function<void(int)> stop, std::string first_words) {
+  thread_ = std::thread([this, stop = std::move(stop), words = std::move(first_words)] { run(stop, words); });
 }
 
 void stop_signals::ignore() {
@@ -52,7 +52,7 @@ void stop_signals::ignore() {
   thread_.join();
 }
 
-void stop_signals::run(const std::function<void(int)>& stop) {
+void stop_signals::run(const std::function<void(int)>& stop, const std::string& first_words) {
   const sigset_t set = watched();
   for (int times = 0;;) {
     int signal = 0;
@@ -62,8 +62,7 @@ void stop_signals::run(const std::function<void(int)>& stop) {
     if (++times == 1) received_ = signal;
     // Workers notice our exit and end too.
     if (times >= 3) ::_exit(signal == SIGINT ? exit_interrupted : exit_terminated);
-    say(times == 1 ? "stopping: workers finish their sample (press again to stop at once)"
-                   : "stopping at once");
+    say(times == 1 ? first_words : "stopping at once");
     stop(times);
   }
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <string>
 #include <thread>
 
 namespace penstock::cli {
@@ -18,14 +19,17 @@ class stop_signals {
   stop_signals& operator=(const stop_signals&) = delete;
 
   /// Calls `stop(1)` at the first signal and `stop(2)` at the second, on another thread.
-  void listen(std::function<void(int times)> stop);
+  /// Prints `first_words` at the first signal.
+  void listen(
+      std::function<void(int times)> stop,
+      std::string first_words = "stopping: workers finish their sample (press again to stop at once)");
   /// No more calls from here on.
   void ignore();
   /// The first signal that came; 0: none.
   [[nodiscard]] int received() const noexcept { return received_; }
 
  private:
-  void run(const std::function<void(int)>& stop);
+  void run(const std::function<void(int)>& stop, const std::string& first_words);
 
   std::atomic<int> received_{0};
   std::atomic<bool> over_{false};

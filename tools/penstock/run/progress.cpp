@@ -19,22 +19,6 @@ using namespace std::chrono_literals;
 constexpr auto redraw_every = 200ms;  // on a terminal
 constexpr auto line_every = 5s;       // elsewhere
 
-std::string bar(double share, std::size_t cells) {
-  const auto full = static_cast<std::size_t>(std::floor(share * static_cast<double>(cells)));
-  std::string drawn(std::min(full, cells), '=');
-  if (drawn.size() < cells) drawn += '>';
-  drawn.resize(cells, ' ');
-  return "[" + drawn + "]";
-}
-
-std::string duration_left(double samples_left, double rate) {
-  if (rate <= 0) return "";
-  return "  " +
-         duration_for_people(
-             std::chrono::seconds(static_cast<std::int64_t>(std::ceil(samples_left / rate)))) +
-         " left";
-}
-
 std::string trouble(const session_status& s) {
   std::string text;
   const auto ready = std::ranges::count(s.workers, std::string("ready"), &worker_status::state);
@@ -50,6 +34,20 @@ std::string trouble(const session_status& s) {
 
 }  // namespace
 
+std::string progress_bar(double share, std::size_t cells) {
+  const auto full = static_cast<std::size_t>(std::floor(share * static_cast<double>(cells)));
+  std::string drawn(std::min(full, cells), '=');
+  if (drawn.size() < cells) drawn += '>';
+  drawn.resize(cells, ' ');
+  return "[" + drawn + "]";
+}
+
+std::string time_left(double left, double rate) {
+  if (rate <= 0) return "";
+  return "  " + duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(std::ceil(left / rate)))) +
+         " left";
+}
+
 std::string progress_line(const session_status& now, const session_status& before, double seconds_between,
                           std::size_t width, bool with_bar) {
   const auto done = static_cast<double>(now.samples_delivered);
@@ -61,21 +59,21 @@ std::string progress_line(const session_status& now, const session_status& befor
   std::string text;
   if (now.samples_expected > 0) {
     const double share = std::min(1.0, done / static_cast<double>(now.samples_expected));
-    if (with_bar) text += bar(share, 20) + " ";
+    if (with_bar) text += progress_bar(share) + " ";
     text += fmt::format("{:3.0f} %", std::floor(share * 100));
   } else {
     text += "starting";
   }
   text += fmt::format("  epoch {}  {:.0f} samples/s  {}/s", now.epoch, rate,
                       bytes_for_people(static_cast<std::uint64_t>(bytes_rate)));
-  if (now.samples_expected > 0) text += duration_left(static_cast<double>(now.samples_expected) - done, rate);
+  if (now.samples_expected > 0) text += time_left(static_cast<double>(now.samples_expected) - done, rate);
   text += trouble(now);
   if (text.size() > width) text.resize(width);
   return text;
 }
 
-progress_display::progress_display(std::function<session_status()> look)
-    : look_(std::move(look)), terminal_(is_terminal(STDERR_FILENO)) {
+progress_display::progress_display(progress_source source)
+    : source_(std::move(source)), terminal_(is_terminal(STDERR_FILENO)) {
   if (terminal_) {
     // Log lines would end up in the bar.
     log::set_sink([this](log::level severity, std::string_view part, std::string_view line) {
@@ -105,30 +103,19 @@ progress_display::~progress_display() {
 }
 
 void progress_display::run() {
-  auto before_at = std::chrono::steady_clock::now();
-  session_status before = look_();
   std::unique_lock hold(mutex_);
   while (!over_signal_.wait_for(
       hold, terminal_ ? std::chrono::milliseconds(redraw_every) : std::chrono::milliseconds(line_every),
       [&] { return over_; })) {
     hold.unlock();
-    const session_status now = look_();
-    const auto now_at = std::chrono::steady_clock::now();
+    const std::string line = source_(terminal_ ? terminal_width(STDERR_FILENO) - 1 : 200, terminal_);
     hold.lock();
-    const double seconds = std::chrono::duration<double>(now_at - before_at).count();
-    const std::string line =
-        progress_line(now, before, seconds, terminal_ ? terminal_width(STDERR_FILENO) - 1 : 200, terminal_);
     if (terminal_) {
       clear();
       say_raw(line);
       drawn_ = true;
     } else {
       say(line);
-    }
-    // The rate covers the last few seconds, not the whole run.
-    if (seconds > 3) {
-      before = now;
-      before_at = now_at;
     }
   }
 }

@@ -299,7 +299,8 @@ int run(const run_options& o) {
     std::optional<failure> trouble;
     {
       std::optional<progress_display> display;
-      if (!o.quiet) display.emplace([&session] { return session.status(); });
+      if (!o.quiet)
+        display.emplace(compared<session_status>([&session] { return session.status(); }, progress_line));
       trouble = deliver_all(session, state, *state_every);
       if (trouble) session.stop();
       session.close();
