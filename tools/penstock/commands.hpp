@@ -7,6 +7,7 @@ namespace penstock::cli {
 class verb_table;
 
 void add_run_command(verb_table& verbs);
+void add_map_command(verb_table& verbs);
 void add_status_commands(verb_table& verbs);      // status, deaths, sessions
 void add_control_commands(verb_table& verbs);     // wait, restart, drain, scale, pause, resume, stop
 void add_watch_commands(verb_table& verbs);       // top, describe, events, trace

@@ -1,0 +1,387 @@
+"""penstock map: a job for each line, results in the order of the lines, whatever dies or is interrupted meanwhile."""
+
+from harness import *
+
+ODD_JOBS = os.path.join(BIN, "odd-jobs")
+FIELDS = ["index", "status", "attempts", "result", "error"]
+
+
+class MapTest(PenstockTest):
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def config(self, more=""):
+        return self.write("jobs.toml", '[loader]\ncommand = ["%s"]\n[loader.restart]\nintensity = { max = 1000, within = "60s" }\n'
+                                       '[log]\nlevel = "error"\n%s' % (ODD_JOBS, more))
+
+    def script(self, text):
+        path = self.write("script.sh", "#!/bin/sh\n" + text)
+        os.chmod(path, 0o755)
+        return path
+
+    def lines(self, name="out.jsonl"):
+        with open(self.path(name)) as file:
+            found = [json.loads(line) for line in file.read().splitlines()]
+        for line in found:
+            self.assertEqual(list(line), FIELDS)
+        return found
+
+    def map(self, *arguments, items=None, expect=EXIT_OK, workers=2, timeout=60):
+        """With the items as input and out.jsonl as output; gives the output's lines and the summary."""
+        if items is not None:
+            self.write("in", "".join(item + "\n" for item in items))
+        code, out, err = self.penstock("map", *arguments, "--input", self.path("in"), "--output", self.path("out.jsonl"),
+                                       "--workers", workers, "--json", "--quiet", timeout=timeout)
+        self.assertEqual(code, expect, err + out)
+        self.assertEqual(out.count("\n"), 1, out)
+        summary = json.loads(out)
+        self.assertEqual(summary["schema"], "penstock.map/1")
+        found = self.lines()
+        self.assertEqual(summary["jobs"], len(found))
+        for status, count in summary["counts"].items():
+            self.assertEqual(count, sum(line["status"] == status for line in found), status)
+        self.err = err
+        return found, summary
+
+    def refused(self, *arguments, expect=EXIT_USAGE):
+        code, out, err = self.penstock("map", *arguments, "--json")
+        self.assertEqual(code, expect, out + err)
+        return json.loads(out)["error"]["message"]
+
+
+class CommandTest(MapTest):
+    def test_each_line_is_one_argument_of_the_command_and_has_one_line_in_the_output(self):
+        items = ["a", "two words", "", "$(echo no)", "'\"\\", "-n", "ä"]
+        found, summary = self.map("--command", "printf '[%s]' {}", items=items)
+        self.assertEqual([line["index"] for line in found], list(range(len(items))))
+        self.assertEqual([line["result"] for line in found],
+                         [{"exit": 0, "stdout": "[%s]" % item, "stderr": ""} for item in items])
+        self.assertEqual({(line["attempts"], line["error"]) for line in found}, {(1, None)})
+        self.assertEqual(summary["outcome"], "finished")
+        self.assertIsNone(summary["error"])
+        self.assertGreater(summary["seconds"], 0)
+
+    def test_a_pipe_is_a_command_s_input_and_stdout_its_output(self):
+        process = self.start("map", "--command", "echo", "--quiet", "--json", stdin=subprocess.PIPE)
+        out, err = process.communicate(b"one\ntwo", timeout=60)
+        self.assertEqual(process.returncode, EXIT_OK, err)
+        self.assertEqual([json.loads(line)["result"]["stdout"] for line in out.splitlines()], ["one\n", "two\n"])
+        self.assertEqual(json.loads(err)["counts"]["ok"], 2)
+
+    def test_a_result_comes_while_the_input_is_still_open(self):
+        process = self.start("map", "--command", "echo", "--quiet", stdin=subprocess.PIPE)
+        process.stdin.write(b"first\n")
+        process.stdin.flush()
+        self.assertEqual(json.loads(process.stdout.readline())["result"]["stdout"], "first\n")
+        process.stdin.write(b"second\n")
+        process.stdin.close()
+        process.stdin = None
+        self.assertEqual(json.loads(process.stdout.readline())["index"], 1)
+        self.assertEqual(process.wait(timeout=30), EXIT_OK)
+
+    def test_an_exit_code_is_a_result_unless_it_is_to_be_a_failure(self):
+        found, _ = self.map("--command", "sh -c 'echo out; echo err >&2; exit \"$1\"' sh {}", items=["0", "3"])
+        self.assertEqual([line["status"] for line in found], ["ok", "ok"])
+        self.assertEqual(found[1]["result"], {"exit": 3, "stdout": "out\n", "stderr": "err\n"})
+        found, summary = self.map("--command", "sh -c 'echo out; echo err >&2; exit \"$1\"' sh {}", "--fail-on-exit",
+                                  items=["0", "3"], expect=EXIT_FAILED)
+        self.assertEqual([line["status"] for line in found], ["ok", "exception"])
+        self.assertEqual(found[1]["result"]["stdout"], "out\n")
+        self.assertEqual(found[1]["error"], {"type": "exit", "text": "the command exited with 3"})
+        self.assertEqual(summary["outcome"], "finished")
+
+    def test_a_command_that_a_signal_ends_each_time_is_named_and_the_others_have_their_results(self):
+        items = ["x%d" % i for i in range(20)]
+        items[7] = "die"
+        found, summary = self.map("--command", "sh -c 'test \"$1\" != die || kill -SEGV $$; echo \"$1\"' sh {}",
+                                  "--set", "log.level=error", items=items, expect=EXIT_FAILED)
+        self.assertEqual([line["index"] for line in found if line["status"] != "ok"], [7])
+        self.assertEqual((found[7]["status"], found[7]["attempts"], found[7]["result"]), ("poisoned", 3, None))
+        self.assertEqual(len(found[7]["error"]["causes"]), 3)
+        self.assertIn("SIGSEGV", found[7]["error"]["causes"][0])
+        self.assertEqual([line["result"]["stdout"] for line in found if line["index"] != 7],
+                         [item + "\n" for item in items if item != "die"])
+        self.assertEqual(summary["counts"]["poisoned"], 1)
+
+    def test_retries_begin_again_what_exited_with_another_code_than_0(self):
+        script = self.script('echo x >> "$1"; test $(wc -l < "$1") -ge "$2"')
+        items = [self.path("third time"), self.path("other")]
+        found, _ = self.map("--command", "%s {} 3" % script, "--retries", 5, "--fail-on-exit", items=items)
+        self.assertEqual([(line["status"], line["attempts"]) for line in found], [("ok", 3), ("ok", 3)])
+        for item in items:
+            os.unlink(item)
+        found, _ = self.map("--command", "%s {} 9" % script, "--retries", 2, "--fail-on-exit", items=items, expect=EXIT_FAILED)
+        self.assertEqual([(line["status"], line["attempts"]) for line in found], [("exception", 3)] * 2)
+
+    def test_a_command_that_takes_too_long_is_ended_with_all_that_it_has_started(self):
+        found, _ = self.map("--command", "sh -c 'test \"$1\" = quick || { sleep 1000.25 & echo $! > \"$2\"; wait; }' sh {} " + self.path("pid"),
+                            "--timeout", "300ms", "--set", "log.level=error", items=["quick", "slow"], expect=EXIT_FAILED)
+        self.assertEqual([line["status"] for line in found], ["ok", "timed_out"])
+        with open(self.path("pid")) as file:
+            self.assertFalse(alive(int(file.read())))
+
+    def test_output_beyond_what_is_kept_is_counted(self):
+        found, _ = self.map("--command", "head -c 100000 /dev/zero --", "--keep-output", "1KiB", "--set", "log.level=error", items=["/dev/zero"])
+        self.assertEqual(len(found[0]["result"]["stdout"]), 1024)
+        self.assertGreaterEqual(found[0]["result"]["stdout_bytes"], 100000)
+        self.assertNotIn("stderr_bytes", found[0]["result"])
+
+    def test_a_line_with_a_byte_that_no_argument_can_hold_is_named(self):
+        with open(self.path("in"), "wb") as file:
+            file.write(b"a\nb\0c\nd\n")
+        found, summary = self.map("--command", "echo", expect=EXIT_FAILED)
+        self.assertEqual(len(found), 1)
+        self.assertIn("line 2 of", summary["error"]["message"])
+
+    def test_an_empty_input_has_an_empty_output(self):
+        self.assertEqual(self.map("--command", "true", items=[])[0], [])
+
+    def test_mistakes_of_the_command_line_are_told_before_anything_is_done(self):
+        self.write("in", "a\n")
+        self.write("out.jsonl", "precious\n")
+        files = ("--input", self.path("in"), "--output", self.path("out.jsonl"))
+        for arguments, words in (((), "--function NAME"),
+                                 (("--command", "true", "--function", "f"), "--command"),
+                                 (("--function", "f"), "needs FILE"),
+                                 (("--command", "cat {} > x"), "no shell reads the command"),
+                                 (("--command", "'open"), "not closed"),
+                                 (("--command", ""), "--function NAME"),
+                                 (("--command", "no-such-program-anywhere {}"), "no program 'no-such-program-anywhere' in PATH"),
+                                 (("--command", "./no-such-program {}"), "no-such-program"),
+                                 (("--command", "true", "--retry-failed"), "--journal"),
+                                 (("--command", "true", "--journal", self.path("in")), "same file"),
+                                 (("--command", "true", "--keep-output", "many"), "--keep-output"),
+                                 (("--command", "true", "--retries", "-1"), "whole number"),
+                                 (("--command", "true", "--on-bad-line", "ignore"), "ignore"),
+                                 ((self.config(), "--function", "f", "--fail-on-exit"), "--fail-on-exit")):
+            self.assertIn(words, self.refused(*arguments, *files), arguments)
+        self.assertIn("same file", self.refused("--command", "true", "--input", self.path("in"), "--output", self.path("in")))
+        self.assertIn("nowhere", self.refused("--command", "true", "--input", self.path("nowhere"), expect=EXIT_FAILED))
+        code, out, _ = self.penstock("map", "--command", "true", "--timeout", "soon", "--json", *files)
+        self.assertEqual(code, EXIT_CONFIG)
+        self.assertIn("timeout", out)
+        with open(self.path("out.jsonl")) as file:
+            self.assertEqual(file.read(), "precious\n")
+
+    def test_a_reader_that_goes_away_ends_the_run(self):
+        process = self.start("map", "--command", "echo", "--quiet", stdin=subprocess.PIPE)
+        process.stdout.close()
+        process.stdin.write(b"a\n" * 100)
+        process.stdin.flush()
+        self.assertEqual(process.wait(timeout=30), EXIT_FAILED)
+        self.assertIn(b"writing the results", process.stderr.read())
+        process.stdout = None
+
+    def test_people_see_what_failed_by_its_line(self):
+        self.write("in", "0\n4\n")
+        code, out, err = self.penstock("map", "--command", "sh -c 'echo reason >&2; exit \"$1\"' sh {}", "--fail-on-exit",
+                                       "--input", self.path("in"), "--output", self.path("out.jsonl"))
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertEqual(out, "")
+        self.assertIn("line 2: exception: the command exited with 4: reason", err)
+        self.assertRegex(err, r"finished after .*: 2 jobs: 1 ok, 1 exception")
+
+
+class FunctionTest(MapTest):
+    def test_each_line_is_the_function_s_argument_and_what_it_gives_is_the_result(self):
+        items = ["1", "12", '{"a": 12345678901234567890123}', '"text"', "null", "[1,2]"]
+        found, _ = self.map(self.config(), "--function", "echo", items=items)
+        self.assertEqual([line["result"] for line in found], [json.loads(item) for item in items])
+        with open(self.path("out.jsonl")) as file:
+            self.assertIn("12345678901234567890123", file.read())
+        found, _ = self.map(self.config(), "--function", "double", items=["21", "-4"])
+        self.assertEqual([line["result"] for line in found], [42, -8])
+
+    def test_a_result_that_is_no_json_is_a_string(self):
+        found, _ = self.map(self.config(), "--function", "sleep", items=["1"])
+        self.assertEqual(found[0]["result"], "awake")
+        found, _ = self.map(self.config(), "--function", "nothing", items=["1"])
+        self.assertEqual(found[0]["result"], "")
+
+    def test_an_exception_has_its_type_text_and_traceback(self):
+        found, _ = self.map(self.config(), "--function", "throws_own", items=["1"], expect=EXIT_FAILED)
+        self.assertEqual((found[0]["status"], found[0]["attempts"], found[0]["result"]), ("exception", 1, None))
+        self.assertEqual(found[0]["error"], {"type": "ZeroDivisionError", "text": "division by zero", "traceback": "line 1\nline 2"})
+
+    def test_a_function_that_does_not_exist_ends_the_run_and_is_told_with_those_that_do(self):
+        found, summary = self.map(self.config("[jobs]\nqueue = 4\n"), "--function", "dubble", items=["1"] * 1000, expect=EXIT_FAILED)
+        self.assertEqual({line["status"] for line in found}, {"exception"})
+        self.assertLess(len(found), 1000)
+        self.assertIn("no function 'dubble'; it has: ", summary["error"]["message"])
+        self.assertIn("double", summary["error"]["message"])
+
+    def test_a_death_of_a_worker_costs_a_job_nothing_but_another_attempt(self):
+        found, _ = self.map(self.config(), "--function", "kill_once", items=["1", "2", "3"])
+        self.assertEqual([(line["status"], line["result"], line["attempts"]) for line in found], [("ok", "alive", 2)] * 3)
+
+    def test_a_line_that_is_no_json_ends_the_run_by_its_number_after_those_before_it(self):
+        found, summary = self.map(self.config(), "--function", "echo", items=["1", "2", "{", "4"], expect=EXIT_FAILED)
+        self.assertEqual([line["result"] for line in found], [1, 2])
+        self.assertEqual(summary["outcome"], "failed")
+        self.assertIn("line 3 of", summary["error"]["message"])
+        self.assertIn("is not JSON", summary["error"]["message"])
+
+    def test_bad_lines_are_skipped_by_number_where_that_is_wanted(self):
+        found, summary = self.map(self.config('[jobs]\nqueue = 4\n'), "--function", "echo", "--on-bad-line", "skip",
+                                  "--set", "log.level=warn", items=["1", "", "x", "4"])
+        self.assertEqual([(line["index"], line["result"]) for line in found], [(0, 1), (3, 4)])
+        self.assertEqual(summary["skipped_lines"], 2)
+        self.assertIn("line 2 of", self.err)
+        self.assertIn("line 3 of", self.err)
+
+    def test_an_argument_and_a_result_beyond_the_pool_s_memory_cost_their_jobs_alone(self):
+        config = self.config('[jobs]\nmemory = "1MiB"\n')
+        found, _ = self.map(config, "--function", "echo", items=["1", '"%s"' % ("x" * (3 << 20)), "3"], expect=EXIT_FAILED)
+        self.assertEqual([line["status"] for line in found], ["ok", "too_large", "ok"])
+        found, _ = self.map(config, "--function", "fill", items=["10", str(3 << 20), "10"], expect=EXIT_FAILED)
+        self.assertEqual([line["status"] for line in found], ["ok", "too_large", "ok"])
+
+    def test_a_worker_program_that_is_none_of_a_pool_ends_the_run_with_its_reason(self):
+        config = self.write("jobs.toml", "[jobs]\nqueue = 4\n[log]\nlevel = \"off\"\n")
+        self.write("in", "1\n" * 10)
+        code, out, err = self.penstock("map", config, "--function", "echo", "--input", self.path("in"), "--output", self.path("out.jsonl"),
+                                       "--json", "--quiet", timeout=60)
+        self.assertEqual(code, EXIT_FAILED, err)
+        self.assertEqual(json.loads(out)["outcome"], "failed")
+        self.assertIn("job_main", json.loads(out)["error"]["message"])
+
+    def test_fifty_thousand_lines_take_no_more_memory_than_a_thousand(self):
+        def peak(count):
+            with open(self.path("in"), "w") as file:
+                for i in range(count):
+                    file.write('"%s"\n' % ("x" * 500))
+            process = self.start("map", self.config("[jobs]\nqueue = 64\n"), "--function", "echo", "--input", self.path("in"),
+                                 "--output", "/dev/null", "--workers", 2, "--quiet")
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(process.returncode, EXIT_OK)
+            return usage.ru_maxrss
+        few, many = peak(1000), peak(50000)
+        self.assertLess(many, few + 32 * 1024, "KiB")
+
+
+class JournalTest(MapTest):
+    def setUp(self):
+        super().setUp()
+        self.journal = self.path("run.journal")
+        # Each run of a job leaves a line behind; the job named in the file "hold" waits until that is gone.
+        self.command = self.script('echo "$1" >> ran; while test "$(cat hold 2>/dev/null)" = "$1"; do sleep 0.02; done; echo "did $1"') + " {}"
+
+    def ran(self):
+        with open(self.path("ran")) as file:
+            return file.read().split()
+
+    def test_an_interrupted_run_goes_on_where_it_was_and_its_output_is_whole(self):
+        items = [str(i) for i in range(60)]
+        self.write("in", "".join(item + "\n" for item in items))
+        whole = [(i, "ok", "did %d\n" % i) for i in range(60)]
+        for held, sent, code in (("9", signal.SIGINT, EXIT_INTERRUPTED), ("30", signal.SIGTERM, EXIT_TERMINATED), ("45", signal.SIGKILL, -signal.SIGKILL)):
+            self.write("hold", held + "\n")
+            process = self.start("map", "--command", self.command, "--input", "in", "--output", "out.jsonl", "--workers", 2,
+                                 "--journal", self.journal, "--quiet", "--json")
+            # The job that waits is begun, and the other worker has done some of those behind it.
+            self.wait_until(lambda: os.path.exists(self.path("ran")) and int(held) + 6 <= max(map(int, self.ran())), "some jobs behind %s" % held)
+            process.send_signal(sent)
+            out, err = process.communicate(timeout=30)
+            self.assertEqual(process.returncode, code, err)
+            if sent == signal.SIGKILL:
+                continue
+            self.assertEqual(json.loads(out)["outcome"], "stopped")
+            found = self.lines()
+            self.assertEqual([line["index"] for line in found], list(range(len(found))))
+            self.assertEqual(found[int(held)]["status"], "cancelled")
+            self.assertTrue({line["status"] for line in found} <= {"ok", "cancelled"})
+            with open(self.journal) as file:
+                noted = [json.loads(line) for line in file.read().splitlines()][1:]
+            self.assertNotIn("cancelled", {line["status"] for line in noted})
+            self.assertEqual({line["index"] for line in noted}, {line["index"] for line in found if line["status"] == "ok"})
+        os.unlink(self.path("hold"))
+        found, summary = self.map("--command", self.command, "--journal", self.journal)
+        self.assertEqual([(line["index"], line["status"], line["result"]["stdout"]) for line in found], whole)
+        self.assertGreaterEqual(summary["from_journal"], 45)
+        again = [item for item in items if self.ran().count(item) > 1]
+        self.assertLessEqual(len(again), 3 * 4, again)  # what was cut short: at most what two workers were at and held, three times
+
+    def test_a_journal_that_was_cut_off_anywhere_costs_the_last_job_alone(self):
+        self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c"], workers=1)
+        with open(self.journal, "rb") as file:
+            whole = file.read()
+        for cut in (1, 2, 10, 60):
+            with open(self.journal, "wb") as file:
+                file.write(whole[:-cut])
+            found, summary = self.map("--command", self.command, "--journal", self.journal)
+            self.assertEqual([line["result"]["stdout"] for line in found], ["did a\n", "did b\n", "did c\n"])
+            self.assertEqual(summary["from_journal"], 2)
+
+    def test_a_changed_line_is_refused_by_its_number_and_new_lines_are_done(self):
+        self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c"])
+        _, summary = self.map("--command", self.command, "--journal", self.journal, items=["a", "x", "c"], expect=EXIT_FAILED)
+        self.assertIn("line 2 of", summary["error"]["message"])
+        _, summary = self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c", "d"])
+        self.assertEqual(summary["from_journal"], 3)
+        self.assertEqual(sorted(self.ran()), ["a", "b", "c", "d"])
+
+    def test_other_work_is_refused(self):
+        self.map("--command", self.command, "--journal", self.journal, items=["a"])
+        said = self.refused("--command", "echo {}", "--journal", self.journal, "--input", self.path("in"), expect=EXIT_FAILED)
+        self.assertIn("belongs to other work", said)
+        said = self.refused("--command", "echo {}", "--journal", self.write("notes", "of mine\n"), "--input", self.path("in"), expect=EXIT_FAILED)
+        self.assertIn("is not a journal", said)
+
+    def test_failed_jobs_are_repeated_when_that_is_asked_for(self):
+        script = self.script('echo "$1" >> ran; test -e repaired || test "$1" != b') + " {}"
+        self.map("--command", script, "--journal", self.journal, "--fail-on-exit", items=["a", "b", "c"], expect=EXIT_FAILED)
+        self.map("--command", script, "--journal", self.journal, "--fail-on-exit", expect=EXIT_FAILED)
+        self.assertEqual(self.ran().count("b"), 1)
+        self.write("repaired", "")
+        self.map("--command", script, "--journal", self.journal, "--fail-on-exit", "--retry-failed")
+        self.assertEqual(sorted(self.ran()), ["a", "b", "b", "c"])
+
+
+class LifeTest(MapTest):
+    def live(self, *more):
+        process = self.start("map", "--command", "sleep", "--input", self.write("in", "1000.5\n" * 10), "--output", "out.jsonl",
+                             "--workers", 2, "--set", "log.level=error", *more)
+        self.wait_until(lambda: sum(name_of(pid) == "sleep" for pid in descendants_of(process.pid)) == 2, "two commands")
+        return process
+
+    def test_ctrl_c_cancels_what_runs_and_leaves_nothing_behind(self):
+        process = self.live("--json", "--quiet")
+        below = descendants_of(process.pid)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        self.assertEqual(process.returncode, EXIT_INTERRUPTED, err)
+        self.assertIn(b"cancelling running jobs", err)
+        self.assertEqual(json.loads(out)["counts"]["cancelled"], 10)
+        self.assertEqual({line["status"] for line in self.lines()}, {"cancelled"})
+        self.assertEqual([pid for pid in below if alive(pid)], [])
+
+    def test_verbs_of_sessions_work_on_it(self):
+        process = self.live("--quiet")
+        code, out, err = self.penstock("status", "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        status = json.loads(out)
+        self.assertEqual(len(status["workers"]), 2)
+        code, out, _ = self.penstock("sessions", "--json")
+        self.assertIn("map", out)
+        self.assertEqual(self.penstock("stop")[0], EXIT_OK)
+        self.assertEqual(process.wait(timeout=30), EXIT_FAILED)
+        self.assertEqual({line["status"] for line in self.lines()}, {"cancelled"})
+
+    def test_a_sigkill_leaves_no_process_behind(self):
+        process = self.live("--quiet")
+        below = descendants_of(process.pid)
+        process.kill()
+        process.wait(timeout=10)
+        self.wait_until(lambda: not any(alive(pid) for pid in below), "the end of its workers and commands", 5)
+
+    def test_progress_is_told_on_stderr_and_nothing_but_results_on_stdout(self):
+        self.write("in", "a\n" * 3)
+        code, out, err = self.penstock("map", "--command", "echo", "--input", "in", "--workers", 1)
+        self.assertEqual(code, EXIT_OK)
+        self.assertEqual([json.loads(line)["index"] for line in out.splitlines()], [0, 1, 2])
+        self.assertIn("3 jobs: 3 ok", err)
+
+
+if __name__ == "__main__":
+    main()

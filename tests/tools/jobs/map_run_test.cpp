@@ -1,0 +1,551 @@
+#include "tools/penstock/jobs/map_run.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+using namespace penstock;
+using namespace penstock::cli;
+using nlohmann::json;
+
+namespace {
+
+job_outcome ok(const std::string& text) {
+  job_outcome outcome;
+  outcome.attempts = 1;
+  outcome.result = json_of_bytes(text);
+  return outcome;
+}
+
+job_outcome no(job_status status, const std::string& text = "it did not work") {
+  job_failure why;
+  why.status = status;
+  why.text = text;
+  why.attempts = 1;
+  return outcome_of(why);
+}
+
+/// Inputs, outputs and journals of runs, in a folder of their own.
+class bench {
+ public:
+  bench() {
+    char name[] = "/tmp/penstock-map-XXXXXX";
+    REQUIRE(::mkdtemp(name) != nullptr);
+    folder_ = name;
+    output_.reset(::memfd_create("output", MFD_CLOEXEC));
+  }
+  ~bench() { std::filesystem::remove_all(folder_); }
+
+  void input(const std::string& text) {
+    const unique_fd file(::open(path("input").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    REQUIRE(::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    from("input");
+  }
+  void from(const std::string& name, std::size_t longest = 1000) {
+    auto opened = line_source::open(name.front() == '/' ? name : path(name), longest);
+    REQUIRE(opened);
+    source_ = std::move(*opened);
+  }
+  void journal() {
+    journal_.reset();  // it is locked
+    auto opened = map_journal::open(path("journal"), R"({"function":"f"})");
+    REQUIRE(opened);
+    journal_ = std::move(*opened);
+  }
+
+  map_run& make(map_rules rules, map_run::starter start) {
+    REQUIRE(::ftruncate(output_.get(), 0) == 0);
+    REQUIRE(::lseek(output_.get(), 0, SEEK_SET) == 0);
+    told.clear();
+    map_run::surroundings around;
+    around.input = source_.get();
+    around.output = output ? *output : output_.get();
+    around.journal = journal_.get();
+    around.start = std::move(start);
+    around.abandon = [this] { abandoned = true; };
+    around.tell = [this](const std::string& line) { told.push_back(line); };
+    run_ = std::make_unique<map_run>(rules, std::move(around));
+    return *run_;
+  }
+
+  std::vector<json> lines() {
+    std::vector<json> all;
+    std::string text(static_cast<std::size_t>(::lseek(output_.get(), 0, SEEK_END)), '\0');
+    REQUIRE(::pread(output_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = text.find('\n', at);
+      REQUIRE(end != std::string::npos);
+      all.push_back(json::parse(text.substr(at, end - at)));
+      at = end + 1;
+    }
+    return all;
+  }
+  std::vector<std::string> column(const std::string& key) {
+    std::vector<std::string> all;
+    for (const json& line : lines())
+      all.push_back(line[key].is_string() ? line[key].get<std::string>() : line[key].dump());
+    return all;
+  }
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
+
+  std::vector<std::string> told;
+  bool abandoned = false;
+  std::optional<int> output;
+
+ private:
+  std::filesystem::path folder_;
+  unique_fd output_;
+  std::unique_ptr<line_source> source_;
+  std::unique_ptr<map_journal> journal_;
+  std::unique_ptr<map_run> run_;
+};
+
+/// Jobs that are over at once, each with its line in capitals.
+result<void> at_once(const std::shared_ptr<const std::string>& line, const map_run::settle& settled) {
+  std::string text = *line;
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  settled(ok(text));
+  return {};
+}
+
+/// Jobs that other threads end, in any order.
+class crowd {
+ public:
+  explicit crowd(std::uint64_t seed) : random_(seed) {
+    for (int i = 0; i < 3; ++i) threads_.emplace_back([this] { work(); });
+  }
+  ~crowd() {
+    {
+      const std::lock_guard hold(mutex_);
+      over_ = true;
+    }
+    news_.notify_all();
+    for (std::thread& t : threads_) t.join();
+  }
+  result<void> start(std::shared_ptr<const std::string> line, map_run::settle settled) {
+    const std::lock_guard hold(mutex_);
+    jobs_.emplace_back(std::move(line), std::move(settled));
+    most_ = std::max(most_, jobs_.size());
+    news_.notify_one();
+    return {};
+  }
+  std::size_t most() {
+    const std::lock_guard hold(mutex_);
+    return most_;
+  }
+
+ private:
+  void work() {
+    std::unique_lock hold(mutex_);
+    while (true) {
+      news_.wait(hold, [this] { return over_ || !jobs_.empty(); });
+      if (jobs_.empty()) return;
+      const std::size_t which = random_() % jobs_.size();
+      auto [line, settled] = std::move(jobs_[which]);
+      jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(which));
+      hold.unlock();
+      settled(ok(*line));
+      hold.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable news_;
+  std::deque<std::pair<std::shared_ptr<const std::string>, map_run::settle>> jobs_;
+  std::size_t most_ = 0;
+  bool over_ = false;
+  std::mt19937_64 random_;
+  std::vector<std::thread> threads_;
+};
+
+using strings = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("each line has its line in the output") {
+  bench b;
+  b.input("a\n\nb c");
+  map_run& run = b.make({}, at_once);
+  REQUIRE(run.run());
+  CHECK(b.column("result") == strings{"A", "", "B C"});
+  CHECK(b.column("index") == strings{"0", "1", "2"});
+  CHECK(run.counts().jobs == 3);
+  CHECK(run.counts().of(job_status::ok) == 3);
+}
+
+TEST_CASE("an empty input has an empty output") {
+  bench b;
+  b.input("");
+  REQUIRE(b.make({}, at_once).run());
+  CHECK(b.lines().empty());
+}
+
+TEST_CASE("results that come in any order from any thread are written in the order of the input") {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    bench b;
+    std::string text;
+    for (int i = 0; i < 1000; ++i) text += std::to_string(i) + "\n";
+    b.input(text);
+    crowd workers(seed);
+    map_rules rules;
+    rules.under_way_max = 64;
+    REQUIRE(b.make(rules, [&](auto line, auto settled) {
+               return workers.start(std::move(line), std::move(settled));
+             }).run());
+    const auto got = b.column("result");
+    REQUIRE(got.size() == 1000);
+    for (int i = 0; i < 1000; ++i) REQUIRE(got[static_cast<std::size_t>(i)] == std::to_string(i));
+    CHECK(workers.most() <= 64);
+  }
+}
+
+TEST_CASE("no more lines are read than may be under way, until the first of them has ended") {
+  bench b;
+  b.input("a\nb\nc\nd\ne\n");
+  map_rules rules;
+  rules.under_way_max = 3;
+  std::vector<map_run::settle> open;
+  std::atomic<bool> first_ended = false;
+  std::jthread later;
+  map_run& run = b.make(rules, [&](const auto&, auto settled) -> result<void> {
+    open.push_back(std::move(settled));
+    if (open.size() == 3) {
+      // The others are done, and still nothing can be written.
+      open[1](ok("2"));
+      open[2](ok("3"));
+      later = std::jthread([&first_ended, first = open[0]] {
+        first_ended = true;
+        first(ok("1"));
+      });
+    } else if (open.size() > 3) {
+      CHECK(first_ended);
+      open.back()(ok("later"));
+    }
+    return {};
+  });
+  REQUIRE(run.run());
+  CHECK(b.column("result") == strings{"1", "2", "3", "later", "later"});
+}
+
+TEST_CASE("no more lines are read while results of many bytes wait for one before them") {
+  bench b;
+  b.input("a\nb\nc\nd\n");
+  map_rules rules;
+  rules.bytes_waiting_max = 1000;
+  std::vector<map_run::settle> open;
+  std::atomic<bool> first_ended = false;
+  std::jthread later;
+  map_run& run = b.make(rules, [&](const auto&, auto settled) -> result<void> {
+    open.push_back(std::move(settled));
+    if (open.size() == 2) {
+      open[1](ok(std::string(2000, 'x')));
+      later = std::jthread([&first_ended, first = open[0]] {
+        first_ended = true;
+        first(ok("1"));
+      });
+    } else if (open.size() > 2) {
+      CHECK(first_ended);
+      open.back()(ok("later"));
+    }
+    return {};
+  });
+  REQUIRE(run.run());
+  CHECK(b.lines().size() == 4);
+}
+
+TEST_CASE("a result is written while the input has not ended") {
+  bench b;
+  int in[2];
+  int out[2];
+  REQUIRE(::pipe2(in, O_CLOEXEC) == 0);
+  REQUIRE(::pipe2(out, O_CLOEXEC) == 0);
+  const unique_fd in_read(in[0]);
+  unique_fd in_write(in[1]);
+  const unique_fd out_read(out[0]);
+  const unique_fd out_write(out[1]);
+  b.from("/proc/self/fd/" + std::to_string(in[0]));
+  b.output = out[1];
+  map_run& run = b.make({}, at_once);
+  std::thread runner([&] { CHECK(run.run()); });
+  REQUIRE(::write(in_write.get(), "a\n", 2) == 2);
+  char answer[200];
+  const ssize_t got = ::read(out_read.get(), answer, sizeof answer);
+  CHECK(json::parse(std::string(answer, static_cast<std::size_t>(std::max<ssize_t>(0, got))))["result"] ==
+        "A");
+  in_write.reset();
+  runner.join();
+}
+
+TEST_CASE("a line that is no JSON ends the run by its number; the jobs before it are finished") {
+  bench b;
+  b.input("1\n[2]\n{three}\n4\n");
+  b.journal();
+  map_rules rules;
+  rules.lines = line_rule::json;
+  const auto ended = b.make(rules, at_once).run();
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().message.find("line 3 of ") != std::string::npos);
+  CHECK(ended.error().message.find("is not JSON") != std::string::npos);
+  CHECK(b.column("result") == strings{"1", "[2]"});
+  b.journal();
+  b.input("1\n[2]\n3\n4\n");
+  map_run& again = b.make(rules, at_once);
+  REQUIRE(again.run());
+  CHECK(again.counts().from_journal == 2);
+  CHECK(b.column("result") == strings{"1", "[2]", "3", "4"});
+}
+
+TEST_CASE("bad lines are skipped by number where that is wanted, and leave a gap in the indices") {
+  bench b;
+  b.input("1\nx\n\n4\n");
+  map_rules rules;
+  rules.lines = line_rule::json;
+  rules.bad_lines = bad_line_rule::skip;
+  map_run& run = b.make(rules, at_once);
+  REQUIRE(run.run());
+  CHECK(b.column("index") == strings{"0", "3"});
+  CHECK(run.counts().skipped == 2);
+  REQUIRE(b.told.size() == 2);
+  CHECK(b.told[0].find("line 2 ") == 0);
+  CHECK(b.told[1].find("line 3 ") == 0);
+}
+
+TEST_CASE("of thousands of bad lines a few are told, and all are counted") {
+  bench b;
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += "x\n";
+  b.input(text);
+  map_rules rules;
+  rules.lines = line_rule::json;
+  rules.bad_lines = bad_line_rule::skip;
+  map_run& run = b.make(rules, at_once);
+  REQUIRE(run.run());
+  CHECK(run.counts().skipped == 2000);
+  CHECK(b.told.size() == 11);
+}
+
+TEST_CASE("text may be anything but a NUL byte, which no argument can hold") {
+  bench b;
+  b.input(std::string("{x\n\xff\n", 5));
+  REQUIRE(b.make({}, at_once).run());
+  b.input(std::string("a\nb\0c\n", 6));
+  CHECK(b.make({}, at_once).run().error().message.find("line 2") != std::string::npos);
+}
+
+TEST_CASE("a line that is too long is a job that is too large, and the others run") {
+  bench b;
+  b.input("a\n" + std::string(2000, 'x') + "\nb\n");
+  map_run& run = b.make({}, at_once);
+  REQUIRE(run.run());
+  CHECK(b.column("status") == strings{"ok", "too_large", "ok"});
+  CHECK(run.counts().of(job_status::too_large) == 1);
+}
+
+TEST_CASE("a job that fails is told by its line, and is no end of the run") {
+  bench b;
+  b.input("a\nb\nc\n");
+  map_run& run = b.make({}, [](const auto& line, const auto& settled) -> result<void> {
+    settled(*line == "b" ? no(job_status::poisoned, "it killed three workers") : ok(*line));
+    return {};
+  });
+  REQUIRE(run.run());
+  CHECK(b.column("status") == strings{"ok", "poisoned", "ok"});
+  REQUIRE(b.told.size() == 1);
+  CHECK(b.told[0] == "line 2: poisoned: it killed three workers");
+}
+
+TEST_CASE("a job is tried again as often as was asked for, and its attempts add up") {
+  bench b;
+  b.input("works the third time\nnever works\nkills\n");
+  map_rules rules;
+  rules.retries = 2;
+  std::map<std::string, int> tries;
+  map_run& run = b.make(rules, [&](const auto& line, const auto& settled) -> result<void> {
+    const int number = ++tries[*line];
+    if (*line == "kills") {
+      settled(no(job_status::poisoned));
+    } else {
+      settled(number == 3 && line->front() == 'w' ? ok("done") : no(job_status::exception));
+    }
+    return {};
+  });
+  REQUIRE(run.run());
+  CHECK(b.column("status") == strings{"ok", "exception", "poisoned"});
+  CHECK(b.column("attempts") == strings{"3", "3", "1"});
+  CHECK(tries["kills"] == 1);
+}
+
+TEST_CASE("a run that was interrupted goes on where it was, and its output is whole") {
+  bench b;
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += std::to_string(i) + "\n";
+  std::mt19937_64 random(7);
+  std::map<std::string, int> finished;
+  for (int round = 0; round < 20; ++round) {
+    b.input(text);
+    b.journal();
+    std::vector<std::pair<std::string, map_run::settle>> open;
+    std::size_t begun = 0;
+    map_run* run = nullptr;
+    run = &b.make({}, [&](const auto& line, auto settled) -> result<void> {
+      if (++begun == 15) {
+        run->stop();
+        for (auto& [name, end] : open) end(no(job_status::cancelled));
+        open.clear();
+      }
+      if (begun >= 15) {
+        settled(no(job_status::cancelled));
+        return {};
+      }
+      open.emplace_back(*line, std::move(settled));
+      // One of those that are under way ends.
+      const auto which = open.begin() + static_cast<std::ptrdiff_t>(random() % open.size());
+      ++finished[which->first];
+      which->second(ok(which->first));
+      open.erase(which);
+      return {};
+    });
+    REQUIRE(run->run());
+  }
+  b.input(text);
+  b.journal();
+  map_run& last = b.make({}, at_once);
+  REQUIRE(last.run());
+  CHECK(last.counts().from_journal == 100);
+  const auto got = b.column("result");
+  REQUIRE(got.size() == 100);
+  for (int i = 0; i < 100; ++i) CHECK(got[static_cast<std::size_t>(i)] == std::to_string(i));
+  for (const auto& [name, times] : finished) CHECK(times == 1);
+}
+
+TEST_CASE("what a stop cancelled stands in the output, but is run again by the next run") {
+  bench b;
+  b.input("a\nb\n");
+  b.journal();
+  REQUIRE(b.make({}, [](const auto&, const auto& settled) -> result<void> {
+             settled(no(job_status::cancelled));
+             return {};
+           }).run());
+  CHECK(b.column("status") == strings{"cancelled", "cancelled"});
+  b.input("a\nb\n");
+  b.journal();
+  REQUIRE(b.make({}, at_once).run());
+  CHECK(b.column("status") == strings{"ok", "ok"});
+}
+
+TEST_CASE("a line that has changed since it was journaled is refused by its number") {
+  bench b;
+  b.input("a\nb\nc\n");
+  b.journal();
+  REQUIRE(b.make({}, at_once).run());
+  b.input("a\nB\nc\n");
+  b.journal();
+  const auto refused = b.make({}, at_once).run();
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::state_mismatch);
+  CHECK(refused.error().message.find("line 2 of ") != std::string::npos);
+}
+
+TEST_CASE("an input that has become shorter is told, since the output lacks what is in the journal") {
+  bench b;
+  b.input("a\nb\nc\n");
+  b.journal();
+  REQUIRE(b.make({}, at_once).run());
+  CHECK(b.told.empty());
+  b.input("a\n");
+  b.journal();
+  REQUIRE(b.make({}, at_once).run());
+  REQUIRE(b.told.size() == 1);
+  CHECK(b.told[0].find("up to line 3") != std::string::npos);
+  CHECK(b.column("index") == strings{"0"});
+}
+
+TEST_CASE("failed jobs are run again if that is asked for, and only they") {
+  bench b;
+  const auto only_b_fails = [](const auto& line, const auto& settled) -> result<void> {
+    settled(*line == "b" ? no(job_status::poisoned) : ok(*line));
+    return {};
+  };
+  b.input("a\nb\nc\n");
+  b.journal();
+  REQUIRE(b.make({}, only_b_fails).run());
+
+  b.input("a\nb\nc\n");
+  b.journal();
+  REQUIRE(b.make({}, at_once).run());
+  CHECK(b.column("status") == strings{"ok", "poisoned", "ok"});
+
+  b.input("a\nb\nc\n");
+  b.journal();
+  map_rules rules;
+  rules.retry_failed = true;
+  strings ran;
+  REQUIRE(b.make(rules, [&](const auto& line, const auto& settled) {
+             ran.push_back(*line);
+             return at_once(line, settled);
+           }).run());
+  CHECK(ran == strings{"b"});
+  CHECK(b.column("result") == strings{"a", "B", "c"});
+}
+
+TEST_CASE(
+    "nothing can be begun any more: the run ends with the reason, and every line that was begun is written") {
+  bench b;
+  b.input("a\nb\nc\n");
+  const auto ended = b.make({}, [](const auto& line, const auto& settled) -> result<void> {
+                        if (*line == "b") return refuse(errc::workers_exhausted, "no worker is left");
+                        return at_once(line, settled);
+                      }).run();
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().code == errc::workers_exhausted);
+  CHECK(b.column("status") == strings{"ok", "cancelled"});
+}
+
+TEST_CASE("what would come of every job ends the run, and is not journaled") {
+  bench b;
+  b.input("a\nb\n");
+  b.journal();
+  map_run& run = b.make({}, [](const auto&, const auto& settled) -> result<void> {
+    job_outcome outcome = no(job_status::exception, "there is no function 'f'");
+    outcome.ends_run = true;
+    settled(outcome);
+    return {};
+  });
+  const auto ended = run.run();
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().message == "there is no function 'f'");
+  CHECK(b.column("status") == strings{"exception"});
+  b.input("a\nb\n");
+  b.journal();
+  REQUIRE(b.make({}, at_once).run());
+  CHECK(b.column("status") == strings{"ok", "ok"});
+}
+
+TEST_CASE("an output that nobody reads any more ends the run") {
+  bench b;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  ::close(ends[0]);
+  const unique_fd write_end(ends[1]);
+  ::signal(SIGPIPE, SIG_IGN);
+  b.input("a\nb\n");
+  b.output = ends[1];
+  const auto ended = b.make({}, at_once).run();
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().message.find("writing the results") != std::string::npos);
+  CHECK(b.abandoned);
+}

@@ -1,0 +1,39 @@
+#include "tools/penstock/jobs/command_outcome.hpp"
+
+#include "runtime/base/text.hpp"
+
+#include <fmt/core.h>
+
+namespace penstock::cli {
+namespace {
+
+void add_output(std::string& to, std::string_view name, const protocol::command_output& output) {
+  to += fmt::format(R"(,"{}":{})", name, json_string(output.kept));
+  if (output.written > output.kept.size()) to += fmt::format(R"(,"{}_bytes":{})", name, output.written);
+}
+
+std::string_view last_line_of(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
+}  // namespace
+
+job_outcome outcome_of(const protocol::command_outcome& done, exit_rule rule) {
+  job_outcome outcome;
+  outcome.result = fmt::format(R"({{"exit":{})", done.exit_code);
+  add_output(outcome.result, "stdout", done.out);
+  add_output(outcome.result, "stderr", done.err);
+  outcome.result += '}';
+  if (done.exit_code == 0) return outcome;
+  outcome.again = true;
+  if (rule == exit_rule::any_is_ok) return outcome;
+  outcome.status = job_status::exception;
+  const std::string said = fmt::format("the command exited with {}", done.exit_code);
+  outcome.error = fmt::format(R"({{"type":"exit","text":"{}"}})", said);
+  const std::string_view last = last_line_of(done.err.kept);
+  outcome.text = last.empty() ? said : fmt::format("{}: {}", said, printable(last));
+  return outcome;
+}
+
+}  // namespace penstock::cli

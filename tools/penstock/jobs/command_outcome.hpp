@@ -1,0 +1,18 @@
+// The outcome of a command as that of a job: {"exit":0,"stdout":"..","stderr":".."}. Pure.
+#pragma once
+
+#include "actors/protocol/command_job.hpp"
+#include "tools/penstock/jobs/job_outcome.hpp"
+
+namespace penstock::cli {
+
+/// What an exit code other than 0 means.
+enum class exit_rule : std::uint8_t {
+  any_is_ok,  ///< the job is ok, with the exit code in its result
+  must_be_0,  ///< the job is an `exception` of type "exit"; it still has its result
+};
+
+/// If not all output was kept, "stdout_bytes" or "stderr_bytes" is the total.
+[[nodiscard]] job_outcome outcome_of(const protocol::command_outcome& done, exit_rule rule);
+
+}  // namespace penstock::cli

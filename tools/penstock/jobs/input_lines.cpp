@@ -1,0 +1,136 @@
+#include "tools/penstock/jobs/input_lines.hpp"
+
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace penstock::cli {
+namespace {
+
+constexpr std::size_t bytes_at_a_time = 256 * KiB;
+
+}  // namespace
+
+// ---- line_splitter --------------------------------------------------------------------------------------------
+
+struct line_splitter::hash_state {
+  XXH3_state_t state;
+};
+
+line_splitter::line_splitter(std::size_t longest) : longest_(longest), hash_(std::make_unique<hash_state>()) {
+  XXH3_64bits_reset(&hash_->state);
+}
+line_splitter::~line_splitter() = default;
+
+void line_splitter::feed(std::string_view bytes) {
+  fed_.assign(bytes);
+  at_ = 0;
+}
+
+void line_splitter::end() {
+  ended_ = true;
+}
+
+std::optional<input_line> line_splitter::next() {
+  if (at_ < fed_.size()) {
+    const std::size_t end = fed_.find('\n', at_);
+    add(std::string_view(fed_).substr(at_, end == std::string::npos ? end : end - at_));
+    at_ = end == std::string::npos ? fed_.size() : end + 1;
+    if (end != std::string::npos) return take();
+  }
+  if (ended_ && open_) return take();
+  return std::nullopt;
+}
+
+void line_splitter::add(std::string_view part) {
+  open_ = true;
+  line_.bytes += part.size();
+  line_.text.append(part.substr(0, longest_ - std::min(longest_, line_.text.size())));
+  XXH3_64bits_update(&hash_->state, part.data(), part.size());
+}
+
+input_line line_splitter::take() {
+  line_.number = ++number_;
+  line_.hash = XXH3_64bits_digest(&hash_->state);
+  XXH3_64bits_reset(&hash_->state);
+  open_ = false;
+  return std::exchange(line_, {});
+}
+
+// ---- line_source ----------------------------------------------------------------------------------------------
+
+result<std::unique_ptr<line_source>> line_source::open(const std::string& path, std::size_t longest) {
+  const bool is_stdin = path == "-";
+  std::string name = is_stdin ? "stdin" : printable(path);
+  unique_fd own;
+  if (!is_stdin) {
+    own.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!own) return refuse_os(errc::io, errno, fmt::format("opening the input '{}'", name));
+  }
+  const int fd = is_stdin ? STDIN_FILENO : own.get();
+  struct stat facts {};
+  if (::fstat(fd, &facts) != 0)
+    return refuse_os(errc::io, errno, fmt::format("reading the input '{}'", name));
+  if (S_ISDIR(facts.st_mode)) return refuse(errc::io, "the input '{}' is a folder", name);
+  unique_fd wake(::eventfd(0, EFD_CLOEXEC));
+  if (!wake) return refuse_os(errc::system, errno, "making an eventfd");
+  auto source = std::unique_ptr<line_source>(
+      new line_source(std::move(name), std::move(own), fd, std::move(wake), longest));
+  if (S_ISREG(facts.st_mode)) source->size_ = static_cast<std::uint64_t>(facts.st_size);
+  return source;
+}
+
+line_source::line_source(std::string name, unique_fd own, int fd, unique_fd wake, std::size_t longest)
+    : name_(std::move(name)),
+      own_(std::move(own)),
+      fd_(fd),
+      wake_(std::move(wake)),
+      lines_(longest),
+      piece_(bytes_at_a_time, '\0') {}
+
+result<std::optional<input_line>> line_source::next() {
+  while (true) {
+    if (interrupted_) return std::nullopt;
+    if (auto line = lines_.next()) return line;
+    if (ended_) return std::nullopt;
+    std::array<pollfd, 2> watched{{{wake_.get(), POLLIN, 0}, {fd_, POLLIN, 0}}};
+    if (::poll(watched.data(), 2, -1) < 0 && errno != EINTR)
+      return refuse_os(errc::io, errno, fmt::format("waiting for the input '{}'", name_));
+    if (watched[0].revents != 0 || watched[1].revents == 0) continue;
+    if (auto ok = read_more(); !ok) return tl::unexpected(std::move(ok.error()));
+  }
+}
+
+result<void> line_source::read_more() {
+  const ssize_t got = ::read(fd_, piece_.data(), piece_.size());
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return {};
+  if (got < 0) return refuse_os(errc::io, errno, fmt::format("reading the input '{}'", name_));
+  if (got == 0) {
+    ended_ = true;
+    lines_.end();
+  } else {
+    lines_.feed(std::string_view(piece_).substr(0, static_cast<std::size_t>(got)));
+  }
+  return {};
+}
+
+void line_source::interrupt() noexcept {
+  interrupted_ = true;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t woken = ::write(wake_.get(), &one, sizeof one);
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,87 @@
+// The lines of `penstock map --input`: line_splitter (pure) splits chunks of bytes into lines, line_source reads a file or
+// a pipe. Memory is bounded by the longest accepted line, whatever the input contains.
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace penstock::cli {
+
+struct input_line {
+  std::uint64_t number = 0;  ///< from 1
+  std::string text;          ///< without its line feed; if it is too long, only its beginning
+  std::uint64_t bytes = 0;   ///< of the whole line, without its line feed
+  std::uint64_t hash = 0;    ///< XXH3-64 of the whole line, without its line feed
+  [[nodiscard]] bool too_long() const noexcept { return bytes > text.size(); }
+};
+
+class line_splitter {
+ public:
+  /// Of longer lines only the first `longest` bytes are kept.
+  explicit line_splitter(std::size_t longest);
+  ~line_splitter();
+  line_splitter(const line_splitter&) = delete;
+  line_splitter& operator=(const line_splitter&) = delete;
+
+  /// Adds input. Call it only after next() returned nothing.
+  void feed(std::string_view bytes);
+  /// The end of the input: what follows the last line feed is a line, too, unless it is empty.
+  void end();
+  /// Nothing: call feed() or end().
+  std::optional<input_line> next();
+
+ private:
+  struct hash_state;
+  void add(std::string_view part);
+  input_line take();
+
+  const std::size_t longest_;
+  std::string fed_;
+  std::size_t at_ = 0;  // in fed_
+  bool ended_ = false;
+  bool open_ = false;  // `line_` has begun
+  input_line line_;
+  std::uint64_t number_ = 0;
+  std::unique_ptr<hash_state> hash_;
+};
+
+/// For one reading thread; any thread may call interrupt().
+class line_source {
+ public:
+  /// "-" is stdin.
+  static result<std::unique_ptr<line_source>> open(const std::string& path, std::size_t longest);
+
+  /// Waits for the next line. Nothing at the end, and after interrupt().
+  result<std::optional<input_line>> next();
+  void interrupt() noexcept;
+
+  /// Of a regular file; otherwise nothing.
+  [[nodiscard]] std::optional<std::uint64_t> size() const noexcept { return size_; }
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+  /// "items.jsonl", "stdin".
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+ private:
+  line_source(std::string name, unique_fd own, int fd, unique_fd wake, std::size_t longest);
+  result<void> read_more();
+
+  const std::string name_;
+  const unique_fd own_;
+  const int fd_;
+  const unique_fd wake_;
+  std::optional<std::uint64_t> size_;
+  line_splitter lines_;
+  std::string piece_;
+  bool ended_ = false;
+  std::atomic<bool> interrupted_{false};
+};
+
+}  // namespace penstock::cli

@@ -1,0 +1,71 @@
+#include "tools/penstock/jobs/job_outcome.hpp"
+
+#include "runtime/base/text.hpp"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string on_one_line(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+/// Whether another attempt may end differently. A job that is too large stays too large, the pool has already tried
+/// poisoned jobs several times, and jobs that are not idempotent must not start twice.
+bool may_be_tried_again(job_status status) {
+  return status == job_status::exception || status == job_status::timed_out || status == job_status::device;
+}
+
+}  // namespace
+
+std::optional<job_status> status_named(std::string_view name) {
+  const auto it =
+      std::ranges::find(all_job_statuses, name, [](job_status s) { return std::string_view(name_of(s)); });
+  if (it == all_job_statuses.end()) return std::nullopt;
+  return *it;
+}
+
+std::string json_string(std::string_view text) {
+  return on_one_line(json(text));
+}
+
+std::string json_of_bytes(std::string_view bytes) {
+  if (!json::accept(bytes)) return json_string(bytes);
+  std::string value(bytes);
+  // In valid JSON line feeds occur only between tokens: in strings they are escaped.
+  std::ranges::replace_if(
+      value, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return value;
+}
+
+job_outcome outcome_of(const job_failure& why) {
+  job_outcome outcome;
+  outcome.status = why.status;
+  outcome.attempts = why.attempts;
+  json error = json::object();
+  if (!why.type.empty()) error["type"] = why.type;
+  error["text"] = why.text;
+  if (!why.traceback.empty()) error["traceback"] = why.traceback;
+  if (!why.causes.empty()) error["causes"] = why.causes;
+  outcome.error = on_one_line(error);
+  outcome.text = printable(why.type.empty() ? why.text : why.type + ": " + why.text);
+  outcome.ends_run = why.attempts == 0 && why.type == "unknown_function";
+  outcome.again = may_be_tried_again(why.status) && !outcome.ends_run;
+  return outcome;
+}
+
+std::string output_line(std::uint64_t index, const job_outcome& outcome) {
+  std::string line = fmt::format(R"({{"index":{},"status":"{}","attempts":{},"result":)", index,
+                                 name_of(outcome.status), outcome.attempts);
+  line.reserve(line.size() + outcome.result.size() + outcome.error.size() + 16);
+  line.append(outcome.result).append(R"(,"error":)").append(outcome.error).append("}\n");
+  return line;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,475 @@
+// map: runs a job for each line of a file in a pool, and writes the results in the order of the lines.
+#include "actors/protocol/command_job.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/telemetry/report_json.hpp"
+#include "tools/penstock/commands.hpp"
+#include "tools/penstock/config_source.hpp"
+#include "tools/penstock/jobs/command_outcome.hpp"
+#include "tools/penstock/jobs/command_template.hpp"
+#include "tools/penstock/jobs/map_progress.hpp"
+#include "tools/penstock/jobs/map_run.hpp"
+#include "tools/penstock/number_option.hpp"
+#include "tools/penstock/output.hpp"
+#include "tools/penstock/run/progress.hpp"
+#include "tools/penstock/stop_signals.hpp"
+#include "tools/penstock/verb_table.hpp"
+
+#include <penstock/pool.hpp>
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The first signal already cancels all jobs, so only the workers' exits remain to wait for.
+constexpr std::chrono::milliseconds end_after_signal = 2s;
+constexpr std::chrono::milliseconds end_after_second_signal = 500ms;
+// How many lines reading may be ahead of writing, so that one slow job does not block the others. The bookkeeping takes
+// about 20 MB; [jobs] memory bounds the results.
+constexpr std::uint64_t lines_ahead_max = 65'536;
+constexpr std::uint32_t retries_max = 1'000'000;
+
+struct map_options {
+  config_source source;
+  std::string function;
+  std::string command;
+  std::string input = "-";
+  std::string output = "-";
+  std::uint32_t retries = 0;
+  std::string journal;
+  bool retry_failed = false;
+  bool fail_on_exit = false;
+  std::string on_bad_line = "fail";
+  std::string keep_output = "1MiB";
+  bool json = false;
+  bool quiet = false;
+};
+
+// ---- functions and commands -------------------------------------------------------------------------------
+
+/// Turns lines into arguments, and results into outcomes.
+class work {
+ public:
+  virtual ~work() = default;
+  [[nodiscard]] virtual std::string function() const = 0;
+  [[nodiscard]] virtual line_rule lines() const = 0;
+  /// Identifies the work of a journal.
+  [[nodiscard]] virtual std::string as_json() const = 0;
+  [[nodiscard]] virtual Argument argument_of(const std::shared_ptr<const std::string>& line) const = 0;
+  [[nodiscard]] virtual job_outcome outcome_of_result(std::span<const std::byte> bytes) const = 0;
+};
+
+class function_work final : public work {
+ public:
+  explicit function_work(std::string name) : name_(std::move(name)) {}
+  [[nodiscard]] std::string function() const override { return name_; }
+  [[nodiscard]] line_rule lines() const override { return line_rule::json; }
+  [[nodiscard]] std::string as_json() const override {
+    return fmt::format(R"({{"function":{}}})", json_string(name_));
+  }
+  [[nodiscard]] Argument argument_of(const std::shared_ptr<const std::string>& line) const override {
+    return Argument::borrowed(std::as_bytes(std::span(*line)), line);
+  }
+  [[nodiscard]] job_outcome outcome_of_result(std::span<const std::byte> bytes) const override {
+    job_outcome outcome;
+    outcome.result = json_of_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    return outcome;
+  }
+
+ private:
+  std::string name_;
+};
+
+class command_work final : public work {
+ public:
+  command_work(command_template command, std::string as_given, exit_rule exits,
+               std::uint64_t output_bytes_max)
+      : command_(std::move(command)),
+        as_given_(std::move(as_given)),
+        exits_(exits),
+        output_bytes_max_(output_bytes_max) {}
+  [[nodiscard]] std::string function() const override { return protocol::command_function; }
+  [[nodiscard]] line_rule lines() const override { return line_rule::text; }
+  [[nodiscard]] std::string as_json() const override {
+    return fmt::format(R"({{"command":{},"fail_on_exit":{}}})", json_string(as_given_),
+                       exits_ == exit_rule::must_be_0);
+  }
+  [[nodiscard]] Argument argument_of(const std::shared_ptr<const std::string>& line) const override {
+    return protocol::as_bytes(protocol::command_job{command_.words_for(*line), output_bytes_max_});
+  }
+  [[nodiscard]] job_outcome outcome_of_result(std::span<const std::byte> bytes) const override {
+    const auto done = protocol::command_outcome_from(bytes);
+    if (done) return outcome_of(*done, exits_);
+    job_failure why;
+    why.text = done.error().message;
+    return outcome_of(why);
+  }
+
+ private:
+  const command_template command_;
+  const std::string as_given_;
+  const exit_rule exits_;
+  const std::uint64_t output_bytes_max_;
+};
+
+job_outcome outcome_of_job(Job job, const work& what) {
+  if (const auto why = job.why()) return outcome_of(*why);
+  const Result result = job.get();
+  job_outcome outcome = what.outcome_of_result(result.bytes());
+  outcome.attempts = job.attempts();
+  return outcome;
+}
+
+result<void> begin_job(Pool& pool, const work& what, const std::shared_ptr<const std::string>& line,
+                       const map_run::settle& settled) {
+  try {
+    Job job = pool.submit(what.function(), what.argument_of(line));
+    job.then([settled, &what](const Job& ended) {
+      job_outcome outcome;
+      try {
+        outcome = outcome_of_job(ended, what);
+      } catch (const std::exception& e) {  // no memory for the result
+        job_failure why;
+        why.status = job_status::too_large;
+        why.text = fmt::format("reading its result: {}", e.what());
+        outcome = outcome_of(why);
+      }
+      settled(std::move(outcome));
+    });
+    return {};
+  } catch (const error& e) {
+    if (e.code() != errc::out_of_memory) return tl::unexpected(e.as_failure());
+    job_failure why;
+    why.status = job_status::too_large;
+    why.text = e.what();
+    settled(outcome_of(why));
+    return {};
+  }
+}
+
+// ---- the command line -------------------------------------------------------------------------------------
+
+result<void> check_usage(const map_options& o) {
+  if (o.function.empty() == o.command.empty())
+    return refuse(
+        errc::usage,
+        "give either --function NAME, with FILE naming its worker program, or --command 'PROGRAM {{}}'");
+  if (!o.function.empty() && o.source.file.empty())
+    return refuse(errc::usage,
+                  "--function needs FILE: its [loader] command is the worker program with the function");
+  if (o.command.empty() && o.fail_on_exit) return refuse(errc::usage, "--fail-on-exit needs --command");
+  if (o.retry_failed && o.journal.empty())
+    return refuse(errc::usage, "--retry-failed needs --journal, which records the failed jobs");
+  return {};
+}
+
+/// So that a missing program is one error instead of one for each job. `path` is the workers' PATH.
+result<void> check_program(const command_template& command, std::string_view path) {
+  const std::string program = command.program();
+  if (program.empty()) return {};
+  const auto executable = [](const std::string& file) {
+    return ::access(file.c_str(), X_OK) == 0 && !std::filesystem::is_directory(file);
+  };
+  if (program.find('/') != std::string::npos) {
+    if (executable(program)) return {};
+    return refuse(errc::usage, "--command: '{}' is not an executable program", printable(program));
+  }
+  while (true) {
+    const std::size_t end = path.find(':');
+    const std::string folder(path.substr(0, end));
+    if (executable(folder.empty() ? "./" + program : folder + "/" + program)) return {};
+    if (end == std::string_view::npos) break;
+    path.remove_prefix(end + 1);
+  }
+  return refuse(errc::usage, "--command: there is no program '{}' in PATH", printable(program));
+}
+
+std::string path_of_workers(const config& settings) {
+  if (const auto own = settings.loader.env.find("PATH"); own != settings.loader.env.end()) return own->second;
+  const char* path = std::getenv("PATH");
+  return path != nullptr ? path : "/bin:/usr/bin";
+}
+
+result<std::unique_ptr<work>> work_of(const map_options& o, const config& settings) {
+  if (!o.function.empty()) return std::make_unique<function_work>(o.function);
+  auto command = command_template::parse(o.command);
+  if (!command) return tl::unexpected(std::move(command.error()));
+  if (auto ok = check_program(*command, path_of_workers(settings)); !ok)
+    return tl::unexpected(std::move(ok.error()));
+  const auto keep = parse_bytes(o.keep_output);
+  if (!keep) return refuse(errc::usage, "--keep-output: {}", keep.error().message);
+  return std::make_unique<command_work>(std::move(*command), o.command,
+                                        o.fail_on_exit ? exit_rule::must_be_0 : exit_rule::any_is_ok, *keep);
+}
+
+// ---- files ------------------------------------------------------------------------------------------------
+
+struct open_output {
+  unique_fd own;
+  int fd = STDOUT_FILENO;
+};
+
+/// Does not truncate: that happens once the pool has started.
+result<open_output> open_for_results(const std::string& path) {
+  if (path == "-") return open_output{};
+  open_output made;
+  made.own.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  if (!made.own) return refuse_os(errc::io, errno, fmt::format("opening the output '{}'", printable(path)));
+  made.fd = made.own.get();
+  return made;
+}
+
+result<void> empty_output(const open_output& output) {
+  struct stat facts {};
+  if (!output.own || ::fstat(output.fd, &facts) != 0 || !S_ISREG(facts.st_mode)) return {};
+  if (::ftruncate(output.fd, 0) != 0) return refuse_os(errc::io, errno, "emptying the output");
+  return {};
+}
+
+/// Writing to a file while reading it would destroy the input or never end.
+result<void> check_different(int input, int output, const std::string& journal) {
+  std::map<std::pair<dev_t, ino_t>, std::string> seen;
+  const auto add = [&seen](const struct stat& facts, const std::string& name) -> result<void> {
+    if (!S_ISREG(facts.st_mode)) return {};
+    const auto [at, is_new] = seen.try_emplace({facts.st_dev, facts.st_ino}, name);
+    if (is_new) return {};
+    return refuse(errc::usage, "{} and {} are the same file", at->second, name);
+  };
+  struct stat facts {};
+  if (::fstat(input, &facts) == 0) {
+    if (auto ok = add(facts, "the input"); !ok) return ok;
+  }
+  if (::fstat(output, &facts) == 0) {
+    if (auto ok = add(facts, "the output"); !ok) return ok;
+  }
+  if (!journal.empty() && ::stat(journal.c_str(), &facts) == 0) return add(facts, "the journal");
+  return {};
+}
+
+void tell_journal(const map_journal& journal, const std::string& path) {
+  if (journal.torn_bytes() > 0 || journal.unreadable() > 0) {
+    log::warn("map", "the journal '{}' is damaged: {} bytes at its end and {} lines are ignored",
+              printable(path), journal.torn_bytes(), journal.unreadable());
+  }
+}
+
+// ---- the run ----------------------------------------------------------------------------------------------
+
+struct map_result {
+  map_counts counts;
+  double seconds = 0;
+  std::optional<failure> trouble;
+  int signal = 0;
+  [[nodiscard]] bool stopped() const { return signal != 0 || (trouble && trouble->code == errc::stopped); }
+};
+
+const char* outcome_name(const map_result& r) {
+  if (r.stopped()) return "stopped";
+  return r.trouble ? "failed" : "finished";
+}
+
+nlohmann::ordered_json summary_of(const map_result& r) {
+  nlohmann::ordered_json counts = nlohmann::ordered_json::object();
+  for (const job_status status : all_job_statuses) counts[name_of(status)] = r.counts.of(status);
+  nlohmann::ordered_json all{{"schema", "penstock.map/1"},
+                             {"outcome", outcome_name(r)},
+                             {"jobs", r.counts.jobs},
+                             {"counts", std::move(counts)},
+                             {"from_journal", r.counts.from_journal},
+                             {"skipped_lines", r.counts.skipped},
+                             {"seconds", r.seconds},
+                             {"error", nullptr}};
+  if (r.trouble) all["error"] = telemetry::as_json(*r.trouble)["error"];
+  return all;
+}
+
+int tell_end(const map_options& o, const map_result& r) {
+  if (o.json) {
+    const std::string text =
+        summary_of(r).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    // So that stdout contains nothing but results.
+    o.output == "-" ? say(text) : print(text);
+  }
+  if (!o.quiet) {
+    const style how = r.trouble ? style::red : r.stopped() ? style::yellow : style::green;
+    say(fmt::format("{} after {}: {}", styled(how, outcome_name(r)),
+                    duration_for_people(nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))),
+                    map_counts_line(r.counts)));
+  }
+  if (r.trouble && !r.stopped() && !o.json) say(styled(style::red, "error:") + " " + r.trouble->message);
+  if (r.signal == SIGINT) return exit_interrupted;
+  if (r.signal != 0) return exit_terminated;
+  return r.trouble || r.counts.of(job_status::ok) != r.counts.jobs ? exit_failed : exit_ok;
+}
+
+map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& input, stop_signals& signals) {
+  const auto begin = std::chrono::steady_clock::now();
+  signals.listen(
+      [&](int times) {
+        run.stop();
+        pool.stop(times == 1 ? end_after_signal : end_after_second_signal);
+      },
+      o.journal.empty() ? "stopping: cancelling running jobs (press again to stop at once)"
+                        : "stopping: cancelling running jobs; the journal has the finished ones (press again "
+                          "to stop at once)");
+  map_result made;
+  {
+    std::optional<progress_display> display;
+    if (!o.quiet) {
+      display.emplace(compared<map_status>(
+          [&] {
+            return map_status{run.counts(), input.size(), pool.status()};
+          },
+          map_progress_line));
+    }
+    if (auto ok = run.run(); !ok) made.trouble = ok.error();
+    pool.close();
+  }
+  signals.ignore();
+  made.signal = signals.received();
+  made.counts = run.counts();
+  made.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return made;
+}
+
+int map(map_options o) {
+  const auto no = [&o](const failure& why) {
+    return refuse_with(why.code == errc::usage ? exit_usage : exit_failed, why, o.json);
+  };
+  if (auto ok = check_usage(o); !ok) return no(ok.error());
+  o.source.purpose = config_file::config_purpose::jobs;
+  auto loaded = load(o.source);
+  if (!loaded) return tell_rejection(loaded.error(), o.json);
+  if (!o.quiet) tell_warnings(*loaded);
+  config settings = loaded->values;
+  if (o.source.file.empty() && loaded->source_of("name").kind == config_file::provenance_kind::derived)
+    settings.name = "map";
+  if (!o.command.empty()) settings.loader.command = {"penstock-worker", "--commands"};
+  const auto what = work_of(o, settings);
+  if (!what) return no(what.error());
+
+  stop_signals signals;
+  auto input = line_source::open(o.input, settings.jobs.memory.bytes);
+  if (!input) return no(input.error());
+  auto output = open_for_results(o.output);
+  if (!output) return no(output.error());
+  if (auto ok = check_different((*input)->fd(), output->fd, o.journal); !ok) return no(ok.error());
+  std::unique_ptr<map_journal> journal;
+  if (!o.journal.empty()) {
+    auto opened = map_journal::open(o.journal, (*what)->as_json());
+    if (!opened) return no(opened.error());
+    journal = std::move(*opened);
+    tell_journal(*journal, o.journal);
+  }
+  try {
+    Pool pool(settings);
+    if (auto ok = empty_output(*output); !ok) return no(ok.error());
+    map_rules rules;
+    rules.lines = (*what)->lines();
+    rules.bad_lines = o.on_bad_line == "skip" ? bad_line_rule::skip : bad_line_rule::fail;
+    rules.under_way_max = lines_ahead_max;
+    rules.bytes_waiting_max = settings.jobs.memory.bytes;
+    rules.retries = o.retries;
+    rules.retry_failed = o.retry_failed;
+    map_run::surroundings around;
+    around.input = input->get();
+    around.output = output->fd;
+    around.journal = journal.get();
+    around.start = [&pool, &what](const auto& line, const auto& settled) {
+      return begin_job(pool, **what, line, settled);
+    };
+    around.abandon = [&pool] { pool.stop(end_after_second_signal); };
+    around.tell = [](const std::string& line) { log::warn("map", "{}", line); };
+    map_run run(rules, std::move(around));
+    return tell_end(o, run_on(pool, o, run, **input, signals));
+  } catch (const error& e) {
+    return no(e.as_failure());
+  }
+}
+
+}  // namespace
+
+void add_map_command(verb_table& verbs) {
+  const auto o = std::make_shared<map_options>();
+  CLI::App* const verb = &verbs.add(
+      {"map",
+       verb_group::run,
+       "run a function or a command for each line of a file",
+       "Runs one job for each line of the input, and writes one line of JSON for each, in the order of the "
+       "input: index, status, attempts, result, error. If a worker dies, another one tries its job again; a "
+       "job that kills three workers is reported as poisoned. The exit code is 0 if every job is ok, "
+       "otherwise 1.\n\n"
+       "With --command each line is one argument of a program: it replaces {} in the command, or becomes the "
+       "last argument. No shell is involved; quotes and backslashes work as in a shell. The result is "
+       "{\"exit\":0,\"stdout\":\"..\",\"stderr\":\"..\"}.\n\n"
+       "With --function each line is a JSON value, which the function receives unchanged. [loader] command "
+       "in "
+       "FILE is the worker program with the function. Results that are not JSON become strings.\n\n"
+       "With --journal, running the command again after an interruption continues where it was, and the "
+       "output "
+       "is complete.",
+       {{"penstock map --command 'gzip -9 {}' --input files.txt --output done.jsonl",
+         "run a program for each line"},
+        {"ls *.wav | penstock map --command 'sox {} {}.flac'", "read a pipe, write to stdout"},
+        {"penstock map jobs.toml --function thumbnail --input items.jsonl --output out.jsonl",
+         "call a function of your own worker program"},
+        {"penstock map --command './simulate {}' --input seeds.txt --output out.jsonl --journal run.journal "
+         "--timeout 10m",
+         "continue where an earlier run ended"},
+        {"penstock map --command 'curl -sS {}' --input urls.txt --output out.jsonl --retries 3 "
+         "--fail-on-exit",
+         "repeat commands that exit with a code other than 0"}}},
+      [o] { return map(*o); });
+  verb->add_option("FILE", o->source.file, "a config file with [jobs] and [loader]");
+  verb->add_option("--function", o->function, "the function of FILE's worker program to call")
+      ->type_name("NAME");
+  verb->add_option("--command", o->command, "the program to run; {} is replaced by the line")
+      ->type_name("COMMAND");
+  verb->add_option("--input", o->input, "one job for each line; -: stdin")
+      ->type_name("IN")
+      ->capture_default_str();
+  verb->add_option("--output", o->output, "one line for each job; -: stdout")
+      ->type_name("OUT")
+      ->capture_default_str();
+  verb->add_option("--workers", o->source.workers, "worker processes, or \"auto\"")->type_name("N");
+  verb->add_option("--timeout", o->source.timeout, "time limit of one attempt of a job")->type_name("TIME");
+  takes_whole_number(
+      verb->add_option(
+          "--retries", o->retries,
+          "repeat a job up to N times if it throws, times out or exits with a code other than 0"),
+      {0, retries_max})
+      ->capture_default_str();
+  verb->add_option("--journal", o->journal,
+                   "record finished jobs in this file, and skip those that it contains")
+      ->type_name("JOURNAL");
+  verb->add_flag("--retry-failed", o->retry_failed, "repeat jobs of the journal that are not ok");
+  verb->add_flag("--fail-on-exit", o->fail_on_exit,
+                 "commands that exit with a code other than 0 have failed");
+  verb->add_option("--on-bad-line", o->on_bad_line,
+                   "what to do about lines that are not JSON: end the run, or report and skip them")
+      ->check(CLI::IsMember({"fail", "skip"}))
+      ->capture_default_str();
+  verb->add_option("--keep-output", o->keep_output,
+                   "how much of each command's stdout and of its stderr to keep")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  add_set_option(*verb, o->source);
+  verb->add_flag("--json", o->json,
+                 "a summary as one JSON object on stdout (on stderr if results go to stdout)");
+  verb->add_flag("--quiet", o->quiet, "no progress, no closing line");
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,257 @@
+#include "tools/penstock/jobs/map_journal.hpp"
+
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/base/write_all.hpp"
+#include "tools/penstock/jobs/job_outcome.hpp"
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <limits>
+#include <span>
+
+namespace penstock::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr std::string_view schema = "penstock.map-journal/1";
+constexpr std::string_view before_hash = R"({"line":")";
+constexpr std::size_t hash_digits = 16;
+constexpr std::string_view behind_hash = R"(",)";
+constexpr std::size_t bytes_at_a_time = MiB;
+
+std::string header_of(const std::string& work) {
+  return fmt::format(R"({{"schema":"{}","work":{}}})", schema, work) + "\n";
+}
+
+/// Removes a prefix; false if it is missing.
+bool skip(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+template <int base = 10>
+bool take_number(std::string_view& text, std::uint64_t& value) {
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (status != std::errc{}) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return true;
+}
+
+/// Reads from `offset`; fewer bytes at the end of the file. On failure a negative errno.
+ssize_t read_at(int fd, std::span<char> into, std::uint64_t offset) {
+  std::size_t done = 0;
+  while (done < into.size()) {
+    const ssize_t got =
+        ::pread(fd, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return -errno;
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+/// So that the file's name is on disk, too.
+int sync_folder_of(const std::string& path) {
+  const std::filesystem::path file(path);
+  const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  const unique_fd place(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return place && ::fsync(place.get()) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+std::string journal_line(std::uint64_t hash, std::string_view output) {
+  return fmt::format("{}{:016x}{}", before_hash, hash, behind_hash).append(output.substr(1));
+}
+
+std::optional<journal_entry> parse_journal_line(std::string_view line) {
+  journal_entry entry;
+  std::string_view rest = line;
+  if (!skip(rest, before_hash) || rest.size() < hash_digits) return std::nullopt;
+  std::string_view digits = rest.substr(0, hash_digits);
+  rest.remove_prefix(hash_digits);
+  if (!take_number<16>(digits, entry.hash) || !digits.empty() || !skip(rest, behind_hash))
+    return std::nullopt;
+  entry.output = fmt::format("{{{}\n", rest);
+  if (!skip(rest, R"("index":)") || !take_number(rest, entry.index) || !skip(rest, R"(,"status":")"))
+    return std::nullopt;
+  const auto status = status_named(rest.substr(0, rest.find('"')));
+  if (!status || !json::accept(line)) return std::nullopt;
+  entry.status = *status;
+  return entry;
+}
+
+result<std::unique_ptr<map_journal>> map_journal::open(const std::string& path, const std::string& work) {
+  // Nonblocking, so that opening a pipe does not wait; it is refused below.
+  unique_fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
+  if (!file) return refuse_os(errc::io, errno, fmt::format("opening the journal '{}'", printable(path)));
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode))
+    return refuse(errc::io, "the journal '{}' is no regular file", printable(path));
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK)
+      return refuse(errc::io, "another run is using the journal '{}'", printable(path));
+    return refuse_os(errc::io, errno, fmt::format("locking the journal '{}'", printable(path)));
+  }
+  std::FILE* const places = std::tmpfile();
+  if (places == nullptr) return refuse_os(errc::io, errno, "making a temporary file");
+  auto journal = std::unique_ptr<map_journal>(new map_journal(path, std::move(file), places));
+  if (auto ok = journal->read_all(header_of(work)); !ok) return tl::unexpected(std::move(ok.error()));
+  return journal;
+}
+
+map_journal::map_journal(std::string path, unique_fd file, std::FILE* places)
+    : path_(std::move(path)), file_(std::move(file)), places_(places) {}
+
+tl::unexpected<failure> map_journal::failed(std::string_view doing, int os_code) const {
+  return refuse_os(errc::io, os_code, fmt::format("{} the journal '{}'", doing, printable(path_)));
+}
+
+// ---- reading --------------------------------------------------------------------------------------------------
+
+result<void> map_journal::read_all(const std::string& header) {
+  const auto no_journal = [&] {
+    return refuse(errc::io, "'{}' is not a journal of penstock map; it is unchanged", printable(path_));
+  };
+  std::string piece(bytes_at_a_time, '\0');
+  std::string line;
+  std::uint64_t at = 0;          // of the next piece
+  std::uint64_t line_begin = 0;  // of `line`
+  while (true) {
+    const ssize_t got = read_at(file_.get(), piece, at);
+    if (got < 0) return failed("reading", static_cast<int>(-got));
+    if (got == 0) break;
+    at += static_cast<std::uint64_t>(got);
+    std::string_view rest(piece.data(), static_cast<std::size_t>(got));
+    while (!rest.empty()) {
+      const std::size_t end = rest.find('\n');
+      line.append(rest.substr(0, end));
+      if (line_begin == 0 && line.size() > header.size() && !line.starts_with(R"({"schema":")"))
+        return no_journal();
+      if (end == std::string_view::npos) break;
+      rest.remove_prefix(end + 1);
+      if (line_begin == 0) {
+        const json found = json::parse(line, nullptr, false);
+        if (!found.is_object() || found.value("schema", json()) != schema) return no_journal();
+        if (found.value("work", json()) != json::parse(header).at("work")) {
+          return refuse(errc::state_mismatch, "the journal '{}' belongs to other work: {}, not {}",
+                        printable(path_), found.value("work", json()).dump(),
+                        json::parse(header).at("work").dump());
+        }
+      } else if (const auto entry = parse_journal_line(line)) {
+        if (auto ok = note_place(entry->index, line_begin); !ok) return ok;
+        end_ = std::max(end_, entry->index + 1);
+      } else {
+        ++unreadable_;
+      }
+      line_begin += line.size() + 1;
+      line.clear();
+    }
+  }
+  if (line_begin == 0) {
+    if (!header.starts_with(line)) return no_journal();
+    return begin(header);
+  }
+  bytes_ = line_begin;
+  torn_ = at - line_begin;
+  if (torn_ > 0 && ::ftruncate(file_.get(), static_cast<off_t>(line_begin)) != 0)
+    return failed("shortening", errno);
+  return {};
+}
+
+/// The file is empty, or has only a torn first line.
+result<void> map_journal::begin(const std::string& header) {
+  if (::ftruncate(file_.get(), 0) != 0) return failed("beginning", errno);
+  if (const int why = write_all(file_.get(), header); why != 0) return failed("beginning", why);
+  if (::fsync(file_.get()) != 0) return failed("beginning", errno);
+  if (const int why = sync_folder_of(path_); why != 0) return failed("beginning", why);
+  bytes_ = header.size();
+  return {};
+}
+
+// ---- offsets --------------------------------------------------------------------------------------------------
+
+result<void> map_journal::note_place(std::uint64_t index, std::uint64_t offset) {
+  if (index > std::uint64_t{std::numeric_limits<off_t>::max()} / 16)
+    return refuse(errc::io, "the journal '{}' contains a job {}", printable(path_), index);
+  const auto before = place_of(index);
+  if (!before) return tl::unexpected(before.error());
+  if (!*before) ++jobs_;
+  const ssize_t done =
+      ::pwrite(::fileno(places_.get()), &offset, sizeof offset, static_cast<off_t>(index * sizeof offset));
+  if (done != sizeof offset)
+    return refuse_os(errc::io, done < 0 ? errno : ENOSPC, "writing a temporary file (in /tmp)");
+  return {};
+}
+
+result<std::optional<std::uint64_t>> map_journal::place_of(std::uint64_t index) const {
+  std::uint64_t offset = 0;
+  const ssize_t got =
+      read_at(::fileno(places_.get()), std::span(reinterpret_cast<char*>(&offset), sizeof offset),
+              index * sizeof offset);
+  if (got < 0) return refuse_os(errc::io, static_cast<int>(-got), "reading a temporary file (in /tmp)");
+  if (got != sizeof offset || offset == 0) return std::nullopt;
+  return offset;
+}
+
+result<std::optional<journal_entry>> map_journal::find(std::uint64_t index) const {
+  if (index >= end_) return std::nullopt;
+  const auto place = place_of(index);
+  if (!place) return tl::unexpected(place.error());
+  if (!*place) return std::nullopt;
+  std::string line;
+  std::array<char, 4096> piece;
+  for (std::uint64_t at = **place; true;) {
+    const ssize_t got = read_at(file_.get(), piece, at);
+    if (got < 0) return failed("reading", static_cast<int>(-got));
+    const std::string_view read(piece.data(), static_cast<std::size_t>(got));
+    const std::size_t end = read.find('\n');
+    line.append(read.substr(0, end));
+    if (end != std::string_view::npos) break;
+    if (got == 0) return refuse(errc::io, "the journal '{}' was shortened during the run", printable(path_));
+    at += read.size();
+  }
+  auto entry = parse_journal_line(line);
+  if (!entry || entry->index != index)
+    return refuse(errc::io, "the journal '{}' was changed during the run", printable(path_));
+  return entry;
+}
+
+// ---- writing --------------------------------------------------------------------------------------------------
+
+result<void> map_journal::append(std::uint64_t hash, std::string_view output) {
+  const std::string line = journal_line(hash, output);
+  const std::lock_guard hold(mutex_);
+  if (const int why = write_all(file_.get(), line); why != 0) {
+    // On a full disk: half a line would garble the next one.
+    [[maybe_unused]] const int cut = ::ftruncate(file_.get(), static_cast<off_t>(bytes_));
+    return failed("writing", why);
+  }
+  bytes_ += line.size();
+  unsynced_ = true;
+  return {};
+}
+
+result<void> map_journal::sync() {
+  {
+    const std::lock_guard hold(mutex_);
+    if (!std::exchange(unsynced_, false)) return {};
+  }
+  if (::fdatasync(file_.get()) != 0) return failed("writing", errno);
+  return {};
+}
+
+}  // namespace penstock::cli

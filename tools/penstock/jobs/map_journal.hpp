@@ -1,0 +1,88 @@
+// The journal of `penstock map --journal`: the finished jobs of an interrupted run, so that the next run continues there
+// and still writes its complete output. An append-only text file:
+//
+//   {"schema":"penstock.map-journal/1","work":{"function":"thumbnail"}}
+//   {"line":"00ff00ff00ff00ff","index":4,"status":"ok","attempts":1,"result":..,"error":null}
+//
+// Each line is the job's output line, preceded by the hash of its input line. Lines are written as jobs finish; for an
+// index that occurs twice the later line counts. A last line that a crash has torn is dropped when the file is opened,
+// and its job runs again. Memory does not grow with the journal: the offsets of the lines are in a temporary file.
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
+
+#include <penstock/pool.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace penstock::cli {
+
+/// A job in the journal.
+struct journal_entry {
+  std::uint64_t index = 0;
+  std::uint64_t hash = 0;  ///< of the input line
+  job_status status = job_status::ok;
+  std::string output{};  ///< its output line, with the line feed
+};
+
+/// A line of the journal; `output` comes from output_line().
+[[nodiscard]] std::string journal_line(std::uint64_t hash, std::string_view output);
+/// `line` is without its line feed. Nothing if journal_line() did not write it. Pure.
+[[nodiscard]] std::optional<journal_entry> parse_journal_line(std::string_view line);
+
+class map_journal {
+ public:
+  /// `work` is JSON that describes what is done to each line. Refuses a journal of different work
+  /// (errc::state_mismatch), a file that is not a journal, and a journal in use by another run (errc::io). Creates a
+  /// missing file.
+  static result<std::unique_ptr<map_journal>> open(const std::string& path, const std::string& work);
+
+  /// Nothing if the job has to run. Thread-safe, like append() and sync().
+  result<std::optional<journal_entry>> find(std::uint64_t index) const;
+  /// After a failure the file is unchanged.
+  result<void> append(std::uint64_t hash, std::string_view output);
+  /// Flushes to disk.
+  result<void> sync();
+
+  // What open() found.
+
+  [[nodiscard]] std::uint64_t jobs() const noexcept { return jobs_; }  ///< without repetitions
+  /// The highest index + 1.
+  [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
+  /// Garbled lines in the middle: their jobs run again.
+  [[nodiscard]] std::uint64_t unreadable() const noexcept { return unreadable_; }
+  /// Bytes of a torn last line, which was dropped.
+  [[nodiscard]] std::uint64_t torn_bytes() const noexcept { return torn_; }
+
+ private:
+  map_journal(std::string path, unique_fd file, std::FILE* places);
+  result<void> read_all(const std::string& header);
+  result<void> begin(const std::string& header);
+  result<void> note_place(std::uint64_t index, std::uint64_t offset);
+  result<std::optional<std::uint64_t>> place_of(std::uint64_t index) const;
+  [[nodiscard]] tl::unexpected<failure> failed(std::string_view doing, int os_code) const;
+
+  struct closer {
+    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+  };
+  const std::string path_;
+  const unique_fd file_;
+  const std::unique_ptr<std::FILE, closer> places_;  // at 8 N: the offset of job N's line; 0: none
+  std::uint64_t jobs_ = 0;
+  std::uint64_t end_ = 0;
+  std::uint64_t unreadable_ = 0;
+  std::uint64_t torn_ = 0;
+
+  mutable std::mutex mutex_;  // guards appending and what follows
+  std::uint64_t bytes_ = 0;
+  bool unsynced_ = false;
+};
+
+}  // namespace penstock::cli

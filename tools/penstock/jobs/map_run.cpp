@@ -1,0 +1,307 @@
+#include "tools/penstock/jobs/map_run.hpp"
+
+#include "runtime/base/counted.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/base/write_all.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t bytes_in_a_write = 256 * KiB;
+constexpr auto journal_reaches_the_disk_every = 1s;
+constexpr std::uint64_t told_at_most = 10;  // of each kind; the output contains all
+constexpr std::size_t told_bytes_of_a_reason = 500;
+
+/// The library's message, without its name and number.
+std::string why_no_json(std::string_view text) {
+  try {
+    [[maybe_unused]] const auto value = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::exception& e) {
+    std::string_view words = e.what();
+    if (const std::size_t end = words.find("] "); end != std::string_view::npos) words.remove_prefix(end + 2);
+    return shortened(printable(words), 200);
+  }
+  return {};
+}
+
+}  // namespace
+
+struct map_run::job {
+  std::uint64_t index = 0;
+  std::uint64_t hash = 0;
+  std::uint64_t bytes = 0;
+  std::shared_ptr<const std::string> line;
+  std::uint32_t tries = 0;
+  std::uint32_t attempts = 0;  // in earlier tries
+  job_outcome last;            // of the try to be repeated
+};
+
+map_run::map_run(map_rules rules, surroundings around) : rules_(rules), around_(std::move(around)) {}
+
+result<void> map_run::run() {
+  std::thread reader([this] { read_lines(); });
+  write_lines();
+  reader.join();
+  if (around_.journal != nullptr) {
+    if (auto ok = around_.journal->sync(); !ok) fail(std::move(ok.error()));
+  }
+  const std::lock_guard hold(mutex_);
+  if (failure_) return tl::unexpected(*failure_);
+  return {};
+}
+
+void map_run::stop() {
+  {
+    const std::lock_guard hold(mutex_);
+    stopping_ = true;
+  }
+  around_.input->interrupt();
+  room_.notify_all();
+}
+
+map_counts map_run::counts() const {
+  const std::lock_guard hold(mutex_);
+  return counts_;
+}
+
+bool map_run::stopping() const {
+  const std::lock_guard hold(mutex_);
+  return stopping_;
+}
+
+void map_run::fail(failure why) {
+  {
+    const std::lock_guard hold(mutex_);
+    if (!failure_) failure_ = std::move(why);
+  }
+  stop();
+}
+
+/// Further results could not be written or recorded.
+void map_run::lose_output(failure why) {
+  fail(std::move(why));
+  around_.abandon();
+}
+
+// ---- reading --------------------------------------------------------------------------------------------------
+
+void map_run::read_lines() {
+  while (true) {
+    const auto more = read_line();
+    if (!more) fail(more.error());
+    if (!more || !*more) break;
+  }
+  const std::lock_guard hold(mutex_);
+  reading_ = false;
+  news_.notify_all();
+}
+
+result<bool> map_run::read_line() {
+  if (!wait_for_room()) return false;
+  auto read = around_.input->next();
+  if (!read) return tl::unexpected(std::move(read.error()));
+  if (!*read) {
+    tell_surplus_of_journal();
+    return false;
+  }
+  input_line& line = **read;
+  lines_read_ = line.number;
+  const auto what = std::make_shared<job>(job{line.number - 1, line.hash, line.bytes, nullptr, 0, 0, {}});
+  const auto known = take_from_journal(*what);
+  if (!known) return tl::unexpected(known.error());
+  if (*known) return true;
+  if (line.too_long()) {
+    expect(*what);
+    settled(what, outcome_of({.status = job_status::too_large,
+                              .text = fmt::format("the line has {}; the limit is {}",
+                                                  counted(line.bytes, "byte"), line.text.size())}));
+    return true;
+  }
+  if (const std::string why = why_bad(line); !why.empty()) {
+    const auto skipped = bad_line(line, why);
+    if (!skipped) return tl::unexpected(skipped.error());
+    return true;
+  }
+  what->line = std::make_shared<const std::string>(std::move(line.text));
+  expect(*what);
+  const auto begun = start(what);
+  if (begun) return true;
+  const bool on_purpose = stopping();
+  settled(what, outcome_of({.status = job_status::cancelled, .text = begun.error().message}));
+  if (on_purpose) return false;
+  return tl::unexpected(begun.error());
+}
+
+/// True: the job need not run.
+result<bool> map_run::take_from_journal(const job& what) {
+  if (around_.journal == nullptr) return false;
+  auto known = around_.journal->find(what.index);
+  if (!known) return tl::unexpected(std::move(known.error()));
+  if (!*known) return false;
+  journal_entry& entry = **known;
+  if (entry.hash != what.hash) {
+    return refuse(
+        errc::state_mismatch,
+        "line {} of {} differs from the line in the journal: use the original input, or another journal",
+        what.index + 1, around_.input->name());
+  }
+  if (entry.status != job_status::ok && rules_.retry_failed) return false;
+  expect(what);
+  arrived(what, entry.status, std::move(entry.output), true);
+  return true;
+}
+
+/// At the end of the input.
+void map_run::tell_surplus_of_journal() const {
+  if (around_.journal == nullptr || stopping() || around_.journal->end() <= lines_read_) return;
+  around_.tell(
+      fmt::format("the journal has jobs up to line {}, but {} has {}: the others are not in the output",
+                  around_.journal->end(), around_.input->name(), counted(lines_read_, "line")));
+}
+
+void map_run::expect(const job& what) {
+  const std::lock_guard hold(mutex_);
+  lines_.expect(what.index);
+}
+
+/// False: stop reading.
+bool map_run::wait_for_room() {
+  std::unique_lock hold(mutex_);
+  room_.wait(hold, [this] {
+    return stopping_ || (lines_.size() < rules_.under_way_max && lines_.bytes() < rules_.bytes_waiting_max);
+  });
+  return !stopping_;
+}
+
+std::string map_run::why_bad(const input_line& line) const {
+  if (rules_.lines == line_rule::json)
+    return nlohmann::json::accept(line.text) ? std::string() : "is not JSON: " + why_no_json(line.text);
+  return line.text.find('\0') == std::string::npos
+             ? ""
+             : "contains a NUL byte, which an argument of a program cannot contain";
+}
+
+result<void> map_run::bad_line(const input_line& line, const std::string& why) {
+  if (rules_.bad_lines == bad_line_rule::fail)
+    return refuse(errc::io, "line {} of {} {}", line.number, around_.input->name(), why);
+  std::uint64_t skipped = 0;
+  {
+    const std::lock_guard hold(mutex_);
+    skipped = ++counts_.skipped;
+    counts_.input_bytes += line.bytes + 1;
+  }
+  if (skipped <= told_at_most)
+    around_.tell(fmt::format("line {} of {} is skipped: it {}", line.number, around_.input->name(), why));
+  if (skipped == told_at_most) around_.tell("further skipped lines are counted, but not listed");
+  return {};
+}
+
+result<void> map_run::start(const std::shared_ptr<job>& what) {
+  return around_.start(what->line, [this, what](job_outcome outcome) { settled(what, std::move(outcome)); });
+}
+
+// ---- outcomes -------------------------------------------------------------------------------------------------
+
+void map_run::settled(const std::shared_ptr<job>& what, job_outcome outcome) {
+  outcome.attempts += what->attempts;
+  const bool wanted_again = outcome.again && what->tries < rules_.retries;
+  if (wanted_again) {
+    const std::lock_guard hold(mutex_);
+    if (!stopping_) {
+      what->last = std::move(outcome);
+      again_.push_back(what);
+      news_.notify_one();
+      return;
+    }
+  }
+  if (outcome.ends_run) fail({errc::usage, outcome.text, 0});
+  over(what, outcome, !wanted_again && !outcome.ends_run);
+}
+
+/// On the writing thread, because starting a job may wait for others to settle.
+void map_run::try_again(const std::shared_ptr<job>& what) {
+  const job_outcome before = std::move(what->last);
+  if (!stopping()) {
+    ++what->tries;
+    what->attempts = before.attempts;
+    const auto begun = start(what);
+    if (begun) return;
+    fail(begun.error());
+  }
+  over(what, before, false);
+}
+
+/// Outcomes that are not final are not recorded, so the next run repeats the job.
+void map_run::over(const std::shared_ptr<job>& what, const job_outcome& outcome, bool is_final) {
+  std::string line = output_line(what->index, outcome);
+  if (is_final && outcome.status != job_status::cancelled && around_.journal != nullptr) {
+    if (auto ok = around_.journal->append(what->hash, line); !ok) lose_output(std::move(ok.error()));
+  }
+  if (outcome.status != job_status::ok && outcome.status != job_status::cancelled && !outcome.ends_run)
+    tell_failure(*what, outcome);
+  arrived(*what, outcome.status, std::move(line), false);
+}
+
+void map_run::tell_failure(const job& what, const job_outcome& outcome) {
+  std::uint64_t told = 0;
+  {
+    const std::lock_guard hold(mutex_);
+    told = ++failures_told_;
+  }
+  if (told <= told_at_most) {
+    around_.tell(fmt::format("line {}: {}: {}", what.index + 1, name_of(outcome.status),
+                             shortened(outcome.text, told_bytes_of_a_reason)));
+  }
+  if (told == told_at_most) around_.tell("further failed jobs are listed only in the output");
+}
+
+void map_run::arrived(const job& what, job_status status, std::string line, bool known) {
+  const std::lock_guard hold(mutex_);
+  lines_.arrived(what.index, std::move(line));
+  ++counts_.by_status.at(static_cast<std::size_t>(status));
+  ++counts_.jobs;
+  counts_.from_journal += known ? 1 : 0;
+  counts_.input_bytes += what.bytes + 1;
+  if (lines_.ready()) news_.notify_one();
+}
+
+// ---- writing --------------------------------------------------------------------------------------------------
+
+void map_run::write_lines() {
+  bool lost = false;
+  auto synced = std::chrono::steady_clock::now();
+  std::unique_lock hold(mutex_);
+  while (true) {
+    const bool news = news_.wait_for(hold, std::chrono::milliseconds(journal_reaches_the_disk_every), [this] {
+      return lines_.ready() || !again_.empty() || (!reading_ && lines_.size() == 0);
+    });
+    const auto again = std::exchange(again_, {});
+    std::string text;
+    while (text.size() < bytes_in_a_write && lines_.ready()) text.append(*lines_.next());
+    if (news && text.empty() && again.empty()) return;
+    room_.notify_all();
+    hold.unlock();
+    if (const int why = lost ? 0 : write_all(around_.output, text); why != 0) {
+      lost = true;
+      lose_output(os_failure(errc::io, why, "writing the results"));
+    }
+    for (const auto& what : again) try_again(what);
+    const auto now = std::chrono::steady_clock::now();
+    if (around_.journal != nullptr && now - synced >= journal_reaches_the_disk_every) {
+      synced = now;
+      if (auto ok = around_.journal->sync(); !ok) lose_output(std::move(ok.error()));
+    }
+    hold.lock();
+  }
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,118 @@
+// One run of `penstock map`, from the first line of the input to the last of the output:
+//
+//   reading thread           line -> in the journal? -> its output line is known --------+
+//                                 -> not JSON?       -> fail, or skip it                  |
+//                                 -> start(line) ... on any thread: settled -> journal -->+
+//   the caller's thread      output lines, in the order of the input <--------------------+
+//
+// Memory is bounded: by the number of lines between reading and writing, and by the bytes of results that wait for an
+// earlier job. The pool is behind `start`.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "tools/penstock/jobs/input_lines.hpp"
+#include "tools/penstock/jobs/job_outcome.hpp"
+#include "tools/penstock/jobs/map_journal.hpp"
+#include "tools/penstock/jobs/ordered_lines.hpp"
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::cli {
+
+enum class line_rule : std::uint8_t {
+  json,  ///< each line is a JSON value
+  text,  ///< each line is an argument of a program, which cannot contain a NUL byte
+};
+enum class bad_line_rule : std::uint8_t { fail, skip };
+
+struct map_rules {
+  line_rule lines = line_rule::text;
+  bad_line_rule bad_lines = bad_line_rule::fail;
+  std::uint64_t under_way_max = 1024;           ///< lines that were read and not written yet
+  std::uint64_t bytes_waiting_max = 1U << 30U;  ///< of results that wait for an earlier one
+  std::uint32_t retries = 0;
+  bool retry_failed = false;  ///< repeat jobs of the journal that are not ok
+};
+
+struct map_counts {
+  std::array<std::uint64_t, all_job_statuses.size()> by_status{};
+  std::uint64_t jobs = 0;          ///< finished
+  std::uint64_t from_journal = 0;  ///< of these, known from an earlier run
+  std::uint64_t skipped = 0;       ///< bad lines
+  std::uint64_t input_bytes = 0;   ///< of the lines of both
+  [[nodiscard]] std::uint64_t of(job_status status) const {
+    return by_status.at(static_cast<std::size_t>(status));
+  }
+};
+
+class map_run {
+ public:
+  using settle = std::function<void(job_outcome)>;
+  /// Starts a job; may wait for others to settle. Calls `settled` once, on any thread, possibly before it returns.
+  /// Refuses if no more jobs can be started: then `settled` is not called, and the run ends with that failure.
+  using starter = std::function<result<void>(std::shared_ptr<const std::string> line, settle settled)>;
+
+  struct surroundings {
+    line_source* input = nullptr;
+    int output = -1;                 ///< a blocking descriptor
+    map_journal* journal = nullptr;  ///< null without one
+    starter start;
+    std::function<void()> abandon;  ///< called when the output or the journal fails: cancels the running jobs
+    std::function<void(const std::string&)> tell;  ///< a line for the user; called on any thread
+  };
+  map_run(map_rules rules, surroundings around);
+
+  /// Returns when every started job has settled and is written: at the end of the input, after stop(), or with the
+  /// first failure.
+  result<void> run();
+  /// Stops reading; does not end running jobs. Thread-safe.
+  void stop();
+
+  [[nodiscard]] map_counts counts() const;
+
+ private:
+  struct job;
+  void read_lines();
+  result<bool> read_line();
+  result<bool> take_from_journal(const job& what);
+  void tell_surplus_of_journal() const;
+  [[nodiscard]] std::string why_bad(const input_line& line) const;
+  result<void> bad_line(const input_line& line, const std::string& why);
+  bool wait_for_room();
+  void expect(const job& what);
+  result<void> start(const std::shared_ptr<job>& what);
+  void settled(const std::shared_ptr<job>& what, job_outcome outcome);
+  void try_again(const std::shared_ptr<job>& what);
+  void over(const std::shared_ptr<job>& what, const job_outcome& outcome, bool is_final);
+  void arrived(const job& what, job_status status, std::string line, bool known);
+  void tell_failure(const job& what, const job_outcome& outcome);
+  void fail(failure why);
+  void lose_output(failure why);
+  [[nodiscard]] bool stopping() const;
+  void write_lines();
+
+  const map_rules rules_;
+  const surroundings around_;
+  std::uint64_t lines_read_ = 0;  // by the reading thread
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable room_;
+  std::condition_variable news_;
+  ordered_lines lines_;
+  std::vector<std::shared_ptr<job>> again_;
+  map_counts counts_;
+  std::optional<failure> failure_;
+  std::uint64_t failures_told_ = 0;
+  bool reading_ = true;
+  bool stopping_ = false;
+};
+
+}  // namespace penstock::cli
