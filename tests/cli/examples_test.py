@@ -127,6 +127,24 @@ class Examples(harness.PenstockTest):
         self.assertEqual(out.count("DEATH"), 5)
         self.assertIn("1998 of 2000 samples delivered, 1 failed, 1 quarantined", out)
 
+    @unittest.skipUnless(os.path.exists(os.path.join(harness.BIN, "09_thumbnail_worker")), "it was built without libjpeg")
+    def test_a_folder_gets_its_thumbnails_and_the_file_that_kills_its_decoder_is_named(self):
+        harness.make_photos(os.path.join(self.folder, "photos"), 12, classes=1)
+        self.write("photos/class0/broken.jpg", "this is no JPEG: libjpeg ends the process\n")
+        self.write("photos/class0/notes.txt", "not asked for\n")
+        out = self.example("09_thumbnails", "photos/class0", "small")
+        self.assertIn("12 of 13 thumbnails", out)
+        self.assertRegex(out, r"broken\.jpg: poisoned: ")
+        self.assertEqual(sorted(os.listdir(os.path.join(self.folder, "small"))), ["%05d.ppm" % n for n in range(12)])
+        from PIL import Image
+        for n in range(12):
+            whole = Image.open(os.path.join(self.folder, "photos/class0/%05d.jpg" % n)).convert("RGB")
+            small = Image.open(os.path.join(self.folder, "small/%05d.ppm" % n))
+            self.assertEqual(small.size, (53, 40))
+            expected = whole.crop((0, 0, 159, 120)).resize(small.size, Image.BOX)
+            for a, b in zip(small.getdata(), expected.getdata()):
+                self.assertLessEqual(max(abs(x - y) for x, y in zip(a, b)), 2)
+
     def test_the_example_configs_are_sound_by_the_strictest_rules(self):
         configs = glob.glob(os.path.join(SOURCES, "configs", "*.toml")) + [os.path.join(SOURCES, "photos.toml")]
         self.assertGreaterEqual(len(configs), 5)

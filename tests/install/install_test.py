@@ -207,6 +207,14 @@ class Examples(unittest.TestCase):
             file.write(SYNTHETIC)
         self.assertIn("together 64 samples, 64 different ones", example("05_two_ranks", ranks))
         self.assertEqual(example("06_watch_events").count("DEATH"), 5)
+        if os.path.exists(os.path.join(build, "09_thumbnail_worker")):
+            pictures = os.path.join(STAGE, "pictures")
+            os.makedirs(pictures, exist_ok=True)
+            with open(os.path.join(pictures, "broken.jpg"), "w") as file:
+                file.write("this is no JPEG\n")
+            said = example("09_thumbnails", pictures, os.path.join(STAGE, "small"))
+            self.assertIn("broken.jpg: poisoned", said)
+            self.assertIn("0 of 1 thumbnails", said)
 
     def poem(self):
         path = os.path.join(STAGE, "poem.txt")
