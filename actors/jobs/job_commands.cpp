@@ -1,0 +1,159 @@
+// What the job book has decided, as messages to workers, supervisor and callers.
+#include "actors/jobs/job_scheduler_state.hpp"
+#include "actors/jobs/job_words.hpp"
+#include "runtime/base/log.hpp"
+
+#include <caf/send.hpp>
+
+namespace penstock::jobs {
+namespace {
+
+constexpr auto ask_again = std::chrono::seconds(1);
+
+struct carry_out {
+  self_pointer self;
+  scheduler_state& s = self->state;
+  std::uint64_t begun = 0;
+
+  void operator()(const schedule::lease_jobs& order) {
+    const auto worker = s.workers.find(order.lease.holder.worker);
+    const auto place = s.places.find(order.lease.holder.worker);
+    if (worker == s.workers.end() || place == s.places.end()) return;
+    std::vector<laid_job> jobs;
+    jobs.reserve(order.rows.size());
+    for (const schedule::leased_job& row : order.rows) {
+      open_job& job = s.jobs.at(row.job);
+      const job_record& record = *job.record;
+      jobs.push_back({&record, job.function, row.attempt});
+      if (!std::exchange(job.leased, true)) ++begun;
+      if (record.rules().limit < s.shortest_limit && record.rules().limit.count() > 0) {
+        s.shortest_limit = record.rules().limit;
+        self->send(s.supervisor, supervisor::limits_in_use{s.shortest_limit});
+      }
+    }
+    if (auto ok = place->second.lay(order.lease, jobs, worker->second.parcels->get()); !ok) {
+      log::error("jobs", "giving a job to worker {}: {}", order.lease.holder.worker, ok.error().message);
+      caf::anon_send(s.supervisor, supervisor::fence_worker{order.lease.holder, ok.error().message});
+      return;
+    }
+    worker->second.link->send(protocol::run_jobs{order.lease.slot, order.lease.generation,
+                                                 static_cast<std::uint32_t>(order.rows.size())});
+  }
+  void operator()(const schedule::revoke_row& order) {
+    const auto place = s.places.find(order.lease.holder.worker);
+    if (place != s.places.end() && place->second.revoke(order.lease, order.row)) {
+      s.book->row_revoked(order.lease, order.row);
+      decide_soon(self);
+    }
+  }
+  void operator()(schedule::settle_job& end) {
+    const auto found = s.jobs.find(end.job);
+    if (found == s.jobs.end()) return;
+    const std::shared_ptr<job_record> record = std::move(found->second.record);
+    if (!found->second.leased) ++begun;
+    s.jobs.erase(found);
+    if (end.how == schedule::job_end::result) return succeed(record, end);
+    job_failure why;
+    const bool threw = end.how == schedule::job_end::exception || end.how == schedule::job_end::too_large;
+    if (threw && end.at)
+      why = s.places.at(end.at->lease.holder.worker).failure_of(end.at->lease, end.at->row);
+    if (!threw) why.text = text_of(end, *record);
+    why.status = status_of(end.how);
+    why.attempts = end.attempts;
+    why.causes = std::move(end.causes);
+    fail_job(s, record, std::move(why));
+  }
+  void operator()(const schedule::end_worker& order) {
+    self->send(s.supervisor, supervisor::cancel_worker{order.who, order.at_once,
+                                                       fmt::format("job {} was cancelled", order.job)});
+  }
+  void operator()(const schedule::refresh_worker& order) {
+    self->send(s.supervisor, supervisor::restart_worker{order.who.worker});
+  }
+  void operator()(const schedule::empty_slot& order) {
+    const auto there = s.in_slots.find({order.lease.holder.worker, order.lease.slot});
+    if (there == s.in_slots.end()) return;
+    for (const auto& one : there->second.all) {
+      const auto result = one.lock();
+      if (result && result->leave_slot()) s.book->result_gone(order.lease);
+    }
+    decide_soon(self);
+  }
+
+ private:
+  /// Our end of the worker's socket for parcels; -1 if it is gone.
+  [[nodiscard]] int socket_of(worker_ref who) const {
+    const auto worker = s.workers.find(who.worker);
+    const bool there = worker != s.workers.end() && worker->second.who == who && worker->second.parcels;
+    return there ? worker->second.parcels->get() : -1;
+  }
+
+  void succeed(const std::shared_ptr<job_record>& record, const schedule::settle_job& end) {
+    const lease_ref& lease = end.at->lease;
+    const place_slots& place = s.places.at(lease.holder.worker);
+    auto parcel = place.result_elsewhere(lease, end.at->row)
+                      ? s.parcels.take(lease, end.at->row, socket_of(lease.holder))
+                      : std::nullopt;
+    auto result = place.result_of(lease, end.at->row, std::move(parcel), s.around.left, s.around.meter);
+    if (!result) {
+      if (end.keeps_slot) s.book->result_gone(lease);
+      return fail_job(s, record,
+                      {job_status::exception, "protocol", result.error().message, {}, {}, end.attempts});
+    }
+    if (end.keeps_slot) {
+      lying_results& there = s.in_slots[{lease.holder.worker, lease.slot}];
+      if (there.lease != lease) there = {lease, {}};
+      there.all.push_back(*result);
+    }
+    ++s.tally.ok;
+    s.around.meter->ended(record->argument().size());
+    s.ended.push_back([record, result = std::move(*result), attempts = end.attempts] {
+      record->succeed(result, attempts);
+    });
+  }
+};
+
+void tell_to_stop(scheduler_state& s, joined_worker& worker) {
+  if (std::exchange(worker.told_to_stop, true)) return;
+  worker.link->send(protocol::stop_work{});
+  caf::anon_send(s.supervisor, supervisor::worker_told_to_stop{worker.who});
+}
+
+}  // namespace
+
+void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why) {
+  ++s.tally.failed;
+  s.around.meter->ended(record->argument().size());
+  s.around.news->job_failed(record->number(), record->function(), why);
+  s.ended.push_back([record, why = std::move(why)]() mutable { record->fail(std::move(why)); });
+}
+
+void tell_callers(scheduler_state& s) {
+  s.around.news->jobs_ended(std::exchange(s.tally, {}));
+  const auto ended = std::exchange(s.ended, {});
+  for (const auto& tell : ended) tell();
+  if (!ended.empty()) s.around.news->callers_told(ended.size());
+}
+
+void act(self_pointer self) {
+  scheduler_state& s = self->state;
+  s.decision_due = false;
+  carry_out orders{self};
+  for (schedule::job_command& c : s.book->advance(self->clock().now())) std::visit(orders, c);
+  if (orders.begun > 0) s.around.meter->begun(orders.begun);
+  for (auto& [place, worker] : s.workers) {
+    s.around.leases->set(place, s.book->rows_of(place));
+    if (worker.draining && s.book->rows_of(place) == 0) tell_to_stop(s, worker);
+  }
+  if (s.book->wants_sacrificial() != s.sacrificial) {
+    s.sacrificial = s.book->wants_sacrificial();
+    self->send(s.supervisor, supervisor::want_sacrificial{s.sacrificial});
+  }
+  tell_callers(s);
+  s.around.news->counted(s.book->unsettled() - s.book->waiting(), s.book->stale_dropped());
+  // A replacement that never comes is no event: while jobs wait, the book is asked again.
+  if (s.book->waiting() > 0 && !std::exchange(s.asks_again, true))
+    self->delayed_send(job_scheduler_actor(self), ask_again, decide_jobs{true});
+}
+
+}  // namespace penstock::jobs

@@ -1,0 +1,86 @@
+// The job scheduler's inside: its state, and what its files share. job_scheduler.cpp translates messages into calls of the
+// book, job_commands.cpp the book's commands into messages, job_submissions.cpp has what callers submit and end. Private
+// to these.
+#pragma once
+
+#include "actors/jobs/job_scheduler.hpp"
+#include "actors/jobs/parcel_shelf.hpp"
+#include "actors/jobs/place_slots.hpp"
+
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include <functional>
+#include <map>
+#include <unordered_map>
+
+namespace penstock::jobs {
+
+struct joined_worker {
+  worker_ref who;
+  std::shared_ptr<protocol::worker_link> link;
+  std::shared_ptr<const unique_fd> parcels;
+  bool draining = false;
+  bool told_to_stop = false;
+};
+
+/// A job that has not ended.
+struct open_job {
+  std::shared_ptr<job_record> record;
+  std::uint32_t function = 0;
+  bool leased = false;  // it was, at least once: it does not count as waiting any more
+};
+
+/// Results that were left in a slot by its last lease.
+struct lying_results {
+  lease_ref lease;
+  std::vector<std::weak_ptr<kept_result>> all;
+};
+
+struct scheduler_state {
+  scheduler_state() = default;
+  ~scheduler_state() = default;
+  scheduler_state(const scheduler_state&) = delete;
+  scheduler_state& operator=(const scheduler_state&) = delete;
+
+  job_scheduler_surroundings around;
+  supervisor::supervisor_actor supervisor;
+  std::unique_ptr<schedule::job_book> book;
+  std::unordered_map<schedule::job_id, open_job> jobs;
+  std::map<std::string, std::uint32_t, std::less<>> functions;
+  std::vector<std::shared_ptr<job_record>> early;  // submitted before the functions are known
+  std::map<std::uint32_t, place_slots> places;
+  std::map<std::uint32_t, joined_worker> workers;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, lying_results> in_slots;  // by place and slot
+  parcel_shelf parcels;                                                       // that workers have sent
+  job_news::tally tally;
+  std::vector<std::function<void()>> ended;  // jobs whose callers do not know it yet
+  nanoseconds shortest_limit = nanoseconds::max();
+  std::optional<failure> cancelled;
+  bool functions_known = false;
+  bool decision_due = false;
+  bool asks_again = false;
+  bool sacrificial = false;
+};
+
+using self_pointer = job_scheduler_actor::stateful_pointer<scheduler_state>;
+
+/// Looks at the book when the mailbox is empty.
+void decide_soon(self_pointer self);
+
+// ---- job_commands.cpp -----------------------------------------------------------------------------------------
+
+/// Carries out what the book has decided.
+void act(self_pointer self);
+void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why);
+/// The callers of jobs that have ended hear of it: after the statistics, which they may ask for at once.
+void tell_callers(scheduler_state& s);
+
+// ---- job_submissions.cpp --------------------------------------------------------------------------------------
+
+void enter(scheduler_state& s, const std::shared_ptr<job_record>& record);
+void learn_functions(scheduler_state& s, const functions_known& news);
+void end_one(scheduler_state& s, const end_job& order);
+void end_all(scheduler_state& s, const failure& why);
+
+}  // namespace penstock::jobs

@@ -1,0 +1,83 @@
+// What callers submit, and what they end.
+#include "actors/jobs/job_scheduler_state.hpp"
+#include "actors/jobs/job_words.hpp"
+
+#include <algorithm>
+
+namespace penstock::jobs {
+namespace {
+
+/// Whether it will not begin any more. What its slot says of it is looked at first: a row that has not begun is revoked,
+/// one that is over spares its worker.
+bool end_known(scheduler_state& s, const end_job& order) {
+  if (const auto row = s.book->revocable(order.job)) {
+    const auto place = s.places.find(row->lease.holder.worker);
+    if (place != s.places.end() && place->second.revoke(row->lease, row->row)) {
+      s.book->row_revoked(row->lease, row->row);
+    } else if (place != s.places.end()) {
+      static_cast<void>(s.book->seen(place->second.read(row->lease, 0, row->row + 1)));
+    }
+  }
+  return s.book->cancel(order.job, order.only_waiting, order.at_once) == schedule::cancelled::before_it_began;
+}
+
+}  // namespace
+
+void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
+  if (s.cancelled) {
+    s.around.meter->begun(1);
+    return fail_job(s, record, {job_status::cancelled, {}, s.cancelled->message, {}, {}, 0});
+  }
+  if (!s.functions_known) return s.early.push_back(record);
+  const auto function = s.functions.find(record->function());
+  if (function == s.functions.end()) {
+    s.around.meter->begun(1);
+    return fail_job(s, record,
+                    {job_status::exception,
+                     "unknown_function",
+                     fmt::format("the worker program has no function '{}'; it has: {}", record->function(),
+                                 names_in_words(s.functions)),
+                     {},
+                     {},
+                     0});
+  }
+  const std::uint64_t bytes = record->argument().size();
+  const bool alone = place_slots::travels_alone(bytes, s.around.shape.slot_bytes);
+  s.jobs[record->number()] = {record, function->second, false};
+  s.book->submit({record->number(), function->second, alone ? 0 : bytes, record->rules().limit,
+                  record->rules().idempotent, record->rules().fresh});
+}
+
+void learn_functions(scheduler_state& s, const functions_known& news) {
+  for (std::uint32_t i = 0; i < news.names.size(); ++i) s.functions.emplace(news.names[i], i);
+  s.functions_known = true;
+  for (const auto& record : std::exchange(s.early, {})) enter(s, record);
+}
+
+void end_one(scheduler_state& s, const end_job& order) {
+  bool prevented = false;
+  const auto early = std::ranges::find(s.early, order.job, [](const auto& r) { return r->number(); });
+  if (early != s.early.end()) {
+    const std::shared_ptr<job_record> record = *early;
+    s.early.erase(early);
+    s.around.meter->begun(1);
+    fail_job(s, record, {job_status::cancelled, {}, "it was cancelled before it began", {}, {}, 0});
+    prevented = true;
+  } else {
+    prevented = end_known(s, order);
+  }
+  if (order.prevented) order.prevented->set_value(prevented);
+}
+
+void end_all(scheduler_state& s, const failure& why) {
+  s.cancelled = why;
+  for (const auto& record : std::exchange(s.early, {})) enter(s, record);
+  // The book is not asked any more: whoever waits is told now, and the workers are ended by the supervisor.
+  s.book->set_paused(true);
+  for (const auto& [number, job] : std::exchange(s.jobs, {})) {
+    if (!job.leased) s.around.meter->begun(1);
+    fail_job(s, job.record, {job_status::cancelled, {}, why.message, {}, {}, 0});
+  }
+}
+
+}  // namespace penstock::jobs
