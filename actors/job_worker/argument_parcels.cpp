@@ -5,8 +5,8 @@
 
 namespace penstock::job_worker {
 
-result<std::optional<protocol::parcel>> argument_parcels::take(const protocol::run_jobs& lease, std::uint32_t row,
-                                                               nanoseconds patience) {
+result<std::optional<protocol::parcel>> argument_parcels::take(const protocol::run_jobs& lease,
+                                                               std::uint32_t row, nanoseconds patience) {
   const auto is_it = [&](const protocol::parcel& one) {
     return one.label.slot == lease.slot && one.label.generation == lease.generation && one.label.row == row;
   };

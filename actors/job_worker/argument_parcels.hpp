@@ -18,7 +18,8 @@ class argument_parcels {
 
   /// The argument of a row; waits up to `patience` for it. Nothing: it has not come. What is passed over is kept if it is
   /// of a row or lease that is still to come. Refuses as receive_parcel does.
-  result<std::optional<protocol::parcel>> take(const protocol::run_jobs& lease, std::uint32_t row, nanoseconds patience);
+  result<std::optional<protocol::parcel>> take(const protocol::run_jobs& lease, std::uint32_t row,
+                                               nanoseconds patience);
 
   /// No row of it will be begun any more: gives back what came for it, and what comes later as soon as it is seen.
   void lease_over(const protocol::run_jobs& lease);
@@ -29,8 +30,8 @@ class argument_parcels {
   [[nodiscard]] bool wanted(const protocol::parcel_label& label) const;
 
   int socket_;
-  std::deque<protocol::parcel> kept_;             // at most what the session has sent ahead
-  std::map<std::uint32_t, std::uint32_t> over_;   // by slot: the generation of its last lease
+  std::deque<protocol::parcel> kept_;            // at most what the session has sent ahead
+  std::map<std::uint32_t, std::uint32_t> over_;  // by slot: the generation of its last lease
 };
 
 }  // namespace penstock::job_worker

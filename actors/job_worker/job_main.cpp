@@ -200,7 +200,7 @@ int job_main(const std::map<std::string, job_function>& functions) {
     fmt::print(stderr, "{}\n", mistake);
     return exit_codes::configuration;
   }
-  if (!child::started_by_a_session("a job worker")) return exit_codes::configuration;
+  if (!child::started_by_a_session("a penstock job worker")) return exit_codes::configuration;
   process::write_stack_when_dying();
   process::accept_injected_faults();
   child::heart pulse;

@@ -12,6 +12,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <utility>
 
 namespace penstock::job_worker {
 namespace {
@@ -113,6 +114,8 @@ result<job_runner::outcome> job_runner::run(const protocol::run_jobs& order) {
     }
     const steady_time now = clock::now();
     lease.over(row + 1, now);
+    if (row + 1 == *rows) lease.report();  // nobody need wait for what is left to do
+    settle_process();
     if (!why_.empty()) {
       end = outcome::unfit;
       break;
@@ -160,6 +163,9 @@ result<job_runner::step> job_runner::run_row(lease_in_hand& lease, std::uint32_t
   how.busy = clock::now() - now;
   context_.flight.publish(arena::phase::checking);
   look_after(*job, lease.room, how);
+  // What is not simply a result in the slot needs memory files and descriptors: not under limits that the job has set.
+  unsettled_ = job->job;
+  if (how.how != row_state::finished || lease.room.lies_elsewhere()) settle_process();
   hand_over(lease, row, std::move(how));
   context_.flight.sample_done();
   return step::over;
@@ -226,13 +232,18 @@ void job_runner::look_after(const arena::job_reading& job, const result_room& ro
              fmt::format("it made room for {} bytes of result and wrote at least {}", room.room(),
                          room.room() + beyond));
   }
-  if (!context_.settings.restore()) {
-    why_ = fmt::format("job {} changed {}, which cannot be set back", job.job, context_.settings.lost());
-  }
   if (cuda_.newly_loaded()) {
     how.fail(row_state::failed, "penstock::error", child::cuda_in_words(context_.me.worker, how.error.text));
     why_ = fmt::format("job {} loaded CUDA into this worker", job.job);
   }
+}
+
+/// So that the next job finds what the last one found.
+void job_runner::settle_process() {
+  if (unsettled_ == 0) return;
+  const std::uint64_t job = std::exchange(unsettled_, 0);
+  if (!context_.settings.restore())
+    why_ = fmt::format("job {} changed {}, which cannot be set back", job, context_.settings.lost());
 }
 
 void job_runner::hand_over(lease_in_hand& lease, std::uint32_t row, ending how) {

@@ -4,8 +4,9 @@
 // A row's way:
 //
 //   revoked? next --- no ---> its argument --> recorder: loading --> begun --> function --> recorder: checking
-//     --> what it wrote beyond its result, what it left behind (process_settings), whether it brought CUDA
+//     --> what it wrote beyond its result, whether it brought CUDA
 //     --> its result or error to the slot, or elsewhere --> row: finished | failed | too_large
+//     --> what it changed about the process is set back (process_settings)
 //
 // What was finished before a death stays finished: the table says so, without a message.
 #pragma once
@@ -73,6 +74,7 @@ class job_runner {
                               mapping& elsewhere, std::span<const std::byte>& argument);
   ending call(const arena::job_reading& job, std::span<const std::byte> argument, result_room& room);
   void look_after(const arena::job_reading& job, const result_room& room, ending& how);
+  void settle_process();
   void hand_over(lease_in_hand& lease, std::uint32_t row, ending how);
   result_room::place keep_error(result_room& room, ending& how) const;
   bool send_elsewhere(lease_in_hand& lease, std::uint32_t row, const result_room::place& place);
@@ -82,7 +84,8 @@ class job_runner {
   argument_parcels arguments_;
   child::cuda_watch cuda_;
   pid_t process_;
-  std::string name_;  // reused: no allocation on the way of a job
+  std::uint64_t unsettled_ = 0;  // the job after which the process was not set back yet; 0: none
+  std::string name_;             // reused: no allocation on the way of a job
   std::string why_;
 };
 

@@ -55,6 +55,7 @@ class result_room final : public JobCall::room {
   /// Bytes beyond the room of the result that were seen to be written.
   [[nodiscard]] std::uint64_t overrun() const noexcept;
   [[nodiscard]] std::uint64_t room() const noexcept { return room_; }
+  [[nodiscard]] bool lies_elsewhere() const noexcept { return file_.has_value(); }
   [[nodiscard]] std::uint64_t room_in_slot() const noexcept { return slot_.room_from(next_); }
   /// The most that a result may have now: in the slot, or elsewhere.
   [[nodiscard]] std::uint64_t most() const noexcept;

@@ -408,10 +408,13 @@ TEST_CASE(
   CHECK(rows[0].state == row_state::waiting);
 }
 
-TEST_CASE("an argument that came before its turn is there when its row is, and what nobody wants is given back") {
+TEST_CASE(
+    "an argument that came before its turn is there when its row is, and what nobody wants is given back") {
   one_worker w({{"size", [](JobCall& call) { call.give(std::to_string(call.argument().size())); }}});
   // The argument of the first row is never sent; what follows it is, that of the other slot's lease among it.
-  const auto first = w.lease({{"size", "", true}, {"size", std::string(5000, 'b'), true}, {"size", std::string(6000, 'c'), true}}, 0);
+  const auto first = w.lease(
+      {{"size", "", true}, {"size", std::string(5000, 'b'), true}, {"size", std::string(6000, 'c'), true}},
+      0);
   const auto second = w.lease({{"size", std::string(7000, 'd'), true}}, 1);
   REQUIRE(w.table(0).revoke(2));
   std::thread session([&, slot = w.table(0)] {
