@@ -36,6 +36,7 @@ struct carry_out {
       caf::anon_send(s.supervisor, supervisor::fence_worker{order.lease.holder, ok.error().message});
       return;
     }
+    worker->second.link->expect(order.rows.size());  // it may report after each row
     worker->second.link->send(protocol::run_jobs{order.lease.slot, order.lease.generation,
                                                  static_cast<std::uint32_t>(order.rows.size())});
   }

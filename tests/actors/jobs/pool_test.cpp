@@ -34,6 +34,17 @@ TEST_CASE("ten thousand small jobs each give their own result, once") {
   CHECK(all.failed == 0);
 }
 
+TEST_CASE("a worker whose bundled jobs take longer than expected may report each of them") {
+  Pool pool(odd_jobs(1), quietly());
+  for (int i = 0; i < 50; ++i) pool.submit("sleep", "0").get();  // it is known as a quick function
+  pool.pause();
+  std::vector<Job> jobs;
+  for (int i = 0; i < 60; ++i) jobs.push_back(pool.submit("sleep", "2"));
+  pool.resume();
+  for (Job& job : jobs) CHECK(job.get().text() == "awake");
+  CHECK(pool.report().deaths.empty());
+}
+
 TEST_CASE("an empty result and an empty argument are results and arguments") {
   Pool pool(odd_jobs(1), quietly());
   CHECK(pool.submit("nothing", {}).get().bytes().empty());
@@ -52,6 +63,19 @@ TEST_CASE("arguments and results of any size arrive whole, in the slot or outsid
     REQUIRE(got.size() == bytes);
     REQUIRE(std::ranges::equal(got, sent));
   }
+}
+
+TEST_CASE("many quick jobs with arguments that do not fit their slot all get them") {
+  config c = odd_jobs(1);
+  c.loader.slot_bytes = byte_size{65'536};
+  Pool pool(c, quietly());
+  for (int i = 0; i < 50; ++i) pool.submit("nothing", {}).get();  // it is known as a quick function
+  pool.pause();
+  std::vector<Job> jobs;
+  for (int i = 0; i < 600; ++i) jobs.push_back(pool.submit("nothing", std::string(60'000, 'a')));
+  pool.resume();
+  for (Job& job : jobs) CHECK(status_of(job) == job_status::ok);
+  CHECK(pool.report().deaths.empty());
 }
 
 TEST_CASE("borrowed argument bytes are let go when the job has ended") {
