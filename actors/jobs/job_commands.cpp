@@ -140,7 +140,8 @@ void act(self_pointer self) {
   scheduler_state& s = self->state;
   s.decision_due = false;
   carry_out orders{self};
-  for (schedule::job_command& c : s.book->advance(self->clock().now())) std::visit(orders, c);
+  const steady_time now = self->clock().now();
+  for (schedule::job_command& c : s.book->advance(now)) std::visit(orders, c);
   if (orders.begun > 0) s.around.meter->begun(orders.begun);
   for (auto& [place, worker] : s.workers) {
     s.around.leases->set(place, s.book->rows_of(place));
@@ -153,8 +154,11 @@ void act(self_pointer self) {
   tell_callers(s);
   s.around.news->counted(s.book->unsettled() - s.book->waiting(), s.book->stale_dropped());
   // A replacement that never comes is no event: while jobs wait, the book is asked again.
-  if (s.book->waiting() > 0 && !std::exchange(s.asks_again, true))
-    self->delayed_send(job_scheduler_actor(self), ask_again, decide_jobs{true});
+  if (s.book->waiting() > 0 && !std::exchange(s.asks_in_a_second, true))
+    self->delayed_send(job_scheduler_actor(self), ask_again, decide_jobs{decide_jobs::reason::second});
+  const auto look = s.book->next_look();
+  if (look && !std::exchange(s.asks_for_room, true))
+    self->delayed_send(job_scheduler_actor(self), *look - now, decide_jobs{decide_jobs::reason::room});
 }
 
 }  // namespace penstock::jobs

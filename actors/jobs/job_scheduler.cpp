@@ -123,7 +123,8 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
       },
       [self](const meet_supervisor& news) { self->state.supervisor = news.supervisor; },
       [self](const decide_jobs& order) {
-        if (order.again) self->state.asks_again = false;
+        if (order.why == decide_jobs::reason::second) self->state.asks_in_a_second = false;
+        if (order.why == decide_jobs::reason::room) self->state.asks_for_room = false;
         act(self);
       },
       [self](const stop_jobs&) {

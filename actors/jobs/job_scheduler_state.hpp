@@ -59,7 +59,8 @@ struct scheduler_state {
   std::optional<failure> cancelled;
   bool functions_known = false;
   bool decision_due = false;
-  bool asks_again = false;
+  bool asks_in_a_second = false;
+  bool asks_for_room = false;
   bool sacrificial = false;
 };
 

@@ -44,8 +44,8 @@ void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
   const std::uint64_t bytes = record->argument().size();
   const bool alone = place_slots::travels_alone(bytes, s.around.shape.slot_bytes);
   s.jobs[record->number()] = {record, function->second, false};
-  s.book->submit({record->number(), function->second, alone ? 0 : bytes, record->rules().limit,
-                  record->rules().idempotent, record->rules().fresh});
+  s.book->submit({record->number(), function->second, alone ? s.around.shape.slot_bytes : bytes,
+                  record->rules().limit, record->rules().idempotent, record->rules().fresh});
 }
 
 void learn_functions(scheduler_state& s, const functions_known& news) {

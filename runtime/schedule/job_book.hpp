@@ -49,8 +49,9 @@ using job_id = std::uint64_t;
 
 struct job_book_settings {
   std::uint32_t max_attempts = 3;
-  std::uint32_t rows_max = 256;        ///< of a lease
-  nanoseconds bundle_goal{1'000'000};  ///< expected work of a lease of several jobs
+  std::uint32_t rows_max = 256;          ///< of a lease
+  nanoseconds bundle_goal{1'000'000};    ///< expected work of a lease of several jobs
+  nanoseconds room_patience{1'000'000};  ///< so long a caller may leave a result in a slot that is wanted
   std::uint64_t slot_bytes = 0;
   std::uint64_t row_bytes = 0;  ///< of the slot's table, for each row; and its head
   std::uint64_t head_bytes = 0;
@@ -59,10 +60,11 @@ struct job_book_settings {
 struct job_request {
   job_id job = 0;
   std::uint32_t function = 0;
-  std::uint64_t argument_bytes = 0;  ///< in the slot, rounded up; 0 when they travel in a memfd
-  nanoseconds limit{0};              ///< of one run; 0: none
-  bool idempotent = true;            ///< false: never begun twice
-  bool fresh = false;                ///< only in a process that has run nothing else
+  /// In the slot, rounded up. Of one that travels in a memfd: all that a slot has, so that it is not bundled.
+  std::uint64_t argument_bytes = 0;
+  nanoseconds limit{0};    ///< of one run; 0: none
+  bool idempotent = true;  ///< false: never begun twice
+  bool fresh = false;      ///< only in a process that has run nothing else
 };
 
 // ---- commands: all of them are carried out, in order, before the next advance() --------------------------------
@@ -124,8 +126,9 @@ struct refresh_worker {
   worker_ref who;
 };
 
-/// All other slots of this worker are busy, and this one only with results that nobody has taken: copy them out, then
-/// result_gone() for each. Said once for each lease; if no result could leave, the next advance() names another slot.
+/// All other slots of this worker are busy, and this one only with results that nobody has taken for `room_patience`
+/// since it was wanted: copy them out, then result_gone() for each. Said once for each lease; if no result could leave,
+/// the next advance() names another slot. Most callers take a result within microseconds, which costs no copy.
 struct empty_slot {
   lease_ref lease;
 };
@@ -190,8 +193,11 @@ class job_book {
   job_book(const job_book&) = delete;
   job_book& operator=(const job_book&) = delete;
 
-  /// What is to be done now, in order. Call after every event, or after several; and once a second while jobs wait.
+  /// What is to be done now, in order. Call after every event, or after several; once a second while jobs wait; and
+  /// at next_look().
   [[nodiscard]] std::vector<job_command> advance(steady_time now);
+  /// When the patience with a caller's results is over, as the last advance() has left it; none: nobody waits for that.
+  [[nodiscard]] std::optional<steady_time> next_look() const noexcept { return next_look_; }
 
   // Jobs.
 
@@ -295,11 +301,12 @@ class job_book {
   struct lease_rows {
     std::vector<row> rows{};
     std::uint32_t incarnation = 0;
-    std::uint32_t first_open = 0;  // all rows before are over or revoked
-    std::uint32_t open = 0;        // neither over nor revoked
-    std::uint32_t passed = 0;      // rows that the worker has reported
-    std::uint32_t kept = 0;        // results that lie in the slot
-    bool asked = false;            // an empty_slot was said
+    std::uint32_t first_open = 0;         // all rows before are over or revoked
+    std::uint32_t open = 0;               // neither over nor revoked
+    std::uint32_t passed = 0;             // rows that the worker has reported
+    std::uint32_t kept = 0;               // results that lie in the slot
+    std::optional<steady_time> wanted{};  // since when its room is, though results lie in it
+    bool asked = false;                   // an empty_slot was said
   };
   struct workload {
     std::vector<std::uint32_t> order{};  // slots with open rows, as they were leased
@@ -341,10 +348,10 @@ class job_book {
   void lease_bundle(std::uint32_t index, std::uint64_t share);
   void lease_alone(std::uint32_t index, job_entry& e);
   void give(std::uint32_t index);
-  void ask_for_room();
-  void ask_for_room(std::uint32_t index, worker& w);
-  void move_work();
-  [[nodiscard]] takeover revoke_half_for(std::uint32_t idle, std::uint32_t victim);
+  void ask_for_room(steady_time now);
+  void ask_for_room(std::uint32_t index, worker& w, steady_time now);
+  void move_work(steady_time now);
+  [[nodiscard]] takeover revoke_half_for(std::uint32_t idle, std::uint32_t victim, steady_time now);
   [[nodiscard]] bool works(const worker& w) const;
   [[nodiscard]] bool wants_more(const worker& w) const;
   [[nodiscard]] bool something_for(const worker& w) const;
@@ -380,6 +387,7 @@ class job_book {
   std::vector<std::uint32_t> takers_;   // of lease_ordinary(), the same
   std::vector<std::uint32_t> victims_;  // of move_work(), the same
   std::vector<job_command> outbox_;
+  std::optional<steady_time> next_look_;
   job_id last_job_ = 0;
   std::uint64_t waiting_ = 0;
   std::uint64_t stale_dropped_ = 0;

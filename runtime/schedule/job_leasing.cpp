@@ -33,6 +33,7 @@ bool is_loader(const auto& worker) {
 }  // namespace
 
 std::vector<job_command> job_book::advance(steady_time now) {
+  next_look_.reset();
   if (!paused_ && !jobs_.empty()) {
     loaders_ = 0;
     for (const auto& [index, w] : workers_.all()) loaders_ += w.takes_leases() && is_loader(w) ? 1 : 0;
@@ -40,8 +41,8 @@ std::vector<job_command> job_book::advance(steady_time now) {
     lease_fresh(now);
     lease_suspects();
     lease_ordinary();
-    ask_for_room();
-    move_work();
+    ask_for_room(now);
+    move_work(now);
   }
   return std::exchange(outbox_, {});
 }
@@ -70,6 +71,7 @@ void job_book::give(std::uint32_t index) {
   to.incarnation = w.incarnation;
   to.first_open = to.passed = to.kept = 0;
   to.open = static_cast<std::uint32_t>(bundle_.size());
+  to.wanted.reset();
   to.asked = false;
   lease_jobs order{lease, {}};
   order.rows.reserve(bundle_.size());
@@ -235,22 +237,32 @@ bool job_book::something_for(const worker& w) const {
   return !ordinary_.empty() || !suspected_.empty() || !fresh_.empty();
 }
 
-void job_book::ask_for_room() {
+void job_book::ask_for_room(steady_time now) {
   if (waiting_ == 0) return;
   for (auto& [index, w] : workers_.all()) {
-    if (works(w) && (is_idle(w) || wants_more(w)) && something_for(w)) ask_for_room(index, w);
+    if (works(w) && (is_idle(w) || wants_more(w)) && something_for(w)) ask_for_room(index, w, now);
   }
 }
 
-/// Names the slot with the fewest results, of those that were not named before.
-void job_book::ask_for_room(std::uint32_t index, worker& w) {
+/// Names the slot with the fewest results, of those that were not named before and have been wanted for long enough.
+void job_book::ask_for_room(std::uint32_t index, worker& w, steady_time now) {
   if (!w.free.empty()) return;
   auto best = w.slots.end();
+  std::optional<steady_time> ripe;  // when the next one will have been
   for (auto slot = w.slots.begin(); slot != w.slots.end(); ++slot) {
     if (slot->at != stage::held || slot->use.asked) continue;
-    if (best == w.slots.end() || slot->use.kept < best->use.kept) best = slot;
+    if (!slot->use.wanted) slot->use.wanted = now;
+    const steady_time over = *slot->use.wanted + settings_.room_patience;
+    if (over > now) {
+      ripe = std::min(ripe.value_or(over), over);
+    } else if (best == w.slots.end() || slot->use.kept < best->use.kept) {
+      best = slot;
+    }
   }
-  if (best == w.slots.end()) return;
+  if (best == w.slots.end()) {
+    if (ripe) next_look_ = std::min(next_look_.value_or(*ripe), *ripe);
+    return;
+  }
   best->use.asked = true;
   const auto number = static_cast<std::uint32_t>(best - w.slots.begin());
   outbox_.emplace_back(empty_slot{{{index, best->use.incarnation}, number, best->generation}});
@@ -258,7 +270,7 @@ void job_book::ask_for_room(std::uint32_t index, worker& w) {
 
 // ---- moving work ------------------------------------------------------------------------------------------------
 
-void job_book::move_work() {
+void job_book::move_work(steady_time now) {
   if (!ordinary_.empty()) return;
   victims_.clear();
   for (const auto& [index, w] : workers_.all()) {
@@ -271,7 +283,7 @@ void job_book::move_work() {
     if (!is_loader(w) || !works(w) || w.more.reserved || !is_idle(w)) continue;
     auto victim = victims_.begin();
     while (victim != victims_.end()) {
-      const takeover in_it = revoke_half_for(index, *victim);
+      const takeover in_it = revoke_half_for(index, *victim, now);
       if (in_it == takeover::work) break;
       victim = in_it == takeover::nothing ? victims_.erase(victim) : std::next(victim);
     }
@@ -279,7 +291,7 @@ void job_book::move_work() {
 }
 
 /// The later half of what `victim` has not begun. Its first row counts as begun, though nobody may have read it yet.
-job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t victim) {
+job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t victim, steady_time now) {
   worker& from = workers_.at(victim);
   worker& to = workers_.at(idle);
   std::vector<row_place> movable;
@@ -299,7 +311,7 @@ job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t v
   }
   if (movable.empty()) return without;
   if (to.free.empty()) {
-    ask_for_room(idle, to);
+    ask_for_room(idle, to, now);
     return takeover::work;
   }
   const worker_ref who{victim, from.incarnation};

@@ -103,23 +103,28 @@ void round_trip(const settings& s) {
       jobs, percentile(times, 0.5), percentile(times, 0.9), percentile(times, 0.99));
 }
 
-/// Bytes a second of jobs that take 1 MB and give 1 MB, beside as many threads that do the two copies and nothing else.
+/// Jobs a second that take 1 MB and give 1 MB, beside as many threads that do the two copies and nothing else. The
+/// threads go round as many buffers as a worker has slots: one buffer that is always the same stays in the cache.
 void megabyte(const settings& s) {
   constexpr std::size_t bytes = 1'000'000;
   const std::uint64_t jobs = s.jobs > 0 ? s.jobs : 4000;
   const auto argument = std::make_shared<std::vector<std::byte>>(bytes, std::byte{1});
+
+  config c = pool_config(s);
+  c.loader.slot_bytes = byte_size{4U << 20U};
+  const std::uint32_t slots_each = c.loader.slots_per_worker;
 
   const auto bare = [&] {
     const auto begun = clock::now();
     std::vector<std::thread> threads;
     for (std::uint32_t t = 0; t < s.workers; ++t) {
       threads.emplace_back([&] {
-        std::vector<std::byte> in(bytes);
-        std::vector<std::byte> out(bytes);
+        std::vector<std::vector<std::byte>> slots(slots_each, std::vector<std::byte>(2 * bytes));
         for (std::uint64_t i = 0; i < jobs / s.workers; ++i) {
-          std::memcpy(in.data(), argument->data(), bytes);
-          std::memcpy(out.data(), in.data(), bytes);
-          asm volatile("" : : "r"(out.data()) : "memory");
+          std::byte* const slot = slots[i % slots_each].data();
+          std::memcpy(slot, argument->data(), bytes);
+          std::memcpy(slot + bytes, slot, bytes);
+          asm volatile("" : : "r"(slot) : "memory");
         }
       });
     }
@@ -127,8 +132,6 @@ void megabyte(const settings& s) {
     return static_cast<double>(jobs) / seconds_since(begun);
   };
 
-  config c = pool_config(s);
-  c.loader.slot_bytes = byte_size{4U << 20U};
   Pool pool(c, quietly());
   wait_until_ready(pool, s.workers);
   const auto pooled = [&](std::uint64_t count) {

@@ -2,8 +2,8 @@
 // workers hears.
 #pragma once
 
-#include "actors/protocol/link.hpp"
 #include "actors/protocol/burst_queue.hpp"
+#include "actors/protocol/link.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/mapping.hpp"
 #include "runtime/base/result.hpp"
@@ -69,7 +69,12 @@ struct cancel_all {
 
 /// Look at the book when the mailbox is empty.
 struct decide_jobs {
-  bool again = false;  ///< because time has passed, not because anything has happened
+  enum class reason : std::uint8_t {
+    news,
+    second,  ///< one has passed, and jobs wait
+    room     ///< a result may have lain in a wanted slot for too long
+  };
+  reason why = reason::news;
 };
 
 struct stop_jobs {};

@@ -234,6 +234,9 @@ TEST_CASE(
   REQUIRE(p.book.reported(kept(orders[1])) == job_arrival::accepted);
   CHECK(only<empty_slot>(p.go()).empty());  // nothing waits
   p.submit();
+  CHECK(only<empty_slot>(p.go()).empty());  // the caller may be about to take them
+  REQUIRE(p.book.next_look() == p.now + small_slots.room_patience);
+  p.now += small_slots.room_patience;
   const auto first = only<empty_slot>(p.go());
   const auto second = only<empty_slot>(p.go());
   REQUIRE(first.size() == 1);
@@ -243,6 +246,23 @@ TEST_CASE(
   CHECK(p.go().empty());
   p.book.result_gone(second[0].lease);
   CHECK(p.lease().lease.slot == orders[1].lease.slot);
+}
+
+TEST_CASE("nobody is asked for a slot whose results are let go in time") {
+  small_pool p;
+  p.book.worker_joined(a1, 1);
+  p.submit();
+  const lease_jobs order = p.lease();
+  REQUIRE(p.book.reported(kept(order)) == job_arrival::accepted);
+  p.submit();
+  CHECK(p.leases().empty());
+  REQUIRE(p.book.next_look());
+  p.book.result_gone(order.lease);
+  p.now += 1s;
+  const auto said = p.go();
+  CHECK(only<empty_slot>(said).empty());
+  CHECK(only<lease_jobs>(said).size() == 1);
+  CHECK_FALSE(p.book.next_look());
 }
 
 TEST_CASE("kept results survive their worker, and their slots are not its successor's until they are gone") {
@@ -256,8 +276,10 @@ TEST_CASE("kept results survive their worker, and their slots are not its succes
   const auto said = p.go();
   CHECK(only<settle_job>(said).size() == 1);
   CHECK(only<lease_jobs>(said).empty());
-  REQUIRE(only<empty_slot>(said).size() == 1);
-  CHECK(only<empty_slot>(said)[0].lease == order.lease);
+  p.now += small_slots.room_patience;
+  const auto later = only<empty_slot>(p.go());
+  REQUIRE(later.size() == 1);
+  CHECK(later[0].lease == order.lease);
   p.book.result_gone(order.lease);
   CHECK(p.lease().lease.holder == a2);
 }

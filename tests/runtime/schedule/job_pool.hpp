@@ -24,7 +24,7 @@ std::vector<T> only(const std::vector<schedule::job_command>& commands) {
 }
 
 /// Slots with room for 8 small jobs beside their results.
-inline constexpr schedule::job_book_settings small_slots{3, 8, 1ms, 4096, 64, 64};
+inline constexpr schedule::job_book_settings small_slots{3, 8, 1ms, 1ms, 4096, 64, 64};
 
 /// So many rows that are over, then one that is `then`, then rows that wait.
 inline schedule::lease_reading table_of(const schedule::lease_jobs& order, std::size_t finished,

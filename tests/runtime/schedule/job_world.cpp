@@ -41,6 +41,10 @@ job_world::job_world(const job_world_settings& settings, job_world_tally& tally)
 }
 
 void job_world::perform(step<job_act> s) {
+  if (const auto look = books_.next_look(); look && s.pick % 2 == 0) {
+    now_ = *look;
+    come_to_rest();
+  }
   now_ += step_time;
   switch (s.what) {
     case job_act::submit: submit(); break;

@@ -59,7 +59,7 @@ inline void must(bool holds, const char* otherwise) {
 class job_world {
  public:
   static constexpr std::uint32_t sacrificial_place = 100;
-  static constexpr schedule::job_book_settings slots_of_4k{3, 4, 1ms, 4096, 64, 64};
+  static constexpr schedule::job_book_settings slots_of_4k{3, 4, 1ms, 1ms, 4096, 64, 64};
 
   job_world(const job_world_settings& settings, job_world_tally& tally);
   void perform(step<job_act> s);

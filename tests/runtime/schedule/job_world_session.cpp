@@ -15,6 +15,9 @@ void job_world::come_to_rest() {
     if (commands.empty()) break;
     carry_out(commands);
   }
+  const auto look = books_.next_look();
+  must(!look || (*look > now_ && *look <= now_ + slots_of_4k.room_patience),
+       "a look that is due, or too late");
   check_rest();
 }
 
@@ -320,7 +323,9 @@ void job_world::check_idle(std::uint32_t number, const place& p) const {
   const bool alone = number == sacrificial_place;
   for (const job_state& job : jobs_) {
     if (!job.waiting || job.settled || is_isolated(job) != alone) continue;
-    must(has_free_slot(number), "a worker stands still behind results that could be copied");
+    must(has_free_slot(number) || books_.next_look(),
+         "a worker stands still behind results that could be copied");
+    if (!has_free_slot(number)) return;
     const bool avoids = !alone && job.died_of_it == number && anyone_but(number);
     const bool wants_other = job.request.fresh && p.given > 0;
     must(avoids || wants_other, "a job waits while a worker is free that may run it");
