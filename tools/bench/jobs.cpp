@@ -104,11 +104,14 @@ void round_trip(const settings& s) {
 }
 
 /// Jobs a second that take 1 MB and give 1 MB, beside as many threads that do the two copies and nothing else. The
-/// threads go round as many buffers as a worker has slots: one buffer that is always the same stays in the cache.
+/// threads go round as many buffers as a worker has slots. Arguments are 256 different ones, more than caches hold: who
+/// has work for a pool does not give it the same megabyte again and again.
 void megabyte(const settings& s) {
   constexpr std::size_t bytes = 1'000'000;
   const std::uint64_t jobs = s.jobs > 0 ? s.jobs : 4000;
-  const auto argument = std::make_shared<std::vector<std::byte>>(bytes, std::byte{1});
+  std::vector<std::shared_ptr<std::vector<std::byte>>> arguments;
+  for (unsigned i = 0; i < 256; ++i)
+    arguments.push_back(std::make_shared<std::vector<std::byte>>(bytes, static_cast<std::byte>(i)));
 
   config c = pool_config(s);
   c.loader.slot_bytes = byte_size{4U << 20U};
@@ -118,11 +121,12 @@ void megabyte(const settings& s) {
     const auto begun = clock::now();
     std::vector<std::thread> threads;
     for (std::uint32_t t = 0; t < s.workers; ++t) {
-      threads.emplace_back([&] {
+      threads.emplace_back([&, t] {
         std::vector<std::vector<std::byte>> slots(slots_each, std::vector<std::byte>(2 * bytes));
         for (std::uint64_t i = 0; i < jobs / s.workers; ++i) {
           std::byte* const slot = slots[i % slots_each].data();
-          std::memcpy(slot, argument->data(), bytes);
+          const std::uint64_t job = i * s.workers + t;
+          std::memcpy(slot, arguments[job % arguments.size()]->data(), bytes);
           std::memcpy(slot + bytes, slot, bytes);
           asm volatile("" : : "r"(slot) : "memory");
         }
@@ -139,7 +143,8 @@ void megabyte(const settings& s) {
     auto outcomes = pool.map(
         "echo",
         [&, given = std::uint64_t{0}]() mutable -> std::optional<Argument> {
-          if (given++ == count) return std::nullopt;
+          if (given == count) return std::nullopt;
+          const auto& argument = arguments[given++ % arguments.size()];
           return Argument::borrowed(*argument, argument);
         },
         {}, 16);
