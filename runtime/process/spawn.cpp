@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 
 namespace penstock::process {
@@ -37,6 +38,7 @@ struct launch {
   std::vector<char*> argv;
   std::vector<char*> envp;
   std::vector<inherited_fd> fds;
+  std::optional<cpu_set_t> cores;
   int highest_target = 2;
   pid_t parent = 0;
   const std::atomic<bool>* given_up = nullptr;
@@ -81,6 +83,8 @@ int child_main(void* argument) {
   if (::syscall(SYS_close_range, static_cast<unsigned>(l.highest_target + 1), ~0U, 0U) != 0) {
     give_up(l, "close_range");
   }
+
+  if (l.cores && ::sched_setaffinity(0, sizeof *l.cores, &*l.cores) != 0) give_up(l, "sched_setaffinity");
 
   sigset_t none;
   ::sigemptyset(&none);
@@ -143,6 +147,10 @@ result<child> spawn(const spawn_request& request, start_control* control) {
   l.envp = pointers(request.environment);
   l.fds = request.fds;
   l.parent = ::getpid();
+  if (!request.cores.empty()) {
+    CPU_ZERO(&l.cores.emplace());
+    for (const int core : request.cores) CPU_SET(static_cast<unsigned>(core), &*l.cores);
+  }
   for (const inherited_fd& fd : l.fds) l.highest_target = std::max(l.highest_target, fd.theirs);
 
   const mapping stack = map_anonymous(child_stack_bytes);

@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
   // In the order in which help lists them.
   add_run_command(verbs);
   add_map_command(verbs);
+  add_launch_command(verbs);
   add_status_commands(verbs);
   add_control_commands(verbs);
   add_watch_commands(verbs);

@@ -21,6 +21,8 @@ struct gather_options {
 /// How this program was built.
 [[nodiscard]] build_facts facts_of_this_build();
 
+/// libcuda's GPUs, asked for in a throwaway process.
+[[nodiscard]] cuda_facts look_at_cuda(const gather_options& options);
 /// /proc, /sys, /dev, libcuda and NVML.
 [[nodiscard]] gpu_facts look_at_gpu(const gather_options& options);
 /// Runs penstock-probe's `deep` mode on the configured device, with the job's arena.

@@ -57,28 +57,6 @@ void take(const json& from, const char* key, std::optional<T>& to) {
   if (const auto it = from.find(key); it != from.end() && !it->is_null()) to = it->get<T>();
 }
 
-cuda_facts ask_cuda(const gather_options& options) {
-  const probed p = probe({"cuda", options.root.string()}, options.probe_deadline);
-  cuda_facts c;
-  c.child = p.child;
-  take(p.told, "path", c.path);
-  take(p.told, "load_error", c.load_error);
-  take(p.told, "driver_version", c.driver_version);
-  take(p.told, "init_code", c.init_code);
-  take(p.told, "init_name", c.init_name);
-  for (const json& d : p.told.value("devices", json::array())) {
-    cuda_device_facts facts;
-    take(d, "ordinal", facts.ordinal);
-    take(d, "name", facts.name);
-    take(d, "uuid", facts.uuid);
-    take(d, "pci", facts.pci);
-    take(d, "major", facts.major);
-    take(d, "minor", facts.minor);
-    c.devices.push_back(std::move(facts));
-  }
-  return c;
-}
-
 nvml_facts ask_nvml(const gather_options& options) {
   const probed p = probe({"nvml", options.root.string()}, options.probe_deadline);
   nvml_facts n;
@@ -236,6 +214,28 @@ std::string find_toolkit(const fs::path& root) {
 
 }  // namespace
 
+cuda_facts look_at_cuda(const gather_options& options) {
+  const probed p = probe({"cuda", options.root.string()}, options.probe_deadline);
+  cuda_facts c;
+  c.child = p.child;
+  take(p.told, "path", c.path);
+  take(p.told, "load_error", c.load_error);
+  take(p.told, "driver_version", c.driver_version);
+  take(p.told, "init_code", c.init_code);
+  take(p.told, "init_name", c.init_name);
+  for (const json& d : p.told.value("devices", json::array())) {
+    cuda_device_facts facts;
+    take(d, "ordinal", facts.ordinal);
+    take(d, "name", facts.name);
+    take(d, "uuid", facts.uuid);
+    take(d, "pci", facts.pci);
+    take(d, "major", facts.major);
+    take(d, "minor", facts.minor);
+    c.devices.push_back(std::move(facts));
+  }
+  return c;
+}
+
 build_facts facts_of_this_build() {
   build_facts b;
   b.cuda = PENSTOCK_DOCTOR_CUDA;
@@ -248,7 +248,7 @@ build_facts facts_of_this_build() {
 
 gpu_facts look_at_gpu(const gather_options& options) {
   gpu_facts g;
-  g.cuda = ask_cuda(options);
+  g.cuda = look_at_cuda(options);
   g.nvml = ask_nvml(options);
   // After the libraries: loading the driver for the first time may create nodes.
   g.module_version = module_version(options.root);

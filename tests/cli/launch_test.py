@@ -1,0 +1,167 @@
+"""penstock launch: one process for each rank, with torchrun's environment; they end together and leave nothing behind."""
+
+from harness import *
+
+
+class LaunchTest(PenstockTest):
+    def launch(self, script, *options, ranks=3, expect=EXIT_OK, **popen):
+        """Each rank runs a shell script. Gives the report, and what the ranks wrote."""
+        code, out, err = self.penstock("launch", "--gpus", "host:%d" % ranks, "--json", "--quiet", *options,
+                                       "--", "sh", "-c", script, **popen)
+        self.assertEqual(code, expect, err + out)
+        report = json.loads(out)
+        self.assertEqual(report["schema"], "penstock.group/1")
+        self.assertEqual(len(report["ranks"]), ranks)
+        return report, err
+
+    def start_ranks(self, script, *options, trap="", ranks=2):
+        """Gives the process once each rank runs, with its trap set."""
+        process = self.start("launch", "--gpus", "host:%d" % ranks, *options, "--", "sh", "-c",
+                             trap + '\n' + 'echo ready >"$PENSTOCK_TEST_FOLDER/$RANK.ready"\n' + script,
+                             env=dict(self.environment, PENSTOCK_TEST_FOLDER=self.folder))
+        for rank in range(ranks):
+            self.wait_until(lambda: os.path.exists(os.path.join(self.folder, "%d.ready" % rank)), "rank %d runs" % rank)
+        return process
+
+    def test_each_rank_gets_the_environment_of_torchrun(self):
+        _, out = self.launch('echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT '
+                             '$PENSTOCK_GROUP [$CUDA_VISIBLE_DEVICES]"', env=dict(self.environment, PENSTOCK_GROUP="job-7", RANK="9", CUDA_VISIBLE_DEVICES="0"))
+        lines = dict(line.split("] ", 1) for line in out.splitlines())
+        self.assertEqual(sorted(lines), ["[rank0", "[rank1", "[rank2"])
+        ports = set()
+        for rank in range(3):
+            words = lines["[rank%d" % rank].split()
+            self.assertEqual(words[:5], [str(rank), str(rank), "3", "3", "127.0.0.1"])
+            self.assertEqual(words[6:], ["job-7", "[]"])
+            ports.add(words[5])
+        self.assertEqual(len(ports), 1)
+        self.assertGreater(int(ports.pop()), 0)
+
+    def test_the_first_rank_that_fails_ends_the_others_and_is_named(self):
+        report, err = self.launch('if [ $RANK = 1 ]; then echo "no such file" >&2; exit 3; fi; sleep 60', expect=EXIT_FAILED)
+        self.assertEqual(report["outcome"], "failed")
+        cause = report["first_cause"]
+        self.assertEqual((cause["rank"], cause["cause"]), (1, "exit code 3"))
+        self.assertEqual(cause["pid"], report["ranks"][1]["pid"])
+        self.assertEqual([rank["signal"] for rank in report["ranks"]], ["SIGTERM", None, "SIGTERM"])
+        self.assertIn("rank 1", report["error"]["message"])
+        self.assertEqual(report["ranks"][1]["last_lines"].strip(), "no such file")
+        self.assertIn("[rank1] no such file", err)
+
+    def test_a_rank_that_is_killed_by_a_signal_is_named_with_it(self):
+        report, _ = self.launch("[ $RANK = 2 ] && kill -SEGV $$; sleep 60", expect=EXIT_FAILED)
+        self.assertEqual(report["first_cause"]["cause"], "SIGSEGV")
+        self.assertEqual(report["ranks"][2]["signal"], "SIGSEGV")
+
+    def test_a_rank_that_exits_with_0_ends_nobody(self):
+        report, out = self.launch("[ $RANK = 0 ] && exit 0; sleep 0.2; echo later")
+        self.assertEqual(report["outcome"], "finished")
+        self.assertEqual(out.count("later"), 2)
+
+    def test_all_ranks_are_started_again_as_often_as_allowed(self):
+        script = ('echo "try $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS"; [ $RANK = 1 ] && exec sleep 60; '
+                  'exit 4')
+        report, out = self.launch(script, "--max-restarts", 2, ranks=2, expect=EXIT_FAILED)
+        self.assertEqual(report["restarts"], 2)
+        self.assertEqual([rank["starts"] for rank in report["ranks"]], [3, 3])
+        self.assertEqual(report["first_cause"]["cause"], "exit code 4")
+        for tries in range(3):
+            self.assertIn("[rank0] try %d of 2" % tries, out)
+        report, _ = self.launch("[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; [ $RANK = 1 ] && exec sleep 60; exit 1",
+                                "--max-restarts", 5, ranks=2)
+        self.assertEqual((report["outcome"], report["restarts"], report["first_cause"]), ("finished", 1, None))
+
+    def test_a_rank_that_ignores_sigterm_is_killed(self):
+        begin = time.monotonic()
+        ready = os.path.join(self.folder, "ready")
+        report, _ = self.launch("trap '' TERM; [ $RANK = 1 ] && touch %s; until [ -e %s ]; do sleep 0.01; done; "
+                                "[ $RANK = 0 ] && exit 1; while :; do sleep 0.1; done" % (ready, ready), ranks=2, expect=EXIT_FAILED)
+        self.assertEqual(report["ranks"][1]["signal"], "SIGKILL")
+        self.assertLess(time.monotonic() - begin, 30)
+
+    def test_ctrl_c_is_passed_on_and_the_ranks_may_clean_up(self):
+        process = self.start_ranks("while :; do sleep 0.05; done", trap="trap 'echo bye; exit 0' INT")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, EXIT_INTERRUPTED, err)
+        self.assertEqual(sorted(out.decode().split("\n")), ["", "[rank0] bye", "[rank1] bye"])
+
+    def test_a_second_signal_kills(self):
+        process = self.start_ranks("while :; do sleep 0.05; done", trap="trap 'touch $PENSTOCK_TEST_FOLDER/$RANK.told' TERM")
+        process.send_signal(signal.SIGTERM)
+        for rank in range(2):
+            self.wait_until(lambda: os.path.exists(os.path.join(self.folder, "%d.told" % rank)), "the signal is passed on")
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=15)
+        self.assertEqual(process.returncode, EXIT_TERMINATED, err)
+        self.assertIn(b"SIGKILL", err)
+
+    def test_daemons_of_ranks_are_gone_at_the_end(self):
+        mark = "987.%d" % os.getpid()
+        report, err = self.launch("setsid sleep %s & (setsid sleep %s &) ; exit 0" % (mark, mark))
+        self.assertEqual(report["outcome"], "finished")
+        self.assertIn("left behind", err)
+        self.assertEqual(subprocess.run(["pgrep", "-f", "sleep " + mark], stdout=subprocess.PIPE).stdout, b"")
+
+    def test_ranks_do_not_survive_the_launcher(self):
+        process = self.start_ranks("exec sleep 60")
+        ranks = children_of(process.pid)
+        self.assertEqual(len(ranks), 2)
+        process.kill()
+        process.wait()
+        self.wait_until(lambda: all(state_and_parent(pid)[0] in "ZX" for pid in ranks), "the ranks are gone")
+
+    def test_a_flood_of_output_is_passed_on_whole(self):
+        lines = 300_000
+        process = self.start("launch", "--gpus", "host:2", "--no-prefix", "--quiet", "--", "seq", str(lines))
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, EXIT_OK, err)
+        self.assertEqual(sum(map(int, out.split())), lines * (lines + 1))
+
+    def test_a_reader_who_waits_stops_the_ranks_and_not_the_end_of_the_group(self):
+        process = self.start("launch", "--gpus", "host:2", "--quiet", "--", "yes")
+        os.read(process.stdout.fileno(), 1)
+        self.wait_until(lambda: len(children_of(process.pid)) == 2, "both ranks run")
+        self.assertLess(self.most_memory_of(process, 0.5), 64 << 20)
+        ranks = children_of(process.pid)
+        process.send_signal(signal.SIGTERM)
+        self.wait_until(lambda: all(state_and_parent(pid)[0] in "ZX" for pid in ranks), "the ranks are gone")
+        process.communicate(timeout=15)
+        self.assertEqual(process.returncode, EXIT_TERMINATED)
+
+    def test_a_report_is_written_and_the_table_names_each_rank(self):
+        path = os.path.join(self.folder, "report.json")
+        code, out, err = self.penstock("launch", "--gpus", "host:2", "--report", path, "--", "sh", "-c", "exit $RANK")
+        self.assertEqual((code, out), (EXIT_FAILED, ""))
+        with open(path) as file:
+            self.assertEqual(json.load(file)["first_cause"]["rank"], 1)
+        self.assertRegex(err, r"RANK +PID +GPU +CORES +STARTS +TIME +ENDED\n +0 +\d+ +host")
+        self.assertIn("exit code 1", err)
+
+    def test_sessions_under_launch_share_the_samples(self):
+        config = self.write("bytes.toml", '[dataset]\ntype = "synthetic"\nsamples = 100\nbytes_per_sample = 64\n'
+                                          '[sampler]\nbatch_size = 10\nrank = "auto"\n[loader]\nworkers = 1\n')
+        self.launch('exec %s run %s --set name=r$RANK --report %s/report.$RANK --quiet' % (PENSTOCK, config, self.folder),
+                    ranks=2)
+        delivered = 0
+        for rank in range(2):
+            with open(os.path.join(self.folder, "report.%d" % rank)) as file:
+                delivered += json.load(file)["epochs"][0]["delivered"]
+        self.assertEqual(delivered, 100)
+
+    def test_bad_input_is_refused_with_a_sentence(self):
+        for arguments, words in [(["--gpus", "host:0", "--", "true"], "1 to 1024"),
+                                 (["--gpus", "two", "--", "true"], "GPU numbers"),
+                                 (["--gpus", "0,0", "--", "true"], "twice"),
+                                 (["--gpus", "host:2", "--", "no-such-program"], "no program 'no-such-program'"),
+                                 (["--gpus", "host:2", "--", self.folder], "not an executable program"),
+                                 (["--gpus", "host:2", "--max-restarts", "-1", "--", "true"], "-1"),
+                                 (["--gpus", "host:2"], "PROGRAM")]:
+            code, out, err = self.penstock("launch", *arguments)
+            self.assertEqual((code, out), (EXIT_USAGE, ""), err)
+            self.assertIn(words, err)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,219 @@
+#include "tools/penstock/launch/launch_book.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <csignal>
+#include <random>
+
+using namespace penstock;
+using namespace penstock::cli;
+using namespace std::chrono_literals;
+
+namespace {
+
+process::exit_report exit_code(int code) {
+  return {-1, process::exit_report::how::exited, code};
+}
+process::exit_report by_signal(int signal) {
+  return {-1, process::exit_report::how::signalled, signal};
+}
+
+template <class T>
+std::vector<T> only(const std::vector<launch_command>& commands) {
+  std::vector<T> found;
+  for (const launch_command& c : commands) {
+    if (const auto* hit = std::get_if<T>(&c)) found.push_back(*hit);
+  }
+  return found;
+}
+
+struct group {
+  explicit group(const launch_rules& rules) : book(rules), ranks(rules.ranks) {}
+
+  std::vector<launch_command> go() { return book.advance(now); }
+  /// All ranks run; their pids are 100 and on.
+  void begin() {
+    (void)go();
+    for (std::uint32_t r = 0; r < ranks; ++r) book.started(r, static_cast<pid_t>(100 + r));
+  }
+  void exit(std::uint32_t rank, const process::exit_report& how) { book.exited(rank, how, now); }
+  std::vector<int> signals() {
+    std::vector<int> sent(ranks, 0);
+    for (const signal_rank& s : only<signal_rank>(go())) sent[s.rank] = s.signal;
+    return sent;
+  }
+
+  launch_book book;
+  std::uint32_t ranks;
+  steady_time now{100s};
+};
+
+}  // namespace
+
+TEST_CASE("all ranks are started, and the group has finished when each has exited with 0") {
+  group g({.ranks = 3});
+  CHECK(only<start_rank>(g.go()).size() == 3);
+  for (std::uint32_t r = 0; r < 3; ++r) g.book.started(r, static_cast<pid_t>(100 + r));
+  g.exit(1, exit_code(0));
+  CHECK(g.signals() == std::vector<int>{0, 0, 0});  // the others continue
+  g.exit(0, exit_code(0));
+  g.exit(2, exit_code(0));
+  CHECK(only<clear_round>(g.go()).size() == 1);
+  CHECK(g.book.over());
+  CHECK(g.book.outcome() == launch_outcome::finished);
+  CHECK_FALSE(g.book.first_cause());
+}
+
+TEST_CASE("a rank that fails ends the others: SIGTERM, and SIGKILL four seconds later") {
+  group g({.ranks = 3});
+  g.begin();
+  g.exit(2, by_signal(SIGSEGV));
+  CHECK(g.signals() == std::vector<int>{SIGTERM, SIGTERM, 0});
+  CHECK(g.book.next_deadline() == g.now + 4s);
+  g.exit(0, by_signal(SIGTERM));
+  CHECK(g.signals() == std::vector<int>{0, 0, 0});
+  g.now += 4s;
+  CHECK(g.signals() == std::vector<int>{0, SIGKILL, 0});
+  g.exit(1, by_signal(SIGKILL));
+  (void)g.go();
+  REQUIRE(g.book.over());
+  CHECK(g.book.outcome() == launch_outcome::failed);
+  REQUIRE(g.book.first_cause());
+  CHECK(g.book.first_cause()->rank == 2);
+  CHECK(g.book.first_cause()->pid == 102);
+  CHECK(g.book.first_cause()->text == "SIGSEGV");
+}
+
+TEST_CASE(
+    "failed ranks are started again together, as often as allowed; the last round's cause is reported") {
+  group g({.ranks = 2, .max_restarts = 1});
+  g.begin();
+  g.exit(0, exit_code(3));
+  (void)g.go();
+  g.exit(1, by_signal(SIGTERM));
+  const auto said = g.go();
+  CHECK(only<clear_round>(said).size() == 1);
+  CHECK(only<start_rank>(said).size() == 2);
+  CHECK(g.book.restarts() == 1);
+  g.book.started(0, 200);
+  g.book.started(1, 201);
+  g.exit(1, exit_code(4));
+  (void)g.go();
+  g.exit(0, exit_code(0));
+  (void)g.go();
+  REQUIRE(g.book.over());
+  CHECK(g.book.outcome() == launch_outcome::failed);
+  CHECK(g.book.first_cause()->text == "exit code 4");
+  CHECK(g.book.ranks()[1].starts == 2);
+}
+
+TEST_CASE("the user's signal is passed on once; the second one kills; nothing is started again") {
+  group g({.ranks = 2, .max_restarts = 5});
+  g.begin();
+  g.book.stop(SIGINT, false, g.now);
+  CHECK(g.signals() == std::vector<int>{SIGINT, SIGINT});
+  CHECK(g.book.next_deadline() == g.now + 25s);
+  g.exit(0, exit_code(130));
+  CHECK(g.signals() == std::vector<int>{0, 0});
+  g.book.stop(SIGINT, true, g.now);
+  CHECK(g.signals() == std::vector<int>{0, SIGKILL});
+  g.exit(1, by_signal(SIGKILL));
+  (void)g.go();
+  REQUIRE(g.book.over());
+  CHECK(g.book.outcome() == launch_outcome::stopped);
+  CHECK_FALSE(g.book.first_cause());
+}
+
+TEST_CASE("a rank that cannot be started ends the others, also those whose start is under way") {
+  group g({.ranks = 3});
+  (void)g.go();
+  g.book.started(0, 100);
+  g.book.start_failed(1, "no such file", g.now);
+  CHECK(g.signals() == std::vector<int>{SIGTERM, 0, 0});
+  g.book.started(2, 102);
+  CHECK(g.signals() == std::vector<int>{0, 0, SIGTERM});
+  g.exit(0, by_signal(SIGTERM));
+  g.exit(2, by_signal(SIGTERM));
+  (void)g.go();
+  REQUIRE(g.book.over());
+  CHECK(g.book.first_cause()->pid == -1);
+  CHECK(g.book.first_cause()->text == "no such file");
+}
+
+TEST_CASE("a process that survives SIGKILL is left behind, and no other round begins beside it") {
+  group g({.ranks = 2, .max_restarts = 3});
+  g.begin();
+  g.exit(0, exit_code(1));
+  (void)g.go();
+  g.now += 4s;
+  CHECK(g.signals() == std::vector<int>{0, SIGKILL});
+  g.now += 5s;
+  (void)g.go();
+  REQUIRE(g.book.over());
+  CHECK(g.book.ranks()[1].left_behind);
+  CHECK(g.book.restarts() == 0);
+  g.exit(1, by_signal(SIGKILL));  // hours later
+  CHECK(g.go().empty());
+}
+
+TEST_CASE(
+    "whatever happens, a group ends, nobody is signalled who does not run, and no restart is one too many") {
+  const unsigned seed = std::random_device{}();
+  std::mt19937_64 random(seed);
+  const auto below = [&](std::uint64_t bound) { return random() % bound; };
+  for (int script = 0; script < 20'000; ++script) {
+    const launch_rules rules{.ranks = 1 + static_cast<std::uint32_t>(below(5)),
+                             .max_restarts = static_cast<std::uint32_t>(below(3))};
+    group g(rules);
+    enum class process_state { none, starting, running };
+    std::vector<process_state> world(rules.ranks, process_state::none);
+    std::uint32_t rounds = 0;
+    int stops = 0;
+    bool failed = false;  // a rank of this round, before anybody stopped the group
+    for (int step = 0; !g.book.over(); ++step) {
+      INFO("seed " << seed << ", script " << script << ", step " << step);
+      REQUIRE(step < 2000);
+      std::vector<bool> just_ended(rules.ranks);  // a second signal of the same moment finds nobody
+      for (const launch_command& c : g.go()) {
+        if (const auto* start = std::get_if<start_rank>(&c)) {
+          REQUIRE(world[start->rank] == process_state::none);
+          world[start->rank] = process_state::starting;
+          rounds += start->rank == 0 ? 1 : 0;
+          failed = failed && start->rank != 0;
+        } else if (const auto* sent = std::get_if<signal_rank>(&c)) {
+          if (just_ended[sent->rank]) continue;
+          REQUIRE(world[sent->rank] == process_state::running);
+          const bool heeds = sent->signal == SIGKILL || below(2) == 0;
+          if (!heeds) continue;
+          g.exit(sent->rank, by_signal(sent->signal));
+          world[sent->rank] = process_state::none;
+          just_ended[sent->rank] = true;
+        } else {
+          for (const process_state p : world) REQUIRE(p == process_state::none);
+        }
+      }
+      REQUIRE(rounds <= rules.max_restarts + 1);
+      if (g.book.over()) break;
+      const auto rank = static_cast<std::uint32_t>(below(rules.ranks));
+      if (world[rank] == process_state::starting) {
+        const bool works = below(8) > 0;
+        failed = failed || (!works && stops == 0);
+        works ? g.book.started(rank, 7) : g.book.start_failed(rank, "EAGAIN", g.now);
+        world[rank] = works ? process_state::running : process_state::none;
+      } else if (world[rank] == process_state::running && below(4) == 0) {
+        const bool well = below(3) > 0;
+        failed = failed || (!well && stops == 0);
+        g.exit(rank, well ? exit_code(0) : by_signal(SIGABRT));
+        world[rank] = process_state::none;
+      } else if (below(200) == 0) {
+        g.book.stop(SIGTERM, stops++ > 0, g.now);
+      }
+      g.now += 100ms;
+    }
+    const auto expected = failed      ? launch_outcome::failed
+                          : stops > 0 ? launch_outcome::stopped
+                                      : launch_outcome::finished;
+    CHECK(g.book.outcome() == expected);
+    CHECK(g.book.first_cause().has_value() == failed);
+  }
+}

@@ -1,0 +1,120 @@
+// When the ranks of a group are started, signalled and given up: the decisions of `penstock launch -- PROGRAM`. Pure:
+// events come in as calls with the time, commands come out of advance().
+//
+//            all started            a rank fails, or stop()              all gone
+//   begin ----------------> running -----------------------> ending ----------------> over
+//                              ^                                |
+//                              +--------------------------------+  a restart is left
+//
+// Ranks form a group: a collective operation with a missing member never ends. So a rank that fails (an exit code other
+// than 0, a signal, a failed start) ends the others, and they restart together, as torchrun does. A rank that exits
+// with 0 has finished; the others continue.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/exit_report.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace penstock::cli {
+
+struct launch_rules {
+  std::uint32_t ranks = 1;
+  std::uint32_t max_restarts = 0;
+  /// How long SIGTERM has before SIGKILL: after a failure, and after the user's first signal.
+  nanoseconds grace_after_failure{4'000'000'000};
+  nanoseconds grace_after_stop{25'000'000'000};
+  /// How long after SIGKILL a process is given up. Only an uninterruptible system call takes longer than moments.
+  nanoseconds killing{5'000'000'000};
+};
+
+struct start_rank {
+  std::uint32_t rank = 0;
+};
+/// To the rank's process group.
+struct signal_rank {
+  std::uint32_t rank = 0;
+  int signal = 0;
+};
+/// Every rank of this round is gone: kill what their processes have left behind, then the next round starts.
+struct clear_round {};
+
+using launch_command = std::variant<start_rank, signal_rank, clear_round>;
+
+enum class launch_outcome : std::uint8_t { finished, stopped, failed };
+
+/// The failure that ended a round. Later ones are consequences.
+struct launch_cause {
+  std::uint32_t rank = 0;
+  pid_t pid = -1;    ///< -1: it could not be started
+  std::string text;  ///< "exit code 3", "SIGSEGV"
+};
+
+struct rank_facts {
+  enum class state : std::uint8_t { waiting, starting, running, gone };
+  state now = state::waiting;
+  pid_t pid = -1;               ///< of the last process
+  std::uint32_t starts = 0;     ///< processes so far
+  std::string end;              ///< how the last process ended, in words; empty: it has not
+  std::optional<int> code{};    ///< its exit code
+  std::optional<int> signal{};  ///< or the signal that ended it
+  steady_time began{};
+  steady_time ended{};
+  bool left_behind = false;  ///< it survived SIGKILL
+};
+
+/// "exit code 3", "SIGSEGV".
+[[nodiscard]] std::string end_in_words(const process::exit_report& end);
+
+/// Not thread-safe.
+class launch_book {
+ public:
+  explicit launch_book(const launch_rules& rules);
+
+  /// What to do now. Call after every event, and at next_deadline().
+  [[nodiscard]] std::vector<launch_command> advance(steady_time now);
+  /// When advance() has something to do although nothing happens; `never`: it has not.
+  [[nodiscard]] steady_time next_deadline() const noexcept { return deadline_; }
+
+  void started(std::uint32_t rank, pid_t pid);
+  void start_failed(std::uint32_t rank, std::string why, steady_time now);
+  void exited(std::uint32_t rank, const process::exit_report& end, steady_time now);
+  /// The user's first and second signal. The first one is passed on; the second kills.
+  void stop(int signal, bool at_once, steady_time now);
+
+  [[nodiscard]] bool over() const noexcept { return stage_ == stage::over; }
+  /// Meaningful when over().
+  [[nodiscard]] launch_outcome outcome() const noexcept { return outcome_; }
+  [[nodiscard]] const std::optional<launch_cause>& first_cause() const noexcept { return cause_; }
+  [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_; }
+  [[nodiscard]] const std::vector<rank_facts>& ranks() const noexcept { return ranks_; }
+
+ private:
+  using rank_state = rank_facts::state;
+  enum class stage : std::uint8_t { begin, running, ending, over };
+
+  void start_all(steady_time now);
+  void fail(std::uint32_t rank, pid_t pid, std::string text, steady_time now);
+  void end_round(int signal, steady_time kill_at);
+  void signal_all(int signal);
+  void enforce_deadline(steady_time now);
+  void settle_round(steady_time now);
+  [[nodiscard]] bool all_gone() const;
+
+  launch_rules rules_;
+  std::vector<rank_facts> ranks_;
+  std::vector<launch_command> outbox_;
+  stage stage_ = stage::begin;
+  bool stopped_ = false;
+  bool killed_ = false;  // SIGKILL was sent in this round
+  steady_time deadline_ = never;
+  std::optional<launch_cause> cause_;
+  std::uint32_t restarts_ = 0;
+  launch_outcome outcome_ = launch_outcome::finished;
+};
+
+}  // namespace penstock::cli

@@ -1,0 +1,66 @@
+// What each rank of a group gets: its GPU, its cores, its environment. Pure.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::cli {
+
+/// --gpus: "all", "0,2,3", or "host:4" for ranks without a GPU.
+struct gpu_choice {
+  enum class kind : std::uint8_t { all, some, host };
+  kind which = kind::all;
+  std::vector<std::uint32_t> ordinals;  ///< some: as CUDA numbers the visible devices, each once
+  std::uint32_t host_ranks = 0;
+};
+inline constexpr std::uint32_t launch_ranks_max = 1024;
+
+/// Refuses (errc::usage) anything else, and an ordinal given twice.
+[[nodiscard]] result<gpu_choice> parse_gpu_choice(std::string_view text);
+
+/// A visible GPU, and the cores near it.
+struct launch_gpu {
+  std::uint32_t ordinal = 0;
+  std::string name;
+  std::string uuid;
+  std::vector<int> cores;  ///< of its NUMA node; empty: unknown
+};
+
+struct rank_place {
+  std::optional<launch_gpu> gpu{};
+  std::vector<int> cores{};  ///< the only ones that the rank may use; empty: all of ours
+};
+
+/// One place for each rank. `allowed`: the cores that we may use. Cores are shared among the ranks whose GPUs have the
+/// same cores nearby, in whole cores; where there are fewer cores than ranks, nobody is bound. Refuses (errc::usage) an
+/// ordinal that does not exist, listing the GPUs, and "all" without a GPU.
+[[nodiscard]] result<std::vector<rank_place>> plan_places(const gpu_choice& choice,
+                                                          const std::vector<launch_gpu>& gpus,
+                                                          const std::vector<int>& allowed);
+
+struct launch_names {
+  std::string group;        ///< PENSTOCK_GROUP
+  std::string master_addr;  ///< MASTER_ADDR
+  std::uint16_t master_port = 0;
+  std::uint32_t restarts = 0;      ///< so far
+  std::uint32_t restarts_max = 0;  ///< --max-restarts
+};
+
+/// `base` with the variables of this rank, named as torchrun names them. CUDA_VISIBLE_DEVICES holds all chosen GPUs, in the
+/// order of ranks, so that device LOCAL_RANK is the rank's own; for ranks without a GPU it is empty.
+[[nodiscard]] std::vector<std::string> rank_environment(std::vector<std::string> base,
+                                                        const launch_names& names,
+                                                        const std::vector<rank_place>& places,
+                                                        std::uint32_t rank);
+
+/// "0-3,8" -> 0 1 2 3 8, as the kernel writes lists of cores. Empty if it is none.
+[[nodiscard]] std::vector<int> parse_core_list(std::string_view text);
+/// And back.
+[[nodiscard]] std::string core_list(const std::vector<int>& cores);
+
+}  // namespace penstock::cli

@@ -1,0 +1,46 @@
+// Writes the ranks' lines to our stdout and stderr on a thread of its own: a terminal or pipe that nobody reads must not
+// delay the end of a group.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace penstock::cli {
+
+class line_writer {
+ public:
+  /// `room` is called on the writer's thread when a backlog of more than backlog_max has been written.
+  explicit line_writer(std::function<void()> room);
+  /// Writes what is left. Waits for whoever reads it.
+  ~line_writer();
+  line_writer(const line_writer&) = delete;
+  line_writer& operator=(const line_writer&) = delete;
+
+  /// Text with its line ends, for one write if the reader keeps up. From any thread; never blocks. Errors (a closed pipe)
+  /// are ignored, as by every other output of the CLI.
+  void write(int fd, std::string text);
+  /// More waits than should: read nothing more until `room` is called.
+  [[nodiscard]] bool full() const;
+
+  static constexpr std::size_t backlog_max = 1 << 20;  ///< bytes
+
+ private:
+  void run();
+
+  const std::function<void()> room_;
+  mutable std::mutex mutex_;
+  std::condition_variable news_;
+  std::deque<std::pair<int, std::string>> waiting_;
+  std::size_t bytes_ = 0;  // of waiting_, and of what is being written
+  bool was_full_ = false;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace penstock::cli

@@ -1,0 +1,68 @@
+#include "tools/penstock/launch/stray_processes.hpp"
+
+#include "runtime/base/fd.hpp"
+#include "runtime/process/process_facts.hpp"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <set>
+
+namespace penstock::cli {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+void reap_all_that_ended() {
+  while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+  }
+}
+
+void wait_for_end(pid_t pid, clock::time_point until) {
+  const unique_fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
+  if (!pidfd) return;
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - clock::now());
+  pollfd one{pidfd.get(), POLLIN, 0};
+  if (left.count() > 0) ::poll(&one, 1, static_cast<int>(left.count()));
+}
+
+}  // namespace
+
+void adopt_orphans() {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+void reap_strays(const std::function<bool(pid_t)>& is_rank) {
+  while (true) {
+    siginfo_t first{};
+    // Looks without reaping: a rank's end belongs to its child_process.
+    if (::waitid(P_ALL, 0, &first, WEXITED | WNOHANG | WNOWAIT) != 0 || first.si_pid == 0) return;
+    if (is_rank(first.si_pid)) return;
+    ::waitpid(first.si_pid, nullptr, WNOHANG);
+  }
+}
+
+std::size_t kill_strays(std::chrono::milliseconds patience) {
+  const auto until = clock::now() + patience;
+  std::set<pid_t> killed;
+  while (true) {
+    const auto below = process::descendants_of(::getpid());
+    if (below.empty()) break;
+    for (const pid_t pid : below) {
+      ::kill(pid, SIGKILL);
+      killed.insert(pid);
+    }
+    // Their children become ours in the meantime, and are found in the next round.
+    for (const pid_t pid : below) wait_for_end(pid, until);
+    reap_all_that_ended();
+    if (clock::now() >= until) break;
+  }
+  reap_all_that_ended();
+  return killed.size();
+}
+
+}  // namespace penstock::cli

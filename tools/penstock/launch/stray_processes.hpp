@@ -1,0 +1,22 @@
+// Processes that ranks have started and left behind: daemons, and whatever left its rank's process group. They become our
+// children, so that nothing is left when the group ends.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+
+namespace penstock::cli {
+
+/// From now on orphans below this process become its children (PR_SET_CHILD_SUBREAPER).
+void adopt_orphans();
+
+/// Reaps adopted processes that have ended. `is_rank`: leave this one to whoever started it. Does not block.
+void reap_strays(const std::function<bool(pid_t)>& is_rank);
+
+/// Kills and reaps all processes below this one; call while no rank runs. Returns how many were killed; waits for them until
+/// the time is over.
+std::size_t kill_strays(std::chrono::milliseconds patience);
+
+}  // namespace penstock::cli
