@@ -22,8 +22,9 @@ constexpr int ranks = 2;
 
 /// One rank: prints its samples.
 int be_a_rank(const char* file) {
-  // rank = "auto" takes rank and world size from the environment.
-  penstock::config settings = penstock::load_config(file, {"sampler.rank=auto", "gpu.device=host"});
+  // rank = "auto" takes rank and world size from the environment; uneven = "allow": no rank repeats a sample.
+  penstock::config settings =
+      penstock::load_config(file, {"sampler.rank=auto", "gpu.device=host", "sampler.uneven=allow"});
   settings.name +=
       "-" + std::to_string(*settings.sampler.rank);  // `penstock status --session NAME` tells them apart
   penstock::Session session(settings);

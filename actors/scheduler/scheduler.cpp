@@ -20,6 +20,8 @@ class planned_source final : public schedule::batch_source {
   planned_source(std::shared_ptr<const plan> order, const std::map<std::uint64_t, std::string>& names)
       : order_(std::move(order)), names_(names) {}
 
+  void use(std::shared_ptr<const plan> order) { order_ = std::move(order); }
+
   [[nodiscard]] std::uint64_t epoch_of(stream_position position) const override {
     return position / batches();
   }
@@ -29,7 +31,8 @@ class planned_source final : public schedule::batch_source {
   }
   [[nodiscard]] std::uint64_t replacement(stream_position position, std::uint32_t row,
                                           std::uint32_t try_number) const override {
-    return order_->replacement(epoch_of(position), order_->position(sequence_of(position), row), try_number);
+    const std::uint64_t epoch = epoch_of(position);
+    return order_->replacement(epoch, order_->position(epoch, sequence_of(position), row), try_number);
   }
   [[nodiscard]] std::string describe(std::uint64_t sample) const override {
     const auto name = names_.find(sample);
@@ -177,8 +180,7 @@ void act(self_pointer self) {
 void open(scheduler_state& s, const open_stream& order) {
   s.source = std::make_unique<planned_source>(order.order, s.names);
   s.ledger = std::make_unique<schedule::ledger>(order.rules, *s.source, order.range);
-  s.book = std::make_unique<schedule::epoch_book>(order.identity, order.order->batches_per_epoch(),
-                                                  order.order->expected_samples(), order.demanded);
+  s.book = std::make_unique<schedule::epoch_book>(order.identity, order.order->shape(), order.demanded);
   s.book->begin_at(order.range.first);
   s.failures.emplace(order.max_failed_fraction);
   for (const quarantine_report& known : order.quarantined) {
@@ -310,6 +312,10 @@ void seek(scheduler_state& s, const seek_stream& where) {
   s.finished_told = false;
   if (!s.ledger) return;
   if (s.around.times) s.around.times->forget();
+  if (where.order) {
+    s.source->use(where.order);
+    s.book->reshape(where.order->shape());
+  }
   s.ledger->seek(where.range);
   s.book->begin_at(where.range.first);
 }

@@ -28,6 +28,12 @@ board::board(std::string name, std::string placement) {
   report_.session = std::move(name);
 }
 
+void board::is_rank_of(const sampler_config& sampler) {
+  const std::lock_guard hold(mutex_);
+  report_.rank = sampler.rank.value_or(0);
+  report_.world_size = sampler.world_size;
+}
+
 void board::device_opened(const device::identity& what) {
   const std::lock_guard hold(mutex_);
   status_.gpu = {what.kind, what.name, what.uuid};
@@ -241,7 +247,9 @@ run_report board::report(const std::vector<schedule::epoch_account>& accounts, s
     e.epoch = a.epoch;
     e.complete = a.complete;
     e.from_batch = a.from_batch;
+    e.from_position = a.from_position;
     e.expected = a.expected;
+    e.padded = a.padded;
     e.delivered = a.delivered;
     e.failed = a.failed;
     e.quarantined = a.quarantined;

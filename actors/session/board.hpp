@@ -23,6 +23,8 @@ enum class quarantine_standing : std::uint8_t {
 class board {
  public:
   board(std::string name, std::string placement);
+  /// Which part of each epoch this session has.
+  void is_rank_of(const sampler_config& sampler);
 
   // Written by actors.
   void device_opened(const device::identity& what);
@@ -69,7 +71,7 @@ class board {
   run_report report_;
   std::array<std::uint64_t, telemetry::death_causes> deaths_{};  // all deaths of workers, by cause
   std::array<std::uint64_t, telemetry::death_causes>
-      owner_deaths_{};  // the same for the GPU owner's processes
+      owner_deaths_{};                // the same for the GPU owner's processes
   std::set<std::uint64_t> released_;  // for good, and not quarantined since
   std::optional<steady_time> begun_;
   std::optional<steady_time> first_batch_;

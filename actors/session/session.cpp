@@ -2,6 +2,7 @@
 #include "actors/session/wiring.hpp"
 #include "runtime/config/validate.hpp"
 #include "runtime/process/spawn.hpp"
+#include "runtime/schedule/group_state.hpp"
 
 namespace penstock {
 
@@ -70,6 +71,12 @@ run_report Session::report() const {
 std::vector<std::byte> Session::state() const {
   return held().state();
 }
+std::vector<std::byte> group_state(std::span<const std::vector<std::byte>> of_ranks) {
+  std::vector<schedule::stream_state> states;
+  for (const std::vector<std::byte>& one : of_ranks)
+    states.push_back(value_or_throw(schedule::parse_state(one)));
+  return schedule::serialise(value_or_throw(schedule::group_state(states)));
+}
 Session::Epoch Session::epoch(std::uint64_t number) {
   static_cast<void>(held());
   return {*this, number};
@@ -100,8 +107,11 @@ Session::outline Session::dry_run(const config& given) {
   value_or_throw(
       arena::check_memory(session::memory_need_of(settings, shape, o.workers), arena::memory_limits()));
   o.samples = d.samples;
+  o.rank = order.settings().rank;
+  o.world_size = order.settings().world_size;
   o.batches_per_epoch = order.batches_per_epoch();
   o.expected_samples = order.expected_samples();
+  o.padded_samples = order.shape().usual.padded;
   o.slot_bytes = shape.slot_bytes;
   o.arena_bytes = shape.partition_bytes() * o.workers;
   o.fingerprint = d.fingerprint;

@@ -65,9 +65,10 @@ result<void> build(session_state& s, self_pointer self) {
   const config& c = s.around.settings;
   auto layout = lay_out(s.dataset->tensors, c.sampler.batch_size);
   if (!layout) return tl::unexpected(std::move(layout.error()));
-  auto order = plan_of(c, *s.dataset);
+  const auto& resumed = s.around.request.resumed;
+  auto order = plan_of(c, *s.dataset, resumed ? &*resumed : nullptr);
   if (!order) return tl::unexpected(std::move(order.error()));
-  auto range = range_of(c, s.around.request, *order, *s.dataset);
+  auto range = range_of(c, s.around.request, *order);
   if (!range) return tl::unexpected(std::move(range.error()));
   auto shape = geometry_of(c, *layout, s.around.partitions);
   if (!shape) return tl::unexpected(std::move(shape.error()));

@@ -130,7 +130,8 @@ void Session::body::seek(schedule::stream_range range) {
     home_->give_back(dropped.buffer);
   board_.ended(run_outcome::running, std::nullopt, now());
   const std::lock_guard hold(mutex_);
-  if (engine_) caf::anon_send(engine_->scheduler, scheduler::seek_stream{order.number, order.range});
+  if (engine_)
+    caf::anon_send(engine_->scheduler, scheduler::seek_stream{order.number, order.range, order.plan});
 }
 
 std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, steady_time demanded) {

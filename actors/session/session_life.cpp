@@ -55,6 +55,7 @@ Session::body::body(config settings, session_options options)
       ending_(settings_.supervisor.shutdown) {
   if (!options.state.empty()) resumed_ = value_or_throw(schedule::parse_state(options.state));
   board_.configured(workers_);
+  board_.is_rank_of(settings_.sampler);
   log::set_level(as_log_level(settings_.log.level));
   if (settings_.loader.start == start_rule::eager) start();
 }

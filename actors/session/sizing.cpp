@@ -39,10 +39,19 @@ std::string settings_of_pictures(const config& c) {
 
 }  // namespace
 
-result<plan> plan_of(const config& settings, const dataset_description& dataset) {
+result<plan> plan_of(const config& settings, const dataset_description& dataset,
+                     const schedule::stream_state* resumed) {
   const sampler_config& s = settings.sampler;
-  return plan::create(
-      {dataset.samples, s.seed, s.shuffle, s.batch_size, s.drop_last, s.rank.value_or(0), s.world_size});
+  plan_settings order{
+      dataset.samples, s.seed, s.shuffle, s.batch_size, s.drop_last, s.rank.value_or(0), s.world_size,
+      s.uneven,        0,      0};
+  if (resumed != nullptr) {
+    if (auto ok = schedule::check_same_stream(resumed->identity, identity_of(settings, &dataset)); !ok)
+      return tl::unexpected(std::move(ok.error()));
+    order.entered_epoch = resumed->epoch;
+    order.entered_at = resumed->start;
+  }
+  return plan::create(order);
 }
 
 result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,
@@ -93,6 +102,7 @@ schedule::stream_identity identity_of(const config& settings, const dataset_desc
   const sampler_config& s = settings.sampler;
   schedule::stream_identity identity{
       s.seed, s.batch_size, s.rank.value_or(0), s.world_size, s.shuffle, s.drop_last, {}, {}};
+  if (s.world_size > 1) identity.uneven = s.uneven;
   if (dataset == nullptr) return identity;
   identity.fingerprint = dataset->fingerprint;
   if (std::ranges::find(dataset->tensors, tensor_role::image, &tensor_spec::role) != dataset->tensors.end())
@@ -101,16 +111,14 @@ schedule::stream_identity identity_of(const config& settings, const dataset_desc
 }
 
 result<schedule::stream_range> range_of(const config& settings, const stream_request& request,
-                                        const plan& order, const dataset_description& dataset) {
+                                        const plan& order) {
   const std::uint64_t per_epoch = order.batches_per_epoch();
   schedule::stream_range range{0, settings.sampler.epochs * per_epoch};
   if (request.resumed) {
     const schedule::stream_state& saved = *request.resumed;
-    if (auto ok = schedule::check_same_stream(saved.identity, identity_of(settings, &dataset)); !ok)
+    if (auto ok = schedule::check_position(saved, order.shape()); !ok)
       return tl::unexpected(std::move(ok.error()));
-    if (auto ok = schedule::check_position(saved, per_epoch); !ok)
-      return tl::unexpected(std::move(ok.error()));
-    range.first = saved.epoch * per_epoch + saved.next_batch;
+    range.first = saved.epoch * per_epoch + order.shape().of(saved.epoch).first_batch + saved.next_batch;
   }
   range.end = std::max(range.end, range.first);
   if (request.batches) range.end = range.first + std::min(range.end - range.first, *request.batches);
@@ -118,10 +126,17 @@ result<schedule::stream_range> range_of(const config& settings, const stream_req
 }
 
 std::uint64_t samples_in(const plan& order, schedule::stream_range range) {
-  const std::uint64_t per_epoch = order.batches_per_epoch();
+  const stream_shape& shape = order.shape();
+  const std::uint64_t per_epoch = shape.batches_per_epoch;
   if (per_epoch == 0) return 0;
   const auto before = [&](stream_position p) {
-    return p / per_epoch * order.expected_samples() + p % per_epoch * order.settings().batch_size;
+    const std::uint64_t epoch = p / per_epoch;
+    const std::uint64_t batch = p % per_epoch;
+    std::uint64_t samples = epoch * shape.usual.expected;
+    if (shape.has_entered() && shape.entered_epoch < epoch)
+      samples -= shape.usual.expected - shape.entered.expected;
+    const std::uint64_t first = shape.of(epoch).first_batch;
+    return samples + (batch - std::min(batch, first)) * order.settings().batch_size;
   };
   return before(range.end) - before(range.first);
 }

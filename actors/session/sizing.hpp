@@ -25,8 +25,10 @@ struct stream_request {
   std::optional<schedule::stream_state> resumed;
 };
 
-/// [sampler] in the plan's terms.
-result<plan> plan_of(const config& settings, const dataset_description& dataset);
+/// [sampler] in the plan's terms. With a state to resume, the plan of the stream that goes on from there; refuses a
+/// state of another stream.
+result<plan> plan_of(const config& settings, const dataset_description& dataset,
+                     const schedule::stream_state* resumed = nullptr);
 
 /// Slots for batches of this dataset. Refuses when [loader] slot_bytes is too small for a batch.
 result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,
@@ -43,9 +45,9 @@ arena::memory_need memory_need_of(const config& settings, const arena::geometry&
 /// Null: no worker has described the dataset yet; the identity then leaves fingerprint and settings open.
 schedule::stream_identity identity_of(const config& settings, const dataset_description* dataset);
 
-/// Positions to deliver. Refuses a state of another stream.
+/// Positions to deliver. `order`: of the same request. Refuses a state that stands behind an epoch's end.
 result<schedule::stream_range> range_of(const config& settings, const stream_request& request,
-                                        const plan& order, const dataset_description& dataset);
+                                        const plan& order);
 
 /// Planned samples of a part of the stream. All batches but an epoch's last are full.
 [[nodiscard]] std::uint64_t samples_in(const plan& order, schedule::stream_range range);

@@ -47,7 +47,8 @@ std::optional<schedule::stream_range> stream_cursor::wait_for_epoch(std::uint64_
   const std::uint64_t batches = plan_->batches_per_epoch();
   if (batches > 0 && epoch >= std::numeric_limits<stream_position>::max() / batches)
     throw error({errc::usage, fmt::format("there is no epoch {}", epoch), 0});
-  return schedule::stream_range{epoch * batches, (epoch + 1) * batches};
+  return schedule::stream_range{epoch * batches + plan_->shape().of(epoch).first_batch,
+                                (epoch + 1) * batches};
 }
 
 next_step stream_cursor::step_in(schedule::stream_range epoch, bool from_its_first) const {
@@ -64,8 +65,15 @@ stream_cursor::seek_order stream_cursor::begin_seek(schedule::stream_range range
   ended_ = false;
   const std::lock_guard hold(mutex_);
   // Beyond this epoch, prepare the stream as far as the config's epochs go.
-  range_ = {range.first, std::max(range.end, epochs_ * plan_->batches_per_epoch())};
-  return {++seek_number_, range_};
+  const std::uint64_t batches = plan_->batches_per_epoch();
+  range_ = {range.first, std::max(range.end, epochs_ * batches)};
+  seek_order order{++seek_number_, range_, nullptr};
+  const stream_shape& shape = plan_->shape();
+  if (shape.has_entered() && batches > 0 && range.first / batches < shape.entered_epoch) {
+    plan_ = std::make_shared<const plan>(plan_->from_the_beginning());
+    order.plan = plan_;
+  }
+  return order;
 }
 
 void stream_cursor::reach_end() {

@@ -52,8 +52,10 @@ class stream_cursor {
   struct seek_order {
     std::uint64_t number = 0;
     schedule::stream_range range;
+    std::shared_ptr<const penstock::plan> plan;  ///< if it is another one from here on
   };
-  /// Continues at the beginning of this range; batches of earlier seeks are dropped.
+  /// Continues at the beginning of this range; batches of earlier seeks are dropped. From an epoch before the one
+  /// that a group's state entered in its middle, the stream goes on through whole epochs.
   seek_order begin_seek(schedule::stream_range range);
   [[nodiscard]] bool wants(std::uint64_t seek_number) const noexcept { return seek_number == seek_number_; }
   /// A batch goes to the consumer.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/base/dataset_type.hpp"
+#include "runtime/base/stream_shape.hpp"
 
 #include <penstock/config.hpp>
 
@@ -81,6 +82,10 @@ constexpr std::string_view spelling(restart_type value) noexcept {
     case restart_type::temporary: return "temporary";
   }
   return {};
+}
+
+constexpr std::string_view spelling(uneven_rule value) noexcept {
+  return name_of(value);
 }
 
 constexpr std::string_view spelling(order_rule value) noexcept {

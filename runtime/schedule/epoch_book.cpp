@@ -12,18 +12,19 @@ namespace {
 
 constexpr std::uint64_t magic_1 = 0x31'45'54'41'54'53'53'50;  // "PSSTATE1"
 constexpr std::uint64_t magic_2 = 0x32'45'54'41'54'53'53'50;  // "PSSTATE2"
+constexpr std::uint64_t magic_3 = 0x33'45'54'41'54'53'53'50;  // "PSSTATE3"
 
-// A state of the second version: numbers of 8 bytes, texts behind a number with their length.
+// A state of the third version: numbers of 8 bytes, texts behind a number with their length.
 //
 //   magic, seed, batch size, rank, world size, flags
 //   fingerprint, settings
-//   epoch, next batch, delivered, failed, quarantined
+//   start (not in the second version), epoch, next batch, delivered, failed, quarantined
 //   digests: their count, the accumulators, the words that are kept
 //   quarantined samples: bytes, and ranges as pairs of variable-length numbers (gap before it, length - 1)
 //   checksum
 constexpr std::size_t number_bytes = sizeof(std::uint64_t);
 constexpr std::size_t numbers_before = 6;
-constexpr std::size_t numbers_of_the_epoch = 5;
+constexpr std::size_t numbers_of_the_epoch = 6;
 constexpr std::size_t accumulators = 8;
 constexpr std::size_t bytes_beside_quarantine =
     number_bytes * (numbers_before + 1 + 1 + numbers_of_the_epoch + 1 + accumulators +
@@ -33,6 +34,15 @@ static_assert(bytes_beside_quarantine + 64 <= state_bytes_max, "at least a dozen
 
 // Far beyond any stream, far below what would overflow a sum or a product of counts.
 constexpr std::uint64_t count_max = std::uint64_t{1} << 62U;
+
+// Flags. Those of `uneven` are 0 in states of versions that knew only `allow`.
+constexpr std::uint64_t flag_shuffle = 1;
+constexpr std::uint64_t flag_drop_last = 2;
+constexpr std::uint64_t flag_pad = 4;
+constexpr std::uint64_t flag_drop = 8;
+constexpr std::uint64_t flag_of_group = 16;
+constexpr std::uint64_t flags_of_version_2 = flag_shuffle | flag_drop_last;
+constexpr std::uint64_t flags_known = flags_of_version_2 | flag_pad | flag_drop | flag_of_group;
 
 /// Lists of a state of the first version.
 constexpr std::uint64_t list_max = std::uint64_t{1} << 32;
@@ -195,7 +205,9 @@ result<void> check_counts(const stream_state& s) {
     return not_a_state("its fingerprint or its settings are longer than any");
   if (id.world_size == 0 || id.rank >= id.world_size)
     return not_a_state(fmt::format("its rank is {} of {}", id.rank, id.world_size));
-  if (s.epoch > count_max || s.next_batch > count_max / id.batch_size)
+  if (s.start > count_max) return not_a_state(fmt::format("it stands at position {}", s.start));
+  if (id.of_group && s.next_batch != 0) return not_a_state("it is a group's, and counts batches");
+  if (s.epoch > count_max || s.next_batch > count_max / id.batch_size / id.world_size)
     return not_a_state(fmt::format("it stands at batch {} of epoch {}", s.next_batch, s.epoch));
   const std::uint64_t most = s.next_batch * id.batch_size;
   if (s.delivered > most || s.failed > most - s.delivered || s.quarantined > most - s.delivered - s.failed) {
@@ -206,6 +218,25 @@ result<void> check_counts(const stream_state& s) {
   if (s.digests.count() > s.next_batch)
     return not_a_state(fmt::format("it has {} digests of {} batches", s.digests.count(), s.next_batch));
   return {};
+}
+
+std::uint64_t flags_of(const stream_identity& id) {
+  std::uint64_t flags = 0;
+  if (id.shuffle) flags |= flag_shuffle;
+  if (id.drop_last) flags |= flag_drop_last;
+  if (id.uneven == uneven_rule::pad) flags |= flag_pad;
+  if (id.uneven == uneven_rule::drop) flags |= flag_drop;
+  if (id.of_group) flags |= flag_of_group;
+  return flags;
+}
+
+void read_flags(std::uint64_t flags, stream_identity& id) {
+  id.shuffle = (flags & flag_shuffle) != 0;
+  id.drop_last = (flags & flag_drop_last) != 0;
+  id.uneven = (flags & flag_pad) != 0    ? uneven_rule::pad
+              : (flags & flag_drop) != 0 ? uneven_rule::drop
+                                         : uneven_rule::allow;
+  id.of_group = (flags & flag_of_group) != 0;
 }
 
 /// "key=value" lines as pairs.
@@ -234,15 +265,19 @@ std::vector<std::byte> serialise(const stream_state& s) {
   PENSTOCK_CHECK(s.identity.fingerprint.size() <= fingerprint_bytes_max &&
                      s.identity.settings.size() <= identity_settings_bytes_max,
                  "fingerprint '{}', settings '{}'", s.identity.fingerprint, s.identity.settings);
+  const std::uint64_t flags = flags_of(s.identity);
+  // What the second version can say is said in it: earlier versions of the program read it too.
+  const bool second = s.start == 0 && (flags & ~flags_of_version_2) == 0;
   writer out;
-  out.number(magic_2);
+  out.number(second ? magic_2 : magic_3);
   out.number(s.identity.seed);
   out.number(s.identity.batch_size);
   out.number(s.identity.rank);
   out.number(s.identity.world_size);
-  out.number((s.identity.shuffle ? 1U : 0U) | (s.identity.drop_last ? 2U : 0U));
+  out.number(flags);
   out.text(s.identity.fingerprint);
   out.text(s.identity.settings);
+  if (!second) out.number(s.start);
   out.number(s.epoch);
   out.number(s.next_batch);
   out.number(s.delivered);
@@ -261,7 +296,7 @@ result<stream_state> parse_state(std::span<const std::byte> bytes) {
   if (bytes.size() < 2 * sizeof(std::uint64_t)) return not_a_state("it is too short");
   reader in(bytes.first(bytes.size() - sizeof(std::uint64_t)));
   const std::uint64_t version = in.number();
-  if (version != magic_1 && version != magic_2)
+  if (version != magic_1 && version != magic_2 && version != magic_3)
     return not_a_state("it does not begin like one that this version knows");
   std::uint64_t sum = 0;
   std::memcpy(&sum, bytes.data() + bytes.size() - sizeof sum, sizeof sum);
@@ -273,10 +308,12 @@ result<stream_state> parse_state(std::span<const std::byte> bytes) {
   s.identity.rank = in.number_of_32_bits();
   s.identity.world_size = in.number_of_32_bits();
   const std::uint64_t flags = in.number();
-  s.identity.shuffle = (flags & 1U) != 0;
-  s.identity.drop_last = (flags & 2U) != 0;
+  if ((flags & ~(version == magic_3 ? flags_known : flags_of_version_2)) != 0)
+    return not_a_state("it has settings that this version does not know");
+  read_flags(flags, s.identity);
   s.identity.fingerprint = in.text();
-  if (version == magic_2) s.identity.settings = in.text();
+  if (version != magic_1) s.identity.settings = in.text();
+  if (version == magic_3) s.start = in.number();
   s.epoch = in.number();
   s.next_batch = in.number();
   s.delivered = in.number();
@@ -299,9 +336,12 @@ result<void> check_same_stream(const stream_identity& saved, const stream_identi
       differences += fmt::format("{}{} was {} and is {}", differences.empty() ? "" : ", ", what, a, b);
   };
   compare("seed", saved.seed, now.seed);
-  compare("batch_size", saved.batch_size, now.batch_size);
-  compare("rank", saved.rank, now.rank);
-  compare("world_size", saved.world_size, now.world_size);
+  if (!saved.of_group) {
+    compare("batch_size", saved.batch_size, now.batch_size);
+    compare("rank", saved.rank, now.rank);
+    compare("world_size", saved.world_size, now.world_size);
+    if (saved.world_size == now.world_size) compare("uneven", name_of(saved.uneven), name_of(now.uneven));
+  }
   compare("shuffle", saved.shuffle, now.shuffle);
   compare("drop_last", saved.drop_last, now.drop_last);
   // Left open in a state that was taken before any worker had described the dataset.
@@ -319,29 +359,29 @@ result<void> check_same_stream(const stream_identity& saved, const stream_identi
   return refuse(errc::state_mismatch, "the saved state belongs to another stream: {}", differences);
 }
 
-result<void> check_position(const stream_state& saved, std::uint64_t batches_per_epoch) {
-  if (batches_per_epoch == 0 && saved.epoch == 0 && saved.next_batch == 0) return {};
-  if (batches_per_epoch == 0 || saved.next_batch >= batches_per_epoch ||
-      saved.epoch >= count_max / batches_per_epoch) {
+result<void> check_position(const stream_state& saved, const stream_shape& shape) {
+  const std::uint64_t per_epoch = shape.batches_per_epoch;
+  if (per_epoch == 0 && saved.epoch == 0 && saved.next_batch == 0) return {};
+  const std::uint64_t batches = shape.batches_of(saved.epoch);
+  // What is left of an entered epoch may be too little for a batch: then the next one begins.
+  const bool behind = saved.next_batch >= batches && (saved.next_batch > 0 || saved.start == 0);
+  if (per_epoch == 0 || behind || saved.epoch >= count_max / per_epoch) {
     return refuse(errc::state_mismatch, "the saved state stands at batch {} of epoch {}, but an epoch has {}",
-                  saved.next_batch, saved.epoch, counted(batches_per_epoch, "batch", "batches"));
+                  saved.next_batch, saved.epoch, counted(batches, "batch", "batches"));
   }
   return {};
 }
 
-epoch_book::epoch_book(stream_identity identity, std::uint64_t batches_per_epoch,
-                       std::uint64_t samples_per_epoch, steady_time demanded)
-    : identity_(std::move(identity)),
-      batches_per_epoch_(batches_per_epoch),
-      samples_per_epoch_(samples_per_epoch),
-      last_taken_(demanded) {}
+epoch_book::epoch_book(stream_identity identity, const stream_shape& shape, steady_time demanded)
+    : identity_(std::move(identity)), shape_(shape), last_taken_(demanded) {}
 
 void epoch_book::resume(const stream_state& state) {
-  next_ = state.epoch * batches_per_epoch_ + state.next_batch;
+  const std::uint64_t batch = shape_.of(state.epoch).first_batch + state.next_batch;
+  next_ = state.epoch * shape_.batches_per_epoch + batch;
   accounts_.clear();
   open_ = false;
   if (state.next_batch == 0) return;
-  open_account(state.epoch, state.next_batch);
+  open_account(state.epoch, batch);
   epoch_account& open = accounts_.back();
   open.delivered = state.delivered;
   open.failed = state.failed;
@@ -355,12 +395,20 @@ void epoch_book::begin_at(stream_position position) {
   next_ = position;
 }
 
+void epoch_book::reshape(const stream_shape& shape) {
+  leave_account();
+  shape_ = shape;
+}
+
 void epoch_book::open_account(std::uint64_t epoch, std::uint64_t from_batch) {
   leave_account();
   accounts_.push_back({});
   accounts_.back().epoch = epoch;
   accounts_.back().from_batch = from_batch;
-  accounts_.back().expected = samples_per_epoch_;
+  const epoch_share& share = shape_.of(epoch);
+  accounts_.back().from_position = share.start;
+  accounts_.back().expected = share.expected;
+  accounts_.back().padded = share.padded;
   open_ = true;
   digests_ = {};
   begun_.reset();
@@ -379,20 +427,22 @@ std::optional<std::string> epoch_book::digest_of_open() const {
 
 const epoch_account& epoch_book::delivered(const delivered_batch& batch) {
   PENSTOCK_CHECK(batch.position == next_, "position {} follows {}", batch.position, next_);
-  if (!open_) open_account(batch.position / batches_per_epoch_, batch.position % batches_per_epoch_);
+  const std::uint64_t epoch = batch.position / shape_.batches_per_epoch;
+  if (!open_) open_account(epoch, batch.position % shape_.batches_per_epoch);
   epoch_account& open = accounts_.back();
   open.delivered += batch.rows;
   open.failed += batch.failed;
   open.quarantined += batch.quarantined;
   ++open.batches;
-  if (batch.digest) digests_.add(*batch.digest);
+  // The digest of an epoch is over all of it, which an entered one has not seen.
+  if (batch.digest && open.from_position == 0) digests_.add(*batch.digest);
   if (!begun_) begun_ = batch.demanded.value_or(last_taken_);
   last_taken_ = batch.taken;
   open.took = std::max(batch.taken - *begun_, nanoseconds(0));
   ++next_;
   // An epoch that was entered in the middle without a state is never complete.
-  open.complete = open.batches == batches_per_epoch_;
-  if (next_ % batches_per_epoch_ == 0) leave_account();
+  open.complete = open.batches == shape_.batches_of(epoch);
+  if (next_ % shape_.batches_per_epoch == 0) leave_account();
   return open;
 }
 
@@ -405,8 +455,11 @@ std::vector<epoch_account> epoch_book::epochs() const {
 stream_state epoch_book::state() const {
   stream_state s;
   s.identity = identity_;
-  s.epoch = batches_per_epoch_ == 0 ? 0 : next_ / batches_per_epoch_;
-  s.next_batch = batches_per_epoch_ == 0 ? 0 : next_ % batches_per_epoch_;
+  if (shape_.batches_per_epoch == 0) return s;
+  s.epoch = next_ / shape_.batches_per_epoch;
+  const epoch_share& share = shape_.of(s.epoch);
+  s.start = share.start;
+  s.next_batch = next_ % shape_.batches_per_epoch - share.first_batch;
   if (s.next_batch == 0 || !open_) return s;
   const epoch_account& open = accounts_.back();
   s.delivered = open.delivered;

@@ -5,7 +5,10 @@
 #include "runtime/base/clock.hpp"
 #include "runtime/base/ids.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/base/stream_shape.hpp"
 #include "runtime/schedule/digest_chain.hpp"
+
+#include <penstock/config.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -28,19 +31,28 @@ struct stream_identity {
   /// Settings beyond these that fix the bytes of a batch, one "key=value" a line in a fixed order. Empty in
   /// states of the first version, which did not hold them.
   std::string settings{};
+  /// How ranks are made even. Where there is one rank it makes no difference, and stays `allow`, as in states of
+  /// the versions that had nothing else.
+  uneven_rule uneven = uneven_rule::allow;
+  /// Of all ranks: batch size, rank and world size are those of whoever wrote it, and may change.
+  bool of_group = false;
   bool operator==(const stream_identity&) const = default;
 };
 
 struct epoch_account {
   std::uint64_t epoch = 0;
   std::uint64_t from_batch = 0;  ///< first batch that this process delivered
-  std::uint64_t expected = 0;    ///< samples
+  std::uint64_t from_position =
+      0;                       ///< where in the epoch's order this rank's share begins (epoch_share::start)
+  std::uint64_t expected = 0;  ///< samples
+  std::uint64_t padded = 0;    ///< of these: repeats
   std::uint64_t delivered = 0;
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
   std::uint64_t batches = 0;
   bool complete = false;
-  std::optional<std::string> digest;  ///< over all its batches so far; none if not all of them had one
+  /// Over all its batches so far; none if not all of them had one, or if some were a group's of another layout.
+  std::optional<std::string> digest;
   nanoseconds took{0};  ///< from the demand for the first batch of this process to the delivery of its last
 };
 
@@ -48,8 +60,9 @@ struct epoch_account {
 struct stream_state {
   stream_identity identity;
   std::uint64_t epoch = 0;
-  std::uint64_t next_batch = 0;
-  std::uint64_t delivered = 0;  // of the open epoch
+  std::uint64_t start = 0;       ///< position in this epoch's order at which the ranks began to share it out
+  std::uint64_t next_batch = 0;  ///< counted from there
+  std::uint64_t delivered = 0;   // of the open epoch
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
   digest_chain digests;
@@ -67,13 +80,13 @@ inline constexpr std::size_t identity_settings_bytes_max = 352;
 
 /// Binary, with a checksum; at most state_bytes_max.
 [[nodiscard]] std::vector<std::byte> serialise(const stream_state& state);
-/// Refuses (errc::state_mismatch) what is not a whole state of this version or the first one, and counts that
+/// Refuses (errc::state_mismatch) what is not a whole state of this version or an earlier one, and counts that
 /// no stream can have.
 result<stream_state> parse_state(std::span<const std::byte> bytes);
-/// Refuses a state of another stream, naming each difference.
+/// Refuses a state of another stream, naming each difference. A group's state fits every layout.
 result<void> check_same_stream(const stream_identity& saved, const stream_identity& now);
 /// Refuses a state that points behind an epoch's end, or counts more samples than there were.
-result<void> check_position(const stream_state& saved, std::uint64_t batches_per_epoch);
+result<void> check_position(const stream_state& saved, const stream_shape& shape);
 
 /// A batch that was acknowledged.
 struct delivered_batch {
@@ -91,14 +104,15 @@ struct delivered_batch {
 class epoch_book {
  public:
   /// `demanded`: when the stream's first batch was asked for.
-  epoch_book(stream_identity identity, std::uint64_t batches_per_epoch, std::uint64_t samples_per_epoch,
-             steady_time demanded);
+  epoch_book(stream_identity identity, const stream_shape& shape, steady_time demanded);
 
   /// Goes on where a state ends.
   void resume(const stream_state& state);
   /// Begins somewhere else, or there once more: a new account from this batch on. What the open epoch had
   /// until now stays on the books as an incomplete one.
   void begin_at(stream_position position);
+  /// The same stream without an entered epoch; before begin_at() of a place before that epoch.
+  void reshape(const stream_shape& shape);
 
   /// In order. Gives the account of the batch's epoch as it is now.
   const epoch_account& delivered(const delivered_batch& batch);
@@ -116,8 +130,7 @@ class epoch_book {
   [[nodiscard]] std::optional<std::string> digest_of_open() const;
 
   stream_identity identity_;
-  std::uint64_t batches_per_epoch_;
-  std::uint64_t samples_per_epoch_;
+  stream_shape shape_;
   std::vector<epoch_account> accounts_;
   bool open_ = false;                 // the last account goes on with the next batch
   digest_chain digests_;              // of the open account

@@ -2,6 +2,7 @@
 
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/base/replace_file.hpp"
+#include "runtime/base/stream_shape.hpp"
 #include "runtime/base/text.hpp"
 
 #include <fmt/ranges.h>
@@ -55,6 +56,7 @@ std::string stream_part(const config& c) {
   add("drop_last", fmt::format("{}", s.drop_last));
   add("rank", fmt::format("{}", s.rank.value_or(0)));
   add("world_size", fmt::format("{}", s.world_size));
+  if (s.world_size > 1) add("uneven", in_quotes(name_of(s.uneven)));
   add("transforms", in_quotes(digest_of_transforms(c)));
   return text;
 }

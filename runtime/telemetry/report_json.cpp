@@ -44,7 +44,9 @@ json as_json(const epoch_report& e) {
   return {{"epoch", e.epoch},
           {"complete", e.complete},
           {"from_batch", e.from_batch},
+          {"from_position", e.from_position},
           {"expected", e.expected},
+          {"padded", e.padded},
           {"delivered", e.delivered},
           {"failed", e.failed},
           {"quarantined", e.quarantined},
@@ -124,15 +126,24 @@ json as_json(const owner_death_report& d) {
 }
 
 json as_json(const pool_statistics& p) {
-  return {{"submitted", p.submitted}, {"waiting", p.waiting}, {"running", p.running},
-          {"ok", p.ok},               {"failed", p.failed},   {"retried", p.retried},
-          {"argument_bytes", p.argument_bytes}, {"result_bytes", p.result_bytes}};
+  return {{"submitted", p.submitted},
+          {"waiting", p.waiting},
+          {"running", p.running},
+          {"ok", p.ok},
+          {"failed", p.failed},
+          {"retried", p.retried},
+          {"argument_bytes", p.argument_bytes},
+          {"result_bytes", p.result_bytes}};
 }
 
 json as_json(const run_report& r) {
   json j;
   j["schema"] = "penstock.run/1";
   j["session"] = r.session;
+  if (r.world_size > 1) {
+    j["rank"] = r.rank;
+    j["world_size"] = r.world_size;
+  }
   j["outcome"] = name_of(r.outcome);
   if (r.error) {
     j["error"] = r.error->message;

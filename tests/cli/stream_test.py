@@ -76,6 +76,24 @@ class StreamTest(PenstockTest):
             seen += [int(i) for f in glob.glob(out + "/*.index.npy") for i in numpy.load(f)]
         self.assertEqual(sorted(seen), list(range(400)))
 
+    def test_ranks_are_made_even_as_uneven_says_and_report_which_they_are(self):
+        config = self.write("odd.toml", synthetic(samples=101, epochs=2))
+        for uneven, expected, padded in (("pad", (34, 34, 34), (0, 0, 1)), ("drop", (33, 33, 33), (0, 0, 0)),
+                                         ("allow", (34, 34, 33), (0, 0, 0))):
+            for rank in range(3):
+                share = ["--set", "sampler.world_size=3", "--set", "sampler.rank=%d" % rank, "--set",
+                         'sampler.uneven="%s"' % uneven]
+                if uneven == "pad":
+                    del share[-2:]  # it is the default
+                report = self.run_json(config, *share)
+                self.assertEqual((report["rank"], report["world_size"]), (rank, 3))
+                for epoch in report["epochs"]:
+                    self.assertEqual((epoch["expected"], epoch["padded"], epoch["delivered"], epoch["complete"]),
+                                     (expected[rank], padded[rank], expected[rank], True))
+                plan = self.run_json(config, "--dry-run", *share)
+                self.assertEqual((plan["expected_samples"], plan["padded_samples"]), (expected[rank], padded[rank]))
+        self.assertNotIn("world_size", self.run_json(config))
+
     def test_a_run_that_is_stopped_goes_on_where_it_ended_with_other_workers(self):
         expected = self.digests(self.config)
         state = os.path.join(self.folder, "state")

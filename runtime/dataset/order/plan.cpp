@@ -8,6 +8,40 @@
 #include <algorithm>
 
 namespace penstock {
+namespace {
+
+/// What a rank has of an epoch that is shared out from `start` on, and in how many batches.
+struct portion {
+  epoch_share share;
+  std::uint64_t batches = 0;
+};
+
+portion portion_from(const plan_settings& s, std::uint64_t start) {
+  const std::uint64_t left = s.samples - start;
+  const std::uint64_t even = left / s.world_size;
+  const std::uint64_t over = left % s.world_size;
+  // A rank whose number is not below `over` finds its last row behind the end of the order.
+  const bool ends_with_repeat = s.uneven == uneven_rule::pad && over != 0 && s.rank >= over;
+  std::uint64_t rows = even;
+  if (s.uneven == uneven_rule::pad) {
+    rows = even + (over != 0 ? 1 : 0);
+  } else if (s.uneven == uneven_rule::allow && !s.drop_last) {
+    rows = even + (s.rank < over ? 1 : 0);
+  }
+  portion p;
+  p.share.start = start;
+  if (s.drop_last) {
+    p.batches = rows / s.batch_size;
+    p.share.expected = p.batches * s.batch_size;
+  } else {
+    p.batches = rows / s.batch_size + (rows % s.batch_size != 0 ? 1 : 0);
+    p.share.expected = rows;
+  }
+  p.share.padded = ends_with_repeat && p.share.expected == rows ? 1 : 0;
+  return p;
+}
+
+}  // namespace
 
 result<plan> plan::create(const plan_settings& settings) {
   if (settings.batch_size == 0) return refuse(errc::config, "a batch size of 0 makes no batches");
@@ -18,37 +52,59 @@ result<plan> plan::create(const plan_settings& settings) {
   }
   if (settings.samples >> 63U != 0)
     return refuse(errc::config, "{} samples cannot be planned", settings.samples);
+  if (settings.entered_at != 0 && settings.entered_at >= settings.samples) {
+    return refuse(errc::state_mismatch,
+                  "the saved state stands at position {} of epoch {}, but an epoch has {} samples",
+                  settings.entered_at, settings.entered_epoch, settings.samples);
+  }
   return plan(settings);
 }
 
 plan::plan(const plan_settings& settings) noexcept : settings_(settings) {
-  const std::uint64_t share = settings.samples / settings.world_size;
-  if (settings.drop_last) {
-    batches_ = share / settings.batch_size;
-    expected_ = batches_ * settings.batch_size;
-  } else {
-    expected_ = share + (settings.rank < settings.samples % settings.world_size ? 1 : 0);
-    batches_ = expected_ / settings.batch_size + (expected_ % settings.batch_size != 0 ? 1 : 0);
-  }
+  const portion whole = portion_from(settings, 0);
+  shape_.batches_per_epoch = whole.batches;
+  shape_.usual = whole.share;
+  if (settings.entered_at == 0) return;
+  const portion rest = portion_from(settings, settings.entered_at);
+  shape_.entered_epoch = settings.entered_epoch;
+  shape_.entered = rest.share;
+  shape_.entered.first_batch = whole.batches - rest.batches;
 }
 
-std::uint32_t plan::rows(std::uint64_t seq) const noexcept {
-  const std::uint64_t before = seq * settings_.batch_size;
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(settings_.batch_size, expected_ - before));
+plan plan::from_the_beginning() const {
+  plan_settings whole = settings_;
+  whole.entered_epoch = 0;
+  whole.entered_at = 0;
+  return plan(whole);
+}
+
+std::uint32_t plan::rows(std::uint64_t epoch, std::uint64_t seq) const noexcept {
+  const epoch_share& share = shape_.of(epoch);
+  const std::uint64_t before = (seq - share.first_batch) * settings_.batch_size;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(settings_.batch_size, share.expected - before));
+}
+
+std::uint64_t plan::position(std::uint64_t epoch, std::uint64_t seq, std::uint32_t row) const noexcept {
+  const epoch_share& share = shape_.of(epoch);
+  const std::uint64_t mine = (seq - share.first_batch) * settings_.batch_size + row;
+  const std::uint64_t place = share.start + mine * settings_.world_size + settings_.rank;
+  return place < settings_.samples ? place : (place - settings_.samples) % settings_.samples;
 }
 
 std::vector<std::uint64_t> plan::batch(std::uint64_t epoch, std::uint64_t seq) const {
-  PENSTOCK_CHECK(seq < batches_, "batch {} of {}", seq, batches_);
-  std::vector<std::uint64_t> indices(rows(seq));
+  PENSTOCK_CHECK(seq >= shape_.of(epoch).first_batch && seq < shape_.batches_per_epoch,
+                 "batch {} of {} to {}", seq, shape_.of(epoch).first_batch, shape_.batches_per_epoch);
+  std::vector<std::uint64_t> indices(rows(epoch, seq));
   batch(epoch, seq, indices);
   return indices;
 }
 
 void plan::batch(std::uint64_t epoch, std::uint64_t seq, std::span<std::uint64_t> indices) const {
-  PENSTOCK_CHECK(seq < batches_ && indices.size() == rows(seq), "batch {} of {}, room for {} samples", seq,
-                 batches_, indices.size());
+  PENSTOCK_CHECK(seq >= shape_.of(epoch).first_batch && seq < shape_.batches_per_epoch &&
+                     indices.size() == rows(epoch, seq),
+                 "batch {} of {}, room for {} samples", seq, shape_.batches_per_epoch, indices.size());
   for (std::size_t row = 0; row < indices.size(); ++row) {
-    indices[row] = position(seq, static_cast<std::uint32_t>(row));
+    indices[row] = position(epoch, seq, static_cast<std::uint32_t>(row));
   }
   if (!settings_.shuffle) return;
   const permutation order(settings_.samples, settings_.seed, epoch);

@@ -4,6 +4,9 @@
 #pragma once
 
 #include "runtime/base/result.hpp"
+#include "runtime/base/stream_shape.hpp"
+
+#include <penstock/config.hpp>
 
 #include <cstdint>
 #include <span>
@@ -19,36 +22,45 @@ struct plan_settings {
   bool drop_last = false;
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
+  uneven_rule uneven = uneven_rule::pad;
+  /// In epoch `entered_epoch` the ranks share out the positions from `entered_at` on; those before it were delivered
+  /// by a group of another size. 0: no epoch is entered in its middle.
+  std::uint64_t entered_epoch = 0;
+  std::uint64_t entered_at = 0;
 };
 
-/// The plan of one rank. Position p of an epoch's order belongs to rank p mod world_size. Without drop_last
-/// the ranks' sets are disjoint and together every sample once, so counts differ by at most one sample, and a
-/// rank may have one batch less (or none at all); with drop_last every rank has the same number of batches,
-/// all of them full.
+/// The plan of one rank. From start position s of an epoch's order (0, but for an entered epoch), rank r of w has the
+/// positions p with (p - s) mod w = r. What does not divide evenly: `pad` continues with the order's own beginning
+/// until every rank has the same number of rows, so at most one row of a rank is a repeat; `drop` leaves it out;
+/// `allow` lets the first ranks have one row more, so a rank may have one batch less than another (or none at all).
+/// Full batches only, with drop_last: every rank then has the same number of batches under each rule.
 class plan {
  public:
   /// Refuses (errc::config) a batch size or world size of 0, a rank outside the world, and 2^63 samples or
-  /// more.
+  /// more; errc::state_mismatch: an epoch entered behind its end.
   static result<plan> create(const plan_settings& settings);
 
   [[nodiscard]] const plan_settings& settings() const noexcept { return settings_; }
+  [[nodiscard]] const stream_shape& shape() const noexcept { return shape_; }
+  /// The same without an entered epoch: that one begins at its beginning like any other.
+  [[nodiscard]] plan from_the_beginning() const;
   /// 0 when the rank has no samples.
-  [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return batches_; }
-  /// Samples of this rank that an epoch delivers when nothing fails; drop_last leftovers are not counted.
-  [[nodiscard]] std::uint64_t expected_samples() const noexcept { return expected_; }
-  /// Rows of batch `seq`: the batch size, or less in the last one. seq < batches_per_epoch().
-  [[nodiscard]] std::uint32_t rows(std::uint64_t seq) const noexcept;
+  [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return shape_.batches_per_epoch; }
+  /// Samples of this rank that a whole epoch delivers when nothing fails; what drop_last leaves out is not counted.
+  [[nodiscard]] std::uint64_t expected_samples() const noexcept { return shape_.usual.expected; }
+  /// Rows of batch `seq`: the batch size, or less in the last one. shape().of(epoch).first_batch <= seq <
+  /// batches_per_epoch(), here and below.
+  [[nodiscard]] std::uint32_t rows(std::uint64_t epoch, std::uint64_t seq) const noexcept;
 
   /// The sample indices of batch `seq` in the order of its rows.
   [[nodiscard]] std::vector<std::uint64_t> batch(std::uint64_t epoch, std::uint64_t seq) const;
-  /// The same into memory of the caller: indices.size() == rows(seq).
+  /// The same into memory of the caller: indices.size() == rows(epoch, seq).
   void batch(std::uint64_t epoch, std::uint64_t seq, std::span<std::uint64_t> indices) const;
 
   /// Where row `row` of batch `seq` stands in the epoch's order over all ranks: the key of its replacement
-  /// draws.
-  [[nodiscard]] std::uint64_t position(std::uint64_t seq, std::uint32_t row) const noexcept {
-    return (seq * settings_.batch_size + row) * settings_.world_size + settings_.rank;
-  }
+  /// draws. A repeat stands where its sample does.
+  [[nodiscard]] std::uint64_t position(std::uint64_t epoch, std::uint64_t seq,
+                                       std::uint32_t row) const noexcept;
 
   /// Another index for a bad sample (on_bad_sample = "replace"), keyed (seed, epoch, position, try). It may
   /// be the bad one again or another bad one: the caller goes on to the next try, up to replacement_tries.
@@ -59,8 +71,7 @@ class plan {
   explicit plan(const plan_settings& settings) noexcept;
 
   plan_settings settings_;
-  std::uint64_t batches_ = 0;
-  std::uint64_t expected_ = 0;
+  stream_shape shape_;
 };
 
 /// semantics.md 3: tries are numbered 1 .. 16.

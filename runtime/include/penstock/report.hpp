@@ -30,7 +30,12 @@ struct epoch_report {
   std::uint64_t epoch = 0;
   bool complete = false;
   std::uint64_t from_batch = 0;  ///< the first batch that this process delivered
+  /// Where in the epoch's order this session began it: not 0 if a group's state was resumed in the middle. What follows
+  /// then counts from there.
+  std::uint64_t from_position = 0;
   std::uint64_t expected = 0;
+  std::uint64_t padded =
+      0;  ///< of the expected: repeats that give every rank the same number ([sampler] uneven)
   std::uint64_t delivered = 0;
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
@@ -124,6 +129,8 @@ struct pool_statistics {
 
 struct run_report {
   std::string session;
+  std::uint32_t rank = 0;
+  std::uint32_t world_size = 1;
   run_outcome outcome = run_outcome::running;
   std::optional<failure> error;  ///< of a failed run
   device_report device;

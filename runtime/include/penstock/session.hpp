@@ -110,8 +110,11 @@ class PENSTOCK_API Session {
   /// What this config would do: facts about dataset and plan, without starting a process.
   struct outline {
     std::uint64_t samples = 0;
+    std::uint32_t rank = 0;
+    std::uint32_t world_size = 1;
     std::uint64_t batches_per_epoch = 0;
-    std::uint64_t expected_samples = 0;
+    std::uint64_t expected_samples = 0;  ///< in an epoch of this rank
+    std::uint64_t padded_samples = 0;    ///< of these: repeats, so that every rank has the same number
     std::uint64_t slot_bytes = 0;
     std::uint64_t arena_bytes = 0;
     std::uint32_t workers = 0;
@@ -126,6 +129,12 @@ class PENSTOCK_API Session {
   [[nodiscard]] body& held() const;
   std::unique_ptr<body> body_;
 };
+
+/// One state for all ranks, from the states that their sessions gave after the same number of batches. A session of
+/// any rank, world size and batch size continues from it (for session_options::state). At most 1 KiB. Throws error:
+/// errc::state_mismatch, naming what differs, if the states are not those of all ranks of one stream at one step.
+[[nodiscard]] PENSTOCK_API std::vector<std::byte> group_state(
+    std::span<const std::vector<std::byte>> of_ranks);
 
 /// A range over one epoch: `for (Batch& batch : session.epoch(0))`. Borrows the session. Single pass: a second begin()
 /// throws error (errc::usage).

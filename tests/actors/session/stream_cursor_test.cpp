@@ -72,6 +72,25 @@ TEST_CASE("an epoch behind those of the config is prepared to its own end") {
   CHECK(c.cursor.step_in({20, 25}, false) == next_step::stream_over);
 }
 
+TEST_CASE(
+    "a stream that entered an epoch in its middle begins it there, and forgets that when it goes back") {
+  // 20 samples in batches of 4; epoch 1 is entered at position 10: batches 2, 3 and 4 are left of it.
+  plan_settings settings{.samples = 20, .seed = 1, .batch_size = 4};
+  settings.entered_epoch = 1;
+  settings.entered_at = 10;
+  stream_cursor cursor{3};
+  cursor.open(std::make_shared<const plan>(value_or_throw(plan::create(settings))), nullptr, {7, 15});
+  CHECK(cursor.wait_for_epoch(1)->first == 7);
+  CHECK(cursor.step_in(*cursor.wait_for_epoch(1), true) == next_step::take);
+  CHECK(cursor.begin_seek(*cursor.wait_for_epoch(2)).plan == nullptr);
+  CHECK(cursor.wait_for_epoch(1)->first == 7);
+  const auto back = cursor.begin_seek(*cursor.wait_for_epoch(0));
+  REQUIRE(back.plan);
+  CHECK_FALSE(back.plan->shape().has_entered());
+  CHECK(cursor.wait_for_epoch(1)->first == 5);
+  CHECK(cursor.begin_seek(*cursor.wait_for_epoch(0)).plan == nullptr);
+}
+
 TEST_CASE("only the range that was begun last may go on") {
   open_cursor c;
   std::uint64_t one = 0;

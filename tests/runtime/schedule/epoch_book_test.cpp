@@ -16,8 +16,15 @@ const stream_identity ours{
     1234, 4, 0, 1, true, false, "abcdef0123456789", "image.size=8x8\ngpu.dtype=float16"};
 const steady_time start{1h};
 
+stream_shape shape_of(std::uint64_t batches, std::uint64_t samples = 10) {
+  stream_shape shape;
+  shape.batches_per_epoch = batches;
+  shape.usual.expected = samples;
+  return shape;
+}
+
 epoch_book fresh(std::uint64_t batches = 3, std::uint64_t samples = 10) {
-  return {ours, batches, samples, start};
+  return {ours, shape_of(batches, samples), start};
 }
 
 /// A batch of four rows but for the last of each three; every batch has lost one sample to a failure.
@@ -189,7 +196,7 @@ TEST_CASE("a state survives being written and read") {
 TEST_CASE("a state is at most 1 KiB, however long the epoch and whatever is quarantined") {
   epoch_book book({1, 4, 0, 1, true, false, std::string(fingerprint_bytes_max, 'f'),
                    std::string(identity_settings_bytes_max, 's')},
-                  100'000, 400'000, start);
+                  shape_of(100'000, 400'000), start);
   std::size_t largest = 0;
   for (stream_position p = 0; p < 50'000; ++p) {
     book.delivered(full(p));
@@ -283,12 +290,12 @@ TEST_CASE("a state whose checksum is right and whose counts cannot be is refused
 
 TEST_CASE("a state that stands behind the end of an epoch is refused") {
   stream_state s = half_way();
-  CHECK(check_position(s, 3));
-  CHECK_FALSE(check_position(s, 2));
-  CHECK_FALSE(check_position(s, 0));
+  CHECK(check_position(s, shape_of(3)));
+  CHECK_FALSE(check_position(s, shape_of(2)));
+  CHECK_FALSE(check_position(s, shape_of(0)));
   s.epoch = std::uint64_t{1} << 61U;
-  CHECK_FALSE(check_position(s, 1000));
-  CHECK(check_position({}, 0));
+  CHECK_FALSE(check_position(s, shape_of(1000)));
+  CHECK(check_position({}, shape_of(0)));
 }
 
 TEST_CASE("a state of another stream is refused with each difference named") {
@@ -311,4 +318,104 @@ TEST_CASE(
   early.fingerprint.clear();
   early.settings.clear();
   CHECK(check_same_stream(early, ours));
+}
+
+TEST_CASE("an epoch that a group's state enters in its middle counts from there and has no digest") {
+  stream_shape shape = shape_of(5, 20);
+  shape.entered_epoch = 1;
+  shape.entered = {11, 3, 6, 1};  // from position 11 on, as batches 3 and 4
+  stream_state saved;
+  saved.identity = ours;
+  saved.identity.of_group = true;
+  saved.epoch = 1;
+  saved.start = 11;
+  REQUIRE(check_position(saved, shape));
+  epoch_book book(ours, shape, start);
+  book.begin_at(8);
+  book.resume(saved);
+  CHECK(book.next() == 8);
+  CHECK(book.state().start == 11);
+  CHECK(book.state().next_batch == 0);
+  book.delivered(full(8));
+
+  const stream_state between = book.state();
+  CHECK(between.start == 11);
+  CHECK(between.next_batch == 1);
+  CHECK(between.delivered == 4);
+  CHECK_FALSE(between.identity.of_group);
+  CHECK(*parse_state(serialise(between)) == between);
+  epoch_book again(ours, shape, start);
+  again.resume(between);
+  CHECK(again.next() == 9);
+
+  for (epoch_book* one : {&book, &again}) {
+    delivered_batch last = full(9);
+    last.rows = 2;
+    const epoch_account e = one->delivered(last);
+    CHECK(e.complete);
+    CHECK(e.batches == 2);
+    CHECK(e.from_position == 11);
+    CHECK(e.expected == 6);
+    CHECK(e.padded == 1);
+    CHECK(e.delivered == 6);
+    CHECK_FALSE(one->epochs().back().digest);
+    one->delivered(full(10));
+    CHECK(one->epochs().back().from_position == 0);
+    CHECK(one->epochs().back().digest == digest_of({10}));
+    CHECK(one->state().start == 0);
+  }
+  CHECK(book.epochs()[0].from_batch == 3);
+  CHECK(again.epochs()[0].from_batch == 4);
+}
+
+TEST_CASE("a stream that goes back before the entered epoch forgets that it was entered") {
+  stream_shape shape = shape_of(5, 20);
+  shape.entered_epoch = 1;
+  shape.entered = {11, 3, 6, 0};
+  epoch_book book(ours, shape, start);
+  book.begin_at(8);
+  book.delivered(full(8));
+  book.reshape(shape_of(5, 20));
+  book.begin_at(0);
+  for (stream_position p = 0; p < 10; ++p) book.delivered(full(p));
+  REQUIRE(book.epochs().size() == 3);
+  CHECK_FALSE(book.epochs()[0].complete);
+  CHECK(book.epochs()[2].complete);
+  CHECK(book.epochs()[2].batches == 5);
+  CHECK(book.epochs()[2].digest == digest_of({5, 6, 7, 8, 9}));
+}
+
+TEST_CASE("what is left of an entered epoch may be too little for a batch") {
+  stream_shape shape = shape_of(5, 20);
+  shape.entered_epoch = 1;
+  shape.entered = {39, 5, 0, 0};
+  stream_state saved;
+  saved.epoch = 1;
+  saved.start = 39;
+  CHECK(check_position(saved, shape));
+  saved.next_batch = 1;
+  CHECK_FALSE(check_position(saved, shape));
+}
+
+TEST_CASE(
+    "a state of one rank of several says how they are made even, and one of a version that could not said "
+    "allow") {
+  stream_identity two = ours;
+  two.world_size = 2;
+  stream_identity padded = two;
+  padded.uneven = uneven_rule::pad;
+  stream_state state = half_way();
+  state.identity = padded;
+  CHECK(parse_state(serialise(state))->identity == padded);
+  const auto no = check_same_stream(two, padded);
+  REQUIRE_FALSE(no);
+  CHECK(no.error().message == "the saved state belongs to another stream: uneven was allow and is pad");
+}
+
+TEST_CASE("a state of a stream with one rank is written as it was before there were groups") {
+  const auto bytes = serialise(half_way());
+  CHECK(std::memcmp(bytes.data(), "PSSTATE2", 8) == 0);
+  stream_state grouped = half_way();
+  grouped.start = 8;
+  CHECK(std::memcmp(serialise(grouped).data(), "PSSTATE3", 8) == 0);
 }

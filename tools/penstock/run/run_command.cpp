@@ -127,6 +127,7 @@ std::string epoch_line(const epoch_report& e) {
       fmt::format("epoch {}{}: {} of {} in {}, {}", e.epoch, e.complete ? "" : " (incomplete)", e.delivered,
                   counted(e.expected, "sample"), counted(e.batches, "batch", "batches"),
                   duration_for_people(std::chrono::nanoseconds(static_cast<std::int64_t>(e.seconds * 1e9))));
+  if (e.padded > 0) line += fmt::format(", {} repeated so that all ranks have the same number", e.padded);
   if (e.failed > 0) line += fmt::format(", {} failed", e.failed);
   if (e.quarantined > 0) line += fmt::format(", {} quarantined", e.quarantined);
   if (e.digest) line += ", digest " + *e.digest;
@@ -226,6 +227,7 @@ int dry_run_of_custom(const Session::outline& plan, const run_options& o) {
   if (o.json) {
     print_json({{"samples", nullptr},
                 {"expected_samples", nullptr},
+                {"padded_samples", nullptr},
                 {"batches_per_epoch", nullptr},
                 {"workers", plan.workers},
                 {"slot_bytes", nullptr},
@@ -247,14 +249,22 @@ int dry_run(const config& settings, const run_options& o) {
     if (o.json) {
       print_json({{"samples", plan.samples},
                   {"expected_samples", plan.expected_samples},
+                  {"padded_samples", plan.padded_samples},
+                  {"rank", plan.rank},
+                  {"world_size", plan.world_size},
                   {"batches_per_epoch", plan.batches_per_epoch},
                   {"workers", plan.workers},
                   {"slot_bytes", plan.slot_bytes},
                   {"arena_bytes", plan.arena_bytes},
                   {"fingerprint", plan.fingerprint}});
     } else {
-      print(fmt::format("{}, {} per epoch, {} of {}; {}, {} each of {}: {} of shared memory",
-                        counted(plan.samples, "sample"), plan.expected_samples,
+      const std::string share =
+          plan.world_size > 1
+              ? fmt::format(" for rank {} of {}{}", plan.rank, plan.world_size,
+                            plan.padded_samples > 0 ? fmt::format(" ({} repeated)", plan.padded_samples) : "")
+              : std::string();
+      print(fmt::format("{}, {} per epoch{}, {} of {}; {}, {} each of {}: {} of shared memory",
+                        counted(plan.samples, "sample"), plan.expected_samples, share,
                         counted(plan.batches_per_epoch, "batch", "batches"), settings.sampler.batch_size,
                         counted(plan.workers, "worker"), counted(settings.loader.slots_per_worker, "slot"),
                         bytes_for_people(plan.slot_bytes), bytes_for_people(plan.arena_bytes)));

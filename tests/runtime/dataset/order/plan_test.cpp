@@ -136,7 +136,7 @@ TEST_CASE("without shuffle batches count up") {
   CHECK(made.expected_samples() == 10);
   CHECK(made.batch(5, 0) == std::vector<std::uint64_t>{0, 1, 2, 3});
   CHECK(made.batch(5, 2) == std::vector<std::uint64_t>{8, 9});
-  CHECK(made.rows(2) == 2);
+  CHECK(made.rows(5, 2) == 2);
 }
 
 TEST_CASE("drop_last leaves out what fills no batch and does not expect it") {
@@ -148,13 +148,17 @@ TEST_CASE("drop_last leaves out what fills no batch and does not expect it") {
   CHECK(none.expected_samples() == 0);
 }
 
-TEST_CASE("the ranks share every sample exactly once, for any count") {
+TEST_CASE("under allow the ranks share every sample exactly once, for any count") {
   for (const std::uint64_t samples : {0ULL, 1ULL, 2ULL, 7ULL, 8ULL, 100ULL, 101ULL}) {
     for (const std::uint32_t world : {1U, 2U, 3U, 8U}) {
       std::vector<std::uint64_t> all;
       for (std::uint32_t rank = 0; rank < world; ++rank) {
-        const plan_settings settings{
-            .samples = samples, .seed = 9, .batch_size = 3, .rank = rank, .world_size = world};
+        const plan_settings settings{.samples = samples,
+                                     .seed = 9,
+                                     .batch_size = 3,
+                                     .rank = rank,
+                                     .world_size = world,
+                                     .uneven = uneven_rule::allow};
         const auto mine = epoch_of(settings, 2);
         CHECK(mine.size() == plan::create(settings)->expected_samples());
         all.insert(all.end(), mine.begin(), mine.end());
@@ -164,26 +168,33 @@ TEST_CASE("the ranks share every sample exactly once, for any count") {
   }
 }
 
-TEST_CASE("with drop_last every rank has the same number of full batches, and no sample twice") {
-  for (const std::uint64_t samples : {0ULL, 5ULL, 23ULL, 24ULL, 25ULL, 100ULL}) {
-    std::vector<std::uint64_t> all;
-    for (std::uint32_t rank = 0; rank < 4; ++rank) {
-      const plan_settings settings{
-          .samples = samples, .seed = 9, .batch_size = 3, .drop_last = true, .rank = rank, .world_size = 4};
-      CHECK(plan::create(settings)->batches_per_epoch() == samples / 4 / 3);
-      const auto mine = epoch_of(settings, 0);
-      CHECK(mine.size() == samples / 4 / 3 * 3);
-      all.insert(all.end(), mine.begin(), mine.end());
+TEST_CASE(
+    "with drop_last, drop and allow give every rank the same number of full batches, and no sample twice") {
+  for (const uneven_rule uneven : {uneven_rule::drop, uneven_rule::allow})
+    for (const std::uint64_t samples : {0ULL, 5ULL, 23ULL, 24ULL, 25ULL, 100ULL}) {
+      std::vector<std::uint64_t> all;
+      for (std::uint32_t rank = 0; rank < 4; ++rank) {
+        const plan_settings settings{.samples = samples,
+                                     .seed = 9,
+                                     .batch_size = 3,
+                                     .drop_last = true,
+                                     .rank = rank,
+                                     .world_size = 4,
+                                     .uneven = uneven};
+        CHECK(plan::create(settings)->batches_per_epoch() == samples / 4 / 3);
+        const auto mine = epoch_of(settings, 0);
+        CHECK(mine.size() == samples / 4 / 3 * 3);
+        all.insert(all.end(), mine.begin(), mine.end());
+      }
+      CHECK(std::set(all.begin(), all.end()).size() == all.size());
     }
-    CHECK(std::set(all.begin(), all.end()).size() == all.size());
-  }
 }
 
 TEST_CASE("replacements are indices of the dataset that depend on epoch, position and try alone") {
   const plan made = *plan::create({.samples = 1000, .seed = 3, .batch_size = 10});
   std::set<std::uint64_t> drawn;
   for (std::uint32_t attempt = 1; attempt <= replacement_tries; ++attempt) {
-    const std::uint64_t index = made.replacement(0, made.position(3, 4), attempt);
+    const std::uint64_t index = made.replacement(0, made.position(0, 3, 4), attempt);
     CHECK(index < 1000);
     CHECK(index == made.replacement(0, 34, attempt));
     drawn.insert(index);
@@ -198,8 +209,9 @@ TEST_CASE("replacements are indices of the dataset that depend on epoch, positio
 TEST_CASE("the ranks draw replacements of their own") {
   const plan first = *plan::create({.samples = 1000000, .batch_size = 10, .rank = 0, .world_size = 2});
   const plan second = *plan::create({.samples = 1000000, .batch_size = 10, .rank = 1, .world_size = 2});
-  CHECK(first.position(0, 0) != second.position(0, 0));
-  CHECK(first.replacement(0, first.position(0, 0), 1) != second.replacement(0, second.position(0, 0), 1));
+  CHECK(first.position(0, 0, 0) != second.position(0, 0, 0));
+  CHECK(first.replacement(0, first.position(0, 0, 0), 1) !=
+        second.replacement(0, second.position(0, 0, 0), 1));
 }
 
 TEST_CASE("settings that make no plan are refused with the reason") {
