@@ -84,7 +84,7 @@ class LaunchTest(PenstockTest):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
         self.assertEqual(process.returncode, EXIT_INTERRUPTED, err)
-        self.assertEqual(sorted(out.decode().split("\n")), ["", "[rank0] bye", "[rank1] bye"])
+        self.assertEqual(sorted(out.decode().split("\n")), ["", "[rank0] bye", "[rank1] bye"], err)
 
     def test_a_second_signal_kills(self):
         process = self.start_ranks("while :; do sleep 0.05; done", trap="trap 'touch $PENSTOCK_TEST_FOLDER/$RANK.told' TERM")

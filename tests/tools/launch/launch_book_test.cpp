@@ -140,6 +140,16 @@ TEST_CASE("a rank that cannot be started ends the others, also those whose start
   CHECK(g.book.first_cause()->text == "no such file");
 }
 
+TEST_CASE("a rank whose start is reported after the user's signal gets that signal") {
+  group g({.ranks = 2});
+  (void)g.go();
+  g.book.started(0, 100);
+  g.book.stop(SIGINT, false, g.now);
+  CHECK(g.signals() == std::vector<int>{SIGINT, 0});
+  g.book.started(1, 101);
+  CHECK(g.signals() == std::vector<int>{0, SIGINT});
+}
+
 TEST_CASE("a process that survives SIGKILL is left behind, and no other round begins beside it") {
   group g({.ranks = 2, .max_restarts = 3});
   g.begin();

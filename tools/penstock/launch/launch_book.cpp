@@ -46,7 +46,7 @@ void launch_book::started(std::uint32_t rank, pid_t pid) {
   r.now = rank_state::running;
   r.pid = pid;
   // The round has ended while it was being started: it gets what the others got.
-  if (stage_ == stage::ending) outbox_.emplace_back(signal_rank{rank, killed_ ? SIGKILL : SIGTERM});
+  if (stage_ == stage::ending) outbox_.emplace_back(signal_rank{rank, killed_ ? SIGKILL : ending_with_});
 }
 
 void launch_book::start_failed(std::uint32_t rank, std::string why, steady_time now) {
@@ -80,6 +80,7 @@ void launch_book::stop(int signal, bool at_once, steady_time now) {
   if (stage_ == stage::over) return;
   if (at_once) {
     stopped_ = true;
+    ending_with_ = signal;
     stage_ = stage::ending;
     deadline_ = now;
     killed_ = false;
@@ -92,7 +93,10 @@ void launch_book::stop(int signal, bool at_once, steady_time now) {
 // ---- the end of a round -----------------------------------------------------------------------------------------
 
 void launch_book::end_round(int signal, steady_time kill_at) {
-  if (stage_ != stage::ending) signal_all(signal);
+  if (stage_ != stage::ending) {
+    ending_with_ = signal;
+    signal_all(signal);
+  }
   deadline_ = std::min(deadline_, kill_at);
   stage_ = stage::ending;
 }

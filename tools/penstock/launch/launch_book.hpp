@@ -110,6 +110,7 @@ class launch_book {
   std::vector<launch_command> outbox_;
   stage stage_ = stage::begin;
   bool stopped_ = false;
+  int ending_with_ = 0;  // the signal that ends this round
   bool killed_ = false;  // SIGKILL was sent in this round
   steady_time deadline_ = never;
   std::optional<launch_cause> cause_;

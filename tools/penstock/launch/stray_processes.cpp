@@ -49,6 +49,7 @@ void reap_strays(const std::function<bool(pid_t)>& is_rank) {
 std::size_t kill_strays(std::chrono::milliseconds patience) {
   const auto until = clock::now() + patience;
   std::set<pid_t> killed;
+  reap_all_that_ended();
   while (true) {
     const auto below = process::descendants_of(::getpid());
     if (below.empty()) break;
