@@ -110,8 +110,13 @@ void Batch::wait(stream_handle stream) const {
 
 void Batch::release(stream_handle stream) {
   const stage_range range("release");
+  release_after({&stream, 1});
+}
+
+void Batch::release_after(std::span<const stream_handle> streams) {
+  if (streams.empty()) return release_unused();
   const body& b = held();
-  b.home->release(b.ready.buffer, stream);  // if it throws, this batch is still held
+  b.home->release_after(b.ready.buffer, streams);  // if it throws, this batch is still held
   body_.reset();
 }
 

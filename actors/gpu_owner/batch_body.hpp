@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 
 namespace penstock {
 
@@ -61,15 +62,17 @@ class batch_home {
     const std::lock_guard hold(mutex_);
     if (give_back_) give_back_(buffer);
   }
-  /// Returns the buffer when the work now on the stream is done. Throws error with the device's reason if it refuses;
+  /// Returns the buffer when the work now on the streams is done. Throws error with the device's reason if it refuses;
   /// the caller then still holds the buffer.
-  void release(std::uint32_t buffer, stream_handle stream);
+  void release_after(std::uint32_t buffer, std::span<const stream_handle> streams);
   /// For a batch that is destroyed: the same on the legacy default stream, or parks the buffer.
   void release_or_park(std::uint32_t buffer) noexcept;
   /// The next batch of the queue. Returns parked buffers before and while it waits. Throws error (errc::usage) when all
   /// buffers have been parked for this long: the capture that they wait for may be the caller's own.
+  /// `while_waiting` is session_options::while_waiting.
   gpu_owner::hand_over::taken take_from(gpu_owner::hand_over& queue,
-                                        nanoseconds patience = std::chrono::seconds(10));
+                                        nanoseconds patience = std::chrono::seconds(10),
+                                        const std::function<void()>& while_waiting = {});
   void close() {
     const std::lock_guard hold(mutex_);
     gone_.store(true, std::memory_order_release);

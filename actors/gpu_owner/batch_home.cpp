@@ -11,14 +11,15 @@ using namespace std::chrono_literals;
 // While the consumer waits for the next batch, a capture may end or another thread may park a buffer.
 constexpr nanoseconds retry_while_parked = 1ms;
 constexpr nanoseconds retry_when_none_is = 100ms;
+constexpr nanoseconds between_calls_of_the_host = 50ms;
 
 }  // namespace
 
-void batch_home::release(std::uint32_t buffer, stream_handle stream) {
+void batch_home::release_after(std::uint32_t buffer, std::span<const stream_handle> streams) {
   refuse_copies();
   const std::lock_guard hold(mutex_);
   if (!device_) refuse();
-  value_or_throw(device_->release(buffer, stream));
+  value_or_throw(device_->release_after(buffer, streams));
   give_back_(buffer);
   give_back_parked();
 }
@@ -31,7 +32,9 @@ void batch_home::release_or_park(std::uint32_t buffer) noexcept {
   give_back_parked();
 }
 
-gpu_owner::hand_over::taken batch_home::take_from(gpu_owner::hand_over& queue, nanoseconds patience) {
+gpu_owner::hand_over::taken batch_home::take_from(gpu_owner::hand_over& queue, nanoseconds patience,
+                                                  const std::function<void()>& while_waiting) {
+  const nanoseconds longest = while_waiting ? between_calls_of_the_host : retry_when_none_is;
   patient_deadline all_parked(patience, retry_when_none_is);
   all_parked.restart(std::chrono::steady_clock::now());
   while (true) {
@@ -42,8 +45,9 @@ gpu_owner::hand_over::taken batch_home::take_from(gpu_owner::hand_over& queue, n
       some_parked = give_back_parked();
       some_free = buffers_ == 0 || parked_.size() < buffers_;
     }
-    const nanoseconds at_most = some_parked ? retry_while_parked : retry_when_none_is;
+    const nanoseconds at_most = some_parked ? retry_while_parked : longest;
     if (auto taken = queue.take_until(std::chrono::steady_clock::now() + at_most)) return std::move(*taken);
+    if (while_waiting) while_waiting();
     const steady_time now = std::chrono::steady_clock::now();
     if (some_free) {
       all_parked.restart(now);

@@ -11,6 +11,9 @@ namespace {
 // Longer times are clamped to this one: a later deadline would overflow the clock.
 constexpr std::chrono::milliseconds longest_run = std::chrono::hours(24 * 365 * 10);
 
+// While every buffer waits for the end of a stream capture.
+constexpr std::chrono::seconds patience_with_captures(10);
+
 /// Refuses a second thread in next(): each would get part of the stream.
 class only_taker {
  public:
@@ -37,7 +40,12 @@ std::optional<Batch> Session::body::next() {
 std::optional<Batch> Session::body::next_of(std::uint64_t epoch, std::uint64_t& iteration) {
   const only_taker here(taking_);
   const bool from_its_first = cursor_.enter(epoch, iteration);
-  return take_of(epoch, from_its_first);
+  try {
+    return take_of(epoch, from_its_first);
+  } catch (...) {
+    if (from_its_first) iteration = 0;  // nothing was taken: the next call begins the epoch
+    throw;
+  }
 }
 
 std::optional<Batch> Session::body::take() {
@@ -52,7 +60,7 @@ std::optional<Batch> Session::body::take() {
   start();
   const steady_time demanded = now();
   while (true) {
-    auto taken = home_->take_from(*consumer_);
+    auto taken = home_->take_from(*consumer_, patience_with_captures, options_.while_waiting);
     board_.waited(consumer_->waited());
     if (auto* why = std::get_if<failure>(&taken)) throw error(std::move(*why));
     if (std::holds_alternative<gpu_owner::hand_over::stream_ended>(taken)) return end_of_stream();
@@ -65,7 +73,7 @@ std::optional<Batch> Session::body::take() {
 std::optional<Batch> Session::body::take_of(std::uint64_t epoch, bool from_its_first) {
   if (ending_.closed()) throw error({errc::usage, "this session is closed", 0});
   start();
-  const auto range = cursor_.wait_for_epoch(epoch);
+  const auto range = cursor_.wait_for_epoch(epoch, options_.while_waiting);
   if (!range) return take();  // failed or stopped before there was a plan: take() reports which
   switch (cursor_.step_in(*range, from_its_first)) {
     case session::next_step::seek: seek(*range); break;

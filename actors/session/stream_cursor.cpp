@@ -8,6 +8,8 @@
 
 namespace penstock::session {
 
+using namespace std::chrono_literals;
+
 void stream_cursor::open(std::shared_ptr<const plan> order,
                          std::shared_ptr<const device::transfer_plan> transfer,
                          schedule::stream_range range) {
@@ -40,9 +42,15 @@ bool stream_cursor::enter(std::uint64_t epoch, std::uint64_t& iteration) {
   return first;
 }
 
-std::optional<schedule::stream_range> stream_cursor::wait_for_epoch(std::uint64_t epoch) {
+std::optional<schedule::stream_range> stream_cursor::wait_for_epoch(
+    std::uint64_t epoch, const std::function<void()>& while_waiting) {
   std::unique_lock hold(mutex_);
-  changed_.wait(hold, [&] { return plan_ || given_up_; });
+  while (!changed_.wait_for(hold, 50ms, [&] { return plan_ || given_up_; })) {
+    if (!while_waiting) continue;
+    hold.unlock();
+    while_waiting();
+    hold.lock();
+  }
   if (!plan_) return std::nullopt;
   const std::uint64_t batches = plan_->batches_per_epoch();
   if (batches > 0 && epoch >= std::numeric_limits<stream_position>::max() / batches)

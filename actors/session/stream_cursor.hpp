@@ -11,6 +11,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,8 +46,9 @@ class stream_cursor {
   /// since.
   bool enter(std::uint64_t epoch, std::uint64_t& iteration);
   /// Waits until the stream is open. Nothing if it never opens. Throws error (errc::usage) for an epoch
-  /// number that is too large.
-  [[nodiscard]] std::optional<schedule::stream_range> wait_for_epoch(std::uint64_t epoch);
+  /// number that is too large. `while_waiting` is session_options::while_waiting.
+  [[nodiscard]] std::optional<schedule::stream_range> wait_for_epoch(
+      std::uint64_t epoch, const std::function<void()>& while_waiting = {});
   [[nodiscard]] next_step step_in(schedule::stream_range epoch, bool from_its_first) const;
 
   struct seek_order {

@@ -24,4 +24,7 @@ std::string explain();
 /// contain, are shown as \xNN and do not survive.)
 std::string print_effective(const loaded_config& loaded);
 
+/// The same without the sources of the values.
+std::string print_values(const config& settings);
+
 }  // namespace penstock::config_file

@@ -22,7 +22,10 @@ std::string written(const std::vector<line>& lines) {
     if (one.setting.size() <= aligned_width_max) width = std::max(width, one.setting.size());
   }
   std::string text;
-  for (const line& one : lines) text += fmt::format("{:<{}}  # {}\n", one.setting, width, one.comment);
+  for (const line& one : lines) {
+    text += one.comment.empty() ? one.setting + "\n"
+                                : fmt::format("{:<{}}  # {}\n", one.setting, width, one.comment);
+  }
   return text;
 }
 
@@ -33,9 +36,9 @@ std::string included_text(const loaded_config& loaded) {
   return text;
 }
 
-}  // namespace
-
-std::string print_effective(const loaded_config& loaded) {
+/// `comment(key path)` stands behind each value, unless it is empty.
+template <class Comment>
+std::string print(const config& values, Comment comment) {
   const key_table& all = key_table::get();
   std::string text;
   for (const table_info& table : all.tables()) {
@@ -44,15 +47,13 @@ std::string print_effective(const loaded_config& loaded) {
     std::string maps;
     for (const key_info* key : all.keys_of(table.path)) {
       if (key->form.count != arity::map) {
-        const bool include = key->path == "include";
-        lines.push_back({fmt::format("{} = {}", key->name, key->text_of(&loaded.values)),
-                         include ? included_text(loaded) : loaded.source_of(key->path).text()});
+        lines.push_back({fmt::format("{} = {}", key->name, key->text_of(&values)), comment(key->path)});
         continue;
       }
       std::vector<line> entries;
-      for (const auto& [name, value] : *static_cast<const string_map*>(key->locate_in(&loaded.values))) {
+      for (const auto& [name, value] : *static_cast<const string_map*>(key->locate_in(&values))) {
         entries.push_back({fmt::format("{} = {}", toml_key(name), toml_string(escaped_references(value))),
-                           loaded.source_of(join(key->path, name)).text()});
+                           comment(join(key->path, name))});
       }
       if (!entries.empty()) maps += fmt::format("\n[{}]\n{}", key->path, written(entries));
     }
@@ -61,6 +62,18 @@ std::string print_effective(const loaded_config& loaded) {
     text += maps;
   }
   return text;
+}
+
+}  // namespace
+
+std::string print_effective(const loaded_config& loaded) {
+  return print(loaded.values, [&](const std::string& key) {
+    return key == "include" ? included_text(loaded) : loaded.source_of(key).text();
+  });
+}
+
+std::string print_values(const config& settings) {
+  return print(settings, [](const std::string&) { return std::string(); });
 }
 
 }  // namespace penstock::config_file

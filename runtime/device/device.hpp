@@ -86,9 +86,12 @@ class device {
   /// Work that is put on the stream later sees the batch. Touches no other stream and leaves the caller's
   /// current device as it was; release() too.
   virtual result<void> wait(std::uint32_t buffer, stream_handle stream) = 0;
-  /// The buffer is used again when what is on the stream now is done. Refused - with errc::usage while the stream
-  /// takes part in a stream capture - nothing was recorded: the buffer is still the caller's.
-  virtual result<void> release(std::uint32_t buffer, stream_handle stream) = 0;
+  /// The buffer is used again when what is on these streams now is done (none: nothing uses it). Refused - with
+  /// errc::usage while one of them takes part in a stream capture - the buffer is still the caller's.
+  virtual result<void> release_after(std::uint32_t buffer, std::span<const stream_handle> streams) = 0;
+  result<void> release(std::uint32_t buffer, stream_handle stream) {
+    return release_after(buffer, {&stream, 1});
+  }
   /// Waits until the work on the stream is done, and reports the error that it left behind. Refuses (errc::usage) a
   /// stream that is being captured.
   virtual result<void> finish(stream_handle stream) = 0;

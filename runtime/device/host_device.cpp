@@ -157,7 +157,7 @@ class host_device final : public device {
 
   // Ready batches are complete in host memory, and the consumer's work on them is done when it says so.
   result<void> wait(std::uint32_t, stream_handle) override { return {}; }
-  result<void> release(std::uint32_t, stream_handle) override { return {}; }
+  result<void> release_after(std::uint32_t, std::span<const stream_handle>) override { return {}; }
   result<void> finish(stream_handle) override { return {}; }
   [[nodiscard]] bool on_host() const noexcept override { return true; }
 

@@ -99,8 +99,8 @@ class cuda_device final : public device {
     for (std::uint32_t i = 0; i < buffers; ++i) {
       ring_[i].data = static_cast<std::byte*>(memory_) + i * one;
       ring_[i].staging = ring_[i].data + round_up(plan.buffer_bytes, layout_alignment);
-      if (auto ok =
-              call(cudaEventCreateWithFlags(&ring_[i].released, cudaEventDisableTiming), "creating an event");
+      if (auto ok = call(cudaEventCreateWithFlags(&ring_[i].released.front(), cudaEventDisableTiming),
+                         "creating an event");
           !ok) {
         return ok;
       }
@@ -162,8 +162,10 @@ class cuda_device final : public device {
   [[nodiscard]] bool waits_for_consumer() const override {
     if (in_flight_.empty() || in_flight_.front().slots_are_free) return false;
     return std::ranges::any_of(in_flight_.front().jobs, [&](const upload_job& job) {
-      return ring_[job.buffer].release_pending_on_copy &&
-             cudaEventQuery(ring_[job.buffer].released) == cudaErrorNotReady;
+      const ring_buffer& b = ring_[job.buffer];
+      return std::any_of(b.released.begin(),
+                         b.released.begin() + static_cast<std::ptrdiff_t>(b.pending_on_copy),
+                         [](cudaEvent_t e) { return cudaEventQuery(e) == cudaErrorNotReady; });
     });
   }
 
@@ -215,14 +217,28 @@ class cuda_device final : public device {
   // there is nothing to put on the stream.
   result<void> wait(std::uint32_t, stream_handle) override { return {}; }
 
-  result<void> release(std::uint32_t buffer, stream_handle stream) override {
+  result<void> release_after(std::uint32_t buffer, std::span<const stream_handle> streams) override {
     const cuda_context::visit ours(context_);
-    const auto where = static_cast<cudaStream_t>(stream.native);
+    ring_buffer& b = ring_[buffer];
     // An event that was recorded in a capture would draw the copy stream into it.
-    if (auto no = context_.refuse_during_capture(where, "releasing a batch"); !no) return no;
-    auto ok = call(cudaEventRecord(ring_[buffer].released, where), "releasing a batch, at or before");
-    ring_[buffer].release_pending = ok.has_value();
-    return ok;
+    for (const stream_handle stream : streams) {
+      const auto where = static_cast<cudaStream_t>(stream.native);
+      if (auto no = context_.refuse_during_capture(where, "releasing a batch"); !no) return no;
+    }
+    while (b.released.size() < streams.size()) {
+      cudaEvent_t fresh = nullptr;
+      if (auto ok = call(cudaEventCreateWithFlags(&fresh, cudaEventDisableTiming), "creating an event"); !ok)
+        return ok;
+      b.released.push_back(fresh);
+    }
+    b.pending = 0;
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      const auto where = static_cast<cudaStream_t>(streams[i].native);
+      if (auto ok = call(cudaEventRecord(b.released[i], where), "releasing a batch, at or before"); !ok)
+        return ok;
+    }
+    b.pending = streams.size();
+    return {};
   }
 
   result<void> finish(stream_handle stream) override {
@@ -242,9 +258,10 @@ class cuda_device final : public device {
   struct ring_buffer {
     std::byte* data = nullptr;
     std::byte* staging = nullptr;
-    cudaEvent_t released = nullptr;  // recorded on the consumer's stream
-    bool release_pending = false;    // `released` was recorded; goes from consumer to owner with the buffer
-    bool release_pending_on_copy = false;  // the copy that is under way had to wait for `released`
+    // One for each of the consumer's streams; made as they are needed, the first one with the buffer.
+    std::vector<cudaEvent_t> released{nullptr};
+    std::size_t pending = 0;          // how many were recorded; goes from consumer to owner with the buffer
+    std::size_t pending_on_copy = 0;  // for how many the copy that is under way had to wait
   };
   // Jobs whose completion is watched together.
   struct group {
@@ -330,9 +347,9 @@ class cuda_device final : public device {
                    "slot at {}", job.slot_offset);
     ring_buffer& b = ring_[job.buffer];
     const std::byte* slot = memory->second.memory.data() + job.slot_offset;
-    b.release_pending_on_copy = std::exchange(b.release_pending, false);
-    if (b.release_pending_on_copy) {
-      if (auto ok = call(cudaStreamWaitEvent(copy_stream_, b.released, 0),
+    b.pending_on_copy = std::exchange(b.pending, 0);
+    for (std::size_t i = 0; i < b.pending_on_copy; ++i) {
+      if (auto ok = call(cudaStreamWaitEvent(copy_stream_, b.released[i], 0),
                          "ordering a copy after the consumer, at or before");
           !ok)
         return ok;
@@ -389,7 +406,9 @@ class cuda_device final : public device {
 
   void free_buffers() noexcept {
     for (const ring_buffer& b : ring_) {
-      if (b.released != nullptr) cudaEventDestroy(b.released);
+      for (cudaEvent_t e : b.released) {
+        if (e != nullptr) cudaEventDestroy(e);
+      }
     }
     ring_.clear();
     if (memory_ != nullptr) cudaFree(memory_);

@@ -50,6 +50,8 @@ class PENSTOCK_API Batch {
   /// stream is being captured into a graph; the device's error if it cannot record the release. In the last two cases
   /// the batch is still held.
   void release(stream_handle stream);
+  /// The same for work on several streams: the buffer is returned when all of them have done it. None: release_unused().
+  void release_after(std::span<const stream_handle> streams);
   /// Returns the buffer at once. Only correct when no stream uses the batch any more, or ever did: work that is still
   /// queued would read the next batch's bytes. Throws error (errc::usage) if already released.
   void release_unused();

@@ -31,6 +31,9 @@ struct session_options {
   /// device program: device_program.hpp).
   std::string sink = "null";
   std::string sink_out{};  ///< folder of the npy sink
+  /// Called about every 50 ms, on the thread that waits in next() or for an epoch's batch. What it throws comes out of
+  /// that call, and nothing is lost: the next call goes on. For hosts that have to look after signals, as Python has.
+  std::function<void()> while_waiting{};
 };
 
 /// Threads: one thread at a time takes batches, closes and destroys (a second one in next() gets errc::usage).

@@ -115,6 +115,37 @@ TEST_CASE("whoever waits while all buffers stay parked is told so instead of wai
   CHECK(r.given_back.size() == 2);
 }
 
+TEST_CASE(
+    "a host that looks after signals is called while a batch is waited for, and what it throws loses "
+    "nothing") {
+  ring r;
+  hand_over queue;
+  int calls = 0;
+  const auto look = [&] {
+    if (++calls == 2) throw std::runtime_error("interrupted");
+    if (calls == 3) queue.put({r.ready(1)});
+  };
+  CHECK_THROWS_AS(r.home->take_from(queue, 10s, look), std::runtime_error);
+  const auto taken = r.home->take_from(queue, 10s, look);
+  CHECK(calls == 3);
+  REQUIRE(std::holds_alternative<ready_batch>(taken));
+  CHECK(std::get<ready_batch>(taken).buffer == 1);
+}
+
+TEST_CASE("a batch that several streams use is released once, or still held") {
+  ring r;
+  Batch batch = r.batch(2);
+  const std::vector<stream_handle> streams(3);
+  r.device->refuse_releases(1);
+  CHECK_THROWS_AS(batch.release_after(streams), error);
+  REQUIRE(batch);
+  batch.release_after(streams);
+  CHECK(r.given_back == std::vector<std::uint32_t>{2});
+  CHECK_THROWS_AS(batch.release_after(streams), error);
+  r.batch(3).release_after({});
+  CHECK(r.given_back == std::vector<std::uint32_t>{2, 3});
+}
+
 TEST_CASE("a batch that outlives its session is destroyed without a call to the device") {
   ring r;
   {

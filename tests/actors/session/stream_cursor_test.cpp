@@ -45,6 +45,18 @@ TEST_CASE("an epoch that follows is gone on with, another one is sought, and eac
   CHECK(c.cursor.everything_taken());
 }
 
+TEST_CASE("who waits for the first epoch may be called away, and waits again") {
+  stream_cursor cursor(2);
+  int calls = 0;
+  const auto look = [&] {
+    if (++calls == 2) throw std::runtime_error("interrupted");
+    if (calls == 3) cursor.give_up();
+  };
+  CHECK_THROWS_AS(cursor.wait_for_epoch(0, look), std::runtime_error);
+  CHECK_FALSE(cursor.wait_for_epoch(0, look));
+  CHECK(calls == 3);
+}
+
 TEST_CASE("an epoch that was left in the middle begins at its first batch when it is begun again") {
   open_cursor c;
   c.take(3);

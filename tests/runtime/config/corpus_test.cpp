@@ -149,6 +149,10 @@ TEST_CASE(
     REQUIRE(again.has_value());
     CHECK(again->values == once->values);
     CHECK(print_effective(*again).size() > 0);
+    const loading plain = load_text(folder, print_values(once->values));
+    INFO(complaints_of(plain));
+    REQUIRE(plain.has_value());
+    CHECK(plain->values == once->values);
     CHECK(again->warnings.size() <= once->warnings.size());
   }
 }

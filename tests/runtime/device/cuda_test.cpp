@@ -135,6 +135,39 @@ TEST_CASE("a buffer is not written again before the consumer's stream has come t
   cudaStreamDestroy(mine);
 }
 
+TEST_CASE("a buffer is not written again before each of several streams has come to its release") {
+  plain_stage s(1 << 20, 2, 1);
+  driver drive(*s.device);
+  std::memset(s.memory.span().data(), 11, 1 << 20);
+  std::memset(s.memory.span().data() + s.slot_bytes, 22, 1 << 20);
+  constexpr std::size_t streams = 3;
+  for (std::size_t late = 0; late < streams; ++late) {  // each of them is the last one once
+    REQUIRE(submit(*s.device, {1 + 2 * late, 0, 0, 0, 1}));
+    drive.until(2);
+    std::vector<cudaStream_t> mine(streams);
+    std::vector<stream_handle> handles;
+    for (cudaStream_t& stream : mine) {
+      REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+      handles.push_back({stream});
+    }
+    void* seen = nullptr;
+    REQUIRE(cudaMalloc(&seen, 1) == cudaSuccess);
+    REQUIRE(launch_late_read(reinterpret_cast<std::uint8_t*>(s.device->address(0)),
+                             static_cast<std::uint8_t*>(seen), 400'000'000, mine[late]) == cudaSuccess);
+    REQUIRE(s.device->release_after(0, handles));
+    REQUIRE(submit(*s.device, {2 + 2 * late, 0, 0, s.slot_bytes, 1}));
+    CHECK(s.device->waits_for_consumer());
+    drive.until(2);
+    CHECK_FALSE(s.device->waits_for_consumer());
+    std::uint8_t value = 0;
+    REQUIRE(cudaMemcpy(&value, seen, 1, cudaMemcpyDeviceToHost) == cudaSuccess);
+    CHECK(value == 11);
+    REQUIRE(s.device->release_after(0, {}));
+    cudaFree(seen);
+    for (const cudaStream_t stream : mine) cudaStreamDestroy(stream);
+  }
+}
+
 TEST_CASE("the consumer's calls leave a thread without a context as they found it") {
   plain_stage s(4096, 1, 1);
   driver drive(*s.device);

@@ -125,12 +125,12 @@ class faulty_device final : public device::device {
     return inner_->read_back(b, o, to);
   }
   result<void> wait(std::uint32_t b, stream_handle s) override { return inner_->wait(b, s); }
-  result<void> release(std::uint32_t b, stream_handle s) override {
+  result<void> release_after(std::uint32_t b, std::span<const stream_handle> s) override {
     if (refused_releases_ > 0) {
       --refused_releases_;
       return refuse(errc::usage, "releasing a batch on a stream that is being captured");
     }
-    return inner_->release(b, s);
+    return inner_->release_after(b, s);
   }
   result<void> finish(stream_handle s) override { return inner_->finish(s); }
   [[nodiscard]] bool on_host() const noexcept override { return inner_->on_host(); }
