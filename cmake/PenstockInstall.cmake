@@ -37,8 +37,11 @@ function(penstock_shared_library target)
   add_library(${target} SHARED ${objects})
   add_library(penstock::${arg_EXPORT} ALIAS ${target})
   set_target_properties(${target} PROPERTIES
-    LINKER_LANGUAGE CXX EXPORT_NAME ${arg_EXPORT} VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+    LINKER_LANGUAGE CXX EXPORT_NAME ${arg_EXPORT} SOVERSION ${PROJECT_VERSION_MAJOR}
     LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/install/exports.map")
+  if(NOT DEFINED SKBUILD)  # a wheel has no links: one file under the one name that others need
+    set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION})
+  endif()
   target_link_libraries(${target} PRIVATE ${arg_CONTAINS} ${arg_LINKS})
   target_link_options(${target} PRIVATE
     "-Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/install/exports.map" -Wl,--no-undefined)

@@ -1,0 +1,177 @@
+#include "python/core/session_core.hpp"
+
+#include <thread>
+#include <utility>
+
+namespace penstock::python {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A session that is closed without stop() ends as one that is destroyed.
+constexpr std::chrono::milliseconds end_of_closed = 500ms;
+// How long next() waits while the program's own views hold every buffer.
+constexpr auto hold_timeout = 5s;
+
+}  // namespace
+
+std::shared_ptr<session_core> session_core::make(config settings, core_options options) {
+  return std::shared_ptr<session_core>(new session_core(std::move(settings), std::move(options)));
+}
+
+session_core::session_core(config settings, core_options options)
+    : settings_(settings),
+      look_after_signals_(std::move(options.look_after_signals)),
+      blocks_(std::make_shared<block_pool>(2)) {
+  session_options given;
+  given.digests = options.digests;
+  given.batches = options.batches;
+  given.state = options.state;
+  given.control_socket = options.control_socket;
+  given.on_event = std::move(options.on_event);
+  given.while_waiting = [this] { while_waiting(); };
+  session_ = std::make_unique<Session>(std::move(settings), std::move(given));
+}
+
+/// One taker at a time. A close() that came meanwhile, from another thread or from a signal handler, is completed here.
+class session_core::taking {
+ public:
+  explicit taking(session_core& home) : home_(home) {
+    if (home_.closing_) throw error({errc::usage, "this session is closed", 0});
+    // Also refused: a signal handler that takes a batch while this thread waits for one.
+    if (home_.taker_ == std::this_thread::get_id() || !home_.taking_.try_lock())
+      throw error({errc::usage,
+                   home_.closing_ ? "this session is closed"
+                                  : "two callers are taking batches from one session at the same time",
+                   0});
+    home_.taker_ = std::this_thread::get_id();
+  }
+  ~taking() {
+    home_.taker_ = std::thread::id();
+    home_.taking_.unlock();
+    if (home_.closing_ && home_.lent() == 0) home_.free_memory();
+  }
+  taking(const taking&) = delete;
+  taking& operator=(const taking&) = delete;
+
+ private:
+  session_core& home_;
+};
+
+session_core::~session_core() {
+  close();
+}
+
+std::shared_ptr<lease> session_core::next() {
+  const taking only(*this);
+  release_returned();
+  return lend(session_->next());
+}
+
+std::shared_ptr<lease> session_core::next_of(epoch& of) {
+  const taking only(*this);
+  release_returned();
+  return lend(of.next());
+}
+
+std::shared_ptr<lease> session_core::lend(std::optional<Batch> batch) {
+  all_lent_since_.reset();
+  if (!batch) return nullptr;
+  const std::span<const tensor_view> tensors = batch->tensors();
+  if (tensors.empty() || tensors.front().on_host) return std::make_shared<lease>(std::move(*batch), *blocks_);
+  auto lent = std::make_shared<lease>(
+      std::move(*batch), [home = shared_from_this()](Batch used, std::vector<stream_handle> streams) {
+        home->returned(std::move(used), std::move(streams));
+      });
+  const std::lock_guard hold(mutex_);
+  ++lent_;
+  return lent;
+}
+
+/// Any thread, at the end of a lease's last view: no CUDA call, no GIL.
+void session_core::returned(Batch batch, std::vector<stream_handle> streams) {
+  bool last_after_close = false;
+  {
+    const std::lock_guard hold(mutex_);
+    returned_.push_back({std::move(batch), std::move(streams)});
+    --lent_;
+    last_after_close = lent_ == 0 && closing_ && !freed_;
+  }
+  // Freeing waits for threads and makes CUDA calls, which whoever dropped the last view must not have to do.
+  if (last_after_close) std::thread([home = shared_from_this()] { home->free_memory(); }).detach();
+}
+
+/// Returns buffers to the ring behind the work of the streams that used them.
+void session_core::release_returned() {
+  std::vector<used_batch> used;
+  {
+    const std::lock_guard hold(mutex_);
+    used.swap(returned_);
+  }
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    // Nobody said which stream: those that torch and CuPy start with wait for the legacy default stream.
+    if (used[i].streams.empty()) used[i].streams.push_back({});
+    try {
+      used[i].batch.release_after(used[i].streams);
+    } catch (const error& refused) {
+      if (refused.code() != errc::usage) throw;
+      const std::lock_guard hold(mutex_);  // a stream is being captured: later
+      for (; i < used.size(); ++i) returned_.push_back(std::move(used[i]));
+      return;
+    }
+  }
+}
+
+void session_core::while_waiting() {
+  if (look_after_signals_) look_after_signals_();
+  release_returned();
+  const auto now = std::chrono::steady_clock::now();
+  const std::uint32_t held = lent();
+  if (held < settings_.gpu.buffers) {
+    all_lent_since_.reset();
+    return;
+  }
+  if (!all_lent_since_) all_lent_since_ = now;
+  if (now - *all_lent_since_ < hold_timeout) return;
+  all_lent_since_.reset();
+  throw error(
+      {errc::usage,
+       "no batch can come: this program has held all " + std::to_string(held) +
+           " buffers of the GPU for 5 s. Drop batches and tensors that are no longer needed, copy those that "
+           "are to be kept, raise [gpu] buffers, or install torch, with which batches that are kept are "
+           "copied",
+       0});
+}
+
+std::uint32_t session_core::lent() const {
+  const std::lock_guard hold(mutex_);
+  return lent_;
+}
+
+void session_core::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
+  stopped_ = true;
+  session_->stop(at_most);
+}
+
+void session_core::close() noexcept {
+  if (closing_.exchange(true)) return;
+  if (!stopped_) session_->stop(end_of_closed);      // wakes who waits for a batch
+  if (lent() > 0) return;                            // the last view frees the memory: returned()
+  if (taker_ == std::this_thread::get_id()) return;  // a signal handler: the call that it interrupts does it
+  free_memory();
+}
+
+void session_core::free_memory() noexcept {
+  const std::lock_guard only(taking_);
+  {
+    const std::lock_guard hold(mutex_);
+    if (std::exchange(freed_, true)) return;
+  }
+  try {
+    release_returned();
+  } catch (const error&) {  // a poisoned device: closing frees what can be freed
+  }
+  session_->close();
+}
+
+}  // namespace penstock::python

@@ -1,0 +1,88 @@
+// A session as the module holds it: penstock::Session behind calls that release the GIL, look after signals while they
+// wait, and take back buffers whose last view is gone. Used by module.cpp.
+//
+// Threads: as penstock::Session; close() from any thread as well. Functions that may wait are called without the GIL.
+#pragma once
+
+#include "python/core/lease.hpp"
+
+#include <penstock/session.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace penstock::python {
+
+struct core_options {
+  bool digests = false;
+  std::optional<std::uint64_t> batches;
+  std::vector<std::byte> state;
+  bool control_socket = true;
+  std::function<void(const event&)> on_event;
+  std::function<void()> look_after_signals;  ///< may throw; called without the GIL
+};
+
+class session_core : public std::enable_shared_from_this<session_core> {
+ public:
+  static std::shared_ptr<session_core> make(config settings, core_options options);
+  /// Closes, if nobody has done it.
+  ~session_core();
+  session_core(const session_core&) = delete;
+  session_core& operator=(const session_core&) = delete;
+
+  using epoch = Session::Epoch;
+  [[nodiscard]] epoch epoch_of(std::uint64_t number) { return session_->epoch(number); }
+
+  /// The next batch of the stream, or of an epoch; null at the end. Throws error, and what look_after_signals throws.
+  std::shared_ptr<lease> next();
+  std::shared_ptr<lease> next_of(epoch& of);
+
+  /// Session::stop(), after which close() leaves the shutdown the time that was asked for.
+  void stop(std::optional<std::chrono::milliseconds> at_most) noexcept;
+  /// Ends everything; memory that views still use is freed with the last one.
+  void close() noexcept;
+  [[nodiscard]] bool closed() const noexcept { return closing_; }
+  [[nodiscard]] Session& session() noexcept { return *session_; }
+  [[nodiscard]] const config& settings() const noexcept { return settings_; }
+  /// Buffers of the GPU that views hold.
+  [[nodiscard]] std::uint32_t lent() const;
+
+ private:
+  class taking;
+  session_core(config settings, core_options options);
+  std::shared_ptr<lease> lend(std::optional<Batch> batch);
+  void returned(Batch batch, std::vector<stream_handle> streams);
+  void release_returned();
+  void while_waiting();
+  void free_memory() noexcept;
+
+  struct used_batch {
+    Batch batch;
+    std::vector<stream_handle> streams;
+  };
+
+  const config settings_;
+  const std::function<void()> look_after_signals_;
+  const std::shared_ptr<block_pool> blocks_;
+  std::mutex taking_;                     // held while a batch is taken, and while memory is freed
+  std::atomic<std::thread::id> taker_{};  // who holds it to take a batch: its signal handlers may call us
+  std::optional<std::chrono::steady_clock::time_point> all_lent_since_;  // of the call that waits
+
+  mutable std::mutex mutex_;  // guards the next three
+  std::vector<used_batch> returned_;
+  std::uint32_t lent_ = 0;
+  bool freed_ = false;
+
+  std::atomic<bool> stopped_ = false;
+  std::atomic<bool> closing_ = false;
+  std::unique_ptr<Session> session_;
+};
+
+}  // namespace penstock::python

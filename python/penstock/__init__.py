@@ -1,0 +1,59 @@
+"""penstock feeds GPUs: supervised loader processes, one owner of the device, the same stream whatever crashes.
+
+    import penstock
+
+    with penstock.Session("photos.toml", loader={"workers": 8}) as session:
+        for batch in session.epoch(0):
+            image = batch["image"].torch()      # or .numpy(), or any DLPack consumer
+            label = batch["label"].torch()
+
+What there is:
+
+Session         a pipeline that a config file describes, as an iterator of batches
+Batch, Tensor   what it yields: tensors in host or device memory, without copies where that is safe
+load_config     reads and checks a config file; Config is the result
+error           what everything here raises, with a subclass for each kind (penstock.config_error, ...)
+
+Importing penstock loads nothing heavy and touches no GPU; the parts are loaded when they are first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock import _errors
+from penstock._errors import *  # noqa: F401,F403
+
+if TYPE_CHECKING:
+    from penstock._batch import Batch as Batch
+    from penstock._batch import Tensor as Tensor
+    from penstock._config import Config as Config
+    from penstock._config import load_config as load_config
+    from penstock._session import Epoch as Epoch
+    from penstock._session import Session as Session
+
+__version__ = "0.1.0"
+
+# Loaded when first asked for: worker processes import penstock too, and need none of it.
+_PARTS = {
+    "Batch": "penstock._batch",
+    "Config": "penstock._config",
+    "Epoch": "penstock._session",
+    "Session": "penstock._session",
+    "Tensor": "penstock._batch",
+    "load_config": "penstock._config",
+}
+
+__all__ = ["Batch", "Config", "Epoch", "Session", "Tensor", "load_config", *_errors.__all__]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PARTS:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    import importlib
+
+    part = getattr(importlib.import_module(_PARTS[name]), name)
+    globals()[name] = part
+    return part
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

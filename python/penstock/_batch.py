@@ -1,0 +1,316 @@
+"""Batches and their tensors. Nothing here needs NumPy or torch; with them, batches become their arrays."""
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from penstock import _core
+from penstock._errors import usage_error
+
+if TYPE_CHECKING:
+    import numpy
+    import torch  # type: ignore[import-not-found,unused-ignore]
+
+__all__ = ["Batch", "Tensor"]
+
+_CPU, _CUDA = 1, 2  # DLPack's numbers of devices
+
+# NumPy's spellings, for the array interfaces.
+_TYPESTR = {
+    "uint8": "|u1",
+    "int8": "|i1",
+    "uint16": "<u2",
+    "int16": "<i2",
+    "uint32": "<u4",
+    "int32": "<i4",
+    "uint64": "<u8",
+    "int64": "<i8",
+    "float16": "<f2",
+    "float32": "<f4",
+    "float64": "<f8",
+}
+
+
+class Tensor:
+    """One tensor of a batch: memory with a name, a shape and a dtype, for torch, NumPy and every DLPack consumer.
+
+    The first axis is the rows of the batch; C order, no gaps. The memory stays valid as long as this object, or
+    anything that was made from it without a copy, lives: also after the next batch, and after the session's end.
+    """
+
+    __slots__ = ("_core", "_kept", "name", "shape", "dtype")
+
+    def __init__(self, core: _core.Tensor, kept: Any = None) -> None:
+        self._core = core
+        self._kept = kept  # a torch tensor with the copy, if the ring could not lend its buffer
+        self.name: str = core.name  #: "image"
+        self.shape: tuple[int, ...] = tuple(core.shape)  #: rows first
+        self.dtype: str = core.dtype  #: "uint8", "float16", "bfloat16", ...
+
+    @property
+    def device(self) -> str:
+        """ "cpu" or "cuda:0", as torch spells it."""
+        number = self._core.cuda_device
+        return "cpu" if number < 0 else f"cuda:{number}"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._core.nbytes
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<penstock.Tensor {self.name!r} {self.dtype} {list(self.shape)} on {self.device}>"
+
+    # ---- protocols ------------------------------------------------------------------------------------------------
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        number = self._core.cuda_device
+        return (_CPU, 0) if number < 0 else (_CUDA, number)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Optional[int] = None,
+        max_version: Optional[tuple[int, int]] = None,
+        dl_device: Optional[tuple[int, int]] = None,
+        copy: Optional[bool] = None,
+    ) -> Any:
+        """A DLPack capsule without a copy: "dltensor_versioned" for consumers that ask with max_version >= (1, 0), else
+        "dltensor".
+
+        Args:
+            stream: of the consumer, as the protocol numbers CUDA streams. The buffer returns to the session only behind
+                the work on it; pass further streams to record_stream.
+
+        Raises:
+            BufferError: another device or a copy is asked for: copy with the consumer's own means.
+        """
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"this tensor lies on {self.device}: move it with its consumer's means, or use .numpy()")
+        if copy:
+            raise BufferError("penstock exports tensors without a copy: copy with the consumer's means")
+        if self._kept is not None:
+            return self._kept.__dlpack__(stream=stream)
+        if self._core.cuda_device >= 0 and stream != -1:
+            self._core.record_stream(_native(stream))
+        return self._core.dlpack(max_version is not None and tuple(max_version) >= (1, 0))
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self._core.cuda_device < 0:
+            raise AttributeError(f"this tensor lies on {self.device}: it has no __cuda_array_interface__")
+        if self._kept is not None:
+            return dict(self._kept.__cuda_array_interface__)
+        self._core.record_stream(0)  # the consumer does not say its stream: the legacy default stream, or record_stream
+        return {
+            "shape": self.shape,
+            "typestr": self._typestr(),
+            "data": (self._core.address, False),
+            "version": 3,
+            "strides": None,
+            "stream": None,  # a batch is complete when it is handed out
+        }
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> "numpy.ndarray[Any, Any]":
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """The buffer protocol, from Python 3.12 on; memoryview(tensor) is writable, and on the host only."""
+        return memoryview(self._core)
+
+    # ---- copies and views -----------------------------------------------------------------------------------------
+
+    def numpy(self) -> "numpy.ndarray[Any, Any]":
+        """A NumPy array: a view on the host device, a copy if the tensor lies on a GPU (it waits for it).
+
+        Raises:
+            usage_error: NumPy is not installed, or the dtype is bfloat16, which it does not know.
+        """
+        try:
+            import numpy
+        except ImportError as missing:
+            raise usage_error("numpy() needs NumPy: pip install numpy, or use memoryview(tensor) or DLPack") from missing
+        typestr = self._typestr()
+        if self._kept is not None:
+            return numpy.asarray(self._kept.cpu().numpy())
+        if self._core.cuda_device >= 0:
+            return numpy.frombuffer(self._core.read_back(), dtype=typestr).reshape(self.shape)
+        if not self.nbytes:
+            return numpy.empty(self.shape, typestr)
+        return numpy.frombuffer(memoryview(self._core), dtype=typestr).reshape(self.shape)
+
+    def torch(self) -> "torch.Tensor":
+        """A torch tensor over the same memory, ordered behind torch's current stream; no copy.
+
+        Raises:
+            usage_error: torch is not installed.
+        """
+        try:
+            import torch
+        except ImportError as missing:
+            raise usage_error("torch() needs PyTorch: pip install torch, or use numpy() or DLPack") from missing
+        if self._kept is not None:
+            return self._kept  # type: ignore[no-any-return,unused-ignore]
+        if not self.nbytes:
+            return torch.empty(self.shape, dtype=getattr(torch, self.dtype), device=self.device)
+        return torch.from_dlpack(self)  # type: ignore[no-any-return,unused-ignore]
+
+    def tobytes(self) -> bytes:
+        """All elements, row after row, copied to the host."""
+        if self._kept is not None:
+            import torch
+
+            return bytes(self._kept.contiguous().view(torch.uint8).cpu().numpy().tobytes())
+        return bytes(self._core.read_back())
+
+    def _typestr(self) -> str:
+        if self.dtype not in _TYPESTR:
+            raise usage_error(f"NumPy has no {self.dtype}: use .torch(), or .tobytes() for the bits of {self.name!r}")
+        return _TYPESTR[self.dtype]
+
+
+class Batch:
+    """A batch of a session: tensors by name, and which samples they are.
+
+    batch["image"] is a Tensor; `"image" in batch`, batch.keys(), batch.values(), batch.items() and len(batch) work as
+    for a dict. Memory belongs to whoever holds it: batches may be kept, also after the session's end. On the host
+    device each batch is a copy of its own. On a GPU it is one of the [gpu] buffers, which returns to the session when
+    its last tensor is gone and the streams that used it have passed; when all but one are held, the next batch is
+    copied into torch's memory (without torch, next() raises usage_error after 5 s).
+    """
+
+    __slots__ = ("_lease", "_tensors", "_records")
+
+    def __init__(self, lease: _core.Lease, kept: Optional[dict[str, Any]] = None) -> None:
+        self._lease = lease
+        self._tensors = {t.name: Tensor(t, kept.get(t.name) if kept else None) for t in lease.tensors()}
+        self._records: Optional[dict[str, Tensor]] = None
+
+    @property
+    def rows(self) -> int:
+        """Samples in it: fewer than the batch size at an epoch's end, or when samples failed."""
+        return len(self._lease.samples)
+
+    @property
+    def samples(self) -> list[int]:
+        """The dataset index of each row."""
+        return self._lease.samples
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that it belongs to."""
+        return self._lease.epoch
+
+    @property
+    def index(self) -> int:
+        """Its number within the epoch, from 0; reports call it the sequence number."""
+        return self._lease.sequence
+
+    @property
+    def device(self) -> str:
+        """ "cpu" or "cuda:0"."""
+        number = self._lease.cuda_device
+        return "cpu" if number < 0 else f"cuda:{number}"
+
+    @property
+    def records(self) -> dict[str, Tensor]:
+        """Facts about the rows that never leave the host, such as "crop" and "flip" of images."""
+        if self._records is None:
+            self._records = {t.name: Tensor(t) for t in self._lease.records()}
+        return self._records
+
+    def record_stream(self, stream: Union[int, Any]) -> None:
+        """Says that this stream uses the batch: the buffer is not written again before the work that is on it when the
+        last tensor goes. Streams given to __dlpack__, and torch's current one in .torch(), are recorded already.
+
+        Args:
+            stream: a torch.cuda.Stream, a cupy.cuda.Stream, or a cudaStream_t as a number. Ignored on the host device.
+        """
+        native = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))
+        self._lease.record_stream(int(native))
+
+    def __getitem__(self, name: str) -> Tensor:
+        try:
+            return self._tensors[name]
+        except KeyError:
+            there = ", ".join(self._tensors) or "none"
+            raise KeyError(f"there is no tensor {name!r}; there are: {there}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def keys(self) -> list[str]:
+        """The names of the tensors."""
+        return list(self._tensors)
+
+    def values(self) -> list[Tensor]:
+        """The tensors."""
+        return list(self._tensors.values())
+
+    def items(self) -> list[tuple[str, Tensor]]:
+        """Names and tensors."""
+        return list(self._tensors.items())
+
+    def __repr__(self) -> str:
+        tensors = ", ".join(f"{t.name}: {t.dtype} {list(t.shape)}" for t in self._tensors.values())
+        return f"<penstock.Batch {self.index} of epoch {self.epoch}, {self.rows} rows on {self.device}: {tensors}>"
+
+
+def batch_of(lease: _core.Lease, last_buffer: bool) -> Batch:
+    """The batch over a lease. `last_buffer`: the session has no buffer left: copy this batch if torch can hold it."""
+    if not last_buffer or lease.cuda_device < 0 or not _torch_is_there():
+        return Batch(lease)
+    _say_once()
+    kept = {name: tensor.torch().clone() for name, tensor in Batch(lease).items()}
+    lease.release()  # behind the copies: .torch() has recorded their stream
+    return Batch(lease, kept)
+
+
+def _torch_is_there() -> bool:
+    if "torch" in sys.modules:
+        return True
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _native(stream: Optional[int]) -> int:
+    """DLPack's number of a CUDA stream as a cudaStream_t: none and 1 are the legacy default stream, 2 the per-thread one."""
+    if stream is None or stream == 1:
+        return 0
+    return stream
+
+
+_said = False
+
+
+def _say_once() -> None:
+    global _said
+    if _said:
+        return
+    _said = True
+    import warnings
+
+    warnings.warn(
+        "the program keeps so many batches that all of the session's [gpu] buffers are in use: further ones are copied "
+        "into torch's memory, one copy on the device each. Drop batches earlier, or raise [gpu] buffers",
+        stacklevel=4,
+    )

@@ -1,0 +1,127 @@
+"""Configs: files read and checked by the rules of the command line, with overrides in Python's own types."""
+
+import datetime
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any, Union
+
+from penstock import _core
+from penstock._errors import usage_error
+
+__all__ = ["Config", "load_config", "dry_run"]
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Config:
+    """A checked config: what load_config gives, and what Session takes. It does not change.
+
+    config["loader.workers"] is one value, config["loader"] a table; config.to_dict() has all of them, as the file
+    spells them ("auto", "250ms", "64MiB").
+    """
+
+    __slots__ = ("_core", "_values")
+
+    def __init__(self, core: _core.Config) -> None:
+        self._core = core
+        self._values: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The session's name, for `penstock status` and other verbs."""
+        return self._core.name
+
+    def to_toml(self) -> str:
+        """A config file with every key; loading it gives the same values."""
+        return self._core.to_toml()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All values in nested dicts, defaults included."""
+        return tomllib.loads(self.to_toml())
+
+    def __getitem__(self, key: str) -> Any:
+        if self._values is None:
+            self._values = self.to_dict()
+        value: Any = self._values
+        for part in key.split("."):
+            if not isinstance(value, dict) or part not in value:
+                raise KeyError(key)
+            value = value[part]
+        return value
+
+    def __repr__(self) -> str:
+        return f"<penstock.Config {self.name!r}>"
+
+
+def load_config(file: Path, **overrides: Any) -> Config:
+    """Reads a config file, as `penstock run FILE --set ...` does: includes, ${...}, PENSTOCK__TABLE__KEY variables.
+
+    Args:
+        file: the config file. Paths in it are relative to its folder.
+        overrides: values that win over the file's. Tables are dicts, `loader={"workers": 8}`, or dotted names,
+            `**{"loader.workers": 8}`. Values are Python's: numbers, bools, strings ("auto", "250ms", "64MiB"), lists,
+            pathlib paths (relative to the current folder), datetime.timedelta.
+
+    Raises:
+        config_error: every mistake, with file, line, column and what to write instead.
+        io_error: the file cannot be read.
+    """
+    return Config(_core.load_config(os.fspath(file), list(assignments(overrides))))
+
+
+def dry_run(config: Config) -> dict[str, Any]:
+    """Facts about dataset and plan, without starting a process: samples, batches_per_epoch, slot_bytes, arena_bytes,
+    workers, fingerprint, notices."""
+    return _core.dry_run(config._core)
+
+
+def assignments(overrides: Mapping[str, Any]) -> Iterator[str]:
+    """{"loader": {"workers": 8}} as "loader.workers=8", the form of --set."""
+    return _assignments("", overrides)
+
+
+def _assignments(prefix: str, table: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in table.items():
+        if not isinstance(key, str):
+            raise usage_error(f"override {prefix}{key!r}: keys are strings")
+        name = prefix + key
+        if isinstance(value, Mapping):
+            yield from _assignments(name + ".", value)
+        else:
+            yield f"{name}={_toml(name, value)}"
+
+
+def _toml(name: str, value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, os.PathLike):
+        return _quoted(os.path.abspath(os.fspath(value)))
+    if isinstance(value, datetime.timedelta):
+        return _quoted(f"{value // datetime.timedelta(microseconds=1)}us")
+    if isinstance(value, Mapping):  # inside of a list: a table of its own
+        return "{" + ", ".join(f"{_quoted(str(k))} = {_toml(name, v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(name, each) for each in value) + "]"
+    if hasattr(value, "__index__"):  # int, and NumPy's
+        return str(value.__index__())
+    if hasattr(value, "__float__"):
+        return repr(float(value))
+    if value is None:
+        raise usage_error(f"override {name}=None: write what the config file would say, for example \"auto\" or \"none\"")
+    raise usage_error(f"override {name}: a value of type {type(value).__name__} has no form in a config file")
+
+
+def _quoted(text: str) -> str:
+    escaped = []
+    for character in text:
+        if character in '"\\':
+            escaped.append("\\" + character)
+        elif character < " " or character == "\x7f":
+            escaped.append(f"\\u{ord(character):04x}")
+        else:
+            escaped.append(character)
+    return '"' + "".join(escaped) + '"'

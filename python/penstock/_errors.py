@@ -1,0 +1,229 @@
+"""Exceptions: penstock.error, and one subclass for each kind of failure, named as in C++ (errc) with "_error" behind it.
+
+Used by every other file of the package, and by the module _core, which calls make().
+"""
+
+__all__ = [
+    "error",
+    "config_error",
+    "usage_error",
+    "io_error",
+    "dataset_error",
+    "sample_error",
+    "out_of_memory_error",
+    "system_error",
+    "worker_program_error",
+    "workers_exhausted_error",
+    "protocol_error",
+    "quarantine_full_error",
+    "device_error",
+    "device_unavailable_error",
+    "device_out_of_memory_error",
+    "device_busy_error",
+    "device_poisoned_error",
+    "device_hardware_error",
+    "device_image_error",
+    "state_mismatch_error",
+    "sink_error",
+    "stopped_error",
+    "timed_out_error",
+    "job_failed_error",
+]
+
+
+class error(Exception):
+    """Everything that penstock raises. str() is the message for people, with the numbers.
+
+    Attributes:
+        code: the kind of failure, for programs: "config", "out_of_memory", ... (the names in reports and in C++).
+        os_code: the errno or CUDA code behind it; 0 if there is none.
+    """
+
+    code: str = "system"
+    os_code: int = 0
+
+    def __init__(self, message: str, os_code: int = 0) -> None:
+        super().__init__(message)
+        self.os_code = os_code
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class config_error(error, ValueError):
+    """A config file, key or value is wrong: one line for each mistake."""
+
+    code = "config"
+
+
+class usage_error(error, RuntimeError):
+    """The program misuses penstock: the message says how to do it."""
+
+    code = "usage"
+
+
+class io_error(error):
+    """A file or folder could not be read or written."""
+
+    code = "io"
+
+
+class dataset_error(error):
+    """The dataset as a whole is unusable: missing, empty, of a wrong shape, or too many of its samples failed."""
+
+    code = "dataset"
+
+
+class sample_error(error):
+    """One sample failed, and the config says on_bad_sample = "fail"."""
+
+    code = "sample"
+
+
+class out_of_memory_error(error, MemoryError):
+    """Host memory, a cgroup's limit or a resource limit is too small: the message has the sum."""
+
+    code = "out_of_memory"
+
+
+class system_error(error):
+    """The operating system refused something else."""
+
+    code = "system"
+
+
+class worker_program_error(error):
+    """The worker program is missing, not executable, or broken."""
+
+    code = "worker_program"
+
+
+class workers_exhausted_error(error):
+    """Restarts did not help: no worker is left, or too few for too long."""
+
+    code = "workers_exhausted"
+
+
+class protocol_error(error):
+    """A process uses another version of the protocol, or violates it."""
+
+    code = "protocol"
+
+
+class quarantine_full_error(error):
+    """So many samples kill workers that the cause must be systematic."""
+
+    code = "quarantine_full"
+
+
+class device_error(error):
+    """The GPU: the base of the six below."""
+
+
+class device_unavailable_error(device_error):
+    """There is no such device, no driver, or it cannot be used."""
+
+    code = "device_unavailable"
+
+
+class device_out_of_memory_error(device_error):
+    """The device's memory is too small for this request. The device stays usable."""
+
+    code = "device_out_of_memory"
+
+
+class device_busy_error(device_error):
+    """Another session or process holds the device."""
+
+    code = "device_busy"
+
+
+class device_poisoned_error(device_error):
+    """A sticky device error: only a new process can use the device again."""
+
+    code = "device_poisoned"
+
+
+class device_hardware_error(device_error):
+    """The device reports broken hardware."""
+
+    code = "device_hardware"
+
+
+class device_image_error(device_error):
+    """penstock was built for other GPUs than this one."""
+
+    code = "device_image"
+
+
+class state_mismatch_error(error, ValueError):
+    """A saved state belongs to another dataset, seed, batch size or layout of ranks: the differences are named."""
+
+    code = "state_mismatch"
+
+
+class sink_error(error):
+    """The consumer of batches failed."""
+
+    code = "sink"
+
+
+class stopped_error(error):
+    """The session was stopped."""
+
+    code = "stopped"
+
+
+class timed_out_error(error, TimeoutError):
+    """A deadline passed."""
+
+    code = "timed_out"
+
+    def __init__(self, message: str, os_code: int = 0) -> None:
+        super().__init__(message)  # TimeoutError would take a second argument for an errno of its own
+        self.os_code = os_code
+
+
+class job_failed_error(error):
+    """A job of a pool ended without a result."""
+
+    code = "job_failed"
+
+
+_BY_CODE: dict[str, type[error]] = {
+    kind.code: kind
+    for kind in (
+        config_error,
+        usage_error,
+        io_error,
+        dataset_error,
+        sample_error,
+        out_of_memory_error,
+        system_error,
+        worker_program_error,
+        workers_exhausted_error,
+        protocol_error,
+        quarantine_full_error,
+        device_unavailable_error,
+        device_out_of_memory_error,
+        device_busy_error,
+        device_poisoned_error,
+        device_hardware_error,
+        device_image_error,
+        state_mismatch_error,
+        sink_error,
+        stopped_error,
+        timed_out_error,
+        job_failed_error,
+    )
+}
+
+
+def make(code: str, message: str, os_code: int) -> error:
+    """The exception for a failure of the C++ library."""
+    kind = _BY_CODE.get(code)
+    if kind is None:
+        made = error(message, os_code)
+        made.code = code
+        return made
+    return kind(message, os_code)

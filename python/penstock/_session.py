@@ -1,0 +1,238 @@
+"""Sessions: a pipeline of worker processes and a device, as an iterator of batches."""
+
+import atexit
+import json
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Optional, Union
+
+from penstock import _core
+from penstock._batch import Batch, batch_of
+from penstock._config import Config, Path, load_config
+from penstock._errors import usage_error
+
+__all__ = ["Epoch", "Session"]
+
+
+class Epoch(Iterator[Batch]):
+    """The batches of one epoch, from its first. Single pass; only the latest one of a session can be continued."""
+
+    def __init__(self, session: "Session", number: int) -> None:
+        self._session = session
+        self._core = session._core.epoch(number)
+        self.number = number
+
+    def __iter__(self) -> "Epoch":
+        return self
+
+    def __next__(self) -> Batch:
+        lease = self._core.next()
+        if lease is None:
+            raise StopIteration
+        return self._session._batch_of(lease)
+
+
+class Session:
+    """A pipeline: loader workers, scheduler, supervisor and the owner of the device, behind one object.
+
+        with penstock.Session("photos.toml", loader={"workers": 8}) as session:
+            for batch in session.epoch(0):
+                train_step(batch["image"].torch(), batch["label"].torch())
+
+    Nothing starts before the first batch is asked for. Workers are executed, never forked, so programs need no
+    `if __name__ == "__main__"`. While a batch is waited for the GIL is released, and Ctrl-C works.
+
+    Args:
+        config: a config file's path, or what load_config gave.
+        state: go on behind the last batch of an earlier run: what state() gave there.
+        on_event: called with a dict for each thing that happens (a death, a bad sample, a finished epoch, ...: the
+            fields of `penstock events --json`), one at a time, on a thread of the session's own. It may be slow, and may
+            call everything but next(), close() and iterators. What it raises is printed and ignored.
+        digests: hash each batch as it is delivered; report()["epochs"] then has a digest for each epoch, which proves
+            that two runs delivered the same.
+        batches: deliver so many in total, then end.
+        control_socket: let `penstock status`, `top` and the other verbs attach.
+        overrides: as in load_config, for a config file's path.
+
+    Raises:
+        config_error: a mistake in the config, one line each.
+        io_error: the config file cannot be read.
+        state_mismatch_error: `state` is not a state.
+
+    Threads: one at a time takes batches. Everything else may be called from any thread at any time.
+    """
+
+    def __init__(
+        self,
+        config: Union[Path, Config],
+        /,
+        *,
+        state: Optional[bytes] = None,
+        on_event: Optional[Callable[[dict[str, Any]], object]] = None,
+        digests: bool = False,
+        batches: Optional[int] = None,
+        control_socket: bool = True,
+        **overrides: Any,
+    ) -> None:
+        if isinstance(config, Config):
+            if overrides:
+                raise usage_error("overrides belong into load_config(file, ...) when a Session is made from a Config")
+            self._config = config
+        else:
+            self._config = load_config(config, **overrides)
+        listener = None if on_event is None else _listener(on_event)
+        self._core = _core.Session(
+            self._config._core, digests, batches, b"" if state is None else bytes(state), control_socket, listener
+        )
+        self._buffers = self._core.buffers
+        _LIVING.add(self)
+
+    # ---- batches --------------------------------------------------------------------------------------------------
+
+    def epoch(self, number: int) -> Epoch:
+        """The batches of one epoch, from its first; also of epochs beyond the config's [sampler] epochs.
+
+        Taking an epoch out of order drops what was prepared.
+        """
+        return Epoch(self, number)
+
+    def next(self) -> Optional[Batch]:
+        """The next batch of the stream, over all [sampler] epochs; None at its end or after stop().
+
+        Waits for it with the GIL released. Ctrl-C raises KeyboardInterrupt within 0.1 s, and nothing is lost: the next
+        call goes on. (Only the listing of a dataset's files, in the first call, is not interrupted.)
+
+        Raises:
+            error: what went wrong, and the same from then on; state_mismatch_error for the state of another stream;
+                usage_error after close(), while another thread is in here, or when the program holds all buffers.
+        """
+        lease = self._core.next()
+        return None if lease is None else self._batch_of(lease)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """All batches of the stream, over all epochs of the config."""
+        while (batch := self.next()) is not None:
+            yield batch
+
+    def run_for(self, seconds: float = float("inf")) -> bool:
+        """Delivers the stream to nobody, or with placement = "process" to the owner's sink; True at its end, False when
+        the time is over."""
+        end = time.monotonic() + seconds
+        while True:  # in slices, between which Python runs its signal handlers
+            left = end - time.monotonic()
+            if self._core.run_for(max(0.0, min(left, 0.1))):
+                return True
+            if left <= 0.1:
+                return False
+
+    def _batch_of(self, lease: _core.Lease) -> Batch:
+        return batch_of(lease, self._core.lent >= self._buffers)
+
+    # ---- control --------------------------------------------------------------------------------------------------
+
+    def stop(self, seconds: Optional[float] = None) -> None:
+        """Ends the stream: next() returns None, workers finish their sample and exit. Does not wait.
+
+        Args:
+            seconds: at most so long, else what still runs is killed; default: the config's [supervisor] shutdown.
+        """
+        self._core.stop(seconds)
+
+    def close(self) -> None:
+        """Ends everything within half a second (after stop(): in the time given there). Batches that are still held
+        stay valid. Also at the end of a `with` block, when the session is garbage, and at the interpreter's exit."""
+        self._core.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._core.closed
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def pause(self) -> None:
+        """Hands out no new work until resume()."""
+        self._core.pause()
+
+    def resume(self) -> None:
+        """The opposite of pause()."""
+        self._core.resume()
+
+    def scale(self, workers: int) -> None:
+        """Changes the number of workers; surplus ones finish what they hold. Does not wait.
+
+        Raises:
+            usage_error: outside 1 .. [loader.limits] max.
+            out_of_memory_error: their slots do not fit.
+        """
+        self._core.scale(workers)
+
+    def restart(self, worker: int) -> None:
+        """The worker finishes what it holds and is replaced. Raises usage_error if there is no such worker."""
+        self._core.restart(worker)
+
+    def drain(self, worker: int) -> None:
+        """The worker finishes what it holds, and its place stays empty until scale() or restart()."""
+        self._core.drain(worker)
+
+    def retry_quarantined(self, sample: int) -> bool:
+        """Lets a quarantined sample be tried again, from here on. False: it is not quarantined."""
+        return self._core.retry_quarantined(sample)
+
+    def release_quarantined(self, sample: int) -> bool:
+        """The same, and removes it from the [quarantine] file."""
+        return self._core.release_quarantined(sample)
+
+    # ---- what is known --------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> Config:
+        """What it runs."""
+        return self._config
+
+    def state(self) -> bytes:
+        """The position behind the last batch that was handed out, for Session(..., state=); at most 1 KiB. The run that
+        goes on may have another number of workers.
+
+        Raises:
+            timed_out_error: the session did not answer within 2 s; just call it again.
+        """
+        return self._core.state()
+
+    def report(self) -> dict[str, Any]:
+        """What the session has done: schema penstock.run/1, as `penstock run --report` writes it. Also after close()."""
+        return json.loads(self._core.report())  # type: ignore[no-any-return]
+
+    def status(self) -> dict[str, Any]:
+        """Its current state, with every worker: schema penstock.status/1, as `penstock status --json` prints it."""
+        return json.loads(self._core.status())  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<penstock.Session {self._config.name!r}{' (closed)' if self.closed else ''}>"
+
+
+def _listener(on_event: Callable[[dict[str, Any]], object]) -> Callable[[str], None]:
+    def listen(text: str) -> None:
+        on_event(json.loads(text))
+
+    return listen
+
+
+# Threads of a session may not call into an interpreter that is gone, and no worker shall outlive it.
+_LIVING: "weakref.WeakSet[Session]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for session in list(_LIVING):
+        session.close()

@@ -1,0 +1,58 @@
+"""What the tests of the Python package share: a session's config in a folder of its own, programs as subprocesses.
+
+Run by ctest with PYTHONPATH, PENSTOCK_BIN and PENSTOCK_LIBEXEC set. Only the standard library is needed here.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+import unittest
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "tests", "cli"))
+
+from harness import *  # noqa: E402,F401,F403
+from harness import PenstockTest, children_of  # noqa: E402
+
+
+class PackageTest(PenstockTest):
+    def setUp(self):
+        super().setUp()
+        self._runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
+        os.environ["XDG_RUNTIME_DIR"] = self.folder
+
+    def tearDown(self):
+        if self._runtime_dir is None:
+            del os.environ["XDG_RUNTIME_DIR"]
+        else:
+            os.environ["XDG_RUNTIME_DIR"] = self._runtime_dir
+        super().tearDown()
+
+    def program(self, text, *arguments):
+        """Starts a Python program; its stdout and stderr are pipes of text."""
+        process = subprocess.Popen([sys.executable, "-B", "-c", textwrap.dedent(text), *map(str, arguments)], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, env=self.environment, cwd=self.folder)
+        self._running.append(process)
+        return process
+
+    def ran(self, text, *arguments, expect=0, timeout=50):
+        """Runs one to its end; gives its stdout."""
+        process = self.program(text, *arguments)
+        out, err = process.communicate(timeout=timeout)
+        self.assertEqual(process.returncode, expect, out + err)
+        return out
+
+    def said(self, process, word):
+        """Reads a program's lines up to the one that begins with this word; gives the rest of it."""
+        for line in process.stdout:
+            if line.startswith(word):
+                return line[len(word):].strip()
+        self.fail("it ended without saying %s: %s" % (word, process.stderr.read()))
+
+    def no_children_left(self):
+        self.wait_until(lambda: not children_of(os.getpid()), "the end of all workers", seconds=3)
+
+
+def main():
+    unittest.main(verbosity=2)

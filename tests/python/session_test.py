@@ -1,0 +1,225 @@
+"""A session in Python delivers what `penstock run` delivers, whatever happens to it, and says what it has done."""
+
+import threading
+import time
+
+import penstock
+from package import *
+
+STREAM = synthetic(samples=400, batch=8, epochs=2)
+SLOW = synthetic(samples=400, batch=8, epochs=1, dataset='wait = "2ms"')
+
+
+class SessionTest(PackageTest):
+    def session(self, text=STREAM, **given):
+        session = penstock.Session(self.write("stream.toml", text), **{"loader": {"workers": 2}, **given})
+        self.addCleanup(session.close)
+        return session
+
+    def digests_of(self, session):
+        return [epoch["digest"] for epoch in session.report()["epochs"]]
+
+    def test_the_digests_are_those_of_penstock_run(self):
+        expected = self.digests(self.write("stream.toml", STREAM), "--workers", 3)
+        with self.session(digests=True) as session:
+            rows = sum(batch.rows for batch in session)
+            self.assertEqual(rows, 800)
+            self.assertEqual(self.digests_of(session), expected)
+            self.assertEqual(session.report()["outcome"], "finished")
+
+    def test_a_worker_killed_in_the_middle_changes_no_digest(self):
+        expected = self.digests(self.write("stream.toml", SLOW))
+        with self.session(SLOW, digests=True) as session:
+            for batch in session.epoch(0):
+                if batch.index == 10:
+                    victim = session.status()["workers"][0]["pid"]
+                    os.kill(victim, signal.SIGKILL)
+            report = session.report()
+            self.assertEqual([e["digest"] for e in report["epochs"]], expected)
+            self.assertIn(victim, [death["pid"] for death in report["workers"]["deaths"]])
+
+    def test_photos_arrive_with_the_digest_of_penstock_run(self):
+        make_photos(os.path.join(self.folder, "photos"), 24)
+        config = self.write("photos.toml", 'schema = 1\n[dataset]\npath = "photos"\n[image]\nsize = [32, 48]\n'
+                                           '[sampler]\nbatch_size = 8\n[gpu]\ndevice = "host"\n')
+        expected = self.digests(config)
+        with penstock.Session(config, digests=True) as session:
+            for batch in session.epoch(0):
+                self.assertEqual((batch["image"].shape, batch["image"].dtype), ((8, 3, 32, 48), "float16"))
+                self.assertEqual(sorted(batch.records), ["crop", "flip"])
+            self.assertEqual(self.digests_of(session), expected)
+
+    def test_the_example_delivers_what_penstock_run_delivers(self):
+        photos = os.path.join(self.folder, "photos")
+        make_photos(photos, 70)
+        example = os.path.join(TOP, "examples", "11_python_photos.py")
+        done = subprocess.run([sys.executable, "-B", example, photos], capture_output=True, text=True, env=self.environment, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.environment["PHOTOS"] = photos
+        expected, = self.digests(os.path.join(TOP, "examples", "photos.toml"))
+        self.assertIn("epoch 0: 70 photos, digest " + expected, done.stdout)
+
+    def test_every_sample_of_an_epoch_comes_once(self):
+        with self.session() as session:
+            seen = [sample for batch in session.epoch(0) for sample in batch.samples]
+        self.assertEqual(sorted(seen), list(range(400)))
+
+    def test_the_state_of_one_session_is_where_another_goes_on(self):
+        with self.session() as whole:
+            expected = [batch.samples for batch in whole]
+        with self.session() as first:
+            begin = [first.next().samples for _ in range(20)]
+            state = first.state()
+        self.assertLessEqual(len(state), 1024)
+        with self.session(state=state, loader={"workers": 3}) as second:
+            self.assertEqual(begin + [batch.samples for batch in second], expected)
+
+    def test_a_state_of_another_stream_is_refused_by_name(self):
+        with self.session() as first:
+            first.next()
+            state = first.state()
+        with self.session(state=state, sampler={"seed": 99}) as other:
+            with self.assertRaisesRegex(penstock.state_mismatch_error, "seed"):
+                other.next()
+        with self.assertRaises(penstock.state_mismatch_error):
+            self.session(state=b"nonsense")
+
+    def test_events_arrive_as_dicts_in_order(self):
+        events = []
+        with self.session(on_event=events.append) as session:
+            for _ in session:
+                pass
+        kinds = [event["kind"] for event in events]
+        self.assertEqual(kinds[0], "run_started")
+        self.assertEqual(kinds.count("epoch_done"), 2)
+        self.assertIn("run_finished", kinds)
+        self.assertEqual([event["number"] for event in events], sorted(event["number"] for event in events))
+
+    def test_a_callback_may_use_its_session_and_its_exception_stops_nothing(self):
+        def on_event(event):
+            if event["kind"] == "epoch_done":
+                states.append(session.status()["state"])
+                raise ValueError("of the callback")
+        states = []
+        hook, unraisable = sys.unraisablehook, []
+        sys.unraisablehook = lambda args: unraisable.append(args.exc_value)
+        try:
+            with self.session(on_event=on_event) as session:
+                self.assertEqual(sum(batch.rows for batch in session), 800)
+        finally:
+            sys.unraisablehook = hook
+        self.assertEqual(len(states), 2)
+        self.assertEqual([str(e) for e in unraisable], ["of the callback"] * 2)
+
+    def test_stop_ends_the_stream_and_the_report_says_so(self):
+        with self.session() as session:
+            session.next()
+            session.stop(1)
+            while session.next() is not None:
+                pass
+            self.assertEqual(session.report()["outcome"], "stopped")
+
+    def test_pause_resume_and_scale_reach_the_workers(self):
+        with self.session(SLOW) as session:
+            session.next()
+            session.pause()
+            self.assertEqual(session.status()["state"], "paused")
+            session.resume()
+            session.scale(4)
+            while session.next() is not None:
+                pass
+            self.assertEqual(len(session.status()["workers"]), 4)
+            with self.assertRaisesRegex(penstock.usage_error, "1 to 64"):
+                session.scale(1000)
+            with self.assertRaises(penstock.usage_error):
+                session.restart(99)
+
+    def test_other_threads_run_while_a_batch_is_waited_for(self):
+        with self.session() as session:
+            session.next()
+            session.pause()
+            for _ in range(20):  # what was prepared
+                if session.status()["batches_delivered"] > 12:
+                    break
+                waiter = threading.Thread(target=session.next, daemon=True)
+                waiter.start()
+                waiter.join(0.2)
+                if waiter.is_alive():
+                    break
+            self.assertTrue(waiter.is_alive())  # in next(), and we run
+            with self.assertRaisesRegex(penstock.usage_error, "two callers"):
+                session.next()
+            session.resume()
+            waiter.join(10)
+            self.assertFalse(waiter.is_alive())
+
+    def test_closing_wakes_a_thread_that_waits_for_a_batch(self):
+        session = self.session()
+        session.next()
+        session.pause()
+        ended = []
+
+        def take_all():
+            try:
+                while session.next() is not None:
+                    pass
+            except penstock.usage_error as closed:
+                self.assertIn("closed", str(closed))
+            ended.append(True)
+        waiter = threading.Thread(target=take_all)
+        waiter.start()
+        session.close()
+        waiter.join(10)
+        self.assertEqual(ended, [True])
+        with self.assertRaisesRegex(penstock.usage_error, "closed"):
+            session.next()
+        self.assertTrue(session.closed)
+
+    def test_only_the_latest_range_over_an_epoch_goes_on(self):
+        with self.session() as session:
+            first = session.epoch(0)
+            next(first)
+            second = session.epoch(1)
+            self.assertEqual(next(second).epoch, 1)
+            with self.assertRaisesRegex(penstock.usage_error, "out of date"):
+                next(first)
+
+    def test_overrides_are_those_of_set_in_pythons_types(self):
+        config = penstock.load_config(self.write("stream.toml", STREAM), loader={"workers": 3, "env": {"A": "b"}},
+                                      **{"sampler.batch_size": 16})
+        self.assertEqual((config["loader.workers"], config["sampler"]["batch_size"]), (3, 16))
+        self.assertEqual(config["loader.env.A"], "b")
+        self.assertEqual(config.to_dict()["dataset"]["samples"], 400)
+        again = penstock.load_config(self.write("again.toml", config.to_toml()))
+        self.assertEqual(again.to_dict(), config.to_dict())
+        with penstock.Session(config) as session:
+            self.assertEqual(session.next().rows, 16)
+
+    def test_mistakes_say_what_to_do(self):
+        with self.assertRaisesRegex(penstock.config_error, "(?s)worker.*did you mean 'workers'") as caught:
+            self.session(**{"loader.worker": 3})
+        self.assertEqual(caught.exception.code, "config")
+        self.assertIsInstance(caught.exception, ValueError)
+        self.assertIsInstance(caught.exception, penstock.error)
+        with self.assertRaisesRegex(penstock.config_error, "1 and 1024"):
+            self.session(loader={"workers": 0})
+        with self.assertRaisesRegex(penstock.io_error, "nowhere.toml") as caught:
+            penstock.Session(os.path.join(self.folder, "nowhere.toml"))
+        self.assertEqual(caught.exception.os_code, 2)
+        with self.assertRaisesRegex(penstock.usage_error, '"auto"'):
+            self.session(loader={"workers": None})
+        with self.assertRaisesRegex(penstock.usage_error, "load_config"):
+            penstock.Session(penstock.load_config(self.write("stream.toml", STREAM)), loader={"workers": 1})
+        with self.assertRaisesRegex(penstock.worker_program_error, "no-such-program"):
+            self.session(loader={"command": ["no-such-program"]}).next()
+        with self.assertRaises(TypeError):
+            penstock.Session()
+
+    def test_help_is_worth_reading(self):
+        self.assertIn("KeyboardInterrupt", penstock.Session.next.__doc__)
+        for name in penstock.__all__:
+            self.assertTrue(getattr(penstock, name).__doc__, name)
+
+
+if __name__ == "__main__":
+    main()

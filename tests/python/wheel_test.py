@@ -1,0 +1,100 @@
+"""`pip install .` from a checkout into a fresh environment: the package, the command, and all that they need.
+
+Slow unless the compiler's cache knows the build (label soak). Set by ctest: PENSTOCK_WHEEL_OPTIONS, how the build tree is
+compiled, so that the cache helps; PENSTOCK_BASE_PYTHON, the interpreter.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BASE = os.environ.get("PENSTOCK_BASE_PYTHON", "python3")
+OPTIONS = [option for option in os.environ.get("PENSTOCK_WHEEL_OPTIONS", "").split("|") if option]
+
+# What a machine has anyway: glibc, the libraries of its compiler, and the interpreter's.
+OF_THE_MACHINE = re.compile(r"^(linux-vdso|ld-linux-x86-64|lib(c|m|pthread|dl|rt|resolv|gcc_s|stdc\+\+|python3[.0-9]*|z|expat|util))\.so|^/lib64/ld-linux")
+
+CONFIG = """
+[dataset]
+type = "synthetic"
+samples = 64
+bytes_per_sample = "4KiB"
+[sampler]
+batch_size = 8
+[gpu]
+device = "host"
+"""
+
+
+class WheelTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="penstock-wheel-")
+        cls.environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", cls.folder), "XDG_RUNTIME_DIR": cls.folder,
+                           **{k: v for k, v in os.environ.items() if k.startswith(("PIP_", "CCACHE_", "SSL_", "CXX"))}}
+        cls.venv = os.path.join(cls.folder, "venv")
+        cls.run_in([BASE, "-m", "venv", cls.venv])
+        cls.run_in([cls.bin("pip"), "install", "--quiet", *OPTIONS, TOP], timeout=7200)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    @classmethod
+    def bin(cls, name):
+        return os.path.join(cls.venv, "bin", name)
+
+    @classmethod
+    def run_in(cls, command, timeout=120):
+        done = subprocess.run(command, env=cls.environment, cwd=cls.folder, capture_output=True, text=True, timeout=timeout)
+        if done.returncode != 0:
+            raise AssertionError("%s: exit %d\n%s%s" % (command, done.returncode, done.stdout[-4000:], done.stderr[-4000:]))
+        return done.stdout
+
+    def config(self):
+        path = os.path.join(self.folder, "stream.toml")
+        with open(path, "w") as file:
+            file.write(CONFIG)
+        return path
+
+    def test_a_session_and_the_command_deliver_the_same(self):
+        report = json.loads(self.run_in([self.bin("penstock"), "run", self.config(), "--json", "--quiet", "--digest"]))
+        digest = self.run_in([self.bin("python"), "-c",
+                              "import sys, penstock\n"
+                              "with penstock.Session(sys.argv[1], digests=True) as s:\n"
+                              "    for batch in s: pass\n"
+                              "    print(s.report()['epochs'][0]['digest'])", self.config()]).strip()
+        self.assertEqual(digest, report["epochs"][0]["digest"])
+
+    def test_every_file_needs_the_machine_s_libraries_and_those_of_the_wheel_alone(self):
+        site = self.run_in([self.bin("python"), "-c", "import penstock, os; print(os.path.dirname(penstock.__file__))"]).strip()
+        seen = 0
+        for folder, _, names in os.walk(site):
+            for name in names:
+                path = os.path.join(folder, name)
+                with open(path, "rb") as file:
+                    if file.read(4) != b"\x7fELF":
+                        continue
+                for line in subprocess.run(["ldd", path], capture_output=True, text=True).stdout.splitlines():
+                    library, _, place = line.strip().partition(" => ")
+                    if not OF_THE_MACHINE.match(library) and library != "statically linked":
+                        self.assertTrue(os.path.realpath(place.split(" (")[0]).startswith(os.path.realpath(site)), "%s: %s" % (path, line))
+                        seen += 1
+        self.assertGreater(seen, 0)
+        for program in ("penstock-worker", "penstock-gpu"):
+            self.assertTrue(os.access(os.path.join(site, "libexec", "penstock", program), os.X_OK), program)
+        self.assertTrue(os.path.exists(os.path.join(site, "py.typed")))
+
+    def test_the_command_answers_for_itself(self):
+        self.assertIn("0.1", self.run_in([self.bin("penstock"), "version"]))
+        done = subprocess.run([self.bin("penstock"), "no-such-verb"], env=self.environment, capture_output=True)
+        self.assertEqual(done.returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
