@@ -21,8 +21,8 @@ struct picture {
   std::vector<unsigned char> rgb;
 };
 
-// Nothing is done about libjpeg's errors: on a broken file it prints why and calls exit(1). In a program of your own
-// that would be the end; here it is the end of one worker, charged to one job.
+// libjpeg's errors are not handled: on a broken file it prints why and calls exit(1). In your own program
+// that would end everything; here it ends one worker and is charged to one job.
 picture decode(std::FILE* file) {
   jpeg_error_mgr errors;
   jpeg_decompress_struct jpeg;
@@ -47,7 +47,7 @@ picture decode(std::FILE* file) {
 void thumbnail(penstock::JobCall& call) {
   const std::string path(call.text());
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  // An exception is the job's outcome; it costs no worker and is not tried again.
+  // An exception is the job's outcome: the worker continues, and the job is not retried.
   if (!file) throw std::runtime_error("cannot open " + path);
   const picture whole = decode(file.get());
 
@@ -56,7 +56,7 @@ void thumbnail(penstock::JobCall& call) {
   const std::size_t width = std::max<std::size_t>(1, whole.width / box);
   const std::size_t height = std::max<std::size_t>(1, whole.height / box);
   const std::string head = "P6 " + std::to_string(width) + " " + std::to_string(height) + " 255\n";
-  // Written where the caller reads it: nothing is copied.
+  // Written directly where the caller reads it: no copy.
   const std::span<std::byte> result = call.result(head.size() + width * height * 3);
   std::memcpy(result.data(), head.data(), head.size());
   std::byte* out = result.data() + head.size();

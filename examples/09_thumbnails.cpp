@@ -1,5 +1,5 @@
-// Thumbnails of all JPEG files of a folder, made by worker processes that run 09_thumbnail_worker. A file that kills
-// whoever decodes it is named at the end; the others have their thumbnails.
+// Thumbnails of all JPEG files of a folder, made by worker processes that run 09_thumbnail_worker. Files that
+// kill the workers that decode them are named at the end; all others get their thumbnails.
 //
 //   09_thumbnails FOLDER OUT
 #include <penstock/pool.hpp>
@@ -24,12 +24,13 @@ int main(int argc, char** argv) {
     settings.name = "thumbnails";
     settings.loader.command = {"09_thumbnail_worker"};  // looked up beside this program, then in PATH
     settings.loader.workers = 2;
-    settings.log.level = penstock::log_level::off;  // the program tells it itself
+    settings.log.level = penstock::log_level::off;  // the program prints everything itself
     penstock::Pool pool(settings);
 
-    // Asked for the next file only when there is room for another job: a folder of millions needs no more memory.
+    // Called for the next file only when there is room for another job, so a folder of millions needs no more
+    // memory.
     fs::directory_iterator next(argv[1]);
-    std::deque<fs::path> files;  // that are under way
+    std::deque<fs::path> files;  // of the jobs in flight
     const auto inputs = [&]() -> std::optional<penstock::Argument> {
       for (; next != fs::directory_iterator(); ++next) {
         if (next->path().extension() != ".jpg") continue;

@@ -1,4 +1,4 @@
-// The command line of a worker program that somebody starts by hand. Used by the loader's and the job worker's by_hand.
+// The command line of a worker program started by hand. Used by the loader's and the job worker's by_hand.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -9,20 +9,20 @@
 
 namespace penstock::child {
 
-/// This process's, the program's name first: a worker program's main need not hand them over.
+/// This process's arguments, the program's name first, so that a worker program's main need not pass them.
 std::vector<std::string> own_arguments();
 
-/// Walks along options, "--load 7" and "--load=7" alike. `all` outlives it.
+/// Iterates over options; accepts "--load 7" and "--load=7". `all` must outlive it.
 class argument_list {
  public:
   explicit argument_list(const std::vector<std::string>& all) : all_(all) {}
 
   [[nodiscard]] bool done() const { return at_ == all_.size(); }
-  /// Of the option here, without what stands behind "=". Not when done().
+  /// The current option's name, without "=" and its value. Requires !done().
   [[nodiscard]] std::string name() const { return all_[at_].substr(0, all_[at_].find('=')); }
   [[nodiscard]] const std::string& whole() const { return all_[at_]; }
   void skip() { ++at_; }
-  /// The value of the option here; goes on behind it. Refuses (errc::usage) when there is none.
+  /// The current option's value; advances past it. Refuses (errc::usage) if there is none.
   result<std::string> value();
 
  private:

@@ -32,7 +32,8 @@ bool started_by_a_session(const char* what_this_is) {
                  what_this_is);
     return false;
   }
-  // Programs that we start must not inherit our ends: the session would not notice our death. (`parcels` is `index`.)
+  // Programs that we start must not inherit these descriptors, or the session would not notice our death.
+  // (`parcels` is `index`.)
   for (const int fd : {protocol::child_fd::link, protocol::child_fd::lifeline, protocol::child_fd::arena,
                        protocol::child_fd::flight, protocol::child_fd::index}) {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -51,7 +52,7 @@ void heart::adopt(std::uint32_t page) {
   auto mapped = arena::flight_writer::map(protocol::child_fd::flight, page);
   if (!mapped) return;
   storage_ = std::make_unique<arena::flight_writer>(std::move(*mapped));
-  storage_->beat(process::own_rss_bytes());  // it may die before the next beat
+  storage_->beat(process::own_rss_bytes());  // the process may die before the next heartbeat
   page_.store(storage_.get(), std::memory_order_release);
 }
 

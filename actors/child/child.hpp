@@ -1,4 +1,4 @@
-// The first steps and the last step of a child process. Used by worker_main and owner_main.
+// Startup and exit of a child process. Used by worker_main and owner_main.
 #pragma once
 
 #include "runtime/arena/flight_recorder.hpp"
@@ -15,11 +15,12 @@ namespace penstock::child {
 
 /// Whether a session started this program: it has a link.
 [[nodiscard]] bool has_session();
-/// has_session(), and what a child of a session does first. Without a session: says so on stderr and returns false.
+/// Checks has_session() and does the first steps of a session's child. Without a session: prints a message to
+/// stderr and returns false.
 [[nodiscard]] bool started_by_a_session(const char* what_this_is);
 
-/// Writes heartbeats to the flight recorder from the lifeline's thread. Our page is known only once the session has
-/// told us who we are; until then the start deadline applies.
+/// Writes heartbeats to the flight recorder from the lifeline's thread. The page is known only after the
+/// session's first message; until then the start deadline applies.
 class heart {
  public:
   heart();
@@ -34,9 +35,9 @@ class heart {
   process::lifeline_guard guard_;
 };
 
-/// Calls `when_sent` with a function to call when the kernel has everything that was sent, waits briefly for that, and
-/// exits without destructors: user code may have left threads and objects behind whose destruction nobody has tested,
-/// and the session only waits for the process to end.
+/// Calls `when_sent`, which must call its argument once the kernel has everything that was sent. Waits
+/// briefly for that, then exits without running destructors: threads and objects left by user code may not be
+/// safe to destroy, and the session waits only for the process to end.
 [[noreturn]] void leave(int exit_code, const std::function<void(std::function<void()>)>& when_sent);
 
 }  // namespace penstock::child

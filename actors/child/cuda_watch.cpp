@@ -20,7 +20,7 @@ int look_at_library(dl_phdr_info* info, std::size_t, void* data) {
   return 0;
 }
 
-/// The number of libraries ever loaded is in the first entry: no need to walk the rest.
+/// The first entry has the number of libraries ever loaded; the rest need not be visited.
 int look_at_count(dl_phdr_info* info, std::size_t, void* data) {
   static_cast<library_search*>(data)->additions = info->dlpi_adds;
   return 1;

@@ -12,10 +12,11 @@ class cuda_watch {
  public:
   cuda_watch() { static_cast<void>(newly_loaded()); }
 
-  /// Whether libcuda has appeared since the last call; true once at most. A look at one number while no library at all
-  /// was loaded.
+  /// Whether libcuda was loaded since the last call; true at most once. Cheap: compares one counter unless
+  /// some library was loaded.
   [[nodiscard]] bool newly_loaded();
-  /// It was noticed, or was there from the beginning. Final: the process should be replaced.
+  /// Whether libcuda is loaded, since the start or noticed later. Never becomes false again: the process
+  /// should be replaced.
   [[nodiscard]] bool loaded() const noexcept { return loaded_; }
 
  private:
@@ -23,7 +24,7 @@ class cuda_watch {
   bool loaded_ = false;
 };
 
-/// What is said of a sample or a job that did it: the rule first, then `reason`, if it failed on top.
+/// The message for a sample or job that loaded CUDA: the rule, then `reason` if it failed as well.
 std::string cuda_in_words(std::uint32_t worker, std::string_view reason);
 
 }  // namespace penstock::child

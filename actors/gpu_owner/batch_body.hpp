@@ -38,8 +38,8 @@ class batch_home {
     parked_.reserve(buffers);
   }
 
-  /// Runs `use(device)` and keeps the session alive meanwhile. Throws error (errc::usage) when it is gone, and in a
-  /// forked copy of its process.
+  /// Runs `use(device)` while keeping the session alive. Throws error (errc::usage) if the session is gone,
+  /// and in a forked copy of its process.
   template <class Use>
   auto with_device(Use use) {
     refuse_copies();
@@ -89,7 +89,7 @@ class batch_home {
 
   const home_process process_;
   std::atomic<bool> gone_ = false;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::shared_ptr<device::device> device_;
   std::function<void(std::uint32_t)> give_back_;
   std::vector<std::uint32_t> parked_;  // at most the device's buffers

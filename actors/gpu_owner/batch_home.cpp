@@ -27,7 +27,7 @@ void batch_home::release_after(std::uint32_t buffer, std::span<const stream_hand
 void batch_home::release_or_park(std::uint32_t buffer) noexcept {
   if (process_.left()) return;
   const std::lock_guard hold(mutex_);
-  if (!device_) return;  // nobody waits for the buffer
+  if (!device_) return;  // no one waits for the buffer
   parked_.push_back(buffer);
   give_back_parked();
 }

@@ -1,4 +1,4 @@
-// Where batches go when no embedding program takes them: nowhere, to files, or to a device program. Used by `penstock
+// Sinks for batches that no embedding program takes: null, files, or a device program. Used by `penstock
 // run` with an embedded owner, and by the owner's own process.
 #pragma once
 

@@ -178,7 +178,8 @@ void harvest(owner_state& s) {
   }
   if (finished.empty()) return;
   const std::size_t count = finished.size();
-  // Count them before the consumer can see them: whoever has seen all batches can rely on the counts.
+  // Count them before the consumer can see them, so that the counts are complete for a consumer that has seen
+  // all batches.
   s.around.news->progressed(count, bytes, s.pinned);
   const stage_range range("deliver");
   s.around.consumer->put(std::move(finished));

@@ -1,11 +1,11 @@
 // The GPU owner actor: the only holder of the device. All calls to the device, except the consumer's, come from its own
 // thread (it is detached), in the order of its messages.
 //
-//   hears   open_device, prepare_device, attach_partition, upload_batches, buffers_released, close_device
-//           device_moved (from its device), look_at_device (from itself)
-//   says    ready batches                         to the consumer, through hand_over
-//           everything else                       through owner_news: it knows no other actor
-//   owns    the device, the mapped partitions, the ring of buffers
+//   receives  open_device, prepare_device, attach_partition, upload_batches, buffers_released, close_device
+//             device_moved (from its device), look_at_device (from itself)
+//   sends     ready batches                       to the consumer, through hand_over
+//             everything else                     through owner_news: it knows no other actor
+//   owns      the device, the mapped partitions, the ring of buffers
 //
 //   closed --open_device--> open --prepare_device--> ready --close_device--> closed
 //                    any error: failed (reported once; later uploads are ignored)
@@ -38,7 +38,7 @@ struct owner_surroundings {
   std::shared_ptr<device::device> device;
   std::shared_ptr<hand_over> consumer;
   owner_news* news = nullptr;          ///< outlives the actor
-  std::shared_ptr<batch_times> times;  ///< where the times of batches' stages are recorded; may be null
+  std::shared_ptr<batch_times> times;  ///< records the times of batch stages; may be null
   /// A copy or kernel that takes longer counts as hung. Measured only while uploads are in flight and the owner's
   /// thread runs.
   nanoseconds flight_deadline = std::chrono::seconds(30);

@@ -39,7 +39,7 @@ class hand_over {
   void put(std::vector<ready_batch> batches);
   /// Appends the buffers that the consumer has returned since the last call.
   void take_returned(std::vector<std::uint32_t>& to);
-  /// For this seek, nothing follows what is queued.
+  /// No batches of this seek follow the queued ones.
   void finish(std::uint64_t seek_number);
   /// Ends at once: take() returns stream_ended, whatever is queued.
   void stop();
@@ -49,7 +49,7 @@ class hand_over {
   // For the consumer.
   /// Waits for the next batch.
   taken take();
-  /// The same with a time limit: nothing when it is over.
+  /// The same with a deadline; empty when it has passed.
   std::optional<taken> take_until(steady_time deadline);
   /// Whether take() would return a batch at once.
   [[nodiscard]] bool has_batch() const;

@@ -340,7 +340,7 @@ int owner_program::run() {
     auto taken = consumer_->take();
     if (auto* why = std::get_if<failure>(&taken)) die(*why);
     if (!std::exchange(sink_is_open, true)) {
-      // Only with the first batch is the device known to be open, and a device program may use it.
+      // The device is certain to be open only when the first batch arrives; then a device program may use it.
       if (auto ok = start_sink(); !ok) die(ok.error());
     }
     if (std::holds_alternative<hand_over::stream_ended>(taken)) break;

@@ -1,9 +1,9 @@
 // The owner in its own process (placement = "process"): the implementation of penstock-gpu.
 //
-//   hears   open_owner, prepare_owner, map_partition, upload_slots, stop_owner          from the session
-//   says    hello, owner_opened, slots_copied, batches_delivered, owner_irreplaceable,
-//           gpu_processes_seen, worker_gives_up
-//   owns    the device (through the GPU owner actor), the sink
+//   receives  open_owner, prepare_owner, map_partition, upload_slots, stop_owner        from the session
+//   sends     hello, owner_opened, slots_copied, batches_delivered, owner_irreplaceable,
+//             gpu_processes_seen, worker_gives_up
+//   owns      the device (through the GPU owner actor), the sink
 //
 // Three threads: io (messages), the GPU owner actor's, and the main thread, which is the consumer: it takes batches in
 // order, gives them to the sink and acknowledges them. Uploads continue meanwhile.

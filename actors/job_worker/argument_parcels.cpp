@@ -29,12 +29,12 @@ void argument_parcels::lease_over(const protocol::run_jobs& lease) {
   std::erase_if(kept_, [this](const protocol::parcel& one) { return !wanted(one.label); });
   while (true) {
     auto came = protocol::receive_parcel(socket_);
-    if (!came || !came->has_value()) return;  // whoever needs the next one hears of what is wrong
+    if (!came || !came->has_value()) return;  // the next take() reports the error
     if (wanted((*came)->label)) kept_.push_back(std::move(**came));
   }
 }
 
-/// Generations count up and wrap around: half of them are ahead.
+/// Generations increase and wrap around: a difference of less than half the range means "later".
 bool argument_parcels::wanted(const protocol::parcel_label& label) const {
   const auto last = over_.find(label.slot);
   if (last == over_.end()) return true;

@@ -1,6 +1,6 @@
-// Arguments that came in memory files, until their rows are begun. They come in the order of leases and rows, but not all
-// are wanted: a job that was revoked has no use for its own, which may have been sent before or never. Used by the
-// job_runner; one thread.
+// Arguments received in memory files, kept until their rows start. They arrive in the order of leases and
+// rows, but not all are needed: the argument of a revoked job may or may not have been sent. Used by the
+// job_runner; not thread-safe.
 #pragma once
 
 #include "actors/protocol/messages.hpp"
@@ -16,12 +16,13 @@ class argument_parcels {
  public:
   explicit argument_parcels(int socket) noexcept : socket_(socket) {}
 
-  /// The argument of a row; waits up to `patience` for it. Nothing: it has not come. What is passed over is kept if it is
-  /// of a row or lease that is still to come. Refuses as receive_parcel does.
+  /// The argument of a row; waits for it up to `patience`. Empty: it has not arrived. Other arguments
+  /// received meanwhile are kept if their row or lease is still to come. Refuses like receive_parcel.
   result<std::optional<protocol::parcel>> take(const protocol::run_jobs& lease, std::uint32_t row,
                                                nanoseconds patience);
 
-  /// No row of it will be begun any more: gives back what came for it, and what comes later as soon as it is seen.
+  /// No row of this lease will start any more: frees the arguments received for it, and later ones when they
+  /// arrive.
   void lease_over(const protocol::run_jobs& lease);
 
   [[nodiscard]] std::size_t kept() const noexcept { return kept_.size(); }

@@ -24,7 +24,7 @@ bool is_ours(std::string_view option) {
   return option == "--run" || option == "--list" || option == "--help";
 }
 
-/// An allocation of its own, exactly as large as asked for, so that a sanitizer sees the first byte too many.
+/// A separate allocation of exactly the requested size, so that a sanitizer catches the first byte beyond it.
 class private_room final : public JobCall::room {
  public:
   std::span<std::byte> reserve(std::uint64_t bytes) override {
@@ -75,7 +75,7 @@ int run(const std::vector<named_function>& functions, const std::string& name, s
                                   near.empty() ? "" : fmt::format(", is '{}' meant?", near)));
     return exit_usage;
   }
-  // What the function prints must not end up in its result.
+  // Whatever the function prints must not end up in its result.
   const int out = ::dup(STDOUT_FILENO);
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
   const auto argument = everything_from(STDIN_FILENO);

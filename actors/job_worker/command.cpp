@@ -44,7 +44,7 @@ class captured {
  public:
   explicit captured(std::uint64_t most) : most_(most) {}
 
-  /// The end for the command. Refuses with an errno.
+  /// Opens the pipe. Returns 0 or an errno.
   int open() {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) return errno;
@@ -56,7 +56,8 @@ class captured {
   void close_command_end() { write_.reset(); }
   [[nodiscard]] int fd() const { return read_.get(); }
 
-  /// What is there now. What is more than may be kept is read all the same: the command must not wait for us.
+  /// Reads what is available. Output beyond the limit is read too, and dropped: the command must not block on
+  /// a full pipe.
   void take() {
     std::array<char, 64 * 1024> piece;
     while (read_) {
@@ -143,15 +144,15 @@ int status_of(pid_t pid, captured& out, captured& err) {
   return status;
 }
 
-/// What ended the command ends the worker: for the pool it is one death of one job.
+/// Ends this worker with the signal that ended the command, so that the pool counts one death for one job.
 [[noreturn]] void end_like(int signal, const protocol::command_job& job, std::uint64_t number) {
   static_cast<void>(
       write_all(STDERR_FILENO, fmt::format("penstock: the command of job {} was ended by {}: {}\n", number,
                                            ::strsignal(signal), shown(job))));
-  // The command has left its core file, if any.
+  // The command has already written its core file, if any.
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
-  ::signal(signal, SIG_DFL);  // our handler would write where the worker stands
+  ::signal(signal, SIG_DFL);  // our handler would write the worker's own stack
   sigset_t one;
   ::sigemptyset(&one);
   ::sigaddset(&one, signal);

@@ -1,17 +1,17 @@
-// Programs that know nothing of penstock as jobs: a function that executes a command and gives back how it exited and
-// what it wrote. Served by `penstock-worker --commands`, called by `penstock map --command`.
+// Runs ordinary programs as jobs: a function that executes a command and returns its exit status and output.
+// Served by `penstock-worker --commands`, called by `penstock map --command`.
 #pragma once
 
 #include <penstock/job.hpp>
 
 namespace penstock::job_worker {
 
-/// The argument is a protocol::command_job, the result a protocol::command_outcome. No shell, stdin is /dev/null, the
-/// descriptors of penstock are not inherited. The command stays in the worker's process group, so whatever ends the
-/// worker (a time-out, a cancelled job) ends it too, with all that it has started.
+/// The argument is a protocol::command_job, the result a protocol::command_outcome. No shell; stdin is
+/// /dev/null; penstock's descriptors are not inherited. The command stays in the worker's process group, so
+/// whatever kills the worker (a timeout, a cancelled job) also kills the command and all that it started.
 ///
-/// A command that a signal ended is a death of the worker, of the same signal: it is tried again elsewhere and charged as
-/// any death is. Processes that outlive the command keep running, but what they write is lost.
+/// If a signal ends the command, the worker dies of the same signal: the job is charged with the death and
+/// retried elsewhere. Processes that outlive the command keep running, but their output is lost.
 ///
 /// Throws job_exception (type "command") if the program cannot be found or executed.
 void run_command(JobCall& call);

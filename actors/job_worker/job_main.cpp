@@ -24,7 +24,7 @@ namespace {
 
 using protocol::functions_described;
 
-/// Why a pool could not serve these; empty: it can.
+/// Why a pool cannot serve these functions; empty if it can.
 std::string mistake_in(const std::map<std::string, job_function>& functions) {
   if (functions.empty()) return "the worker program has no functions: job_main({{\"name\", function}})";
   if (functions.size() > functions_described::functions_max) {
@@ -42,7 +42,7 @@ std::string mistake_in(const std::map<std::string, job_function>& functions) {
   return {};
 }
 
-/// The process's whole life after its start: what it is told, one after the other. All of it on the main thread.
+/// The worker process after startup: handles one message after another, all on the main thread.
 ///
 ///            open_dataset             assign_slots
 ///   opening -------------> described -------------> ready --- run_jobs ---> (works, then ready again)
@@ -56,10 +56,10 @@ class worker {
     say(protocol::hello{protocol::hello::expected_magic, protocol::version, ::getpid()});
   }
 
-  /// Until the end, with the exit code of the process.
+  /// Runs until the process should exit; returns the exit code.
   int work() {
     while (!end_) {
-      // Before each lease as well: being told to stop overtakes those that wait.
+      // Also before each lease, because stop_work overtakes waiting leases.
       listen(leases_.empty() ? session_channel::wait::for_one : session_channel::wait::no);
       if (end_ || leases_.empty()) continue;
       const protocol::run_jobs lease = leases_.front();
@@ -164,7 +164,7 @@ class worker {
     const auto ran = runner_->run(lease);
     if (!ran && ran.error().code == errc::protocol) return give_up(exit_codes::protocol, ran.error());
     if (!ran) {
-      // Another process can do better.
+      // A new process can go on; this one cannot.
       fmt::print(stderr, "penstock: worker {} ends: {}\n", me_.worker, printable(ran.error().message));
       return end(exit_codes::failed);
     }
@@ -184,7 +184,7 @@ class worker {
   std::vector<private_in_children> own_;  // the slots
   std::optional<process_settings> settings_;
   std::optional<job_runner> runner_;
-  std::deque<protocol::run_jobs> leases_;  // at most one a slot
+  std::deque<protocol::run_jobs> leases_;  // at most one per slot
   std::optional<int> end_;                 // the exit code
 };
 
@@ -207,7 +207,8 @@ int job_main(const std::map<std::string, job_function>& functions) {
   job_worker::worker here(named, pulse);
   if (!mistake.empty()) here.give_up(exit_codes::configuration, {errc::worker_program, mistake, 0});
   child::leave(here.work(),
-               [](const std::function<void()>& then) { then(); });  // what was said is with the kernel
+               // send() returns only once the kernel has the message
+               [](const std::function<void()>& then) { then(); });
 }
 
 }  // namespace penstock

@@ -22,14 +22,15 @@ using arena::row_state;
 using clock = std::chrono::steady_clock;
 
 constexpr auto report_every = 1ms;
-constexpr auto look_every = 50us;      // at the link: a system call, for jobs that may take less
-constexpr auto parcel_deadline = 10s;  // the session is at work on it, or it is gone
-constexpr auto parcel_slice = 50ms;    // meanwhile the row may be revoked, or we are told to stop
+// how often to poll the link: a poll is a system call, and jobs may be shorter than that
+constexpr auto look_every = 50us;
+constexpr auto parcel_deadline = 10s;  // if it takes longer, the session is gone
+constexpr auto parcel_slice = 50ms;    // in between, check for a revoked row and for stop_work
 constexpr int exit_code_of_strays = 1;
 
 }  // namespace
 
-/// What has become of a job.
+/// How a job ended.
 struct job_runner::ending {
   row_state how = row_state::finished;
   arena::job_exception_text error{};  // unless finished
@@ -41,7 +42,7 @@ struct job_runner::ending {
   }
 };
 
-/// The lease that is being worked off, and what was said of it.
+/// The lease in progress, and how far it has been reported.
 class job_runner::lease_in_hand {
  public:
   lease_in_hand(const job_context& context, const protocol::run_jobs& order, std::uint64_t first_result)
@@ -56,7 +57,7 @@ class job_runner::lease_in_hand {
     looked_ = now;
     return context_.told_to_stop();
   }
-  /// The rows before this one are over. Says so if it is time.
+  /// All rows before `rows` are over. Reports them if a report is due.
   void over(std::uint32_t rows, steady_time now) {
     over_ = rows;
     if (now - reported_at_ < report_every) return;
@@ -114,7 +115,7 @@ result<job_runner::outcome> job_runner::run(const protocol::run_jobs& order) {
     }
     const steady_time now = clock::now();
     lease.over(row + 1, now);
-    if (row + 1 == *rows) lease.report();  // nobody need wait for what is left to do
+    if (row + 1 == *rows) lease.report();  // the caller need not wait for the clean-up below
     settle_process();
     if (!why_.empty()) {
       end = outcome::unfit;
@@ -128,7 +129,7 @@ result<job_runner::outcome> job_runner::run(const protocol::run_jobs& order) {
   if (lease.gets_parcels) arguments_.lease_over(order);
   lease.report();
   context_.flight.rest();
-  std::fflush(stdout);  // what jobs print is in the log soon, whether they end a line or not
+  std::fflush(stdout);  // forward output to the log promptly, even an unfinished line
   return end;
 }
 
@@ -163,7 +164,8 @@ result<job_runner::step> job_runner::run_row(lease_in_hand& lease, std::uint32_t
   how.busy = clock::now() - now;
   context_.flight.publish(arena::phase::checking);
   look_after(*job, lease.room, how);
-  // What is not simply a result in the slot needs memory files and descriptors: not under limits that the job has set.
+  // Anything but a result in the slot needs memory files and descriptors, so restore the resource limits
+  // first.
   unsettled_ = job->job;
   if (how.how != row_state::finished || lease.room.lies_elsewhere()) settle_process();
   hand_over(lease, row, std::move(how));
@@ -171,14 +173,14 @@ result<job_runner::step> job_runner::run_row(lease_in_hand& lease, std::uint32_t
   return step::over;
 }
 
-/// A row that is revoked meanwhile is given an empty argument: it will not begin.
+/// A row that is revoked in the meantime gets an empty argument: it will not start.
 result<job_runner::step> job_runner::fetch_argument(lease_in_hand& lease, std::uint32_t row,
                                                     const arena::job_reading& job, mapping& elsewhere,
                                                     std::span<const std::byte>& argument) {
   const steady_time until = clock::now() + parcel_deadline;
   while (clock::now() < until) {
     const auto came = arguments_.take(lease.order(), row, parcel_slice);
-    // Not a breach of protocol by the session: some job has closed or read the socket.
+    // Not a protocol violation by the session: some job has closed the socket or read from it.
     if (!came) return refuse(errc::system, "the argument of job {}: {}", job.job, came.error().message);
     if (came->has_value()) {
       elsewhere = map_read_only((*came)->file.get(), {0, (*came)->label.bytes});
@@ -215,7 +217,8 @@ job_runner::ending job_runner::call(const arena::job_reading& job, std::span<con
     how.error = thrown();
   }
   if (::getpid() != process_) {
-    // A process that the function forked has come back from it. It must touch nothing that the session sees.
+    // We are in a child that the function forked, and which returned from it. It must not touch anything that
+    // the session sees.
     static_cast<void>(
         write_all(STDERR_FILENO, fmt::format("penstock: a process that job {} forked returned from its "
                                              "function; it ends here\n",
@@ -225,7 +228,7 @@ job_runner::ending job_runner::call(const arena::job_reading& job, std::span<con
   return how;
 }
 
-/// What the function did beyond its job.
+/// Checks for side effects: writing past its result, loading CUDA.
 void job_runner::look_after(const arena::job_reading& job, const result_room& room, ending& how) {
   if (const std::uint64_t beyond = room.overrun(); beyond > 0) {
     how.fail(row_state::failed, "penstock::error",
@@ -238,7 +241,7 @@ void job_runner::look_after(const arena::job_reading& job, const result_room& ro
   }
 }
 
-/// So that the next job finds what the last one found.
+/// Restores the process's settings for the next job.
 void job_runner::settle_process() {
   if (unsettled_ == 0) return;
   const std::uint64_t job = std::exchange(unsettled_, 0);
@@ -265,10 +268,10 @@ void job_runner::hand_over(lease_in_hand& lease, std::uint32_t row, ending how) 
   lease.table.end(row, how.how, place.offset, place.bytes, static_cast<bool>(place.file), how.busy);
   if (!place.file) return;
   lease.over(row + 1, clock::now());
-  lease.report();  // it takes memory of the pool's: nobody should wait for what is behind it
+  lease.report();  // this result takes memory from the pool, so report the finished rows first
 }
 
-/// Where there is room for it; what there is no room for is cut.
+/// Stores the error where there is room for it; cuts what does not fit.
 result_room::place job_runner::keep_error(result_room& room, ending& how) const {
   for (const bool elsewhere : {true, false}) {
     room.forget();
@@ -288,7 +291,7 @@ bool job_runner::send_elsewhere(lease_in_hand& lease, std::uint32_t row, const r
   const protocol::parcel_label label{lease.order().slot, lease.order().generation, row, place.bytes};
   auto sent = protocol::send_parcel(context_.parcels, label, place.file.get());
   if (!sent || *sent) return sent.has_value();
-  // The session takes parcels when it hears of rows: it may have heard of none of this lease.
+  // The session reads parcels only when rows are reported, and may have had no report for this lease yet.
   lease.report();
   sent = protocol::send_parcel(context_.parcels, label, place.file.get(), parcel_deadline);
   return sent.value_or(false);

@@ -1,14 +1,14 @@
-// The work on one lease: the rows of a slot's table are run one after the other, and the flight recorder knows which. A
-// plain class without a process of its own; job_main feeds it.
+// Runs one lease: executes the rows of a slot's table in order and marks the current one in the flight
+// recorder. A plain class, testable without a process; driven by job_main.
 //
-// A row's way:
+// The stages of a row:
 //
 //   revoked? next --- no ---> its argument --> recorder: loading --> begun --> function --> recorder: checking
 //     --> what it wrote beyond its result, whether it brought CUDA
 //     --> its result or error to the slot, or elsewhere --> row: finished | failed | too_large
 //     --> what it changed about the process is set back (process_settings)
 //
-// What was finished before a death stays finished: the table says so, without a message.
+// Rows finished before a death stay finished: the table says so, without a message.
 #pragma once
 
 #include "actors/child/cuda_watch.hpp"
@@ -33,17 +33,17 @@ struct named_function {
   job_function run;
 };
 
-/// Everything outlives the runner; one thread.
+/// Everything must outlive the runner. Used from one thread.
 struct job_context {
-  const std::vector<named_function>& functions;  ///< a row names one by its index
+  const std::vector<named_function>& functions;  ///< a row refers to one by its index
   const arena::slots_view& slots;
   arena::flight_writer& flight;
   process_settings& settings;
   worker_ref me;
-  int parcels = -1;                 ///< socket for what does not fit a slot
-  std::uint64_t elsewhere_max = 0;  ///< bytes that one result may take outside of its slot
+  int parcels = -1;                 ///< socket for arguments and results that do not fit a slot
+  std::uint64_t elsewhere_max = 0;  ///< maximum bytes of a result outside of its slot
   std::function<void(const protocol::jobs_done&)> report;
-  /// Looked at between rows, at most every 50 us: finish the job at hand and return.
+  /// Polled between rows, at most every 50 us. True: return after the current job.
   std::function<bool()> told_to_stop;
 };
 
@@ -53,12 +53,12 @@ class job_runner {
 
   enum class outcome : std::uint8_t {
     done,     ///< every row is over
-    stopped,  ///< told to stop; the rows that are over were reported
-    unfit,  ///< this process must run no more jobs: why() says what happened. The rows that are over were reported.
+    stopped,  ///< told_to_stop() returned true; finished rows are reported
+    unfit,    ///< this process must run no more jobs, for the reason in why(); finished rows are reported
   };
-  /// Runs the rows that were not revoked. Whatever a function does to its own job stays there: what it throws is its
-  /// row's error. Refuses (errc::protocol) a lease of a slot that does not exist; with other codes what only another
-  /// process can go on from: a table that some job has written over, an argument that does not come.
+  /// Runs the rows that were not revoked. An exception thrown by a function becomes its row's error. Refuses
+  /// with errc::protocol a lease of a slot that does not exist; with other codes whatever needs a new
+  /// process: a table overwritten by some job, an argument that does not arrive.
   result<outcome> run(const protocol::run_jobs& lease);
   [[nodiscard]] const std::string& why() const noexcept { return why_; }
 
@@ -84,8 +84,8 @@ class job_runner {
   argument_parcels arguments_;
   child::cuda_watch cuda_;
   pid_t process_;
-  std::uint64_t unsettled_ = 0;  // the job after which the process was not set back yet; 0: none
-  std::string name_;             // reused: no allocation on the way of a job
+  std::uint64_t unsettled_ = 0;  // the job after which settings have not been restored yet; 0: none
+  std::string name_;             // reused, to avoid an allocation per job
   std::string why_;
 };
 

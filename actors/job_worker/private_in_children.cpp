@@ -30,7 +30,7 @@ void copy_on_write() {
     const int flags = MAP_PRIVATE | MAP_FIXED;
     if (::mmap(one.address, one.bytes, PROT_READ | PROT_WRITE, flags, one.fd, one.offset) != MAP_FAILED)
       continue;
-    // Without a copy: nothing at all.
+    // If copying fails, map inaccessible memory instead.
     if (::mmap(one.address, one.bytes, PROT_NONE, flags | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) ::_exit(1);
   }
 }

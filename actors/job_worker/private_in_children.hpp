@@ -1,6 +1,6 @@
-// Shared memory that processes forked by user code must not write into: such a child gets a private copy of it, under
-// the same address. It can read its argument; what it writes to a result nobody sees. Used by job_main for the slots and
-// by result_room for memory files.
+// Protects shared memory from processes forked by user code: a forked child gets a private copy at the same
+// address. It can read its argument; its writes to a result have no effect. Used by job_main for the slots
+// and by result_room for memory files.
 #pragma once
 
 #include "runtime/arena/arena.hpp"
@@ -12,11 +12,12 @@
 
 namespace penstock::job_worker {
 
-/// As long as it lives. Made and destroyed by one thread; any thread may fork. Children that fork() or its like make, not
-/// those of vfork, posix_spawn (which execute a program at once) and bare clone. Move-only.
+/// Protects the range for the lifetime of the object. Create and destroy all of them on one thread; any
+/// thread may fork. Covers fork() and functions built on it; not vfork and posix_spawn (which execute a
+/// program at once) and not a bare clone. Move-only.
 class private_in_children {
  public:
-  /// `range` maps the file `fd` from `offset` on; both stay as they are.
+  /// `range` maps the file `fd` from `offset` on; both must stay valid and unchanged.
   private_in_children(std::span<std::byte> range, int fd, std::uint64_t offset);
   private_in_children(private_in_children&& other) noexcept;
   private_in_children& operator=(private_in_children&& other) noexcept;

@@ -13,7 +13,7 @@ extern char** environ;  // NOLINT: POSIX declares it nowhere
 namespace penstock::job_worker {
 namespace {
 
-constexpr int high_number = 200;  // out of the way of programs that close what they think is theirs
+constexpr int high_number = 200;  // out of the way of code that closes low descriptors
 
 std::string whole_environment() {
   std::string block;
@@ -22,7 +22,7 @@ std::string whole_environment() {
   return block;
 }
 
-/// One for each text of the block, and the null pointer at the end.
+/// A pointer to each string in the block, then a null pointer.
 std::vector<char*> pointers_into(std::string& block) {
   std::vector<char*> all;
   for (std::size_t at = 0; at < block.size(); at += std::strlen(block.data() + at) + 1)
@@ -38,7 +38,7 @@ unique_fd working_folder() {
   return here;
 }
 
-/// All that have an effect on Linux.
+/// All limits that have an effect on Linux.
 struct named_limit {
   __rlimit_resource number;
   const char* name;
@@ -59,7 +59,7 @@ constexpr std::array<named_limit, process_settings::limits> resources{
      {RLIMIT_RTPRIO, "the limit on real-time priorities"},
      {RLIMIT_RTTIME, "the limit on real-time runs"}}};
 
-/// Not through the C library, which asks with prlimit64: that takes the kernel twice as long.
+/// A direct getrlimit: the C library calls prlimit64, which takes the kernel twice as long.
 bool limit_now(const named_limit& which, rlimit& to) noexcept {
 #if defined(SYS_getrlimit) && defined(__LP64__)
   return ::syscall(SYS_getrlimit, which.number, &to) == 0;
@@ -89,7 +89,7 @@ process_settings::process_settings()
 
 process_settings::~process_settings() {
   restore_environment();
-  // What was `environ` before may be gone: setenv() frees it.
+  // The previous `environ` may be freed memory: setenv() frees it.
   environ = nullptr;
   for (const char* entry : saved_pointers_) {
     const char* const equals = entry != nullptr ? std::strchr(entry, '=') : nullptr;
@@ -99,7 +99,7 @@ process_settings::~process_settings() {
 
 bool process_settings::restore() noexcept {
   restore_environment();
-  // Setting these says at once what they were: one call is the look and the remedy.
+  // Setting these also returns the old value: one call both checks and restores.
   ::pthread_sigmask(SIG_SETMASK, &signals_, nullptr);
   ::umask(umask_);
   if (folder_ && ::fchdir(folder_.get()) != 0) {

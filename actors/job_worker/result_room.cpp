@@ -19,7 +19,7 @@ using arena::page_bytes;
 
 constexpr int busy_tries = 100;  // a millisecond apart
 
-/// A file beyond this limit would be a signal (SIGXFSZ), not an error.
+/// A file beyond RLIMIT_FSIZE would raise SIGXFSZ instead of returning an error.
 bool allowed_file_size(std::uint64_t bytes) {
   rlimit bound{};
   return ::getrlimit(RLIMIT_FSIZE, &bound) != 0 || bound.rlim_cur == RLIM_INFINITY || bytes <= bound.rlim_cur;
@@ -41,7 +41,8 @@ result<result_file> result_file::make(std::uint64_t bytes) {
   int status = 0;
   do {
     status =
-        ::fallocate(file->get(), 0, 0, static_cast<off_t>(whole));  // now, or touching it could be a SIGBUS
+        // allocate now: touching a missing page later would raise SIGBUS
+        ::fallocate(file->get(), 0, 0, static_cast<off_t>(whole));
   } while (status != 0 && errno == EINTR);
   if (status != 0) return refuse_os(errc::out_of_memory, errno, what());
   void* const range =
@@ -65,10 +66,10 @@ std::uint64_t result_file::overrun() const noexcept {
 }
 
 result<unique_fd> result_file::seal(std::uint64_t bytes) && {
-  range_ = mapping();  // a file that is mapped for writing cannot be sealed
+  range_ = mapping();  // unmap: a file that is mapped for writing cannot be sealed
   if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0)
     return refuse_os(errc::system, errno, "cutting a result");
-  // A child that was forked a moment ago may not have got its copy yet.
+  // A child forked just now may not have replaced its mapping by a private copy yet.
   for (int tries = 1;; ++tries) {
     auto ok = seal_memory_file(file_.get(), penstock::seal::size_and_contents, "a result");
     if (ok) return std::move(file_);

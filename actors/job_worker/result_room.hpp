@@ -1,5 +1,5 @@
-// Where the results of a lease's jobs go: into its slot, one behind the other, or, where that has no room left, each into
-// a memory file of its own. One thread. Used by the job_runner.
+// Memory for the results of a lease's jobs: one after another in its slot; when the slot is full, each in a
+// memory file of its own. Not thread-safe. Used by the job_runner.
 #pragma once
 
 #include "actors/job_worker/private_in_children.hpp"
@@ -13,25 +13,25 @@
 
 namespace penstock::job_worker {
 
-/// Memory that becomes a sealed file. What is written beyond its bytes is noticed: up to 8 bytes by a guard word, more
-/// is a SIGSEGV.
+/// Memory that becomes a sealed file. Writes past the end are detected: up to 8 bytes by a guard word, more
+/// by a SIGSEGV.
 class result_file {
  public:
-  /// Its pages are there when this returns. Refuses (errc::out_of_memory) when there is no memory or a limit forbids a
-  /// file of this size, (errc::system) when the kernel refuses something else. `bytes` > 0.
+  /// All its pages are allocated when this returns. Refuses (errc::out_of_memory) when there is no memory or
+  /// a limit forbids a file of this size, (errc::system) when the kernel refuses something else. `bytes` > 0.
   static result<result_file> make(std::uint64_t bytes);
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return range_.bytes().first(bytes_); }
   [[nodiscard]] std::uint64_t overrun() const noexcept;
-  /// Cuts the file to so many bytes (at most bytes()) and seals it; the memory is gone. Refuses (errc::system) when a
-  /// process that user code made keeps it mapped.
+  /// Truncates the file to `bytes` (at most bytes()), unmaps and seals it. Refuses (errc::system) if a
+  /// process started by user code keeps it mapped.
   result<unique_fd> seal(std::uint64_t bytes) &&;
 
  private:
   result_file(unique_fd file, mapping range, std::uint64_t bytes);
 
   unique_fd file_;
-  mapping range_;  // with an inaccessible page behind it
+  mapping range_;  // followed by an inaccessible page
   private_in_children own_;
   std::uint64_t bytes_;
 };
@@ -42,39 +42,39 @@ class result_room final : public JobCall::room {
   result_room(arena::job_slot slot, std::uint64_t first, std::uint64_t elsewhere_max) noexcept
       : slot_(slot), next_(first), elsewhere_max_(elsewhere_max) {}
 
-  // For the function. Both throw penstock::error, as JobCall promises.
+  // Called by the function. Both throw penstock::error, as documented for JobCall.
   std::span<std::byte> reserve(std::uint64_t bytes) override;
   void shorten(std::uint64_t bytes) override;
 
-  // For the runner.
+  // Called by the runner.
 
-  /// Before each job: it has no result yet.
+  /// Call before each job: discards the previous job's result.
   void forget() noexcept;
-  /// Asked for more than there is.
+  /// Whether the function asked for more than most().
   [[nodiscard]] bool refused() const noexcept { return refused_; }
-  /// Bytes beyond the room of the result that were seen to be written.
+  /// Bytes known to have been written past the end of the result.
   [[nodiscard]] std::uint64_t overrun() const noexcept;
   [[nodiscard]] std::uint64_t room() const noexcept { return room_; }
   [[nodiscard]] bool lies_elsewhere() const noexcept { return file_.has_value(); }
   [[nodiscard]] std::uint64_t room_in_slot() const noexcept { return slot_.room_from(next_); }
-  /// The most that a result may have now: in the slot, or elsewhere.
+  /// The largest result possible now, in the slot or elsewhere.
   [[nodiscard]] std::uint64_t most() const noexcept;
 
-  /// Where the result of a job lies that is over.
+  /// Where a finished job's result is.
   struct place {
     std::uint64_t offset = 0;  ///< in the slot
     std::uint64_t bytes = 0;
-    unique_fd file{};  ///< if it lies elsewhere; sealed
+    unique_fd file{};  ///< if it is not in the slot; sealed
   };
-  /// The next result begins behind it. Refuses as result_file does.
+  /// Keeps the result; the next one starts after it. Refuses like result_file.
   result<place> keep();
 
  private:
   arena::job_slot slot_;
   std::uint64_t next_;
   std::uint64_t elsewhere_max_;
-  std::uint64_t room_ = 0;   // that was made for this job's result
-  std::uint64_t bytes_ = 0;  // of it that count
+  std::uint64_t room_ = 0;   // reserved for this job's result
+  std::uint64_t bytes_ = 0;  // used by the result
   std::optional<result_file> file_;
   bool refused_ = false;
 };

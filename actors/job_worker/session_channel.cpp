@@ -15,7 +15,7 @@ constexpr std::size_t incoming_bytes = 64 * 1024;
 
 session_channel::session_channel(int link) : incoming_(incoming_bytes) {
   int copy = ::fcntl(link, F_DUPFD_CLOEXEC, high_number);
-  if (copy < 0) copy = ::fcntl(link, F_DUPFD_CLOEXEC, 0);  // so many descriptors are not allowed
+  if (copy < 0) copy = ::fcntl(link, F_DUPFD_CLOEXEC, 0);  // the limit on descriptors is lower than that
   socket_.reset(copy);
 }
 

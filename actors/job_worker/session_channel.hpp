@@ -14,21 +14,21 @@ namespace penstock::job_worker {
 /// One thread.
 class session_channel {
  public:
-  /// Speaks over a duplicate of `link`, under a high number: a function that closes the descriptor, or everything from 3
-  /// on to 9, closes nothing of ours.
+  /// Uses a duplicate of `link` with a high number, so that a function that closes low descriptors does not
+  /// close the link.
   explicit session_channel(int link);
 
-  /// All of it is with the kernel when this returns. False: the session is gone.
+  /// Returns when the kernel has the whole message. False: the session has closed the link.
   bool send(const protocol::from_worker& message);
 
   enum class wait : bool { no, for_one };
   enum class news : std::uint8_t {
-    none,      ///< nothing was there
-    received,  ///< `take` was called
-    closed,    ///< the session is gone
-    nonsense,  ///< what() says which
+    none,      ///< no message
+    received,  ///< `take` was called at least once
+    closed,    ///< the session has closed the link
+    nonsense,  ///< invalid data: see what()
   };
-  /// Calls `take` for each message that is there; waits for the first if told to.
+  /// Calls `take` for each message available; waits for the first if `how` says so.
   news receive(wait how, const std::function<void(protocol::to_worker&&)>& take);
   [[nodiscard]] const std::string& what() const noexcept { return nonsense_; }
 

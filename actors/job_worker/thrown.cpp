@@ -25,7 +25,7 @@ std::string in_words(const std::type_info* type) {
   return status == 0 ? name.get() : type->name();
 }
 
-/// With the exceptions that it is nested in: "cannot open the index: no such file".
+/// The text with those of nested exceptions: "cannot open the index: no such file".
 std::string text_of(const std::exception& e) {
   std::string text = e.what() != nullptr && *e.what() != '\0' ? e.what() : "an exception without a message";
   try {

@@ -1,12 +1,13 @@
-// What a function threw, as its job's error. Used by the job_runner and by by_hand.
+// Converts an exception thrown by a function into its job's error. Used by the job_runner and by by_hand.
 #pragma once
 
 #include "runtime/arena/job_error.hpp"
 
 namespace penstock::job_worker {
 
-/// To be called in a handler: type (as it is written in C++), text and traceback of whatever is being handled. A thread
-/// that is being ended (pthread_exit, pthread_cancel) cannot be handled at all: then the process aborts, and says so.
+/// Call in a catch block: type (in C++ spelling), text and traceback of the current exception. A thread that
+/// is being cancelled (pthread_exit, pthread_cancel) cannot be handled; the process then aborts with a
+/// message.
 [[nodiscard]] arena::job_exception_text thrown();
 
 }  // namespace penstock::job_worker

@@ -1,5 +1,5 @@
-// Who may still submit: the bounds of a pool ([jobs] queue and memory), kept where every thread can ask. Counts jobs that
-// wait, argument bytes of jobs that have not ended, and result bytes that callers keep outside of slots. Thread-safe.
+// Admission of jobs to a pool: enforces its bounds ([jobs] queue and memory). Counts jobs that wait, argument
+// bytes of jobs that have not ended, and result bytes that callers keep outside of slots. Thread-safe.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -14,24 +14,27 @@ namespace penstock::jobs {
 
 class admission {
  public:
-  /// `queue` jobs may wait, and `memory` bytes may be held in all.
+  /// At most `queue` jobs may wait, and at most `memory` bytes may be held.
   admission(std::uint64_t queue, std::uint64_t memory) : queue_(queue), memory_(memory) {}
 
-  /// Waits for room for one more job, at most until `deadline`. Refuses: errc::timed_out, saying what is full;
-  /// errc::out_of_memory at once if `bytes` can never fit; the failure of close() once that was called.
+  /// Waits until there is room for one more job, at most until `deadline`. Refuses with errc::timed_out,
+  /// naming what is full; with errc::out_of_memory at once if `bytes` can never fit; with close()'s failure
+  /// once that was called.
   result<void> enter(std::uint64_t bytes, steady_time deadline);
-  /// Without waiting; false: full.
+  /// The same without waiting; false if full.
   result<bool> try_enter(std::uint64_t bytes);
 
-  /// These jobs do not wait any more; those that wait again after a death do not count again.
+  /// These jobs are no longer waiting. Call once per job: a job that waits again after a death is not counted
+  /// again.
   void begun(std::uint64_t jobs);
-  /// A job has ended: its argument is dropped.
+  /// A job has ended and its argument of `bytes` bytes is freed.
   void ended(std::uint64_t bytes);
-  /// A result left its slot, and was let go. Never waits: what was promised is kept, submitting waits for it.
+  /// A result was moved out of its slot (kept), and freed later (let_go). kept() never waits and may exceed
+  /// the bound: a finished result is never refused; enter() waits instead.
   void kept(std::uint64_t bytes);
   void let_go(std::uint64_t bytes);
 
-  /// From now on everybody who asks gets this answer.
+  /// Every waiting and future caller is refused with `why`.
   void close(failure why);
 
   struct counts {

@@ -7,7 +7,7 @@
 
 namespace penstock::jobs {
 
-// Shared with the thread, which may outlive the object when a callback destroys it.
+// Shared with the thread, which outlives the object if a callback destroys it.
 struct callback_thread::work {
   std::mutex mutex;
   std::condition_variable changed;
@@ -29,7 +29,7 @@ struct callback_thread::work {
       } catch (...) {
         log::error("jobs", "a callback of Job::then threw an exception that is not a std::exception");
       }
-      callback = {};  // what it captured goes without the lock
+      callback = {};  // destroys its captures without holding the lock
       hold.lock();
     }
   }

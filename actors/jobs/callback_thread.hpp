@@ -1,5 +1,5 @@
-// The thread on which a pool calls its caller's functions (Job::then): never an actor's, which must not wait for them.
-// Calls come in the order in which they were asked for. Its queue is bounded by the jobs that have callbacks.
+// The thread on which a pool runs callbacks (Job::then), so that no actor waits for user code. Callbacks run
+// in the order of call(). The queue is bounded by the number of jobs with callbacks.
 #pragma once
 
 #include <condition_variable>
@@ -18,10 +18,10 @@ class callback_thread {
   callback_thread(const callback_thread&) = delete;
   callback_thread& operator=(const callback_thread&) = delete;
 
-  /// Dropped after stop().
+  /// Ignored after stop().
   void call(std::function<void()> callback);
-  /// What is queued is still called, then the thread ends; waits for it. From within a callback it cannot wait: that
-  /// call is the last one that anybody waits for. Exceptions of callbacks are logged and go no further.
+  /// Runs the queued callbacks, then joins the thread. Called from within a callback, it cannot join: it
+  /// returns at once and the thread ends after that. Exceptions from callbacks are logged and dropped.
   void stop() noexcept;
 
  private:

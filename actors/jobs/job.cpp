@@ -1,4 +1,4 @@
-// The public face of jobs: handles, results, arguments.
+// The public API of jobs: handles, results, arguments.
 #include "actors/jobs/job_record.hpp"
 
 #include <penstock/pool.hpp>
@@ -6,7 +6,7 @@
 namespace penstock {
 namespace {
 
-// Longer waits count as this one: a deadline further away would overflow the clock.
+// Longer waits are cut to this: a later deadline would overflow the clock.
 constexpr nanoseconds longest_wait = std::chrono::hours(24 * 365 * 10);
 
 jobs::job_record& record_in(const std::shared_ptr<jobs::job_record>& held) {

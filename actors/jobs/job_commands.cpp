@@ -1,4 +1,4 @@
-// What the job book has decided, as messages to workers, supervisor and callers.
+// Translates the job book's commands into messages to workers, supervisor and callers.
 #include "actors/jobs/job_scheduler_state.hpp"
 #include "actors/jobs/job_words.hpp"
 #include "runtime/base/log.hpp"
@@ -82,7 +82,7 @@ struct carry_out {
   }
 
  private:
-  /// Our end of the worker's socket for parcels; -1 if it is gone.
+  /// Our end of the worker's parcel socket; -1 if it is closed.
   [[nodiscard]] int socket_of(worker_ref who) const {
     const auto worker = s.workers.find(who.worker);
     const bool there = worker != s.workers.end() && worker->second.who == who && worker->second.parcels;

@@ -2,7 +2,7 @@
 
 namespace penstock::jobs {
 
-/// Wakes whoever waits and hands the callbacks over.
+/// Wakes waiting threads and runs the callbacks.
 void job_record::over(std::unique_lock<std::mutex> hold) {
   done_ = true;
   const auto callbacks = std::exchange(callbacks_, {});
@@ -17,7 +17,7 @@ void job_record::over(std::unique_lock<std::mutex> hold) {
 }
 
 void job_record::succeed(std::shared_ptr<kept_result> result, std::uint32_t attempts) {
-  argument_ = {};  // before anybody wakes, and without the lock: letting it go may run the caller's code
+  argument_ = {};  // before waking threads, and without the lock: freeing it may run the caller's code
   std::unique_lock hold(mutex_);
   result_ = std::move(result);
   attempts_ = attempts;

@@ -1,5 +1,5 @@
-// One job as its caller and the pool know it: what was submitted, and how it ended. Shared by every Job handle, the job
-// scheduler until it has ended, and the callback thread. Thread-safe; outlives the pool.
+// One job: what was submitted and how it ended. Shared by all Job handles, by the job scheduler until the job
+// has ended, and by the callback thread. Thread-safe; outlives the pool.
 #pragma once
 
 #include "actors/jobs/kept_result.hpp"
@@ -18,17 +18,17 @@
 
 namespace penstock::jobs {
 
-/// What handles ask of the pool that made them.
+/// The pool's interface for Job handles.
 class job_desk {
  public:
   virtual ~job_desk() = default;
-  /// Whether it will not begin any more; only meant with `only_waiting`.
+  /// Returns whether the job will never start; meaningful only with `only_waiting`.
   virtual bool end_job(schedule::job_id job, bool only_waiting, bool at_once) = 0;
-  /// Runs it on the callback thread, or not at all once the pool has ended.
+  /// Runs `callback` on the callback thread; drops it once the pool has ended.
   virtual void call_back(std::function<void()> callback) = 0;
 };
 
-/// As the options say, the config's defaults filled in.
+/// job_options with the config's defaults filled in.
 struct job_rules {
   nanoseconds limit{0};
   bool idempotent = true;
@@ -48,18 +48,18 @@ class job_record : public std::enable_shared_from_this<job_record> {
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] const std::string& function() const noexcept { return function_; }
   [[nodiscard]] const job_rules& rules() const noexcept { return rules_; }
-  /// The scheduler's alone, until the job has ended.
+  /// Only for the scheduler, and only until the job has ended.
   [[nodiscard]] std::span<const std::byte> argument() const noexcept { return argument_.bytes(); }
 
   // The pool's side, once.
   void succeed(std::shared_ptr<kept_result> result, std::uint32_t attempts);
   void fail(job_failure why);
 
-  // The caller's side.
+  // Called through handles.
   [[nodiscard]] bool wait_until(steady_time deadline) const;
-  /// Waits. Throws job_error, or error (errc::usage) the second time.
+  /// Waits for the end. Throws job_error if the job failed, error (errc::usage) on a second call.
   std::shared_ptr<kept_result> take();
-  /// Why it has no result; nothing if it has one or has not ended.
+  /// Why the job failed; empty if it has a result or has not ended.
   [[nodiscard]] std::optional<job_failure> why() const;
   [[nodiscard]] std::uint32_t attempts() const;
   bool end(bool only_waiting, bool at_once);
@@ -85,7 +85,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
   std::vector<std::function<void(Job)>> callbacks_;
 };
 
-/// How the runtime makes handles.
+/// Lets the runtime make handles.
 }  // namespace penstock::jobs
 
 namespace penstock {

@@ -68,7 +68,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
         scheduler_state& s = self->state;
         scheduler::judgement verdict{ended.who, std::nullopt, 0, 0};
         verdict.charged = settle(s, ended.who, ended.mark.has_value(), ended.cause, self->clock().now());
-        act(self);  // results that lie in the dead worker's parcels are taken while its socket is there
+        act(self);  // takes the dead worker's results out of its parcels while the socket is open
         forget(s, ended.who);
         s.parcels.forget(ended.who);
         self->send(s.supervisor, supervisor::death_judged{std::move(verdict)});
@@ -113,7 +113,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
         self->state.places.try_emplace(news.partition, news.memory, self->state.around.shape);
       },
       [self](const pause_jobs& order) {
-        // What was cancelled is never begun, whoever resumes the pool.
+        // After cancel_all nothing may start, so resume has no effect.
         self->state.book->set_paused(order.paused || self->state.cancelled.has_value());
         decide_soon(self);
       },

@@ -1,5 +1,6 @@
-// The job scheduler actor: turns what happens into calls of the job book and the book's commands into messages. It stands
-// where a stream has its scheduler, and hears the same of workers; it decides nothing itself.
+// The job scheduler actor: translates events into calls of the job book, and the book's commands into
+// messages. It takes the place of a stream's scheduler and gets the same messages about workers. It makes no
+// decisions.
 //
 //   hears   worker_joined, worker_ended, worker_written_off, worker_drains, cannot_try_alone     from the supervisor
 //           jobs_submitted, results_released, end_job, pause_jobs, cancel_all                    from the pool and handles
@@ -26,10 +27,10 @@ class actor_system;
 
 namespace penstock::jobs {
 
-/// What the job scheduler tells its pool. Called on a thread of CAF; must not block.
+/// What the job scheduler reports to its pool. Called on a CAF thread; must not block.
 class job_news {
  public:
-  /// A burst of jobs has ended.
+  /// Several jobs have ended.
   struct tally {
     std::uint64_t ok = 0;
     std::uint64_t failed = 0;
@@ -38,7 +39,7 @@ class job_news {
   virtual void jobs_ended(const tally& some) = 0;
   /// The callers of so many of them know it.
   virtual void callers_told(std::uint64_t jobs) = 0;
-  /// Of all failures, those that a person wants to hear of at once: poisoned, timed_out, worker_lost.
+  /// Only for failures worth an event: poisoned, timed_out, worker_lost.
   virtual void job_failed(std::uint64_t job, const std::string& function, const job_failure& why) = 0;
   virtual void counted(std::uint64_t running, std::uint64_t stale_dropped) = 0;
 

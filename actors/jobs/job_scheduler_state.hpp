@@ -1,6 +1,6 @@
-// The job scheduler's inside: its state, and what its files share. job_scheduler.cpp translates messages into calls of the
-// book, job_commands.cpp the book's commands into messages, job_submissions.cpp has what callers submit and end. Private
-// to these.
+// The job scheduler's state and what its files share. job_scheduler.cpp translates messages into calls of the
+// book, job_commands.cpp translates the book's commands into messages, job_submissions.cpp handles what
+// callers submit and cancel. Private to these three.
 #pragma once
 
 #include "actors/jobs/job_scheduler.hpp"
@@ -28,10 +28,10 @@ struct joined_worker {
 struct open_job {
   std::shared_ptr<job_record> record;
   std::uint32_t function = 0;
-  bool leased = false;  // it was, at least once: it does not count as waiting any more
+  bool leased = false;  // leased at least once: no longer counted as waiting
 };
 
-/// Results that were left in a slot by its last lease.
+/// Results in a slot, left there by its latest lease.
 struct lying_results {
   lease_ref lease;
   std::vector<std::weak_ptr<kept_result>> all;
@@ -52,9 +52,9 @@ struct scheduler_state {
   std::map<std::uint32_t, place_slots> places;
   std::map<std::uint32_t, joined_worker> workers;
   std::map<std::pair<std::uint32_t, std::uint32_t>, lying_results> in_slots;  // by place and slot
-  parcel_shelf parcels;                                                       // that workers have sent
+  parcel_shelf parcels;                                                       // received from workers
   job_news::tally tally;
-  std::vector<std::function<void()>> ended;  // jobs whose callers do not know it yet
+  std::vector<std::function<void()>> ended;  // callers still to notify
   nanoseconds shortest_limit = nanoseconds::max();
   std::optional<failure> cancelled;
   bool functions_known = false;
@@ -66,12 +66,12 @@ struct scheduler_state {
 
 using self_pointer = job_scheduler_actor::stateful_pointer<scheduler_state>;
 
-/// Looks at the book when the mailbox is empty.
+/// Calls act() once the mailbox is empty, so that a burst of messages costs one pass.
 void decide_soon(self_pointer self);
 
 // ---- job_commands.cpp -----------------------------------------------------------------------------------------
 
-/// Carries out what the book has decided.
+/// Carries out the book's commands.
 void act(self_pointer self);
 void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why);
 /// The callers of jobs that have ended hear of it: after the statistics, which they may ask for at once.

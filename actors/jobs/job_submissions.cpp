@@ -1,4 +1,4 @@
-// What callers submit, and what they end.
+// Handles what callers submit and cancel.
 #include "actors/jobs/job_scheduler_state.hpp"
 #include "actors/jobs/job_words.hpp"
 
@@ -7,8 +7,8 @@
 namespace penstock::jobs {
 namespace {
 
-/// Whether it will not begin any more. What its slot says of it is looked at first: a row that has not begun is revoked,
-/// one that is over spares its worker.
+/// Cancels a job that the book knows; returns whether it will never start. Reads its slot first: a row that
+/// has not started is revoked, and if the row is already over its worker need not be killed.
 bool end_known(scheduler_state& s, const end_job& order) {
   if (const auto row = s.book->revocable(order.job)) {
     const auto place = s.places.find(row->lease.holder.worker);
@@ -72,7 +72,7 @@ void end_one(scheduler_state& s, const end_job& order) {
 void end_all(scheduler_state& s, const failure& why) {
   s.cancelled = why;
   for (const auto& record : std::exchange(s.early, {})) enter(s, record);
-  // The book is not asked any more: whoever waits is told now, and the workers are ended by the supervisor.
+  // The book makes no more decisions: waiting callers are notified now, and the supervisor ends the workers.
   s.book->set_paused(true);
   for (const auto& [number, job] : std::exchange(s.jobs, {})) {
     if (!job.leased) s.around.meter->begun(1);

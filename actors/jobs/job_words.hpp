@@ -1,4 +1,4 @@
-// How a job's end reads to its caller.
+// Messages for callers about how a job ended.
 #pragma once
 
 #include "actors/jobs/job_record.hpp"
@@ -13,7 +13,7 @@
 namespace penstock::jobs {
 
 [[nodiscard]] job_status status_of(schedule::job_end how);
-/// One sentence; empty for ends that bring their own text.
+/// One sentence; empty for ends that have their own text.
 [[nodiscard]] std::string text_of(const schedule::settle_job& end, const job_record& job);
 /// "a, b, c", or "none".
 [[nodiscard]] std::string names_in_words(const std::map<std::string, std::uint32_t, std::less<>>& functions);

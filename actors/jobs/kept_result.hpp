@@ -19,14 +19,14 @@
 
 namespace penstock::jobs {
 
-/// One place's slots as the session sees them. Lives as long as any result in it.
+/// One place's slots as mapped by the session. Lives as long as any result in them.
 struct lent_place {
   std::shared_ptr<mapping> memory;
   std::uint32_t slots = 0;
-  std::atomic<std::uint32_t> lent{0};  // results that cannot be moved any more
+  std::atomic<std::uint32_t> lent{0};  // results whose address is fixed
 };
 
-/// Tells the job scheduler that a result has left its slot; harmless when the pool is gone.
+/// Tells the job scheduler that a result has left its slot; does nothing after the pool has ended.
 using slot_left = std::function<void(const lease_ref&)>;
 
 /// Thread-safe.
@@ -46,10 +46,10 @@ class kept_result {
   kept_result(const kept_result&) = delete;
   kept_result& operator=(const kept_result&) = delete;
 
-  /// Stay valid as long as this object.
+  /// Valid as long as this object.
   [[nodiscard]] std::span<const std::byte> bytes();
-  /// Copies it out of its slot, unless its bytes were handed out or it is in none. True: it has left, and
-  /// `slot_left` is not called for it.
+  /// Copies the result out of its slot, unless bytes() was called or it is in no slot. True: it was moved,
+  /// and `slot_left` will not be called for it.
   bool leave_slot();
 
  private:

@@ -1,5 +1,5 @@
-// Large results that workers have sent and nobody has asked for yet. Parcels come in the order of their rows, but results
-// may be asked for in another one. Used by the job scheduler alone.
+// Large results received from workers and not yet taken. Parcels arrive in the order of their rows but may be
+// taken in any order. Used only by the job scheduler.
 #pragma once
 
 #include "actors/protocol/parcels.hpp"
@@ -14,13 +14,14 @@ namespace penstock::jobs {
 
 class parcel_shelf {
  public:
-  /// The parcel of a row, read from its worker's socket first if need be. Nothing: it was not sent.
+  /// The parcel of a row; reads from the worker's socket if needed. Empty: it was not sent.
   std::optional<protocol::parcel> take(const lease_ref& lease, std::uint32_t row, int socket);
-  /// The worker is gone, and everything that it had finished is settled.
+  /// The worker is gone and everything that it finished is settled.
   void forget(worker_ref who) { waiting_.erase(who); }
 
  private:
-  // At most those of all rows of all leases of a worker, were it honest; who sends more loses the oldest.
+  // An honest worker never has more than this waiting (one per row of its leases). Beyond it the oldest is
+  // dropped.
   static constexpr std::size_t parcels_max = 1024;
 
   std::map<worker_ref, std::vector<protocol::parcel>> waiting_;

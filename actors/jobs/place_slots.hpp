@@ -1,5 +1,5 @@
-// The session's side of one place's slots: jobs are laid into them, and what became of them is read back. Nothing that a
-// worker wrote is believed (job_slot.hpp). Used by the job scheduler alone.
+// The session's side of one place's slots: writes jobs into them and reads the outcomes. Nothing that a
+// worker wrote is trusted (job_slot.hpp). Used only by the job scheduler.
 #pragma once
 
 #include "actors/jobs/job_record.hpp"
@@ -15,10 +15,11 @@
 
 namespace penstock::jobs {
 
-/// Results up to so many bytes are copied when they are heard of: that costs less than telling when they are let go.
+/// Results up to this size are copied out of the slot as soon as they are reported: cheaper than tracking
+/// when the caller frees them.
 inline constexpr std::uint64_t copied_at_once = 16U << 10U;
 
-/// A job as it is laid into a slot.
+/// A job to be written into a slot.
 struct laid_job {
   const job_record* job = nullptr;
   std::uint32_t function = 0;
@@ -36,7 +37,8 @@ class place_slots {
   /// Whether an argument travels in a memfd of its own: it would leave less than a quarter of the slot.
   [[nodiscard]] static bool travels_alone(std::uint64_t argument_bytes, std::uint64_t slot_bytes);
 
-  /// Writes the table and the arguments; large ones are sent through `parcels`. Refuses with what the system refused.
+  /// Writes the table and the arguments; sends large arguments through `parcels`. Refuses with the system's
+  /// error.
   result<void> lay(const lease_ref& lease, std::span<const laid_job> jobs, int parcels);
 
   /// Rows first .. end - 1 of a lease.
@@ -44,7 +46,7 @@ class place_slots {
                                              std::uint32_t end) const;
   [[nodiscard]] bool revoke(const lease_ref& lease, std::uint32_t row) const;
 
-  /// The result of a finished row. `parcel` is what the worker sent for it, if it did.
+  /// The result of a finished row. `parcel`: what the worker sent for it, if anything.
   result<std::shared_ptr<kept_result>> result_of(const lease_ref& lease, std::uint32_t row,
                                                  std::optional<protocol::parcel> parcel,
                                                  const std::shared_ptr<const slot_left>& left,

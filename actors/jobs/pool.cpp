@@ -1,4 +1,4 @@
-// The public face of a pool.
+// The public API of a pool.
 #include "actors/jobs/pool_body.hpp"
 
 #include <deque>
@@ -14,7 +14,8 @@ Pool::~Pool() {
     body_->close();
     return;
   }
-  // A forked copy has no threads to end, and ending the workers is not its business. Its memory goes with it.
+  // In a forked child there are no threads to join, and the workers belong to the parent: leak the body on
+  // purpose.
   static_cast<void>(new std::shared_ptr<body>(std::move(body_)));
 }
 
@@ -71,9 +72,10 @@ run_report Pool::report() const {
 
 // ---- mappings -------------------------------------------------------------------------------------------------
 
-/// Inputs are taken as results are: so many jobs are under way at most, whoever is slower.
+/// Takes an input only when there is room: the number of jobs in flight is bounded whichever side is slower.
 struct Pool::Mapping::body {
-  // What jobs that end tell the thread that waits in next(); shared with their callbacks, which may outlive the mapping.
+  // Ended jobs, for the thread that waits in next(). Shared with the jobs' callbacks, which may outlive the
+  // mapping.
   struct mailbox {
     std::mutex mutex;
     std::condition_variable arrived;
@@ -96,7 +98,8 @@ struct Pool::Mapping::body {
         exhausted = true;
         return;
       }
-      // With jobs under way there is something to wait for; without, the pool's queue is.
+      // With jobs in flight, do not block here: next() waits for one of them. With none, wait for the pool's
+      // queue.
       std::optional<Job> job;
       if (under_way > 0) {
         job = pool->try_submit(function, *next_input, options);

@@ -1,8 +1,9 @@
-// What a Pool consists of: its bounds (admission), what it publishes (board, journal), how far its end has come (ending),
-// and everything that exists only while it runs (engine). Private to pool.cpp, pool_life.cpp and pool_wiring.cpp.
+// The parts of a Pool: its bounds (admission), what it publishes (board, journal), the progress of its
+// shutdown (ending), and everything that exists only while it runs (engine). Private to pool.cpp,
+// pool_life.cpp and pool_wiring.cpp.
 //
-// Threads: any thread may call. Actors call back on their own threads and touch only what is thread-safe: board, journal,
-// logs, admission, ending, tally, and what mutex_ guards.
+// Threads: any thread may call. Actors call back on their own threads and may touch only thread-safe members:
+// board, journal, logs, admission, ending, tally, and what mutex_ guards.
 #pragma once
 
 #include "actors/jobs/admission.hpp"
@@ -42,7 +43,7 @@ class Pool::body final : public jobs::job_desk,
                          public std::enable_shared_from_this<Pool::body> {
  public:
   body(config settings, pool_options options);
-  /// close() has been called.
+  /// Requires that close() has been called.
   ~body() override = default;
 
   /// Starts the workers. Not in the constructor: handles need shared_from_this().
@@ -63,7 +64,7 @@ class Pool::body final : public jobs::job_desk,
   [[nodiscard]] const config& settings() const noexcept { return settings_; }
 
  private:
-  // In the order in which it is made; undone in reverse.
+  // In order of construction; destroyed in reverse.
   struct engine {
     process::lifeline lifeline;
     std::shared_ptr<arena::arena> memory;
@@ -81,7 +82,7 @@ class Pool::body final : public jobs::job_desk,
     std::unique_ptr<jobs::report_forwarder> reports;
   };
 
-  // What actors and handles tell.
+  // Calls from actors and handles.
   bool end_job(schedule::job_id job, bool only_waiting, bool at_once) override;
   void call_back(std::function<void()> callback) override;
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
@@ -127,7 +128,7 @@ class Pool::body final : public jobs::job_desk,
   std::uint64_t told_ = 0;  // jobs whose callers know that they have ended
 
   std::mutex close_mutex_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::unique_ptr<engine> engine_;
   std::unique_ptr<telemetry::event_caller> listener_;
 };

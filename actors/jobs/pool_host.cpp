@@ -19,7 +19,7 @@ struct host_state {
 
   host_surroundings around;
   meet_pool others;
-  std::optional<std::vector<std::string>> functions;  // as the first worker named them
+  std::optional<std::vector<std::string>> functions;  // as reported by the first worker
   std::set<std::uint32_t> prepared;
   bool failed = false;
 };

@@ -1,5 +1,5 @@
-// The host of a pool's workers: an actor on a thread of its own, where it may block. Compares what functions worker
-// programs serve, and reserves a place's memory before its first worker runs.
+// The host of a pool's workers: an actor on its own thread, which may block. Checks that all worker programs
+// serve the same functions, and reserves a place's memory before its first worker runs.
 //
 //   hears   worker_serves, worker_described                 from the supervisor
 //   says    partition_prepared                              to the supervisor
@@ -18,7 +18,7 @@ class actor_system;
 
 namespace penstock::jobs {
 
-/// What the host tells its pool; may be called on its thread.
+/// What the host reports to its pool. May be called on the host's thread.
 class host_news {
  public:
   /// The run cannot go on.
@@ -31,7 +31,7 @@ class host_news {
 struct host_surroundings {
   std::shared_ptr<arena::arena> memory;  ///< sized and sealed
   std::uint32_t rows_max = 0;            ///< of a lease
-  std::uint64_t elsewhere_max = 0;       ///< bytes that one result may take outside of its slot
+  std::uint64_t elsewhere_max = 0;       ///< maximum bytes of a result outside of its slot
   host_news* news = nullptr;             ///< outlives the actor
 };
 

@@ -17,11 +17,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// For the supervisor and the job scheduler; the host has a thread of its own.
+// For the supervisor and the job scheduler; the host has its own thread.
 constexpr std::size_t actor_threads = 2;
 constexpr std::uint64_t usual_slot_bytes = 1U << 20U;
 constexpr std::chrono::milliseconds end_of_dropped = 500ms;  // for a pool that is destroyed without stop()
-constexpr auto patience_with_callbacks = 200ms;              // to deliver the events still queued
+constexpr auto patience_with_callbacks = 200ms;              // for events still queued
 constexpr auto answer_deadline = 2s;
 constexpr nanoseconds longest_wait = std::chrono::hours(24 * 365 * 10);
 
@@ -79,7 +79,7 @@ result<void> Pool::body::try_start() {
   });
   if (options_.control_socket) open_control_socket(*e);
   if (!settings_.metrics.listen.empty()) open_metrics(*e);
-  // Only now: what the actors tell may need the engine.
+  // Set only now: callbacks from the actors may need the engine.
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
   caf::anon_send(engine_->supervisor, supervisor::open_pool{});
@@ -95,8 +95,7 @@ Job Pool::body::enter(std::string_view function, Argument argument, const job_op
   std::shared_ptr<jobs::job_record> record;
   bool first = false;
   {
-    const std::lock_guard in_order(
-        submit_mutex_);  // the scheduler hears of jobs in the order of their numbers
+    const std::lock_guard in_order(submit_mutex_);  // jobs reach the scheduler in the order of their numbers
     record = std::make_shared<jobs::job_record>(++last_job_, std::string(function), std::move(argument),
                                                 rules, weak_from_this());
     first = submissions_->add(record);
@@ -126,7 +125,7 @@ std::optional<Job> Pool::body::try_submit(std::string_view function, Argument ar
   return enter(function, std::move(argument), options);
 }
 
-/// Jobs that were let in when the pool ended, and that nobody will look at any more.
+/// Fails jobs that were admitted while the pool was ending and that no actor will process.
 void Pool::body::fail_orphans() {
   for (const auto& record : submissions_->take())
     record->fail({job_status::cancelled, {}, "the pool was closed before it began", {}, {}, 0});

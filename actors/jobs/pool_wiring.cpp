@@ -1,4 +1,4 @@
-// Makes a pool's actors and connects them, and writes down what they tell.
+// Makes a pool's actors, connects them, and records what they report.
 #include "actors/jobs/pool_body.hpp"
 #include "actors/session/wiring.hpp"
 #include "runtime/arena/job_slot.hpp"
@@ -30,7 +30,7 @@ void Pool::body::spawn_actors(engine& e) {
   scheduling.leases = e.leases;
   scheduling.meter = admission_;
   scheduling.news = this;
-  // Results may outlive the pool: then nobody needs to hear of them.
+  // Results may outlive the pool; their release then needs no message.
   scheduling.left =
       std::make_shared<const jobs::slot_left>([pool = weak_from_this()](const lease_ref& lease) {
         if (const auto alive = pool.lock()) alive->result_left(lease);

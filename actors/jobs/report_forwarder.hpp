@@ -1,4 +1,4 @@
-// Workers' reports on their way to the job scheduler: from the io thread, past the supervisor, in bursts.
+// Forwards workers' reports from the io thread to the job scheduler, in bursts and bypassing the supervisor.
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"

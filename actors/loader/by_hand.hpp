@@ -1,4 +1,4 @@
-// A worker program that was not started by a session: says what it is, or loads samples in its own process,
+// A worker program that was not started by a session: prints what it is, or loads samples in its own process,
 // so that a dataset can be debugged (gdb, ASan, perf). Used by worker_main.
 //
 //   my-worker --config csv.toml --load 3,7,10-20

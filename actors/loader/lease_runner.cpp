@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 constexpr std::array storage_pauses{50ms, 200ms, 800ms};  // four attempts in all
 
-// Longer names and reasons are of no more use to a person. protocol::cut_to_fit makes all of a batch fit a frame.
+// Longer names and reasons are not useful. protocol::cut_to_fit makes all of a batch fit a frame.
 constexpr std::size_t text_bytes_max = 500;
 
 void shorten_texts(std::vector<protocol::wire_row_failure>& failures) {

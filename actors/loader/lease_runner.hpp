@@ -1,5 +1,5 @@
-// Works on one lease: loads each sample straight into its row of the slot and notes in the flight recorder
-// which one. A plain class; the loader actor feeds it.
+// Processes one lease: loads each sample directly into its row of the slot, and records in the flight
+// recorder which one. A plain class, driven by the loader actor.
 #pragma once
 
 #include "actors/child/cuda_watch.hpp"
@@ -17,7 +17,7 @@
 
 namespace penstock::loader {
 
-/// Everything outlives the runner. One thread.
+/// Everything must outlive the runner. Not thread-safe.
 struct lease_context {
   Dataset& dataset;
   const arena::slots_view& slots;
@@ -34,9 +34,9 @@ class lease_runner {
   /// `pause` waits between attempts to read storage that reported a transient error.
   explicit lease_runner(const lease_context& context, std::function<void(std::chrono::milliseconds)> pause);
 
-  /// Fills the lease's slot. Exceptions from the dataset become failures of their samples. Returns nothing if
-  /// the worker was told to stop before the batch was finished. Refuses (errc::protocol) a lease with a slot
-  /// or a number of samples that does not exist.
+  /// Fills the lease's slot. Exceptions from the dataset become failures of their samples. Empty if the
+  /// worker was asked to stop before the batch was finished. Refuses (errc::protocol) a lease with a slot or
+  /// a number of samples that does not exist.
   result<std::optional<protocol::batch_loaded>> run(const protocol::load_batch& lease);
 
   /// User code loaded CUDA into this process: the sample that did it becomes a failure with that reason, and

@@ -1,9 +1,10 @@
 // The loader worker actor: the only actor of a worker process. It opens and describes the dataset it is told
 // to, maps its slots and works through its leases one by one.
 //
-//   hears   open_dataset, assign_slots, load_batch, link_lost      (stop_work sets `stopping` at once, ahead of leases)
-//   says    hello, dataset_described, worker_ready, batch_loaded, worker_gives_up
-//   owns    the dataset, the mapped slots, its page of the flight recorder
+//   receives  open_dataset, assign_slots, load_batch, link_lost
+//             (stop_work sets `stopping` at once, ahead of leases)
+//   sends     hello, dataset_described, worker_ready, batch_loaded, worker_gives_up
+//   owns      the dataset, the mapped slots, its page of the flight recorder
 //
 //            open_dataset             assign_slots
 //   opening -------------> described -------------> ready --- load_batch ---> (works, then ready again)
@@ -28,7 +29,7 @@ class actor_system;
 
 namespace penstock::loader {
 
-/// The session's end of the link is gone, or broke the protocol.
+/// The session has closed the link, or violated the protocol.
 struct link_lost {
   std::string reason;
 };

@@ -22,7 +22,7 @@ class writer {
   std::vector<std::byte> bytes;
 };
 
-/// Gives zeroes and empty texts from the first byte on that is missing; good() tells.
+/// After the end of the input, returns zeroes and empty strings; good() is then false.
 class reader {
  public:
   explicit reader(std::span<const std::byte> from) : rest_(from) {}

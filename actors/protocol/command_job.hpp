@@ -1,5 +1,6 @@
-// A command line as a job: what the function "command" (actors/job_worker/command.hpp) gets as its argument, and what it
-// gives back. Numbers are little-endian, texts have their length (64 bits) before them. Pure; both ends read strictly.
+// A command line as a job: the argument and the result of the function "command"
+// (actors/job_worker/command.hpp). Numbers are little-endian; strings are preceded by their length (64 bits).
+// Pure; parsed strictly on both sides.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -12,7 +13,7 @@
 
 namespace penstock::protocol {
 
-/// The name under which a worker program serves it.
+/// The name of the function.
 inline constexpr const char* command_function = "command";
 
 struct command_job {
@@ -25,15 +26,16 @@ struct command_job {
   bool operator==(const command_job&) const = default;
 };
 
-/// What a command has written to one of its descriptors.
+/// The output of a command to one of its descriptors.
 struct command_output {
   std::string kept{};         ///< its beginning
-  std::uint64_t written = 0;  ///< in all: more than kept.size() if something was left out
+  std::uint64_t written = 0;  ///< total bytes: more than kept.size() if some were dropped
 
   bool operator==(const command_output&) const = default;
 };
 
-/// Of a command that exited. One that a signal ended has no outcome: its worker dies of the same signal.
+/// The outcome of a command that exited. A command killed by a signal has none: its worker dies of the same
+/// signal.
 struct command_outcome {
   std::int32_t exit_code = 0;
   command_output out{};
@@ -45,8 +47,8 @@ struct command_outcome {
 [[nodiscard]] std::vector<std::byte> as_bytes(const command_job& job);
 [[nodiscard]] std::vector<std::byte> as_bytes(const command_outcome& outcome);
 
-/// Both refuse (errc::protocol) bytes that as_bytes() does not write; a command also without a program, or with a zero
-/// byte in an argument.
+/// Both refuse (errc::protocol) bytes that as_bytes() does not write. command_job_from also refuses a command
+/// without a program or with a zero byte in an argument.
 result<command_job> command_job_from(std::span<const std::byte> bytes);
 result<command_outcome> command_outcome_from(std::span<const std::byte> bytes);
 

@@ -1,6 +1,6 @@
 // One end of the socketpair between the session and a child: typed messages out, typed messages in. Lives on an
-// io_context; send() may be called from any thread. There is no listening socket and no port, so nobody else can
-// connect.
+// io_context; send() may be called from any thread. There is no listening socket and no port, so no other
+// process can connect.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
@@ -31,7 +31,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
  public:
   struct callbacks {
     std::function<void(In&&)> received;
-    /// Called once: the peer closed (an empty reason) or violated the protocol. Nothing is received after it.
+    /// Called once: the peer closed the link (empty reason) or violated the protocol. Nothing is received
+    /// afterwards.
     std::function<void(const std::string& reason)> closed;
     /// A peer that has sent this many messages more than it was sent (or than expect() allows) is cut off: peers only
     /// send answers, so this bounds the memory that a flood can take.
@@ -144,8 +145,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     if (too_many) shut("it sends more messages than it was asked for");
   }
 
-  /// mutex_ is held, and nothing is being written: what fits into the socket leaves at once, without waking the io
-  /// thread. True: all of it. A peer that is gone is no matter of this: reading finds out, and reports the end.
+  /// Call with mutex_ held and no write in progress. Writes what fits into the socket, without waking the io
+  /// thread. True: everything was written. Ignores a closed peer: reading detects and reports that.
   bool write_now() noexcept {
     const ssize_t sent =
         ::send(socket_.native_handle(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -177,7 +178,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     in_write_.clear();
     {
       const std::lock_guard hold(mutex_);
-      // A peer that closed its end may have sent something before: reading finds that, and reports the end.
+      // A peer that closed its end may have sent messages before: reading gets them, and then reports the
+      // end.
       if (!good) unsent_.clear();
       writing_ = false;
     }
@@ -210,16 +212,16 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
   std::atomic<std::uint64_t> asked_{0};
   std::mutex mutex_;
   std::vector<char> unsent_;
-  bool writing_ = false;  // the io thread is: what is queued leaves after it
+  bool writing_ = false;  // the io thread is writing; it sends the queue afterwards
   bool flush_posted_ = false;
   bool closed_ = false;
 };
 
-/// The session's end of a worker's link.
+/// The session's side of a worker's link.
 using worker_link = link<from_worker, to_worker>;
-/// The worker's end.
+/// The worker's side.
 using session_link = link<to_worker, from_worker>;
-/// The session's end of the owner process's link, and the owner's.
+/// The session's side of the owner process's link, and the owner's.
 using owner_link = link<from_owner, to_owner>;
 using owners_session_link = link<to_owner, from_owner>;
 

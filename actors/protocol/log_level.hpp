@@ -1,4 +1,4 @@
-// [log] level as the logger takes it. Used by the session and by its children.
+// Converts [log] level to the logger's type. Used by the session and by its children.
 #pragma once
 
 #include "runtime/base/log.hpp"

@@ -27,10 +27,10 @@ namespace protocol {
 /// Increment it with every change of a message: each side refuses any other version (exit 82).
 inline constexpr std::uint32_t version = 2;
 
-/// Descriptors under which a child finds what it inherits. Descriptor 0 is /dev/null, 1 and 2 are its log.
+/// The numbers of the descriptors that a child inherits. Descriptor 0 is /dev/null, 1 and 2 are its log.
 namespace child_fd {
 inline constexpr int link = 3;      ///< socket to the session
-inline constexpr int lifeline = 4;  ///< ends with the session
+inline constexpr int lifeline = 4;  ///< end of file when the session ends
 inline constexpr int arena = 5;     ///< memfd of the slots; sized and sealed before it is used
 inline constexpr int flight = 6;    ///< memfd of the flight recorders
 inline constexpr int index = 7;     ///< memfd of the dataset's listing; absent for datasets without one
@@ -85,7 +85,7 @@ auto inspect(Inspector& f, worker_ready&) {
 
 struct wire_row_failure {
   std::uint32_t row = 0;
-  std::string name;  ///< of the sample, as the dataset calls it
+  std::string name;  ///< of the sample, from the dataset
   std::string reason;
 };
 template <class Inspector>
@@ -106,22 +106,22 @@ auto inspect(Inspector& f, batch_loaded& x) {
   return f(caf::meta::type_name("batch_loaded"), x.slot, x.generation, x.rows, x.failures, x.busy_ns);
 }
 
-/// What a worker of a pool says instead of dataset_described: the functions that it serves. A job names its function by
-/// the index in this list; a later worker of the same pool must say the same.
+/// Sent by a worker of a pool instead of dataset_described: the functions that it serves. A job refers to its
+/// function by the index in this list; later workers of the same pool must send the same list.
 struct functions_described {
   static constexpr std::size_t functions_max = 10'000;
   static constexpr std::size_t name_bytes_max = 200;
 
-  std::vector<std::string> names;  ///< in order, none twice, none empty
+  std::vector<std::string> names;  ///< unique, not empty
 };
 template <class Inspector>
 auto inspect(Inspector& f, functions_described& x) {
   return f(caf::meta::type_name("functions_described"), x.names);
 }
 
-/// The first `rows` rows of a lease are over, whatever came of them: finished, failed, too large, or revoked before they
-/// began. Sent when the lease is over, and before that at most once a millisecond or with a result that travels
-/// elsewhere; each with more rows than the one before, so there are at most `rows` of run_jobs of them.
+/// The first `rows` rows of a lease are over: finished, failed, too large, or revoked before they started.
+/// Sent when the lease is over; before that at most once per millisecond, and with each result in a memory
+/// file. `rows` increases with each message, so there are at most as many as rows in run_jobs.
 struct jobs_done {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
@@ -145,26 +145,26 @@ auto inspect(Inspector& f, worker_gives_up& x) {
 
 // ---- session -> worker ------------------------------------------------------------------------------------
 
-/// The answer to hello: who you are and which dataset to open.
+/// The answer to hello: the worker's identity and the dataset to open.
 struct open_dataset {
   std::uint32_t version = protocol::version;
   worker_ref you;
   std::string config;  ///< all of the effective config, see config_bytes.hpp
-  bool pool = false;   ///< no dataset at all: functions are wanted
+  bool pool = false;   ///< a pool: no dataset; describe the functions instead
 };
 template <class Inspector>
 auto inspect(Inspector& f, open_dataset& x) {
   return f(caf::meta::type_name("open_dataset"), x.version, x.you, x.config, x.pool);
 }
 
-/// The answer to dataset_described or functions_described: where your slots are.
+/// The answer to dataset_described or functions_described: where the worker's slots are.
 struct assign_slots {
   std::uint64_t slot_bytes = 0;
   std::uint32_t slots = 0;
   std::uint32_t partitions = 0;
   std::uint32_t partition = 0;
   std::uint32_t batch_size = 0;     ///< 0 in a pool
-  std::uint64_t elsewhere_max = 0;  ///< in a pool: bytes that one result may take outside of its slot
+  std::uint64_t elsewhere_max = 0;  ///< in a pool: maximum bytes of a result outside of its slot
 };
 template <class Inspector>
 auto inspect(Inspector& f, assign_slots& x) {
@@ -193,8 +193,8 @@ auto inspect(Inspector& f, load_batch& x) {
   return f(caf::meta::type_name("load_batch"), x.slot, x.generation, x.epoch, x.samples);
 }
 
-/// Run the jobs whose table lies in this slot (runtime/arena/job_slot.hpp), in order. Leases are worked off in the order
-/// of their arrival; at most `slots` are out.
+/// Run the jobs in this slot's table (runtime/arena/job_slot.hpp), in order. A worker processes its leases in
+/// the order of arrival; it has at most `slots` of them.
 struct run_jobs {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
@@ -218,7 +218,7 @@ auto inspect(Inspector& f, stop_work&) {
 struct open_owner {
   std::uint32_t version = protocol::version;
   std::uint32_t incarnation = 0;
-  std::uint32_t flight_page = 0;  ///< the owner's, behind the workers'
+  std::uint32_t flight_page = 0;  ///< the owner's, after the workers'
   std::string config;             ///< all of the effective config, see config_bytes.hpp
   std::string sink;               ///< null, npy, journal:PATH or plugin:PATH
   std::string out;                ///< folder of the npy sink
@@ -232,7 +232,7 @@ auto inspect(Inspector& f, open_owner& x) {
            x.out, x.digests, x.restores, x.snapshot);
 }
 
-/// What the slots hold and where they are.
+/// The contents and the layout of the slots.
 struct prepare_owner {
   std::vector<wire_tensor> tensors;
   std::uint32_t batch_size = 0;

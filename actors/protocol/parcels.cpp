@@ -16,7 +16,7 @@
 namespace penstock::protocol {
 namespace {
 
-/// As it lies in the packet.
+/// The layout of a packet.
 struct packet {
   static constexpr std::uint32_t expected_magic = 0x4c435250;  // "PRCL"
   std::uint32_t magic = expected_magic;
@@ -27,11 +27,11 @@ struct packet {
 };
 static_assert(sizeof(packet) == 24);
 
-// Room for more than the one descriptor that is allowed: what the kernel has no room for it drops, and only says that
-// something was cut.
+// Room for more than the one allowed descriptor: the kernel drops descriptors that do not fit, and reports
+// only that something was truncated.
 constexpr std::size_t descriptors_seen = 4;
 
-/// Until the socket can be read or written, at most till then. False: it cannot.
+/// Waits until the socket is readable or writable, at most until the deadline. False: it is not.
 bool wait_for(int socket, short event, steady_time until) {
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
@@ -42,7 +42,7 @@ bool wait_for(int socket, short event, steady_time until) {
   }
 }
 
-/// Takes every descriptor out of the message, so that none is left open by a refusal.
+/// Takes ownership of every descriptor in the message, so that a refusal leaves none open.
 std::array<unique_fd, descriptors_seen> descriptors_in(msghdr& message, std::size_t& count) {
   std::array<unique_fd, descriptors_seen> found;
   count = 0;
@@ -103,13 +103,13 @@ result<bool> send_parcel(int socket, const parcel_label& label, int file, nanose
   while (true) {
     if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
     if (errno == EINTR) continue;
-    // Too many descriptors under way count as a full socket: whoever receives them makes room.
+    // Too many descriptors in flight count as a full socket: the receiver will make room.
     if (errno != EAGAIN && errno != ETOOMANYREFS)
       return refuse_os(errc::system, errno, fmt::format("sending {} bytes in a memory file", label.bytes));
     const bool full = errno == EAGAIN;
     const steady_time now = std::chrono::steady_clock::now();
     if (now >= until) return false;
-    // Nothing tells when descriptors have been received.
+    // Poll, because nothing notifies us when descriptors have been received.
     constexpr std::chrono::milliseconds look_again{1};
     if (full) {
       if (!wait_for(socket, POLLOUT, until)) return false;
@@ -141,7 +141,7 @@ result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience) {
   }
   std::size_t count = 0;
   std::array<unique_fd, descriptors_seen> files = descriptors_in(message, count);
-  // No packet of ours is empty: this is the end, or one that pretends to be.
+  // Our packets are never empty: this is end of file, or looks like it.
   if (bytes == 0 && count == 0)
     return refuse(errc::stopped, "the other end of the parcels' socket is closed");
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)

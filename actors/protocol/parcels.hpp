@@ -1,9 +1,9 @@
-// Arguments and results of jobs that do not fit their slot: each travels in a sealed memory file of its own, as a
-// descriptor over a socket pair beside the link (child_fd::parcels). Packets keep their bounds (SOCK_SEQPACKET), so a
-// parcel arrives whole or not at all, and in the order in which it was sent. Used by actors/jobs and actors/job_worker.
+// Arguments and results of jobs that do not fit their slot: each travels in a sealed memory file, passed as a
+// descriptor over a second socket pair (child_fd::parcels). SOCK_SEQPACKET keeps message boundaries, so a
+// parcel arrives complete or not at all, in the order of sending. Used by actors/jobs and actors/job_worker.
 //
-// The session believes nothing of what a worker sends: a file that could still change or shrink under whoever maps it, a
-// size that is not the announced one, no descriptor, or more than one, are refused.
+// The session does not trust a worker: it refuses a file that could still change or shrink while mapped, a
+// size other than the announced one, and any number of descriptors other than one.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -16,7 +16,7 @@
 
 namespace penstock::protocol {
 
-/// Which argument or result it is.
+/// Identifies the argument or result.
 struct parcel_label {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
@@ -34,14 +34,15 @@ struct parcel {
 /// Two connected ends, both close-on-exec.
 result<std::pair<unique_fd, unique_fd>> make_parcel_pair();
 
-/// Sends a descriptor of `file`, which is sealed and has label.bytes; the caller closes its own. Waits up to `patience`
-/// while the socket is full. False: it still is. Refuses (errc::system) when the kernel does, a closed other end among
-/// the reasons.
+/// Sends a duplicate of `file`, which must be sealed and have label.bytes bytes; the caller keeps its own.
+/// Waits up to `patience` while the socket is full. False: it still is. Refuses (errc::system) with the
+/// kernel's error, including a closed peer.
 result<bool> send_parcel(int socket, const parcel_label& label, int file,
                          nanoseconds patience = nanoseconds(0));
 
-/// The next parcel; waits up to `patience` for it. Nothing: none came. Refuses (errc::protocol) what is no parcel, after
-/// which the socket should not be read again, and (errc::stopped) a closed other end.
+/// The next parcel; waits for it up to `patience`. Empty: none arrived. Refuses with errc::protocol an
+/// invalid parcel, after which the socket should not be read again; with errc::stopped if the peer closed its
+/// end.
 result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience = nanoseconds(0));
 
 }  // namespace penstock::protocol

@@ -242,7 +242,7 @@ void settle_death(scheduler_state& s, const worker_ended& ended) {
   caf::anon_send(s.others.supervisor, supervisor::death_judged{std::move(verdict)});
 }
 
-/// The ledger knows which sample a row of a report stands for; the report brings the name.
+/// The ledger knows the sample of each row of a report; the report has its name.
 void note_names(scheduler_state& s, const lease_reported& news) {
   for (const protocol::wire_row_failure& f : news.report.failures) {
     if (f.name.empty()) continue;

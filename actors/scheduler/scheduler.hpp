@@ -1,16 +1,16 @@
 // The scheduler actor: turns events into calls of the ledger, and the ledger's commands into messages. It
 // makes no decisions itself.
 //
-//   hears   open_stream, worker_joined, worker_ended, worker_written_off, worker_drains
-//                                                               from the supervisor and the session
-//           leases_reported                                             from the workers' links
-//           slots_released, owner_lost                                  from the GPU owner, or its keeper
-//           batches_delivered, seek_stream, pause_stream                from the consumer's side
-//   says    load_batch, stop_work                                       to workers
-//           sample_quarantined                                          to the session actor
-//           upload_batches                                              to the GPU owner
-//           through scheduler_news                                      everything that others want to know
-//   owns    the ledger, the plan, the accounts of the stream
+//   receives  open_stream, worker_joined, worker_ended, worker_written_off, worker_drains
+//                                                            from the supervisor and the session
+//             leases_reported                                from the workers' links
+//             slots_released, owner_lost                     from the GPU owner, or its keeper
+//             batches_delivered, seek_stream, pause_stream   from the consumer's side
+//   sends     load_batch, stop_work                          to workers
+//             sample_quarantined                             to the session actor
+//             upload_batches                                 to the GPU owner
+//             through scheduler_news                         everything that others want to know
+//   owns      the ledger, the plan, the accounts of the stream
 //
 // All messages in the mailbox go into the ledger before it is asked what to do next, so a burst costs one
 // decision. The mailbox is bounded by the outstanding leases and uploads.
@@ -36,11 +36,11 @@ namespace penstock::scheduler {
 
 struct scheduler_surroundings {
   std::shared_ptr<lease_counts> leases;
-  std::shared_ptr<batch_times> times;  ///< where the times of batches' stages are recorded; may be null
+  std::shared_ptr<batch_times> times;  ///< records the times of batch stages; may be null
   scheduler_news* news = nullptr;      ///< outlives the actor
 };
 
-/// Workers' reports on their way to the scheduler, in bursts.
+/// Forwards workers' reports to the scheduler, in bursts.
 class report_forwarder final : public supervisor::report_listener {
  public:
   explicit report_forwarder(scheduler_actor to) : to_(std::move(to)) {}

@@ -39,7 +39,7 @@ class board {
   void sample_failed(const scheduler::lost_sample& lost);
   void sample_quarantined(const scheduler::lost_sample& lost);
   void quarantine_known(const std::vector<quarantine_report>& known);
-  /// Lifts it for this run, or releases it for good. How the sample stood before.
+  /// Lifts it for this run, or releases it for good. Returns the previous state of the sample.
   quarantine_standing lift_quarantine(std::uint64_t sample, bool for_good);
   void uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned);
   void delivered(const schedule::delivery& batch, std::uint64_t epoch);
@@ -51,7 +51,7 @@ class board {
   void begun(steady_time now);
   void batch_taken(steady_time taken);
   void waited(nanoseconds in_all);
-  // True if that changed anything.
+  // True if this changed anything.
   bool ended(run_outcome how, const std::optional<failure>& why, steady_time now);
   bool ended_if_running(run_outcome how, steady_time now);
   bool paused(bool is_paused);

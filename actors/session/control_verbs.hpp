@@ -13,7 +13,7 @@
 
 namespace penstock::session {
 
-/// What verbs can do to a session. Called on the io thread; none of them waits for an actor.
+/// The operations of verbs on a session. Called on the io thread; none of them waits for an actor.
 struct session_controls {
   std::function<session_status()> status;
   std::function<supervision::progress_facts()> progress;
@@ -23,7 +23,8 @@ struct session_controls {
   std::shared_ptr<const batch_times> times;
   std::function<telemetry::event_reading(std::uint64_t after, std::size_t limit)> events;
   std::function<std::vector<quarantine_report>()> quarantine;
-  /// Tries it again; with `for_good`, also removes it from the quarantine file. False: it is not quarantined.
+  /// Lifts a sample's quarantine; with `for_good`, also removes it from the quarantine file. False: it is not
+  /// quarantined.
   std::function<bool(std::uint64_t sample, bool for_good)> lift_quarantine;
   std::function<void(bool at_once)> stop;
   std::function<void(bool paused)> pause;

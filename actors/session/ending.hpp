@@ -27,14 +27,14 @@ class ending {
   [[nodiscard]] bool closed() const;
   [[nodiscard]] supervision::shutdown_shares shares() const;
 
-  /// The owner's process is told to exit; `whole`: the stream was complete.
+  /// The owner's process was asked to exit; `whole`: the stream was complete.
   void owner_told(bool whole);
   [[nodiscard]] std::optional<bool> owner_was_told() const;
 
   // Called by the actors, once each.
   void pool_gone();
   void owner_gone();
-  /// Wait until that part is gone or its share of the time is over; stop() may shorten that meanwhile.
+  /// Wait until that part is gone or its share of the time has passed; stop() may shorten it in the meantime.
   void wait_for_pool();
   void wait_for_owner();
 

@@ -1,6 +1,6 @@
 // The output of the session's processes: kept in the log book for `penstock logs`, and copied to the
-// session's own log at a rate that a person can follow. Used by the session for its workers and the GPU
-// owner's process; thread-safe.
+// session's own log at a limited rate. Used by the session for its workers and the GPU owner's process;
+// thread-safe.
 #pragma once
 
 #include "actors/protocol/local/news.hpp"

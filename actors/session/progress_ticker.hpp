@@ -1,5 +1,5 @@
-// Checks once a second whether the stream moves, and tells the session when that changes. Lives on the
-// session's io thread: construct it on any thread, destroy it on that one.
+// Checks once a second whether the stream makes progress, and notifies the session when that changes. Runs on
+// the session's io thread: construct it on any thread, destroy it on that one.
 #pragma once
 
 #include "runtime/arena/flight_recorder.hpp"
@@ -13,15 +13,15 @@
 
 namespace penstock::session {
 
-/// Where threads are that have worked on one sample for long. Reads a few small files in /proc for each of
-/// them, none of which waits for the process.
+/// Where the threads wait that have worked on one sample for a long time. Reads a few small files in /proc
+/// for each of them; none of these reads blocks on the process.
 [[nodiscard]] std::map<std::uint32_t, std::string> standing_of(const session_status& status,
                                                                const arena::flight_recorders& flights);
 
 class progress_ticker {
  public:
   using gather = std::function<supervision::progress_facts()>;
-  /// `stood_seconds`: for news::moves_again, how long nothing had moved.
+  /// `stood_seconds`: for news::moves_again, how long there was no progress.
   using tell = std::function<void(supervision::progress_watch::news, const std::optional<stall_report>&,
                                   double stood_seconds)>;
 

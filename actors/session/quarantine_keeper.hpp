@@ -1,6 +1,6 @@
 // Keeps quarantined samples in [quarantine] file from run to run; without a file it does nothing. Owned by
-// the session actor. The file may be on a disk that does not respond, or locked by another process for ever:
-// a separate thread reads and writes it, and nothing waits for it longer than a deadline.
+// the session actor. The file may be on a disk that does not respond, or locked by another process forever: a
+// separate thread reads and writes it, and no wait for it exceeds a deadline.
 #pragma once
 
 #include "actors/protocol/local/scheduler_messages.hpp"
@@ -30,10 +30,10 @@ class quarantine_keeper {
   /// The samples of this dataset that are known to kill workers. Refuses with errc::io if the file is not a
   /// regular one or cannot be read or appended to; with errc::timed_out if it does not respond in time.
   result<std::vector<quarantine_report>> open(const std::string& fingerprint);
-  /// Never waits. If it cannot be written, that is logged and the run goes on.
+  /// Never waits. A write error is logged, and the run continues.
   void keep(const scheduler::lost_sample& lost);
   void release(std::uint64_t sample);
-  /// Waits until everything is on the disk or the time is over; in that case an error in the log names the
+  /// Waits until everything is on disk, or for the closing deadline; after that an error in the log names the
   /// samples that may be missing. Nothing can be added afterwards.
   void close();
 

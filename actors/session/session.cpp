@@ -9,7 +9,8 @@ namespace penstock {
 Session::Session(config settings, session_options options)
     : body_(std::make_unique<body>(std::move(settings), options)) {}
 Session::~Session() {
-  // A forked copy has no threads to end, and it must not end the workers. Its memory goes with it.
+  // In a forked child there are no threads to join, and the workers belong to the parent: leak the body on
+  // purpose.
   if (body_ && body_->process().left()) static_cast<void>(body_.release());
 }
 Session::Session(Session&&) noexcept = default;

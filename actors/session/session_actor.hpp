@@ -1,12 +1,12 @@
 // The session actor: sizes everything at the start. It has its own thread so that it may block and no other
 // actor has to: sizing, sealing and reserving shared memory takes 0.3 s per GiB.
 //
-//   hears   device_ready, worker_described, worker_serves from the GPU owner and the supervisor
-//   says    open_pool, partition_prepared                 to the supervisor
-//           open_stream                                   to the scheduler
-//           prepare_device, attach_partition              to the GPU owner
-//           through stream_news                           everything that others want to know
-//   owns    the arena
+//   receives  device_ready, worker_described, worker_serves   from the GPU owner and the supervisor
+//   sends     open_pool, partition_prepared                   to the supervisor
+//             open_stream                                     to the scheduler
+//             prepare_device, attach_partition                to the GPU owner
+//             through stream_news                             everything that others want to know
+//   owns      the arena
 //
 // Everything is sized for the dataset as the first worker describes it; later workers must describe the same.
 #pragma once

@@ -47,8 +47,7 @@ inline steady_time now() {
   return std::chrono::steady_clock::now();
 }
 
-/// The dataset as the session lists it before any worker exists. Nothing for datasets that only the worker
-/// knows.
+/// Lists the dataset before any worker exists. Empty for datasets that only the worker knows.
 result<std::optional<prepared_dataset>> prepare(const config& settings);
 
 class Session::body {
@@ -92,7 +91,7 @@ class Session::body {
     std::unique_ptr<session::progress_ticker> progress;
     std::shared_ptr<supervisor::worker_processes> processes;
     std::shared_ptr<supervisor::owner_process> owner_process;
-    std::shared_ptr<news_of_actors> news;   // whom all of the following report to
+    std::shared_ptr<news_of_actors> news;   // receives the reports of everything below
     supervisor::owner_keeper_actor keeper;  // in front of owner_process
     gpu_owner::gpu_owner_actor owner;       // the owner itself, or its keeper
     scheduler::scheduler_actor scheduler;
@@ -149,7 +148,7 @@ class Session::body {
   session::ending ending_;         // the progress of the shutdown
   const std::shared_ptr<batch_home> home_ = std::make_shared<batch_home>();
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::unique_ptr<engine> engine_;
   std::shared_future<scheduler::stream_accounts> final_accounts_;  // set once close() has requested them
   std::vector<schedule::epoch_account> epochs_told_;               // the scheduler's latest answer

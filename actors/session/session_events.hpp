@@ -1,5 +1,5 @@
-// Makes events of what happens to a session: one function for each kind, each with its text for people. Pure;
-// used by the session, which adds the events to its journal.
+// Makes the events of a session, with their texts: one function for each kind. Pure; used by the session,
+// which adds them to its journal.
 #pragma once
 
 #include "actors/protocol/local/scheduler_messages.hpp"

@@ -128,7 +128,7 @@ result<void> Session::body::try_start() {
   return {};
 }
 
-/// From any thread. Ends the run: tells workers to stop and gives the consumer the reason.
+/// From any thread. Fails the run: stops the workers and gives the consumer the reason.
 void Session::body::fail(const failure& why) {
   if (board_.ended(run_outcome::failed, why, now()))
     tell(session::event_of(event_kind::run_failed, why.message));
@@ -153,7 +153,7 @@ void Session::body::end_within(std::optional<std::chrono::milliseconds> at_most)
   if (!engine_) return;
   const supervision::shutdown_shares shares = ending_.shares();
   caf::anon_send(engine_->supervisor, supervisor::close_pool{shares.items});
-  // An owner that was told before now has less time.
+  // An owner that was asked earlier now has less time.
   if (const auto whole = ending_.owner_was_told())
     caf::anon_send(engine_->owner, gpu_owner::close_device{*whole, false, shares.owner});
 }
@@ -215,7 +215,7 @@ bool Session::body::lift_quarantine(std::uint64_t sample, bool for_good) {
   return true;
 }
 
-/// Waits until the workers are gone or their time is over.
+/// Waits until the workers are gone or their share of the time has passed.
 void Session::body::wait_for_pool() {
   {
     const std::lock_guard hold(mutex_);
@@ -225,7 +225,7 @@ void Session::body::wait_for_pool() {
   ending_.wait_for_pool();
 }
 
-/// Waits until the owner's process has let its sink finish and is gone, or its time is over.
+/// Waits until the owner's process has let its sink finish and is gone, or its share of the time has passed.
 void Session::body::wait_for_owner(bool whole) {
   {
     const std::lock_guard hold(mutex_);
@@ -255,13 +255,13 @@ void Session::body::close() noexcept {
     if (listener_) listener_->stop(patience_with_callbacks);
     return;
   }
-  // From the outside in: the sockets, the workers, the owner, the actors.
+  // Shut down from the outside in: the sockets, the workers, the owner, the actors.
   std::promise<void> deaf;
   boost::asio::post(e->io->context(), [&] {
     e->server.reset();
     e->metrics.reset();
     e->progress.reset();
-    board_.stalled(std::nullopt);  // no batch is owed any more
+    board_.stalled(std::nullopt);  // no batch is due any more
     deaf.set_value();
   });
   deaf.get_future().wait();
@@ -285,7 +285,7 @@ void Session::body::tell_ended(run_outcome how) {
            : session::event_of(event_kind::run_stopped, "the run was stopped"));
 }
 
-/// mutex_ is held, so that the scheduler cannot be ended before it gets the question.
+/// Call with mutex_ held, so that the scheduler cannot be ended before it gets the request.
 std::shared_future<scheduler::stream_accounts> Session::body::ask_for_accounts(const engine& e, bool epochs) {
   auto promise = std::make_shared<std::promise<scheduler::stream_accounts>>();
   auto answer = promise->get_future().share();
@@ -319,8 +319,8 @@ result<scheduler::stream_accounts> Session::body::accounts(bool epochs) {
   }
 }
 
-/// Nothing is delivered yet: the resumed state, or the beginning. The fingerprint stays open while no worker
-/// has described the dataset.
+/// The state before the first delivery: the resumed state, or the beginning. Its fingerprint is empty until a
+/// worker has described the dataset.
 schedule::stream_state Session::body::state_before_the_stream() const {
   if (resumed_) return *resumed_;
   schedule::stream_state beginning;

@@ -1,4 +1,4 @@
-// What a config and a dataset amount to: the plan, the slots, the memory, the part of the stream. Pure; used
+// Computes from a config and a dataset: the plan, the slots, the memory, the part of the stream. Pure; used
 // by the session actor once the dataset is known, and by commands that start nothing (dry run, doctor,
 // preview).
 #pragma once

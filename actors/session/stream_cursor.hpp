@@ -1,5 +1,5 @@
-// The consumer's position in the stream, and what its next demand needs. Decides and records; the session
-// acts. Used by the session only.
+// The consumer's position in the stream, and what its next request needs. Decides and records; the session
+// acts. Used only by the session.
 //
 // Threads: open(), give_up() and transfer() from any thread; everything else from the one that takes batches.
 #pragma once
@@ -65,7 +65,7 @@ class stream_cursor {
   /// The owner's process has delivered everything; no batch passed through here.
   void reach_end();
 
-  /// Nothing more comes. False: already reported for this seek.
+  /// The stream has ended. False: already reported for this seek.
   bool end() noexcept;
   /// Whether everything that the config requests has been taken.
   [[nodiscard]] bool everything_taken() const;

@@ -1,5 +1,5 @@
-// What sessions of batches and pools of jobs have in common when they start: workers and their rules, the control socket,
-// the port for metrics.
+// The common part of starting a session and a pool: workers and their rules, the control socket, the metrics
+// port.
 #pragma once
 
 #include "actors/session/board.hpp"
@@ -22,7 +22,7 @@
 
 namespace penstock::session {
 
-/// How many workers are asked for.
+/// The number of workers requested.
 [[nodiscard]] std::uint32_t workers_of(const config& settings);
 
 /// Descriptors that every worker inherits; -1: none.
@@ -40,8 +40,8 @@ struct shared_descriptors {
 /// Throws error (errc::usage) when there is no such worker.
 void check_worker(const session_status& status, std::uint32_t worker);
 
-/// The verbs that mean the same for every Body: stop, pause, scale, restart, drain, and what the board and the journal
-/// know. The rest stays to be filled in.
+/// The verbs with the same meaning for every Body: stop, pause, scale, restart, drain, and queries of the
+/// board and the journal. The caller fills in the rest.
 template <class Body>
 session_controls controls_of(Body& body, board& facts, const telemetry::event_journal& journal,
                              process_logs& logs) {
@@ -68,20 +68,20 @@ session_controls controls_of(Body& body, board& facts, const telemetry::event_jo
   return controls;
 }
 
-/// The server is made, used and has to be destroyed on the io thread. A socket that cannot be made is a warning: the work
-/// matters more than who watches it.
+/// The server is created, used and must be destroyed on the io thread. A socket that cannot be created is
+/// only a warning: the work does not depend on it.
 void open_control_socket(process::io_thread& io, const std::string& name, session_controls controls,
                          std::unique_ptr<control::control_server>& server);
-/// The same of the port for metrics.
+/// The same for the metrics port.
 void open_metrics(process::io_thread& io, const std::string& listen,
                   std::function<telemetry::metrics_facts()> facts,
                   std::unique_ptr<telemetry::metrics_server>& server);
 
-/// Runs work that makes or ends actors on a thread of its own, and waits for it. CAF leaves a reference to a
-/// system's logger in a thread_local of whoever spawns, and the system's destructor waits until those are
-/// gone: for ever if such a thread lives on. In exit() the main thread's is even destroyed before static
-/// objects are, so a static Session would release it twice. And threads that are born on this one never take
-/// a signal that is meant for the program around us.
+/// Runs work that creates or destroys actors on a temporary thread, and waits for it. CAF leaves a reference
+/// to the system's logger in a thread_local of each thread that spawns actors, and the system's destructor
+/// waits until those are gone: forever if such a thread keeps running. In exit() the main thread's
+/// thread_local is even destroyed before static objects, so a static Session would release it twice. Besides,
+/// threads started from this one have all signals blocked.
 template <class Work>
 void on_a_fresh_thread(Work work) {
   std::packaged_task<void()> task(std::move(work));

@@ -1,5 +1,5 @@
-// The actors' interface for starting and signalling child processes: calls never wait, and what the process does comes
-// back as messages. Implemented by worker_processes and owner_process; tests replace it.
+// The actors' interface for starting and signalling child processes: calls never wait; what the process does
+// is reported by messages. Implemented by worker_processes and owner_process; tests replace it.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ class child_starter {
  public:
   virtual ~child_starter() = default;
   virtual void start(Ref child) = 0;
-  /// To the child's whole group; nothing if it is gone. One that is being started gets it when it runs; SIGKILL
-  /// gives the start up.
+  /// Signals the child's whole group; does nothing if it is gone. A child that is being started gets the
+  /// signal when it runs; SIGKILL gives the start up.
   virtual void signal(Ref child, int number) = 0;
-  /// What the start at hand waits for, whichever child it is for: "executing '/mnt/worker'". Empty: no start is.
+  /// What the current start waits for, of whichever child: "executing '/mnt/worker'". Empty if there is none.
   [[nodiscard]] virtual std::string start_at_hand() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Facts about one worker's process that only reports need, and the record of its death that users read. Pure.
+// Facts about one worker's process that are used only in reports, and the report of its death. Pure.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -25,7 +25,7 @@ struct worker_facts {
   arena::flight_reading last_flight;
   std::uint64_t rss_bytes = 0;
   std::optional<std::string>
-      gpu_use;  ///< which GPU library or device it (or a process of its) was found using
+      gpu_use;  ///< the GPU library or device that it, or a process started by it, was found using
 };
 
 /// The sample that it was loading, from the last reading of its flight recorder.

@@ -13,7 +13,7 @@
 namespace penstock::supervisor {
 namespace {
 
-/// The session's ends of what a child inherits, while it is being started.
+/// The session's ends of the descriptors that a child inherits, while it is being started.
 struct expected_child {
   unique_fd link;
   unique_fd parcels;

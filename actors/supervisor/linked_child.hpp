@@ -16,27 +16,27 @@ namespace penstock::supervisor {
 
 struct linked_child_request {
   std::string who;      ///< for messages: "a worker", "the GPU owner"
-  std::string program;  ///< as find_program takes it
+  std::string program;  ///< resolved by find_program
   std::vector<std::string> arguments;
   std::vector<std::string> environment;  ///< all of it
-  int lifeline = -1;                     ///< descriptors that are handed over
+  int lifeline = -1;                     ///< descriptors to pass on
   int arena = -1;
   int flight = -1;
   int index = -1;        ///< -1: none
-  bool parcels = false;  ///< a socket pair for large arguments and results, in the place of the index
+  bool parcels = false;  ///< a socket pair for large arguments and results, instead of the index
 };
 
 struct linked_child {
   std::unique_ptr<process::child_process> process;
   unique_fd link;     ///< the session's end
-  unique_fd parcels;  ///< the session's end, if it was asked for
+  unique_fd parcels;  ///< the session's end, if requested
 };
 
-/// Starts it without waiting, on the io thread. `then` is called there, once, perhaps before this returns,
-/// with the child or with why it could not be started: a program that cannot be found or executed,
-/// descriptors that ran out. It is not called if the io thread ends before; then the child is killed. The
-/// descriptors of the request may be closed at once. Gives that by which the start can be given up, as
-/// spawner::start does; null if it was refused already.
+/// Starts it without waiting; call on the io thread. `then` is called there once, perhaps before this
+/// returns, with the child or with the reason why it could not be started: a program that cannot be found or
+/// executed, or no free descriptors. It is not called if the io thread ends first; the child is then killed.
+/// The descriptors of the request may be closed at once. Returns the start_control for giving the start up,
+/// like spawner::start; null if it was refused already.
 std::shared_ptr<process::start_control> start_linked_child(process::io_thread& io,
                                                            linked_child_request request,
                                                            process::child_callbacks callbacks,

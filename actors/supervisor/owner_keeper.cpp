@@ -50,7 +50,7 @@ struct keeper_state {
   process::oom_watch oom{process::oom_evidence_file()};
   std::shared_ptr<protocol::owner_link> link;
 
-  // What every incarnation is told when it is introduced.
+  // Sent to every incarnation when it is introduced.
   std::optional<protocol::prepare_owner> preparation;
   std::set<std::uint32_t> partitions;
 
@@ -92,7 +92,7 @@ struct carry_out {
     s.around.flights->clear(s.around.flight_page);
     s.around.process->start(order.incarnation);
   }
-  /// Everything that the session has told the owner so far, in the order in which it must arrive.
+  /// Everything that the session has sent to the owner so far, in the order in which it must arrive.
   void operator()(const supervision::introduce_owner& order) {
     const auto& snapshot = s.owner->orders().snapshot();
     protocol::open_owner open;
@@ -186,7 +186,8 @@ void attach(keeper_state& s, const gpu_owner::attach_partition& order) {
 
 // ---- messages of the process ---------------------------------------------------------------------------------------
 
-/// Turns the messages of one incarnation into events. Messages that break the protocol are not passed on.
+/// Translates the messages of one incarnation into events. Messages that violate the protocol are not passed
+/// on.
 struct hear {
   self_pointer self;
   std::uint32_t incarnation = 0;
@@ -266,7 +267,7 @@ void note_end(self_pointer self, const owner_exited& news) {
 
 // ---- polling --------------------------------------------------------------------------------------------------
 
-/// Shows a batch that the sink has been working on for long as being there.
+/// Records a batch that the sink has been working on for a long time as taken.
 void note_taken(keeper_state& s, const arena::flight_reading& flight, steady_time now) {
   if (std::exchange(s.flight, flight.word) != flight.word) s.flight_since = now;
   const auto mark = in_hand(flight);

@@ -1,6 +1,7 @@
-// The keeper of the GPU owner's process (placement = "process"). To the other actors it is the GPU owner: it takes the
-// same messages. It starts penstock-gpu and forwards them; when the process dies it starts another one and forwards
-// what that one needs again. supervision::owner_supervision makes the decisions; this actor translates.
+// The keeper of the GPU owner's process (placement = "process"). To the other actors it is the GPU owner: it
+// accepts the same messages. It starts penstock-gpu and forwards them; when the process dies, it starts
+// another one and resends what that one needs. supervision::owner_supervision makes the decisions; this actor
+// translates.
 //
 //   hears   what a GPU owner hears                                                       from session and scheduler
 //           owner_started, owner_refused, owner_spoke, owner_lost_link, owner_exited     from owner_process
@@ -30,7 +31,7 @@ struct keeper_surroundings {
   std::uint32_t flight_page = 0;
   std::shared_ptr<child_starter<std::uint32_t>> process;
   std::shared_ptr<scheduler::delivery_queue> deliveries;
-  std::shared_ptr<batch_times> times;  ///< where the times of batches' stages are recorded; may be null
+  std::shared_ptr<batch_times> times;  ///< records the times of batch stages; may be null
   std::shared_ptr<arena::flight_recorders> flights;
   keeper_news* news = nullptr;  ///< outlives the actor
 };

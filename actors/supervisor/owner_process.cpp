@@ -100,7 +100,7 @@ void owner_process::signal(std::uint32_t incarnation, int number) {
     if (self->running_ && self->running_->incarnation == incarnation)
       return self->running_->process->signal(number);
     if (!self->starting_ || self->starting_->incarnation != incarnation) return;
-    self->starting_->signals.push_back(number);  // it may have been executed just now
+    self->starting_->signals.push_back(number);  // it may have been executed in the meantime
     if (number == SIGKILL && self->starting_->control) self->starting_->control->give_up();
   });
 }

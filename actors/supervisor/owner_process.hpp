@@ -1,5 +1,5 @@
-// Starts, messages and signals the GPU owner's process for its keeper. Lives on the session's io thread; any
-// thread may call. What the process does and sends goes to the keeper from the io thread.
+// Starts, messages and signals the GPU owner's process for its keeper. Runs on the session's io thread; any
+// thread may call. Events and messages of the process go to the keeper from the io thread.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -36,13 +36,13 @@ class owner_process final : public child_starter<std::uint32_t>,
  public:
   owner_process(process::io_thread& io, owner_descriptors fds) : io_(io), fds_(fds) {}
 
-  /// Before the first start.
+  /// Call before the first start.
   void report_to(owner_listeners listeners) { listeners_ = std::move(listeners); }
 
   void start(std::uint32_t incarnation) override;
   void signal(std::uint32_t incarnation, int number) override;
   [[nodiscard]] std::string start_at_hand() const override { return io_.spawner().at_hand(); }
-  /// Kills and reaps whatever is left and reports nothing more. Blocks; not from the io thread.
+  /// Kills and reaps the process and reports nothing more. Blocks; do not call on the io thread.
   void shut_down();
 
  private:
@@ -52,7 +52,7 @@ class owner_process final : public child_starter<std::uint32_t>,
     std::shared_ptr<protocol::owner_link> link;
   };
 
-  /// It is being spawned; signals that come meanwhile wait.
+  /// It is being spawned; signals are queued until it runs.
   struct starting {
     std::uint32_t incarnation = 0;
     std::vector<int> signals;

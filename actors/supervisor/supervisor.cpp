@@ -282,13 +282,13 @@ void measure(self_pointer self) {
     if (w.gpu_use) s.workers->uses_gpu(w.who, now, *w.gpu_use);
     s.workers->measured(w.who, facts->rss_anon_bytes, s.around.flights->read(place).samples_done);
   }
-  // The next measurement gets the result: the check may have to wait for a process that hangs.
+  // The result is used at the next measurement, because the check may block on a hanging process.
   if (!audited.empty()) s.gpu_users.look(std::move(audited));
 }
 
 void keep_ticking(self_pointer self) {
   if (self->state.closed) return;
-  // A shorter interval begins at once: the tick that was on its way is one too many then.
+  // A shorter interval takes effect at once; the tick already scheduled is then ignored by its number.
   const std::uint64_t number = ++self->state.ticks;
   self->delayed_send(supervisor_actor(self), self->state.workers->tick(), tick{number});
 }

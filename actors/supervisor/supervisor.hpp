@@ -1,17 +1,20 @@
-// The supervisor actor: starts and introduces workers, and notices how they end. supervision::worker_supervision
-// decides which to start, end and replace; this actor translates, reads /proc and the flight recorders, and collects
-// what death reports show.
+// The supervisor actor: starts and introduces workers, and notices how they end.
+// supervision::worker_supervision decides which to start, end and replace; this actor translates, reads /proc
+// and the flight recorders, and collects the facts for death reports.
 //
-//   hears   open_pool, close_pool, operators' orders                                          from the session
-//           worker_started, start_refused, worker_spoke, worker_lost_link, worker_exited     from worker_processes
-//           partition_prepared (memory for a worker)                                          from the session
-//           death_judged, want_sacrificial, fence_worker, worker_told_to_stop                    from the scheduler
-//   says    open_dataset, assign_slots, stop_work                                             to workers
-//           worker_joined, worker_drains, worker_ended, worker_written_off                    to the scheduler
-//           through supervisor_news: everything that others want to know
-//   owns    the worker processes
+//   receives  open_pool, close_pool, operators' orders                        from the session
+//             worker_started, start_refused, worker_spoke, worker_lost_link, worker_exited
+//                                                                             from worker_processes
+//             partition_prepared (memory for a worker)                        from the session
+//             death_judged, want_sacrificial, fence_worker, worker_told_to_stop
+//                                                                             from the scheduler
+//   sends     open_dataset, assign_slots, stop_work                           to workers
+//             worker_joined, worker_drains, worker_ended, worker_written_off  to the scheduler
+//             through supervisor_news                                         all that others want to know
+//   owns      the worker processes
 //
-// Every wait has a deadline: start, heartbeat and item timeouts, and the end of each worker that was told to go.
+// Every wait has a deadline: start, heartbeat and item timeouts, and the end of each worker that was asked to
+// stop.
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"

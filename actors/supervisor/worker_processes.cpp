@@ -127,7 +127,7 @@ void worker_processes::signal(worker_ref who, int number) {
     if (it != self->running_.end() && it->second.who == who) return it->second.process->signal(number);
     const auto born = self->starting_.find(who.worker);
     if (born == self->starting_.end() || born->second.who != who) return;
-    born->second.signals.push_back(number);  // it may have been executed just now
+    born->second.signals.push_back(number);  // it may have been executed in the meantime
     if (number == SIGKILL && born->second.control) born->second.control->give_up();
   });
 }

@@ -1,6 +1,6 @@
 // Starts and signals the worker processes for the supervisor. Everything happens on the session's io thread, in order,
-// except spawning, which may wait for a file system and has its own thread; any thread may call. What the processes do
-// and send goes to the actors from the io thread.
+// except spawning, which may wait for a file system and has its own thread; any thread may call. Events and
+// messages of the processes go to the actors from the io thread.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -20,7 +20,7 @@ namespace penstock::supervisor {
 
 /// How to start every worker.
 struct worker_program {
-  std::vector<std::string> command;      ///< program, as find_program takes it, and arguments
+  std::vector<std::string> command;      ///< program, resolved by find_program, and arguments
   std::vector<std::string> environment;  ///< all of it
   int lifeline = -1;                     ///< descriptors to pass on
   int arena = -1;
@@ -34,8 +34,8 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
 
 /// Where events of the worker processes go. shut_down() drops the handles.
 struct worker_listeners {
-  supervisor_actor supervisor;         ///< starts, links, ends, and every message that is no report
-  report_listener* reports = nullptr;  ///< the rest
+  supervisor_actor supervisor;         ///< starts, links, ends, and every message except reports
+  report_listener* reports = nullptr;  ///< the workers' reports
   output_listener* output = nullptr;
 };
 
@@ -44,13 +44,13 @@ class worker_processes final : public child_starter<worker_ref>,
  public:
   worker_processes(process::io_thread& io, worker_program program);
 
-  /// Before the first start.
+  /// Call before the first start.
   void report_to(worker_listeners listeners) { listeners_ = std::move(listeners); }
 
   void start(worker_ref who) override;
   void signal(worker_ref who, int number) override;
   [[nodiscard]] std::string start_at_hand() const override { return io_.spawner().at_hand(); }
-  /// Kills and reaps whatever is left and reports nothing more. Blocks; not from the io thread.
+  /// Kills and reaps all processes and reports nothing more. Blocks; do not call on the io thread.
   void shut_down();
 
  private:
@@ -60,7 +60,7 @@ class worker_processes final : public child_starter<worker_ref>,
     std::shared_ptr<protocol::worker_link> link;
   };
 
-  /// It is being spawned; signals that come meanwhile wait.
+  /// It is being spawned; signals are queued until it runs.
   struct starting {
     worker_ref who;
     std::vector<int> signals;

@@ -1,5 +1,5 @@
-// How a worker looks from outside: what the supervisor shows of it, what the hang detector is told, and what it holds of
-// the GPU. Reads /proc and the flight recorder; decides nothing.
+// The state of a worker seen from outside: for status, for the hang detector, and its use of the GPU. Reads
+// /proc and the flight recorder; makes no decisions.
 #pragma once
 
 #include "actors/supervisor/death_record.hpp"

@@ -1,5 +1,5 @@
 // The arena: one sealed memfd that holds every sample's bytes between the decoder and the device. Workers
-// write it, the GPU owner reads it (or the DMA engine does), nobody copies it. Created by the session.
+// write it, the GPU owner or the DMA engine reads it; there is no copy in between. Created by the session.
 #pragma once
 
 #include "runtime/arena/geometry.hpp"
@@ -14,23 +14,24 @@
 
 namespace penstock::arena {
 
-/// The session's end. The file exists from the beginning, so that workers can inherit it; its size is known
-/// only when the first worker has described the dataset. Not thread-safe.
+/// The session's side. The file exists from the start, so that workers can inherit it; its size is known only
+/// after the first worker has described the dataset. Not thread-safe.
 class arena {
  public:
   /// An empty memfd, close-on-exec. Refuses (errc::system) when the kernel does.
   static result<arena> create();
 
-  /// Gives it its size and seals it: nobody can shrink or grow it any more, so a mapping never turns into
-  /// SIGBUS. Call check_memory first: a file beyond RLIMIT_FSIZE would be a signal, not an error.
+  /// Sets the size and seals it: the file can no longer shrink or grow, so touching a mapping never raises
+  /// SIGBUS. Call check_memory first: a file beyond RLIMIT_FSIZE raises a signal instead of returning an
+  /// error.
   result<void> size_and_seal(const geometry& shape);
 
-  /// Allocates the pages of a partition, so that writing them later cannot fail. Takes about 0.3 s a GiB.
+  /// Allocates the pages of a partition, so that writing them later cannot fail. Takes about 0.3 s per GiB.
   /// Idempotent.
   result<void> reserve(std::uint32_t partition);
 
-  /// Gives the pages back. Only after the device has unregistered the partition: a registered range that is
-  /// punched makes the GPU read old bytes, silently.
+  /// Returns the pages to the kernel. Only after the device has unregistered the partition: otherwise the GPU
+  /// silently reads stale bytes.
   result<void> punch(std::uint32_t partition);
 
   [[nodiscard]] int fd() const noexcept { return file_.get(); }
@@ -43,14 +44,14 @@ class arena {
   geometry shape_;
 };
 
-/// The owner's view: a whole partition as one range, guard pages included, readable and writable (CUDA
-/// registers only writable memory for reading by the device). `fd` may be closed afterwards.
+/// The owner's view: a whole partition as one range, including guard pages. Readable and writable, because
+/// CUDA registers only writable memory. `fd` may be closed afterwards.
 result<mapping> map_partition(int fd, const geometry& shape, std::uint32_t partition);
 
 /// The worker's view: its own slots, each followed by a page that faults.
 class slots_view {
  public:
-  /// Refuses a file that is not sealed or has another size: the session would not have made it.
+  /// Refuses a file that is not sealed or has another size: it does not come from the session.
   static result<slots_view> map(int fd, const geometry& shape, std::uint32_t partition);
 
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t index) const;

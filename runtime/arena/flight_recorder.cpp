@@ -21,9 +21,9 @@ struct flight_page {
   std::atomic<std::uint64_t> samples_done{0};
   std::atomic<std::uint64_t> rss_bytes{0};
   std::atomic<std::int32_t> thread{0};
-  // Written before `word` is released, so whoever sees the word sees its name. A reader may catch the next
-  // name half written while the worker lives; it is for people only.
-  std::atomic<std::int64_t> since_ns{0};  // steady clock, which all processes share
+  // Written before `word` is released, so a reader that sees the word sees its name. While the worker lives,
+  // a reader may see the next name half written; it is used only in messages.
+  std::atomic<std::int64_t> since_ns{0};  // steady clock, shared by all processes
   std::atomic<std::int64_t> limit_ns{0};
   std::atomic<std::uint32_t> name_bytes{0};
   std::array<char, name_max> name{};
@@ -80,8 +80,8 @@ result<flight_recorders> flight_recorders::create(std::uint32_t workers) {
 
 namespace {
 
-/// The limit that goes with the word that was read; none if the work went on meanwhile, for then that word's work did
-/// not exceed it. Who read the limit of the next work also sees that the word has changed (publish).
+/// The limit that belongs to the word that was read; 0 if the worker has moved on, because then that work did
+/// not exceed it. A reader that got the limit of the next work also sees that the word has changed (publish).
 nanoseconds limit_of(const flight_page& p, const flight_reading& seen) {
   if (seen.state.at != phase::loading) return nanoseconds(0);
   const nanoseconds limit(p.limit_ns.load(std::memory_order_acquire));
@@ -131,7 +131,8 @@ flight_page& flight_writer::page() const noexcept {
 void flight_writer::publish(const flight_state& state, std::string_view sample_name, nanoseconds limit,
                             steady_time since) noexcept {
   flight_page& p = page();
-  // Between two limits the word is no `loading`, and the release keeps that word before the new limit: see limit_of().
+  // Between two limits the word must not be `loading`; the release order publishes that before the new limit:
+  // see limit_of().
   if (unpack(p.word.load(std::memory_order_relaxed)).at == phase::loading) publish(phase::checking);
   p.limit_ns.store(limit.count(), std::memory_order_release);
   const std::size_t bytes = std::min(sample_name.size(), flight_page::name_max);

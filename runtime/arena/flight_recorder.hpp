@@ -1,7 +1,6 @@
-// What a worker was doing, written so that it can be read after any death. One page a worker in a memfd of
-// its own: the worker publishes one atomic word before it touches a sample; the supervisor reads it when it
-// looks for hangs and when the process is gone. No lock, no allocation, no system call on the way of a
-// sample.
+// What a worker is doing, recorded so that it can be read after any death. One page per worker in a separate
+// memfd: the worker publishes one atomic word before it touches a sample; the supervisor reads it to detect
+// hangs and after the process has died. No lock, allocation or system call per sample.
 #pragma once
 
 #include "runtime/arena/arena.hpp"
@@ -18,15 +17,16 @@
 namespace penstock::arena {
 
 enum class phase : std::uint8_t {
-  idle,       ///< waiting for a lease; a death now is charged to nobody
+  idle,       ///< waiting for a lease; a death now is not charged
   setup,      ///< Dataset::describe or setup
   loading,    ///< Dataset::load of the row's sample, or the function of the row's job
-  checking,   ///< after the sample or job: whether it brought CUDA into the process, what it left behind
+  checking,   ///< after the sample or job: checks whether it loaded CUDA, and what else it changed
   collating,  ///< Dataset::collate; the row is the batch's last
 };
 [[nodiscard]] std::string_view name_of(phase p) noexcept;
 
-/// Which row of which lease, and how far. Fits one 64-bit word: 4 bits phase, 10 slot, 22 row, 28 generation.
+/// Which row of which lease, and in which phase. Fits one 64-bit word: 4 bits phase, 10 slot, 22 row, 28
+/// generation.
 struct flight_state {
   phase at = phase::idle;
   std::uint32_t slot = 0;        ///< < 2^10
@@ -44,24 +44,24 @@ struct flight_reading {
   flight_state state;
   std::uint64_t heartbeats = 0;
   std::uint64_t samples_done = 0;
-  std::int32_t thread = 0;      ///< the one that works on samples; 0: not said
-  std::uint64_t rss_bytes = 0;  ///< as the worker last saw it, at most a heartbeat ago
+  std::int32_t thread = 0;      ///< the thread that works on samples; 0: unknown
+  std::uint64_t rss_bytes = 0;  ///< as of the worker's last heartbeat
   std::string sample_name;      ///< of the sample being loaded, possibly cut; empty when idle
-  steady_time since{};          ///< when that sample was begun; meaningless when idle
-  nanoseconds limit{0};  ///< what this sample or job may take; 0: nothing of its own. Only while loading.
+  steady_time since{};          ///< when that sample was started; meaningless when idle
+  nanoseconds limit{0};         ///< time limit of this sample or job; 0: none of its own. Only while loading.
 };
 
 /// The page itself. Lives in shared memory: only lock-free atomics and bytes.
 struct flight_page;
 
-/// The session's end: all pages.
+/// The session's side: all pages.
 class flight_recorders {
  public:
   static result<flight_recorders> create(std::uint32_t workers);
 
   [[nodiscard]] int fd() const noexcept { return file_.get(); }
   [[nodiscard]] flight_reading read(std::uint32_t worker) const;
-  /// Before a new incarnation is started: nothing of the old one may be mistaken for it.
+  /// Call before a new incarnation is started, so that no record of the old one is attributed to it.
   void clear(std::uint32_t worker);
 
  private:
@@ -72,20 +72,21 @@ class flight_recorders {
   mapping pages_;
 };
 
-/// The worker's end: its own page. publish() and touch() from the loading thread, beat() from any one thread.
+/// The worker's side: its own page. publish() and touch() from the loading thread, beat() from any one
+/// thread.
 class flight_writer {
  public:
   static result<flight_writer> map(int fd, std::uint32_t worker);
 
-  /// Before a sample is touched. The name is for people: at most 500 bytes of it are kept. `limit`: what it may take,
-  /// if that is a rule of its own. `since`: now, for whoever knows it already.
+  /// Call before touching a sample. The name is for messages; at most 500 bytes are kept. `limit`: the time
+  /// limit, if it has its own. `since`: the current time, if the caller has it already.
   void publish(const flight_state& state, std::string_view sample_name, nanoseconds limit = nanoseconds(0),
                steady_time since = std::chrono::steady_clock::now()) noexcept;
   /// The same sample, another phase.
   void publish(phase at) noexcept;
-  /// Between leases.
+  /// Call between leases: the worker is idle.
   void rest() noexcept;
-  /// The calling thread is the one that works.
+  /// The calling thread works on samples.
   void this_thread_works(std::int32_t thread) noexcept;
   void sample_done() noexcept;
   void beat(std::uint64_t rss_bytes = 0) noexcept;

@@ -1,4 +1,4 @@
-// Where each slot lies in the arena. Pure: session, workers and GPU owner compute the same offsets.
+// Where each slot is in the arena. Pure: session, workers and GPU owner compute the same offsets.
 //
 //   partition 0                                  partition 1
 //   | slot 0 ..... |guard| slot 1 ..... |guard|  | slot 0 ..... |guard| ...
@@ -17,9 +17,9 @@ namespace penstock::arena {
 inline constexpr std::uint64_t page_bytes = 4096;  // x86-64; checked against sysconf where memory is mapped
 
 struct geometry {
-  std::uint64_t slot_bytes = 0;  ///< what a batch may use
-  std::uint32_t slots = 0;       ///< in a partition
-  std::uint32_t partitions = 0;  ///< one a worker place, one more for the sacrificial worker
+  std::uint64_t slot_bytes = 0;  ///< bytes that a batch may use
+  std::uint32_t slots = 0;       ///< per partition
+  std::uint32_t partitions = 0;  ///< one per worker place, and one for the sacrificial worker
 
   [[nodiscard]] constexpr std::uint64_t slot_mapped_bytes() const { return round_up(slot_bytes, page_bytes); }
   [[nodiscard]] constexpr std::uint64_t slot_stride() const { return slot_mapped_bytes() + page_bytes; }

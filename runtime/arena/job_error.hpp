@@ -1,5 +1,6 @@
-// What a job's function threw, as the bytes of its row's result: written by the worker, read by the session, which
-// believes nothing. Three texts, each with its length before it (32 bits, little-endian), and nothing behind them. Pure.
+// The error of a job's function, encoded as the result of its row: written by the worker and read by the
+// session, which does not trust it. Three strings, each preceded by its length (32 bits, little-endian), and
+// nothing after them. Pure.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -11,7 +12,7 @@
 
 namespace penstock::arena {
 
-/// Why a row failed. Any bytes: who shows them to people makes them printable.
+/// Why a row failed. May contain any bytes: make them printable before showing them.
 struct job_exception_text {
   static constexpr std::size_t type_bytes_max = 512;
   static constexpr std::size_t text_bytes_max = 16 * 1024;
@@ -19,16 +20,17 @@ struct job_exception_text {
 
   std::string type{};  ///< "std::runtime_error"
   std::string text{};
-  std::string traceback{};  ///< empty: it brought none
+  std::string traceback{};  ///< empty: none
 
   bool operator==(const job_exception_text&) const = default;
 };
 
-/// Longer texts are cut, the traceback in its middle, and so is what does not fit `room` bytes: the traceback first.
-/// Empty if not even the lengths fit.
+/// Cuts texts that are too long (the traceback in its middle), and everything to fit `room` bytes, the
+/// traceback first. Empty if not even the lengths fit.
 [[nodiscard]] std::vector<std::byte> as_bytes(const job_exception_text& from, std::size_t room);
 
-/// Refuses (errc::protocol) bytes that as_bytes() does not write. No bytes are an error that found no room.
+/// Refuses (errc::protocol) bytes that as_bytes() does not write. Empty input: an error for which there was
+/// no room.
 [[nodiscard]] result<job_exception_text> job_exception_from(std::span<const std::byte> bytes);
 
 }  // namespace penstock::arena

@@ -11,8 +11,8 @@
 
 namespace penstock::arena {
 
-// Every field is an atomic, though most are written by one side before the other looks: a hostile worker may write at
-// any moment, and each value that is checked must be the value that is used.
+// Every field is an atomic, although most are written by one side before the other reads: a hostile worker
+// may write at any time, and the value that is checked must be the value that is used.
 
 struct job_slot::header {
   std::atomic<std::uint32_t> generation{0};
@@ -31,7 +31,7 @@ struct job_slot::row_record {
   std::atomic<std::uint64_t> argument_bytes{0};
   std::atomic<std::uint64_t> result_offset{0};
   std::atomic<std::uint64_t> result_bytes{0};
-  std::atomic<std::int64_t> begun_ns{0};  // steady clock, which all processes share
+  std::atomic<std::int64_t> begun_ns{0};  // steady clock, shared by all processes
   std::atomic<std::int64_t> busy_ns{0};
 };
 
@@ -43,7 +43,7 @@ constexpr auto relaxed = std::memory_order_relaxed;
 constexpr std::uint64_t header_bytes = 64;
 constexpr std::uint64_t row_bytes = 80;
 
-/// No pattern that programs write by themselves: zeroes, ones, text, small numbers.
+/// A pattern that programs do not write by accident: no zeroes, ones, text or small numbers.
 constexpr std::array<unsigned char, job_guard_bytes> guard_word{0xd7, 0x4b, 0xa9, 0x1e,
                                                                 0xf3, 0x86, 0x5c, 0xb2};
 
@@ -51,7 +51,7 @@ constexpr std::uint64_t aligned(std::uint64_t bytes) noexcept {
   return (bytes + job_alignment - 1) & ~(job_alignment - 1);
 }
 
-/// Whether offset .. offset + count lies within; no sum that could overflow.
+/// Whether offset .. offset + count is within the slot; computed without a sum that could overflow.
 constexpr bool lies_within(std::uint64_t size, std::uint64_t offset, std::uint64_t count) noexcept {
   return offset <= size && count <= size - offset;
 }
@@ -153,7 +153,7 @@ result<job_reading> job_slot::read(std::uint32_t row) const {
     return refuse(errc::protocol,
                   "the argument of row {}, {} bytes from {}, lies outside of the slot ({} bytes)", row,
                   now.argument_bytes, now.argument_offset, memory_.size());
-  // A result in a memfd has its size there; the offset says nothing.
+  // The offset of a result in a memfd has no meaning.
   if (now.result_elsewhere) now.result_offset = 0;
   if (!now.result_elsewhere && !lies_within(memory_.size(), now.result_offset, now.result_bytes))
     return refuse(errc::protocol,

@@ -1,5 +1,5 @@
-// How jobs lie in a slot of the arena. Session and worker write into the same table, so that what is finished can be
-// told from what is not after any death, without a message:
+// The layout of jobs in a slot of the arena. Session and worker write into the same table, so that after any
+// death it shows which jobs have finished, without a message:
 //
 //   | header | rows x row | argument of row 0 | ... | result, guard word | result, guard word | ....... |
 //
@@ -7,15 +7,16 @@
 //      |
 //      +-------- session: the job is not to run here -> revoked
 //
-// Whoever moves a row from `waiting` wins it (compare and exchange): a job that was revoked never begins, and one that
-// has begun cannot be revoked. The session writes a table before the message that names it, the worker a result before
-// the row's state. Results are laid down in the order in which jobs run, each with a guard word behind it: what a
-// function writes beyond its result hits that word and then the space of results that do not exist yet. Pure layout: no
-// descriptor, no message, no clock. Used by actors/jobs (the session's side) and actors/job_worker.
+// A row leaves `waiting` by compare-and-exchange: a revoked job never starts, and a started one cannot be
+// revoked. The session writes the table before the message that names it; the worker writes a result before
+// the row's state. Results are stored in the order in which jobs run, each followed by a guard word: a
+// function that writes past its result hits that word first, and then space that no result uses yet. Pure
+// layout: no descriptor, no message, no clock. Used by actors/jobs (the session's side) and
+// actors/job_worker.
 //
-// The session believes nothing that a worker wrote: each reading is a copy, checked against the slot's size. The worker
-// can write the whole slot, so even what the session itself has written there (which job, how many rows) only repeats
-// what it remembers.
+// The session trusts nothing in the slot: each reading is a copy, checked against the slot's size. The worker
+// can write the whole slot, even the fields that the session wrote (which job, how many rows), so the session
+// keeps its own record of those.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -29,20 +30,20 @@ namespace penstock::arena {
 
 enum class row_state : std::uint32_t { waiting, begun, finished, failed, too_large, revoked };
 
-/// Arguments and results begin at multiples of this: DMA, vector loads and cache lines like it.
+/// Arguments and results begin at multiples of this: suits DMA, vector loads and cache lines.
 inline constexpr std::uint64_t job_alignment = 64;
 
-/// One row as the session writes it.
+/// A row as written by the session.
 struct job_order {
   std::uint64_t job = 0;
   std::uint32_t function = 0;  ///< index in the worker program's list
   std::uint32_t attempt = 1;
   nanoseconds limit{0};                   ///< 0: none
   std::span<const std::byte> argument{};  ///< copied into the slot
-  bool argument_elsewhere = false;        ///< it comes in a memfd of its own; `argument` is empty
+  bool argument_elsewhere = false;        ///< it travels in a memfd of its own; `argument` is empty
 };
 
-/// One row as either side reads it. Offsets are from the beginning of the slot and lie inside it.
+/// A row as read by either side. Offsets are from the beginning of the slot and within it.
 struct job_reading {
   std::uint64_t job = 0;
   std::uint32_t function = 0;
@@ -50,25 +51,25 @@ struct job_reading {
   nanoseconds limit{0};
   row_state state = row_state::waiting;
   bool argument_elsewhere = false;
-  bool result_elsewhere = false;  ///< in a memfd, which the worker has sent
+  bool result_elsewhere = false;  ///< in a memfd that the worker has sent
   std::uint64_t argument_offset = 0;
   std::uint64_t argument_bytes = 0;
   std::uint64_t result_offset = 0;
-  std::uint64_t result_bytes = 0;  ///< of a row that failed or is too_large: the error (job_error.hpp)
+  std::uint64_t result_bytes = 0;  ///< for a failed or too_large row: of the error (job_error.hpp)
   steady_time begun{};             ///< meaningless while waiting
-  nanoseconds busy{0};             ///< of rows that are over
+  nanoseconds busy{0};             ///< run time; only of finished rows
 };
 
-/// What is written behind each result, directly, whatever the alignment.
+/// Size of the guard word, which follows each result directly, without alignment.
 inline constexpr std::uint64_t job_guard_bytes = 8;
 
-/// Bytes of the table for so many rows, rounded up to job_alignment.
+/// Bytes of a table with `rows` rows, rounded up to job_alignment.
 [[nodiscard]] std::uint64_t job_table_bytes(std::uint32_t rows) noexcept;
 
-/// Bytes that a lease of these arguments takes before the first result. An argument that comes elsewhere counts 0.
+/// Bytes that a lease with these arguments takes before the first result. An argument in a memfd counts 0.
 [[nodiscard]] std::uint64_t job_bytes_before_results(std::span<const std::uint64_t> argument_bytes) noexcept;
 
-/// Where the next result may begin: behind one that ends there, and behind its guard word.
+/// The offset of the next result: after the previous one and its guard word.
 [[nodiscard]] std::uint64_t job_next_result(std::uint64_t result_offset, std::uint64_t result_bytes) noexcept;
 
 /// A view of one slot; cheap to make. The memory must outlive it and be aligned to job_alignment.
@@ -78,40 +79,40 @@ class job_slot {
 
   // ---- the session's side -------------------------------------------------------------------------------
 
-  /// Writes a whole table, all rows waiting, and copies the arguments. The caller has seen to it that it fits
+  /// Writes a whole table with all rows waiting, and copies the arguments. Requires that they fit
   /// (job_bytes_before_results).
   void write(std::uint32_t generation, std::span<const job_order> orders) const;
-  /// Keeps a row from being begun. False: it has begun, or is over. `row` is one of those that were written.
+  /// Revokes a row. False: it has started or finished. `row` must have been written by write().
   [[nodiscard]] bool revoke(std::uint32_t row) const noexcept;
 
   // ---- both ---------------------------------------------------------------------------------------------
 
-  /// Rows of the table of this generation; refuses (errc::protocol) another generation or more rows than fit.
+  /// The number of rows in the table. Refuses (errc::protocol) another generation, or more rows than fit.
   [[nodiscard]] result<std::uint32_t> rows(std::uint32_t generation) const;
-  /// A copy of the row, `row` below rows(). Refuses (errc::protocol) one whose offsets and sizes lie outside of the
-  /// slot, or whose state is none. Where a result lies says nothing while the row is not over.
+  /// A copy of a row; `row` < rows(). Refuses (errc::protocol) a row with offsets and sizes outside of the
+  /// slot or an invalid state. The place of the result is meaningful only once the row is finished.
   [[nodiscard]] result<job_reading> read(std::uint32_t row) const;
-  /// Of a place that read() has given.
+  /// The bytes at a place returned by read().
   [[nodiscard]] std::span<std::byte> bytes(std::uint64_t offset, std::uint64_t count) const noexcept {
     return memory_.subspan(offset, count);
   }
 
   // ---- the worker's side --------------------------------------------------------------------------------
 
-  /// False: it was revoked.
+  /// Marks a row as started. False: it was revoked.
   [[nodiscard]] bool begin(std::uint32_t row, steady_time now) const noexcept;
-  /// Where the first result may begin: behind the table and all arguments of `rows` rows. Refuses (errc::protocol) as
-  /// read() does.
+  /// The offset of the first result: after the table and the arguments of `rows` rows. Refuses
+  /// (errc::protocol) like read().
   [[nodiscard]] result<std::uint64_t> first_result(std::uint32_t rows) const;
-  /// The most bytes that a result at this place may have: the rest of the slot but for the guard word. 0 if there is
-  /// room for none.
+  /// The largest result at this offset: the rest of the slot minus the guard word. 0 if there is no room.
   [[nodiscard]] std::uint64_t room_from(std::uint64_t result_offset) const noexcept;
-  /// Writes the guard word behind a result that has so much room (at most room_from()).
+  /// Writes the guard word after `room` bytes (at most room_from()).
   void guard(std::uint64_t result_offset, std::uint64_t room) const noexcept;
-  /// How many bytes beyond its room a result was seen to be written: 0 if the guard word is as it was, else up to the
-  /// last byte of it that differs. What was written behind the guard word is not seen.
+  /// How many bytes past its room a function has written: 0 if the guard word is intact, else up to the last
+  /// byte of it that differs. Writes after the guard word are not detected.
   [[nodiscard]] std::uint64_t overrun(std::uint64_t result_offset, std::uint64_t room) const noexcept;
-  /// The last write of a row: state, place and size of its result, time.
+  /// Finishes a row: sets its state, the place and size of its result, and its run time. The last write to a
+  /// row.
   void end(std::uint32_t row, row_state how, std::uint64_t result_offset, std::uint64_t result_bytes,
            bool result_elsewhere, nanoseconds busy) const noexcept;
 

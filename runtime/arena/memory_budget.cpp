@@ -30,7 +30,7 @@ std::optional<std::uint64_t> number_in(const fs::path& file) {
   return value;
 }
 
-/// The value behind "key" in a file of "key value" lines; `scale` for the kB of /proc/meminfo.
+/// The value after "key" in a file of "key value" lines; `scale` for the kB of /proc/meminfo.
 std::optional<std::uint64_t> field(const std::string& text, std::string_view key, std::uint64_t scale = 1) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -45,12 +45,12 @@ std::optional<std::uint64_t> field(const std::string& text, std::string_view key
 struct cgroup_files {
   const char* limit;
   const char* used;
-  const char* cache_key;  // in memory.stat: what the kernel gives back first
+  const char* cache_key;  // in memory.stat: the cache that the kernel reclaims first
 };
 constexpr cgroup_files v2{"memory.max", "memory.current", "inactive_file "};
 constexpr cgroup_files v1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "};
 
-// v1 says "no limit" with a number near 2^63.
+// v1 expresses "no limit" as a number near 2^63.
 constexpr std::uint64_t no_limit_from = std::uint64_t{1} << 60;
 
 void add_cgroup_limits(std::vector<memory_limit>& limits, const fs::path& root) {

@@ -1,5 +1,5 @@
-// Is there room? Asked before the arena is reserved, so that too little memory is one clear sentence and not
-// an OOM kill, a SIGBUS or a SIGXFSZ. Reads /proc and the cgroup files; the roots can be replaced in tests.
+// Checks that there is enough memory, before the arena is reserved: the alternative to a clear message is an
+// OOM kill, a SIGBUS or a SIGXFSZ. Reads /proc and the cgroup files; the roots can be replaced in tests.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -13,14 +13,14 @@
 namespace penstock::arena {
 
 struct memory_need {
-  std::uint64_t reserved_bytes = 0;  ///< pages that will really be used
+  std::uint64_t reserved_bytes = 0;  ///< pages that will actually be used
   std::uint64_t file_bytes = 0;      ///< size of the arena's file, holes included
   std::uint64_t mapped_bytes = 0;    ///< address space in this process
-  std::string explanation;           ///< "4 workers x 3 slots x 18.4 MiB": where the number comes from
+  std::string explanation;           ///< "4 workers x 3 slots x 18.4 MiB": how the number is computed
   std::string remedy;                ///< what to lower
 };
 
-/// One upper bound on memory and who sets it.
+/// One upper bound on memory and where it comes from.
 struct memory_limit {
   std::string who;              ///< "available memory", "memory cgroup /sys/fs/cgroup/a/b"
   std::uint64_t available = 0;  ///< what may still be used

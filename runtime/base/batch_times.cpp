@@ -22,7 +22,7 @@ std::int64_t as_ns(steady_time when) noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
 }
 
-/// One thread writes, others look: no need for a locked addition.
+/// Only one thread writes, so a locked addition is not needed.
 template <class Number>
 void add(std::atomic<Number>& to, Number more) noexcept {
   to.store(to.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
@@ -57,8 +57,8 @@ batch_stage batch_passage::reached() const noexcept {
   return batch_stage::leased;
 }
 
-// Fields are atomics because readers look while writers write; `position` is what says whether they belong
-// together: it is taken away before the others change and comes back last.
+// Fields are atomics because readers run concurrently with writers. `position` tells whether they belong
+// together: it is cleared before the others change and set last.
 struct batch_times::entry {
   std::atomic<stream_position> position{nobody};
   std::atomic<std::uint64_t> number{0};

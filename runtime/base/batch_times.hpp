@@ -1,5 +1,5 @@
-// When each batch passed each stage of its way: a bounded ring that the scheduler and the GPU owner write and
-// `penstock trace`, `top` and the metrics read. A stamp costs one store; nothing is locked, nothing grows.
+// When each batch reached each stage: a bounded ring, written by the scheduler and the GPU owner, read by
+// `penstock trace`, `top` and the metrics. A timestamp costs one store; no locks, no allocation.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -15,12 +15,12 @@
 
 namespace penstock {
 
-/// In the order of a batch's way. The stamp is the moment at which the stage was reached.
+/// In the order in which a batch passes them. Its timestamp is when the batch reached the stage.
 enum class batch_stage : std::uint8_t {
   leased,     ///< the scheduler sent the lease
-  begun,      ///< the worker began with it
+  begun,      ///< the worker started it
   loaded,     ///< the worker's report arrived
-  ordered,    ///< its turn came: the owner was told to upload it
+  ordered,    ///< it was next in order: the owner got the upload order
   submitted,  ///< a device buffer was free, the copy was queued
   copied,     ///< the copy is complete, the slot free
   ready,      ///< converted: the consumer may have it
@@ -31,7 +31,7 @@ inline constexpr std::size_t batch_stages = 9;
 /// "leased", ...
 [[nodiscard]] std::string_view name_of(batch_stage stage) noexcept;
 
-/// A batch as the ring has it.
+/// A batch in the ring.
 struct batch_passage {
   std::uint64_t number = 0;  ///< in the order in which batches were released: 1, 2, 3, ...; 0 before that
   stream_position position = 0;
@@ -44,11 +44,11 @@ struct batch_passage {
   std::array<std::int64_t, batch_stages> at{};  ///< steady clock, nanoseconds; 0: not (yet) known
 
   [[nodiscard]] std::int64_t time_of(batch_stage s) const noexcept { return at[static_cast<std::size_t>(s)]; }
-  /// The last stage that is stamped.
+  /// The last stage with a timestamp.
   [[nodiscard]] batch_stage reached() const noexcept;
 };
 
-/// From a stage to the next: what histograms are of.
+/// The time from one stage to the next; there is a histogram of each.
 struct stage_span {
   std::string_view name;  ///< "load", "copy", ...
   batch_stage from;
@@ -60,37 +60,37 @@ struct stage_span {
 [[nodiscard]] const std::vector<double>& stage_bounds_seconds() noexcept;
 
 struct stage_histogram {
-  std::vector<std::uint64_t> counts;  ///< one a bound and one for what is longer; not cumulative
+  std::vector<std::uint64_t> counts;  ///< one per bound, and one for longer times; not cumulative
   std::uint64_t total = 0;
   double seconds = 0;
 };
 
 class batch_times {
  public:
-  /// `capacity`: batches that are remembered, those under way included.
+  /// `capacity`: batches kept in the ring, including those in flight.
   explicit batch_times(std::size_t capacity = 4096);
   ~batch_times();
   batch_times(const batch_times&) = delete;
   batch_times& operator=(const batch_times&) = delete;
 
-  /// A lease was sent: the batch's way begins, or begins again. From one thread.
+  /// A lease was sent: starts the batch's record, or starts it again. Call from one thread.
   void lease(const batch_passage& batch, steady_time now) noexcept;
-  /// A stage was reached. Ignored when the ring has forgotten the batch. From any thread, but one thread a
-  /// stage; `released` must come last.
+  /// The batch reached a stage. Ignored if the batch is no longer in the ring. Each stage from one thread,
+  /// which may differ; `released` must be last.
   void note(stream_position position, batch_stage stage, steady_time when) noexcept;
-  /// The worker's report came: it says how long the batch took, which is believed as far as it can be true.
+  /// The worker's report arrived. `busy` is how long it says the batch took; cut to what is possible.
   void note_loaded(stream_position position, nanoseconds busy, steady_time when) noexcept;
-  /// The stream goes on elsewhere: what is under way is not wanted any more. From the thread of lease().
+  /// Seek: drops the batches in flight. Call from the thread of lease().
   void forget() noexcept;
 
   /// Batches that were released after the one of this number, in that order, at most `limit`.
   [[nodiscard]] std::vector<batch_passage> released_after(std::uint64_t number, std::size_t limit) const;
-  /// A batch that is remembered.
+  /// A batch in the ring.
   [[nodiscard]] std::optional<batch_passage> find(stream_position position) const noexcept;
-  /// Batches that are under way, by position.
+  /// The batches in flight, by position.
   [[nodiscard]] std::vector<batch_passage> under_way() const;
   [[nodiscard]] std::uint64_t released() const noexcept { return released_.load(std::memory_order_acquire); }
-  /// One a span, in the order of stage_spans().
+  /// One per span, in the order of stage_spans().
   [[nodiscard]] std::vector<stage_histogram> histograms() const;
 
  private:
@@ -102,7 +102,7 @@ class batch_times {
 
   const std::size_t capacity_;
   std::unique_ptr<entry[]> ring_;
-  std::unique_ptr<tally[]> tallies_;  // one a span; written by the thread that notes releases
+  std::unique_ptr<tally[]> tallies_;  // one per span; written by the thread that notes `released`
   std::atomic<std::uint64_t> released_{0};
 };
 

@@ -1,5 +1,4 @@
-// Where the cgroups of this process lie: memory, processor and process limits are looked for there, by
-// whoever needs one of them.
+// Finds the cgroup folders of this process, where memory, CPU and process limits can be read.
 #pragma once
 
 #include <filesystem>
@@ -10,12 +9,12 @@ namespace penstock {
 
 struct cgroup_folder {
   std::filesystem::path path;
-  bool v2 = true;  ///< else the controller has a hierarchy of its own, with version 1's files
+  bool v2 = true;  ///< false: the controller has its own hierarchy, with version 1's files
 };
 
 /// Our cgroup for that controller ("memory", "cpu", "pids") and all above it, from the inside out, version 2
-/// and version 1. Folders may be missing: in a container the path may not exist, the mount itself does. With
-/// another root than "/" the files below it are asked.
+/// and version 1. Folders may be missing: in a container the mount exists, but not always the path. With a
+/// root other than "/", reads the files below it.
 [[nodiscard]] std::vector<cgroup_folder> cgroup_folders(const std::filesystem::path& root,
                                                         std::string_view controller);
 

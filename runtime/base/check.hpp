@@ -1,5 +1,6 @@
-// Contract checks: our own bug ends the process with the values seen, and the supervisor starts another one.
-// For anything that a user, a peer process or the operating system can cause, use result.hpp instead.
+// Contract checks: on a bug of our own, the process aborts with the values seen, and the supervisor starts a
+// new one. For anything that a user, a peer process or the operating system can cause, use result.hpp
+// instead.
 #pragma once
 
 #include <fmt/core.h>

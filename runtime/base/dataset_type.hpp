@@ -1,5 +1,5 @@
-// What there is to know of each type of dataset without looking at its data: how it is spelled (in config files,
-// fingerprints, descriptions and messages), and which keys mean something to it.
+// Facts about each dataset type: how it is spelled (in config files, fingerprints, descriptions and
+// messages), and which keys apply to it.
 #pragma once
 
 #include <penstock/config.hpp>
@@ -10,8 +10,8 @@
 
 namespace penstock {
 
-/// "image-folder"; empty for a number that is no enumerator. Has no default case, so that the compiler names
-/// an enumerator that was forgotten.
+/// "image-folder"; empty for a value that is not an enumerator. Has no default case, so that the compiler
+/// warns about a missing one.
 constexpr std::string_view name_of(dataset_type type) noexcept {
   switch (type) {
     case dataset_type::image_folder: return "image-folder";
@@ -28,7 +28,7 @@ constexpr std::string_view name_of(dataset_type type) noexcept {
 enum class path_need : std::uint8_t { none, optional, required };
 
 struct dataset_type_facts {
-  bool available = true;  ///< false: the name is known, the dataset is not built yet
+  bool available = true;  ///< false: the name is reserved, but the dataset is not implemented yet
   path_need path = path_need::required;
   bool images = false;  ///< has image tensors, or may have them
 };

@@ -1,29 +1,28 @@
-// The exit codes of penstock's processes, each with its meaning, once. Children of a session
-// (penstock-worker, penstock-gpu, programs that call worker_main) end with those of the second half; the
-// supervisor reads them, and the command line ends with its own (tools/penstock/output.hpp names these) plus
-// `configuration`. docs: `penstock help exit-codes`, docs/semantics.md.
+// The exit codes of penstock's processes. Children of a session (penstock-worker, penstock-gpu, programs that
+// call worker_main) exit with those of the second half, which the supervisor interprets. The command line has
+// its own (tools/penstock/output.hpp) plus `configuration`. docs: `penstock help exit-codes`,
+// docs/semantics.md.
 #pragma once
 
 namespace penstock::exit_codes {
 
-inline constexpr int finished = 0;  ///< was told to stop and did, or had nothing left to do
+inline constexpr int finished = 0;  ///< stopped on request, or had nothing left to do
 inline constexpr int failed = 1;    ///< anything without a code of its own
 
-// From sysexits.h, where it has the meaning.
-inline constexpr int temporary = 75;      ///< another process may do better: restart, not counted against the worker
+// From sysexits.h, where the meaning fits.
+inline constexpr int temporary = 75;      ///< a new process may succeed: restart, not counted
 inline constexpr int permission = 77;     ///< a restart would end the same way
 inline constexpr int configuration = 78;  ///< the same: the config, or the program that it names, is wrong
 
-inline constexpr int poisoned = 79;     ///< the device's context is lost; only a new process can go on
+inline constexpr int poisoned = 79;     ///< the device's context is lost: only a new process can use it
 inline constexpr int hardware = 80;     ///< the device itself is broken
-inline constexpr int protocol = 82;     ///< the session's messages make no sense to this program: another version?
+inline constexpr int protocol = 82;     ///< invalid messages from the session: another version?
 inline constexpr int parent_lost = 83;  ///< the session is gone
 
-/// A child ended between clone and exec: it never ran its program. Only spawn() sees it.
+/// The child exited between clone and exec: it never ran its program. Seen only by spawn().
 inline constexpr int not_executed = 127;
 
-/// Whether a child that ends with this code would end the same way again: the run fails with the child's own
-/// reason instead of restarting it.
+/// Whether a restarted child would exit the same way: the run then fails with the child's own reason.
 [[nodiscard]] constexpr bool is_permanent(int code) noexcept {
   return code == permission || code == configuration || code == protocol;
 }

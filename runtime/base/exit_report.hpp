@@ -1,5 +1,5 @@
-// How a process ended: made by runtime/process when it has reaped one, read by everything that decides what the end
-// means.
+// How a process ended: made by runtime/process when it has reaped one; the basis for all decisions about that
+// end.
 #pragma once
 
 #include <sys/types.h>
@@ -12,9 +12,10 @@ namespace penstock::process {
 struct exit_report {
   enum class how { exited, signalled, unknown };
   pid_t pid = -1;
-  how ending = how::unknown;  ///< unknown: somebody else reaped it (SIGCHLD ignored, waitpid(-1))
+  how ending = how::unknown;  ///< unknown: reaped by other code (SIGCHLD ignored, waitpid(-1))
   int code = 0;               ///< exit status, or signal number
-  std::chrono::system_clock::time_point noticed = std::chrono::system_clock::now();  ///< that it is dead
+  /// when its death was noticed
+  std::chrono::system_clock::time_point noticed = std::chrono::system_clock::now();
 
   [[nodiscard]] bool exited_with(int status) const noexcept { return ending == how::exited && code == status; }
   [[nodiscard]] bool ended_by(int signal) const noexcept { return ending == how::signalled && code == signal; }

@@ -18,7 +18,7 @@ class unique_fd {
 
   [[nodiscard]] int get() const noexcept { return fd_; }
   [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
-  /// Gives the descriptor away; the caller closes it.
+  /// Releases ownership; the caller closes the descriptor.
   [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
   void reset(int fd = -1) noexcept;
 

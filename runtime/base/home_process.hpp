@@ -1,6 +1,5 @@
-// Knows whether this process is the one that an object was made in, or a forked copy: there the object's
-// threads do not exist and its locks may be held for ever. Used by what embedding programs hold: sessions and
-// batches.
+// Tells whether an object is used in the process that made it or in a forked child, where its threads do not
+// exist and its locks may be held forever. Used by sessions and batches.
 #pragma once
 
 #include <sys/types.h>
@@ -8,8 +7,7 @@
 
 namespace penstock {
 
-/// Costs one getpid a question. Not pthread_atfork: that sees neither clone() nor a library that is loaded
-/// later.
+/// Each query costs one getpid. Not pthread_atfork, which misses clone() and libraries loaded later.
 class home_process {
  public:
   [[nodiscard]] bool left() const noexcept { return ::getpid() != pid_; }

@@ -56,7 +56,7 @@ result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t
   for (tensor_place& place : layout.tensors) {
     if (place.spec.length != length_rule::exact) place.lengths = lengths++;
   }
-  // Small rows first: what a short batch leaves unused then lies almost entirely behind its last used byte.
+  // Small rows first: the unused part of a short batch is then almost entirely after its last used byte.
   std::vector<std::size_t> order(layout.tensors.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return layout.tensors[i].row_bytes; });

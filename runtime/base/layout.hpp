@@ -1,5 +1,5 @@
-// How a batch lies in a slot: one region a tensor, rows back to back, small tensors first so that a short
-// batch is one contiguous copy. Pure; worker, device and sinks compute the same layout from the same
+// The layout of a batch in a slot: one region per tensor, rows back to back, small tensors first so that a
+// short batch is one contiguous copy. Pure; worker, device and sinks compute the same layout from the same
 // description.
 #pragma once
 
@@ -26,13 +26,13 @@ struct tensor_place {
   [[nodiscard]] std::uint64_t entry_bytes() const noexcept { return row_bytes / spec.shape.front(); }
 };
 
-/// DMA and vector loads like this; it costs at most 255 bytes a tensor.
+/// Suits DMA and vector loads; costs at most 255 bytes per tensor.
 inline constexpr std::uint64_t layout_alignment = 256;
 
 struct batch_layout {
   std::uint32_t rows_max = 0;         ///< the batch size
-  std::vector<tensor_place> tensors;  ///< in the order of the description, then lengths that were added
-  std::size_t described = 0;          ///< how many of them the description has
+  std::vector<tensor_place> tensors;  ///< in the order of the description, then the added length tensors
+  std::size_t described = 0;          ///< how many of them are in the description
   std::uint64_t bytes = 0;            ///< of a slot that holds a full batch
 
   /// Bytes from the beginning of the slot to the end of the last row of a batch with this many rows.
@@ -44,7 +44,8 @@ struct batch_layout {
 
 /// Adds an int64 tensor "NAME_length" for every tensor with a length_rule. Refuses (errc::dataset) no
 /// tensors, two of the same name, an empty name, a zero dimension, an image that is not uint8 [h, w, c],
-/// lengths of what has no axis or is not plain data, and sizes beyond 2^40 bytes a batch.
+/// a length_rule on a tensor without an axis or with another role than data, and sizes beyond 2^40 bytes per
+/// batch.
 result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t batch_size);
 
 }  // namespace penstock

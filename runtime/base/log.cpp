@@ -29,9 +29,8 @@ spdlog::level::level_enum to_spdlog(level severity) {
   return spdlog::level::off;
 }
 
-// Our own logger object: an embedding program may use spdlog for itself, its registry and default logger are
-// its own.
-// Never destroyed: a static Session logs while the program's static objects go, in whatever order.
+// Our own logger object: an embedding program may use spdlog itself, so leave its registry and default logger
+// alone. Never destroyed: a static Session may log while static objects are being destroyed.
 spdlog::logger& stderr_logger() {
   static auto* const logger = [] {
     const auto colour =
@@ -46,8 +45,8 @@ spdlog::logger& stderr_logger() {
   return *logger;
 }
 
-// A terminal that is scrolled back or a pipe that nobody reads must not stop a session: workers' output is
-// read by the thread that logs. The first line waits this long, the next ones not at all until it goes on.
+// A paused terminal or an unread pipe must not stop a session: the thread that logs also reads the workers'
+// output. The first line waits this long; the next ones do not wait until stderr accepts output again.
 constexpr int patience_ms = 100;
 
 class stderr_gate {
@@ -56,7 +55,7 @@ class stderr_gate {
   bool opens() {
     pollfd out{STDERR_FILENO, POLLOUT, 0};
     const bool blocked = blocked_.load(std::memory_order_relaxed);
-    // With nobody to take it (closed, an error) the write itself fails at once.
+    // If stderr is closed or broken, the write itself fails at once.
     const bool ready = ::poll(&out, 1, blocked ? 0 : patience_ms) != 0;
     blocked_.store(!ready, std::memory_order_relaxed);
     if (!ready) dropped_.fetch_add(1, std::memory_order_relaxed);

@@ -1,6 +1,6 @@
-// One log for the runtime: short lines on stderr with a level and the part that speaks. A program that embeds
-// penstock can take the lines instead. Thread-safe; lines that stderr does not take (a pipe that nobody
-// reads) are dropped and counted instead of waiting.
+// One log for the runtime: short lines on stderr with a level and the component. A program that embeds
+// penstock can take the lines instead. Thread-safe; lines that stderr does not accept (an unread pipe) are
+// dropped and counted; logging does not wait.
 #pragma once
 
 #include <fmt/core.h>

@@ -40,27 +40,27 @@ struct file_range {
   std::uint64_t bytes = 0;
 };
 
-/// Maps a range of a file for reading and writing, shared with whoever maps it too. The descriptor may be
+/// Maps a range of a file for reading and writing, shared with other mappings. The descriptor may be
 /// closed afterwards. Empty with errno set when the kernel refuses.
 [[nodiscard]] mapping map_shared(int fd, file_range range) noexcept;
 /// Maps a range of a file for reading. Private, because before Linux 6.7 a memory file sealed against writing
 /// could not be mapped shared at all. Empty with errno set when the kernel refuses.
 [[nodiscard]] mapping map_read_only(int fd, file_range range) noexcept;
-/// Zeroed memory of this process alone. Empty with errno set when the kernel refuses.
+/// Zeroed private memory. Empty with errno set when the kernel refuses.
 [[nodiscard]] mapping map_anonymous(std::size_t bytes) noexcept;
 
-/// What can never change any more about a sealed memory file, whoever holds its descriptor.
+/// What is fixed for good in a sealed memory file, for every holder of its descriptor.
 enum class seal { size, size_and_contents };
 
-/// An empty memory file, close-on-exec, that can be sealed. `name` is what /proc shows; `what` stands in the
-/// refusal (errc::system): "creating the arena: ...".
+/// An empty memory file, close-on-exec, that can be sealed. `name` appears in /proc; `what` begins the
+/// refusal's message (errc::system): "creating the arena: ...".
 result<unique_fd> create_memory_file(const char* name, std::string_view what);
 
 /// Seals for good: a sealed size means that touching a mapping is never SIGBUS. Refuses (errc::system) when
 /// the kernel does, for example because a writable mapping of the contents exists.
 result<void> seal_memory_file(int fd, seal how, std::string_view what);
 
-/// Whether a descriptor is a memory file that is sealed at least so. False for anything else.
+/// Whether a descriptor is a memory file with at least this seal. False for anything else.
 [[nodiscard]] bool is_sealed(int fd, seal how) noexcept;
 
 }  // namespace penstock

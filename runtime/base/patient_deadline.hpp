@@ -1,7 +1,6 @@
-// A deadline that does not count time in which nobody looked. Whoever watches something may be late himself: the
-// process was stopped (SIGSTOP), the machine was suspended, or it is so busy that a thread does not get its turn.
-// What has not been seen then proves nothing about what is watched. Pure; used by the GPU owner and by what polls a
-// stream.
+// A timeout that does not count time in which the watcher itself was not running: stopped by SIGSTOP, on a
+// suspended machine, or starved of CPU. An event missed in that time proves nothing about what is being
+// watched. Pure; used by the GPU owner and by code that polls a stream.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -10,28 +9,28 @@
 
 namespace penstock {
 
-/// One look accounts for at most twice the time that should lie between two of them: a watcher that is always late by
-/// less than that counts everything, one that slept for an hour counts two looks.
+/// Each check counts at most twice the interval between checks: a watcher that is always a little late counts
+/// all of the time; one that slept for an hour counts two intervals.
 class patient_deadline {
  public:
-  /// Over when nothing has happened for more than `limit`, watched by look() every `look_every`, which should be a
-  /// small part of it.
+  /// Expires when nothing has happened for more than `limit`. Check every `look_every`, which should be a
+  /// small fraction of it.
   constexpr patient_deadline(nanoseconds limit, nanoseconds look_every)
       : limit_(limit), counted_a_look_max_(2 * look_every) {}
 
-  /// From now on the whole time again: what is watched begins, or has moved.
+  /// Restarts the timeout: what is watched has started or made progress.
   constexpr void restart(steady_time now) {
     counted_ = nanoseconds(0);
     looked_ = now;
   }
-  /// To be called after having looked, and seen nothing. True: the time is over.
+  /// Call after each check that found no progress. True: the timeout has expired.
   [[nodiscard]] constexpr bool is_over(steady_time now) {
     counted_ += std::clamp<nanoseconds>(now - looked_, nanoseconds(0), counted_a_look_max_);
     looked_ = now;
     return counted_ > limit_;
   }
 
-  /// For how long it has been watched in vain.
+  /// Time counted since restart().
   [[nodiscard]] constexpr nanoseconds counted() const noexcept { return counted_; }
   [[nodiscard]] constexpr nanoseconds limit() const noexcept { return limit_; }
 

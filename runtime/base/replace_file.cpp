@@ -19,12 +19,12 @@ namespace {
 
 constexpr mode_t mode_of_new_files = 0666;  // less the umask
 
-// A process that was killed with our pid left its names behind; more than so many times nobody had our pid.
+// Names may be left over from killed processes that had the same pid; more than this many are implausible.
 constexpr int names_tried = 100;
 
 struct replaced {
   std::string path;             // no symbolic link
-  std::optional<mode_t> keeps;  // permissions of the file that is there
+  std::optional<mode_t> keeps;  // permissions of the existing file
 };
 
 tl::unexpected<failure> no(int os_code, const std::string& path) {
@@ -34,7 +34,7 @@ tl::unexpected<failure> no(int os_code, const std::string& path) {
 result<replaced> look_at(const std::string& path) {
   struct stat there {};
   if (::stat(path.c_str(), &there) != 0) {
-    // A link that leads nowhere is replaced itself.
+    // A dangling link is itself replaced.
     if (errno == ENOENT) return replaced{path, std::nullopt};
     return no(errno, path);
   }
@@ -48,7 +48,7 @@ result<replaced> look_at(const std::string& path) {
   return replaced{real.string(), there.st_mode & 07777};
 }
 
-/// A file of our own beside the one to be replaced; gone with this object unless it was renamed.
+/// A temporary file beside the one to be replaced; removed with this object unless it was renamed.
 class temporary_file {
  public:
   static result<temporary_file> create(const std::string& beside) {
@@ -70,7 +70,7 @@ class temporary_file {
   }
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// 0, or the errno.
+  /// Returns 0 or the errno.
   [[nodiscard]] int rename_to(const std::string& path) {
     if (::rename(path_.c_str(), path.c_str()) != 0) return errno;
     path_.clear();
@@ -83,8 +83,7 @@ class temporary_file {
   unique_fd fd_;
 };
 
-/// After a power cut the folder has to know the new name. Not every file system can: then it is as safe as it
-/// gets.
+/// Makes the rename survive a power failure. Errors are ignored: not every file system supports this.
 void sync_folder_of(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   const unique_fd fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

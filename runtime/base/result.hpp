@@ -1,6 +1,6 @@
-// How functions say no: result<T> holds a value or a failure. Libraries that throw are wrapped in the .cpp
-// that calls them, so nothing inside penstock throws across a folder. Used everywhere in runtime/ and
-// actors/.
+// How functions report failures: result<T> holds a value or a failure. Libraries that throw are wrapped in
+// the .cpp that calls them, so nothing inside penstock throws across a folder. Used everywhere in runtime/
+// and actors/.
 #pragma once
 
 #include <penstock/error.hpp>
@@ -16,19 +16,19 @@ namespace penstock {
 template <class T>
 using result = tl::expected<T, failure>;
 
-/// A failure with a formatted sentence: refuse(errc::io, "reading '{}': ...", path).
+/// A failure with a formatted message: refuse(errc::io, "reading '{}': ...", path).
 template <class... Args>
 [[nodiscard]] tl::unexpected<failure> refuse(errc code, fmt::format_string<Args...> format, Args&&... args) {
   return tl::unexpected(failure{code, fmt::format(format, std::forward<Args>(args)...), 0});
 }
 
-/// "what: strerror(os_code)". Call with errno at once: anything in between may change it.
+/// The message is "what: strerror(os_code)". Pass errno directly: any call in between may change it.
 [[nodiscard]] failure os_failure(errc code, int os_code, std::string_view what);
 [[nodiscard]] inline tl::unexpected<failure> refuse_os(errc code, int os_code, std::string_view what) {
   return tl::unexpected(os_failure(code, os_code, what));
 }
 
-/// The value, or the failure thrown as penstock::error: the border between the inside and the public API.
+/// Returns the value, or throws the failure as penstock::error. Used at the boundary to the public API.
 template <class T>
 T value_or_throw(result<T> from) {
   if (!from) throw error(std::move(from.error()));

@@ -1,12 +1,13 @@
-// Threads of the library never take a signal that is meant for the program around them. Used by whoever starts one.
+// Keeps the library's threads from receiving signals meant for the embedding program. Used wherever a thread
+// is started.
 #pragma once
 
 #include <csignal>
 
 namespace penstock {
 
-/// Blocks all signals for the calling thread while it lives: threads that are started meanwhile have them blocked
-/// for good.
+/// Blocks all signals in the calling thread during its lifetime; threads started meanwhile inherit the
+/// blocked mask.
 class all_signals_blocked {
  public:
   all_signals_blocked() {

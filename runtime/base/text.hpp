@@ -1,4 +1,4 @@
-// Showing bytes that came from outside to people: file names need not be UTF-8, messages need not end.
+// Makes untrusted bytes safe to show: file names need not be UTF-8, and messages may be arbitrarily long.
 #pragma once
 
 #include <algorithm>
@@ -7,19 +7,19 @@
 
 namespace penstock {
 
-/// UTF-8 as it is; every byte that is not part of valid UTF-8, and every control character, as \xNN. The
-/// result is safe in a terminal, in JSON and on one line.
+/// Keeps valid UTF-8; writes every other byte and every control character as \xNN. The result is safe in a
+/// terminal, in JSON and on one line.
 std::string printable(std::string_view raw);
 
-/// At most `limit` bytes, cut between characters, with "..." where something is missing.
+/// At most `limit` bytes, cut between characters, with "..." for the missing part.
 std::string shortened(std::string_view text, std::size_t limit);
 
-/// The candidate that is nearest to `word` by Damerau-Levenshtein distance, if it is near enough to be meant
-/// (distance <= max(1, length / 3)); empty otherwise.
+/// The candidate closest to `word` by Damerau-Levenshtein distance, if the distance is at most max(1, length
+/// / 3); else empty.
 template <class Range>
 std::string_view nearest_name(std::string_view word, const Range& candidates);
 
-/// Edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
+/// The number of edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
 std::size_t edit_distance(std::string_view from, std::string_view to);
 
 template <class Range>

@@ -25,7 +25,7 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t step) noexce
 /// Refuses a bare number, a negative one, an unknown unit and anything beyond 2^63 - 1 bytes.
 result<std::uint64_t> parse_bytes(std::string_view text);
 
-/// "250ms", "1.5s", "10m", "2h", "100us", "5ns", "1d". Refuses as parse_bytes does.
+/// "250ms", "1.5s", "10m", "2h", "100us", "5ns", "1d". Refuses like parse_bytes.
 result<nanoseconds> parse_duration(std::string_view text);
 
 /// "64 MiB", "1.5 GiB", "812 B": three significant digits at most, binary units.

@@ -1,4 +1,4 @@
-// The order to copy one slot to the device, as scheduler, owner_orders and GPU owner hand it on.
+// The order to copy one slot to the device, passed from the scheduler through owner_orders to the GPU owner.
 #pragma once
 
 #include "runtime/base/ids.hpp"

@@ -41,7 +41,7 @@ class applier {
     references.variables = into_.values.vars;
     for (const std::string& path : into_.broken) {
       if (path.starts_with("vars.")) references.broken_variables.insert(path.substr(5));
-      // [vars] as a whole is not a table.
+      // [vars] itself is not a table.
       if (path == variables_key) references.all_variables_known = false;
     }
     for (const std::string& name : references.broken_variables) references.variables.erase(name);
@@ -56,7 +56,7 @@ class applier {
     const key_table& all = key_table::get();
     for (const member& one : from.members) {
       const std::string full = join(path, one.name);
-      if (full == variables_key || full == "include") continue;  // read before
+      if (full == variables_key || full == "include") continue;  // handled earlier
       const key_info* const key = all.find_in(path, one.name);
       if (key != nullptr) {
         value(one, *key, reference_scope::everything);

@@ -10,7 +10,7 @@
 namespace penstock::config_file {
 namespace {
 
-/// Is the value of a key, or of anything it is part of, wrong anyway?
+/// Whether the value of a key, or of a table or array that contains it, is wrong.
 bool is_broken(const applied& made, const std::string& path) {
   for (const std::string& broken : made.broken) {
     const bool within =
@@ -32,8 +32,7 @@ std::string parent_of(const std::string& path) {
   return dot == std::string::npos ? std::string() : path.substr(0, dot);
 }
 
-/// Where to point for a key that is not there: what asks for it, else its table, else the beginning of the
-/// file.
+/// The place to show for a missing key: what requires it, else its table, else the beginning of the file.
 span place_of_missing(const applied& made, const contradiction& rule, const source& main) {
   if (const auto asking = place_of(made, rule.other)) return asking->value;
   const auto table = made.tables.find(parent_of(rule.key));
@@ -88,7 +87,7 @@ void complain_of_contradictions(const applied& made, const source& main, config_
     complaint one{.key = rule.key, .message = rule.message, .label = rule.label, .help = rule.help};
     if (rule.missing) {
       one.at = key ? key->value : place_of_missing(made, rule, main);
-      // At the beginning of the file there is nothing that the label could be about.
+      // At the beginning of the file there is nothing for the label to refer to.
       if (one.at.begin == one.at.end) one.label.clear();
     } else if (key) {
       one.at = key->value;

@@ -1,5 +1,5 @@
-// The key table as text: for editors (JSON Schema), for the reader of the docs, and for `check-config`. All
-// four are pure functions of the table in <penstock/config_keys.def>.
+// The key table as text: for editors (JSON Schema), for the docs, and for `check-config`. Pure functions of
+// the table in <penstock/config_keys.def>.
 #pragma once
 
 #include "runtime/config/load.hpp"

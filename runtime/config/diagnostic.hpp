@@ -1,4 +1,4 @@
-// What is wrong with a config, where, and what to write instead: the value that every check here produces.
+// What is wrong with a config, where, and what to write instead: the result of every check here.
 // The CLI and the public load_config show it to people (render), `--json` hands it to programs (to_json).
 #pragma once
 
@@ -10,7 +10,7 @@ namespace penstock::config_file {
 
 enum class severity : std::uint8_t { warning, error };
 
-/// A place in some text together with the text's line, so that it can be shown when the text is gone.
+/// A place in a text together with its line, so that it can be shown after the text is freed.
 struct excerpt {
   std::string origin;  ///< "photos.toml", "--set", "environment"; for a config built in code the key's path
   std::uint32_t line = 0;  ///< from 1; 0: the origin has no lines
@@ -19,7 +19,7 @@ struct excerpt {
   std::uint32_t length = 0;         ///< in characters, within this line
   std::uint32_t source_column = 1;  ///< of the first character of source_line: more than 1 in very long lines
   std::string source_line;
-  std::string label;  ///< a few words that stand right behind the caret
+  std::string label;  ///< a few words shown after the caret
 
   bool operator==(const excerpt&) const = default;
 };

@@ -18,8 +18,8 @@ constexpr std::size_t key_parts_max = 16;
 /// Each costs a parse of the whole text.
 constexpr std::size_t sections_max = 8;
 
-/// Turns toml++'s tree into ours. Its positions are lines and columns of a text in which `shift` bytes that
-/// are not in the source stand first.
+/// Converts toml++'s tree into ours. Its positions are lines and columns of a text that starts with `shift`
+/// bytes that are not in the source.
 class converter {
  public:
   converter(const source& text, const source& parsed, std::size_t begin, std::size_t shift)
@@ -155,8 +155,8 @@ std::vector<key_place>::const_iterator next_header(const std::vector<key_place>&
   });
 }
 
-/// Takes everything out of `text` that an earlier key forbids, and gives what was taken out and can still be
-/// checked: texts of the same length with nothing but one table.
+/// Removes from `text` everything that an earlier key forbids. Returns the removed parts that can still be
+/// checked: texts of the same length that contain only one table each.
 std::vector<std::string> take_out_clashes(std::string& text, const source& from, complaints& found) {
   std::vector<std::string> sections;
   const toml_keys keys = scan_keys(text);
@@ -179,7 +179,7 @@ std::vector<std::string> take_out_clashes(std::string& text, const source& from,
   return sections;
 }
 
-/// Nothing: an assumption of toml++ was broken.
+/// Empty if an assumption of toml++ was violated.
 std::optional<toml::parse_result> parse_toml(std::string_view text) {
   try {
     return toml::parse(text);
@@ -258,7 +258,7 @@ std::optional<node> parse_value(const source& text, std::size_t begin) {
   if (find_overlong_key(written, key_parts_max) != std::string_view::npos) return std::nullopt;
   const source with_key(source_kind::file, {}, std::string(key).append(written), {}, 0);
   const std::optional<toml::parse_result> parsed = parse_toml(with_key.text());
-  // More than one key: the text went on in a second line, which is not one value.
+  // More than one key: the text has a second line, so it is not a single value.
   if (!parsed || !*parsed || parsed->table().size() != 1) return std::nullopt;
   const toml::node* value = parsed->table().get("v");
   if (value == nullptr) return std::nullopt;

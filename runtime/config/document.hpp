@@ -1,5 +1,5 @@
-// A TOML text as a tree of values that know where they stand. The border to toml++: no other file here sees
-// it, and nothing throws across it. Pure.
+// A TOML text as a tree of values with their positions. The only place that uses toml++; no exception leaves
+// it. Pure.
 #pragma once
 
 #include "runtime/config/source.hpp"
@@ -39,8 +39,8 @@ struct member {
 std::string_view name_of(node_kind kind) noexcept;
 
 struct document {
-  /// Usually one tree. A table that is written twice is its own tree behind the first, so that what is in it
-  /// is checked.
+  /// Usually one tree. A table that is written twice becomes a further tree, so that its contents are
+  /// checked.
   std::vector<node> trees;
   bool complete = true;  ///< false: a syntax error ended it
 };
@@ -48,11 +48,11 @@ struct document {
 /// Adds a syntax error (one: toml++ stops there) and every duplicate to `found`.
 document parse_document(const source& text, complaints& found);
 
-/// `text` from `begin` on as one TOML value; nothing if it is none.
+/// Parses `text` from `begin` on as one TOML value; empty if it is not one.
 std::optional<node> parse_value(const source& text, std::size_t begin);
 
 /// The offset, within a string as it is written (quotes included), of each byte of its value and of its end.
-/// Text without quotes stands for itself.
+/// Text without quotes is taken as it is.
 std::vector<std::size_t> literal_offsets(std::string_view written);
 
 }  // namespace penstock::config_file

@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t file_bytes_max = MiB;
 constexpr std::size_t include_depth_max = 16;
-/// Files may be included more than once, each time at its place; this ends a doubling chain of them.
+/// Files may be included more than once; this limit stops a chain in which each file includes the next one
+/// twice.
 constexpr std::size_t includes_max = 256;
 
 struct file_text {
@@ -51,7 +52,7 @@ std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
-/// One file however it is reached.
+/// Identifies a file regardless of the path to it.
 std::string identity(const fs::path& path) {
   std::error_code ignored;
   const fs::path real = fs::weakly_canonical(path, ignored);

@@ -1,5 +1,5 @@
-// The names that users of other loaders type, and what they mean here: consulted when a key or a choice is
-// unknown, before the nearest name is looked for.
+// Names used by other data loaders and their equivalents here: consulted for an unknown key or choice, before
+// searching for the nearest name.
 #pragma once
 
 #include <span>
@@ -9,17 +9,16 @@ namespace penstock::config_file {
 
 struct foreign_name {
   std::string_view name;  ///< in lower case, with '_'
-  std::string_view
-      key;  ///< path of the key that does the same here; empty: there is none, and `note` says why
+  std::string_view key;   ///< path of the key that does the same here; empty: there is none; see `note`
   std::string_view note;  ///< a sentence for the help line; may be empty
 };
 
 std::span<const foreign_name> foreign_names();
 
-/// Null: nothing is known of it. Case and '-' for '_' do not matter.
+/// Null if unknown. Case and '-' versus '_' do not matter.
 const foreign_name* foreign_key(std::string_view name);
 
-/// The dtype that "fp16", "half" or "long" means; empty: nothing is known of it.
+/// The dtype that "fp16", "half" or "long" means; empty if unknown.
 std::string_view foreign_dtype(std::string_view name);
 
 }  // namespace penstock::config_file

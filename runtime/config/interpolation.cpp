@@ -103,7 +103,7 @@ class expander {
     }
     const auto found = values_.environment.find(name);
     if (fallback != std::string_view::npos) {
-      // As in a shell, ":-" also stands in for an empty value.
+      // As in a shell, the default after ":-" also replaces an empty value.
       const bool set = found != values_.environment.end() && !found->second.empty();
       made_.text += set ? std::string_view(found->second) : inside.substr(fallback + 2);
     } else if (found != values_.environment.end()) {

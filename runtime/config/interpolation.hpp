@@ -1,5 +1,5 @@
 // ${env:NAME}, ${env:NAME:-default}, ${cfg:dir}, ${var:NAME} and $$ in the strings of a config. Pure: the
-// environment and the variables come in.
+// environment and the variables are arguments.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace penstock::config_file {
 
-/// What references can stand for. Borrows nothing.
+/// The values of all references. Owns its data.
 struct reference_values {
   std::map<std::string, std::string> environment;
   std::map<std::string, std::string> variables;  ///< [vars], themselves resolved
-  /// Variables whose own value is wrong: a reference to one of them is a follow-up and not worth a complaint.
+  /// Variables whose own value is wrong: references to them are follow-up errors and are not reported.
   std::set<std::string> broken_variables;
   /// False: a file could not be parsed, so a missing variable proves nothing.
   bool all_variables_known = true;
 };
 
-/// Where a string stands decides what it may refer to.
+/// What a string may refer to, depending on its place.
 enum class reference_scope : unsigned char {
   everything,
   no_variables,  ///< the values of [vars] and of `include`, which are read before [vars] is known
@@ -43,7 +43,7 @@ struct expansion {
   std::vector<reference_error> errors;
 };
 
-/// What comes out of the environment or a variable is not looked at again.
+/// Values from the environment and from variables are not expanded again.
 expansion expand(std::string_view text, const reference_values& values, const std::filesystem::path& folder,
                  reference_scope scope);
 

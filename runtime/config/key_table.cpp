@@ -11,7 +11,7 @@
 namespace penstock::config_file {
 namespace {
 
-// The words of the columns `limits` and `use` in config_keys.def.
+// The names used in the columns `limits` and `use` of config_keys.def.
 constexpr value_limits any{};
 constexpr value_limits a_path{.kind = limit_kind::path};
 constexpr value_limits a_command{.kind = limit_kind::command};
@@ -113,7 +113,7 @@ const key_table& key_table::get() {
     const penstock::config config_defaults;
     const fault_config fault_defaults;
     for (key_info& key : made->keys_) {
-      // When all keys are there: a list of faults is printed with the keys of a fault.
+      // Only after all keys are registered: printing a list of faults uses the keys of a fault.
       key.default_text = key.value->write(
           key.locate_in(in_array(key) ? static_cast<const void*>(&fault_defaults) : &config_defaults));
     }

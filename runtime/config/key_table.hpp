@@ -1,6 +1,5 @@
-// Every table and key of the config file as data, made from <penstock/config_keys.def>. The only place that
-// knows which keys there are: parsing, checks, schema, docs and printing walk over it. Built once, immutable,
-// safe for all threads.
+// Every table and key of the config file as data, made from <penstock/config_keys.def>. The only list of
+// keys: parsing, checks, schema, docs and printing iterate over it. Built once, immutable, thread-safe.
 #pragma once
 
 #include "runtime/config/limits.hpp"
@@ -36,7 +35,7 @@ enum class used_with : std::uint8_t {
 
 struct table_info {
   std::string_view path;  ///< "loader.restart"; "" for the top; "dataset.faults[]" for the tables of an array
-  std::string_view actor;  ///< whom it configures; the tables within a table have its actor
+  std::string_view actor;  ///< the actor that it configures; inherited by inner tables
   std::string_view help;
 };
 
@@ -55,9 +54,10 @@ struct key_info {
   void* (*locate)(void* root) = nullptr;
 
   [[nodiscard]] const void* locate_in(const void* root) const { return locate(const_cast<void*>(root)); }
-  /// "'type' in [loader.restart]": how messages call it.
+  /// Its name in messages: "'type' in [loader.restart]".
   [[nodiscard]] std::string subject() const;
-  /// A key that says "bytes" already ("bytes_per_sample") may be a plain number; every other size has a unit.
+  /// A key with "bytes" in its name ("bytes_per_sample") may be a plain number; every other size needs a
+  /// unit.
   [[nodiscard]] bool names_its_unit() const {
     return form.element == scalar::size && name.starts_with("bytes_");
   }
@@ -75,7 +75,7 @@ class key_table {
   [[nodiscard]] const std::vector<key_info>& keys() const noexcept { return keys_; }
   [[nodiscard]] std::vector<const key_info*> keys_of(std::string_view table) const;
   [[nodiscard]] const key_info* find(std::string_view path) const;
-  /// The key or table that a name in a file means. A name with a dot, which needs quotes there, means none.
+  /// Looks up a key or table by its name in a file. A quoted name with a dot in it never matches.
   [[nodiscard]] const key_info* find_in(std::string_view table, std::string_view name) const;
   [[nodiscard]] const table_info* find_table_in(std::string_view table, std::string_view name) const;
   [[nodiscard]] const table_info* find_table(std::string_view path) const;
@@ -93,11 +93,11 @@ class key_table {
   std::map<std::string, std::size_t, std::less<>> index_;
 };
 
-/// Is the key in an array of tables (a key of a fault)? Its root is then not the config.
+/// Whether the key is in an array of tables (a key of a fault). Its root is then not the config.
 bool in_array(const key_info& key) noexcept;
 
-/// Why a key has no effect in this config: the key that decides and what it would have to be. Nothing: it has
-/// one.
+/// Why a key has no effect in this config: the key that it depends on, and the values which that key would
+/// need.
 struct unused_because {
   std::string_view decided_by;  ///< "dataset.type"
   std::string wanted;           ///< "\"synthetic\""

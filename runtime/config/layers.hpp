@@ -1,5 +1,5 @@
 // The texts of one load, in the order of their precedence: includes, the file, the environment, --set. Each
-// becomes a tree of the same shape; nothing is checked here but that the texts can be had and read.
+// becomes a tree of the same shape. Checks only that the texts can be read and parsed.
 #pragma once
 
 #include "runtime/config/document.hpp"
@@ -17,13 +17,13 @@ struct layer {
   node root;
 };
 
-/// Lives as long as anything points into its texts.
+/// Must outlive everything that points into its texts.
 struct layer_stack {
   std::deque<source> sources;
   std::vector<layer> layers;  ///< lowest precedence first
   std::vector<std::string> included;
-  bool complete = true;  ///< false: some file is missing from the layers, so what is not there proves nothing
-  std::set<std::string> broken;  ///< keys that are set, but to nothing that could be read
+  bool complete = true;          ///< false: some file could not be read, so a missing key is not an error
+  std::set<std::string> broken;  ///< keys that are set to a value that could not be parsed
   int unreadable = 0;            ///< errno of the file itself
 
   const source& add_source(source_kind kind, std::string name, std::string text,

@@ -94,7 +94,7 @@ void check_listen_address(std::string_view address, std::vector<breach>& found) 
 }  // namespace
 
 std::string_view meant_name(std::string_view word, const std::vector<std::string_view>& names) {
-  constexpr std::size_t word_max = 64;  // nothing so long is a slip of a finger
+  constexpr std::size_t word_max = 64;  // longer words are not typing errors
   if (word.size() > word_max) return {};
   std::string lower(word);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });

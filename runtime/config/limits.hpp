@@ -1,5 +1,5 @@
-// What a key's value may be, as data: its form (a size, an array of two numbers, ...) and its limits. From
-// these come the checks, the sentences of messages, the schema and the docs.
+// The allowed values of a key, as data: form (a size, an array of two numbers, ...) and limits. The checks,
+// messages, schema and docs are generated from them.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ enum class arity : std::uint8_t {
   optional,  ///< or the word for no value
   fixed,     ///< an array of `length`
   list,      ///< an array of any length
-  map,       ///< a table whose keys are the user's
+  map,       ///< a table with arbitrary keys
 };
 
 struct value_form {
@@ -58,11 +58,11 @@ struct breach {
   std::string help;
 };
 
-/// What a value has to be: "a whole number or \"auto\"", "an array of 2 numbers". `element`: one element of
-/// it.
+/// What a value must be, as text: "a whole number or \"auto\"", "an array of 2 numbers". `element`: one
+/// element of it.
 std::string expectation(const value_form& form, bool element);
 
-/// "between 1ms and 1h", "at least 16MiB"; empty if there are no limits to speak of.
+/// "between 1ms and 1h", "at least 16MiB"; empty if there are none.
 std::string limits_text(const value_form& form, const value_limits& limits);
 
 /// The value as limits_text writes it.
@@ -72,18 +72,18 @@ std::string scalar_text(scalar kind, double value);
 bool within(const value_form& form, const value_limits& limits, double value, std::size_t element,
             std::vector<breach>& found);
 
-/// The forms that strings have: device, session_name, listen_address.
+/// Checks strings with a special format: device, session_name, listen_address.
 void check_text(const value_limits& limits, std::string_view text, std::vector<breach>& found);
 
 /// The element types that images can be converted to.
 const std::vector<std::string_view>& image_types();
 
 bool is_session_name(std::string_view name) noexcept;
-/// Any text as a session name: other characters become '-'.
+/// Turns any text into a session name: other characters become '-'.
 std::string as_session_name(std::string_view text);
 
-/// The name that was meant, if one is near enough: a slip of a finger, another case, or more or less at its
-/// end.
+/// The name that was probably meant: a typing error, another case, or a longer or shorter ending. Empty if
+/// none is close.
 std::string_view meant_name(std::string_view word, const std::vector<std::string_view>& names);
 
 /// "a, b or c", each in double quotes.

@@ -1,5 +1,5 @@
-// Where each byte of a string's value stands in the string as it was written, so that a mistake in the middle
-// of a string can be pointed at.
+// Maps each byte of a string's value to its place in the source text, so that a message can point into the
+// middle of a string.
 #include "runtime/config/document.hpp"
 
 #include <array>

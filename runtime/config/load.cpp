@@ -90,7 +90,8 @@ provenance loaded_config::source_of(const std::string& key) const {
   return at == sources.end() ? provenance{} : at->second;
 }
 
-// Here and not beside the public load_config: the worker library has this file, and must not export that function too.
+// Here and not beside the public load_config, because the worker library contains this file and must not
+// export that function.
 environment_list process_environment() {
   environment_list all;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {

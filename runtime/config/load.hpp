@@ -1,6 +1,6 @@
-// From an actor config file to penstock::config: the file, its includes, the environment and --set, merged,
-// checked and with a record of where each value came from. Used by the public load_config and by every verb
-// of the CLI that takes a config.
+// From an actor config file to penstock::config: the file, its includes, the environment and --set, merged
+// and checked, with the source of each value. Used by the public load_config and by every verb of the CLI
+// that takes a config.
 #pragma once
 
 #include "runtime/config/diagnostic.hpp"
@@ -35,12 +35,12 @@ struct source_request {
   std::filesystem::path file;  ///< empty: only the environment and overrides
   /// Later ones win.
   std::vector<override_text> overrides;
-  /// All of it: PENSTOCK__TABLE__KEY settings, ${env:NAME} and rank = "auto" are taken from here alone.
+  /// The only source of PENSTOCK__TABLE__KEY settings, ${env:NAME} and rank = "auto".
   environment_list environment;
   /// Absolute; what `file` and relative paths of the command line and the environment are relative to.
   std::filesystem::path working_folder;
   bool strict = false;  ///< warnings become errors
-  /// Nothing: a file with [jobs] and without [dataset] configures a pool, any other a stream.
+  /// Empty: a file with [jobs] and without [dataset] configures a pool, any other a stream.
   std::optional<config_purpose> purpose{};
 };
 
@@ -58,11 +58,11 @@ struct provenance {
 };
 
 struct loaded_config {
-  /// Complete: paths are absolute, references are replaced, rank is a number, and `include` is empty because
-  /// the merge has been done.
+  /// Complete: paths are absolute, references are expanded, rank is a number, and `include` is empty after
+  /// merging.
   penstock::config values;
   /// By key path ("loader.workers"; one for each entry of a map, "loader.env.OMP_NUM_THREADS"). No entry: the
-  /// default.
+  /// value is the default.
   std::map<std::string, provenance> sources;
   std::vector<std::string> included;  ///< files that were merged, in the order of their precedence
   std::vector<diagnostic> warnings;

@@ -1,4 +1,4 @@
-// The public load_config: load() with what the process knows, and exceptions.
+// The public load_config: calls load() with the process's environment, and throws on failure.
 #include "runtime/base/log.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/config/load.hpp"

@@ -1,5 +1,5 @@
-// Settings from PENSTOCK__TABLE__KEY variables and from --set: each is a text of one line that becomes a tree
-// of one branch.
+// Settings from PENSTOCK__TABLE__KEY variables and from --set: each is a one-line text that becomes a tree
+// with one branch.
 #include "runtime/base/text.hpp"
 #include "runtime/config/key_table.hpp"
 #include "runtime/config/layers.hpp"
@@ -24,12 +24,12 @@ complaint about(span at, std::string message, std::string label, std::string hel
   return {.at = at, .message = std::move(message), .label = std::move(label), .help = std::move(help)};
 }
 
-/// What a path leads to: a key, or an entry of a map.
+/// What a path refers to: a key, or an entry of a map.
 struct destination {
   const key_info* key = nullptr;
   bool entry = false;
 
-  /// Is a string wanted, so that 4 and true are one too?
+  /// Whether a string is expected, so that 4 and true are strings too.
   [[nodiscard]] bool wants_string() const {
     return key != nullptr && key->form.element == scalar::text && (entry || key->form.count == arity::one);
   }
@@ -47,7 +47,7 @@ destination destination_of(const std::vector<path_part>& parts) {
   return {};
 }
 
-/// The value as TOML, else as a string. Nothing when it is meant as TOML and is wrong.
+/// Parses the value as TOML, else takes it as a string. Empty if it looks like TOML but is invalid.
 std::optional<node> value_of(const source& text, std::size_t begin, const std::vector<path_part>& parts,
                              complaints& found) {
   const destination to = destination_of(parts);
@@ -77,7 +77,7 @@ std::optional<node> value_of(const source& text, std::size_t begin, const std::v
   return bare;
 }
 
-/// value, wrapped in the tables that lead to it.
+/// The value, wrapped in the tables on its path.
 node branch(const std::vector<path_part>& parts, node value) {
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     if (part != parts.rbegin()) value.at = part->at;
@@ -114,8 +114,8 @@ bool has_lower_case(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](unsigned char c) { return std::islower(c) != 0; });
 }
 
-/// LOADER__WORKERS as parts; the entries of maps keep their spelling. Nothing: there are small letters where
-/// two spellings of one setting would compete.
+/// Splits LOADER__WORKERS into parts; entries of maps keep their spelling. Empty if there are lower-case
+/// letters where they would allow two spellings of one setting.
 std::optional<std::vector<path_part>> variable_parts(const source& text, std::size_t begin, std::size_t end) {
   std::vector<path_part> parts;
   std::string path;
@@ -133,7 +133,7 @@ std::optional<std::vector<path_part>> variable_parts(const source& text, std::si
   }
 }
 
-/// loader.env."A.B" as parts. Nothing, with a complaint: it is not a dotted key.
+/// Splits loader.env."A.B" into parts. If it is not a dotted key, reports that and returns empty.
 std::optional<std::vector<path_part>> dotted_parts(const source& text, std::size_t end, complaints& found) {
   std::vector<path_part> parts;
   const std::string_view key = std::string_view(text.text()).substr(0, end);

@@ -1,4 +1,4 @@
-// A loaded config as a file again, with the source of each value.
+// Prints a loaded config as a config file, with the source of each value.
 #include "runtime/config/describe.hpp"
 #include "runtime/config/key_table.hpp"
 

@@ -25,8 +25,8 @@ struct character_range {
   char32_t last;
 };
 
-// The blocks of Unicode 15 that terminals show two columns wide, and those that add nothing; single
-// exceptions within the blocks are not worth a table of hundreds of lines.
+// The blocks of Unicode 15 that terminals show two columns wide, and those of zero width. Exceptions within
+// the blocks are ignored: they would need a table of hundreds of lines.
 constexpr std::array wide{
     character_range{0x1100, 0x115f},   character_range{0x2e80, 0x303e},   character_range{0x3041, 0x33ff},
     character_range{0x3400, 0x4dbf},   character_range{0x4e00, 0x9fff},   character_range{0xa000, 0xa4cf},
@@ -172,12 +172,12 @@ class renderer {
     out_ += fmt::format("{}{}{}{} {}\n", std::string(gutter_, ' '), colours_.frame, sign, colours_.reset, to);
   }
 
-  /// The line (unless it stands there already) and the carets below it.
+  /// Prints the line (unless it was just printed) and the carets below it.
   void lines(const excerpt& where, bool again, char mark, const char* accent) {
     const std::vector<cell> cells = cells_of(where.source_line);
     const std::size_t begin = std::min<std::size_t>(where.column - where.source_column, cells.size());
     const std::size_t end = std::min<std::size_t>(begin + where.length, cells.size());
-    // A long line: from a little before the caret.
+    // A long line is shown from a little before the caret.
     std::size_t first = 0;
     if (width_of(cells, 0, cells.size()) > shown_columns_max) {
       while (first < begin && width_of(cells, first, end) > shown_columns_max / 2) ++first;

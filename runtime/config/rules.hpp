@@ -1,5 +1,5 @@
-// What must hold between the values of several keys. Pure, on a penstock::config, so that configs from files
-// and configs built in code keep the same rules.
+// Rules that involve several keys. Pure functions of a penstock::config, so that configs from files and
+// configs built in code follow the same rules.
 #pragma once
 
 #include <penstock/config.hpp>
@@ -17,10 +17,11 @@ struct contradiction {
   std::string message = {};
   std::string label = {};
   std::string help = {};
-  bool missing = false;  ///< `key` should be given and is not
+  bool missing = false;  ///< `key` is required and missing
 };
 
-/// What a config is for: a stream of batches, or a pool of jobs, in which [dataset], [image] and [sampler] play no part.
+/// What a config is for: a stream of batches, or a pool of jobs, which ignores [dataset], [image] and
+/// [sampler].
 enum class config_purpose : std::uint8_t { stream, jobs };
 
 std::vector<contradiction> contradictions_of(const penstock::config& values,

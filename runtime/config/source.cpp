@@ -109,15 +109,15 @@ excerpt excerpt_of(span place, std::string label) {
   const text_position begin = from.position_of(place.begin);
   std::string_view line = from.line_at(place.begin);
   const std::size_t line_begin = from.offset_of({begin.line, 1});
-  // What goes on in the next line is not underlined.
+  // Only the part in the first line is underlined.
   const std::size_t end = std::clamp(place.end, place.begin, std::max(place.begin, line_begin + line.size()));
-  // The texts of variables and options are one line to people, whatever is in them.
+  // Variables and options are shown as one line, even if they contain line breaks.
   made.line = from.has_lines() ? begin.line : 0;
   made.column = begin.column;
   made.length =
       std::max(characters_in(std::string_view(from.text()).substr(place.begin, end - place.begin)), 1U);
   if (line.size() > line_bytes_max) {
-    // A line of a megabyte is not copied into each of its diagnostics.
+    // Copy only a part of a very long line into each diagnostic.
     std::size_t first = std::min(place.begin - line_begin, line.size());
     first -= std::min(first, line_bytes_max / 2);
     while (first > 0 && continues_character(line[first])) --first;
@@ -132,7 +132,7 @@ excerpt excerpt_of(span place, std::string label) {
 
 void complaints::add(complaint one) {
   const std::uint32_t order = one.at.in != nullptr ? one.at.in->order() : 0;
-  // A file that is included twice says everything twice.
+  // Report each mistake in a file that is included twice only once.
   if (!said_.emplace(order, one.at.begin, one.message).second) return;
   errors_ += one.level == severity::error ? 1 : 0;
   if (full()) return;
@@ -140,14 +140,14 @@ void complaints::add(complaint one) {
     one = {.at = {one.at.in, span::everything, span::everything},
            .message = fmt::format("more than {} mistakes: the rest is not shown", complaints_max)};
   }
-  // No text of the user's, however long, makes a message long.
+  // Keep messages short, however long the user's text is.
   diagnostic what{one.level,
                   shortened(one.message, 500),
                   std::move(one.key),
                   excerpt_of(one.at, shortened(one.label, 300)),
                   std::move(one.related),
                   shortened(one.help, 1000)};
-  // The source as such comes first: everything + 1 is 0.
+  // Diagnostics about the whole source come first: everything + 1 is 0.
   entries_.push_back({order, one.at.begin + 1, std::move(what)});
 }
 

@@ -1,6 +1,5 @@
-// A text that settings were read from, and places in it: byte offsets inside, lines and columns outside. Used
-// by everything that reads or complains. Complaints collects diagnostics and puts them in the order of the
-// texts.
+// A text that settings were read from, and places in it: byte offsets internally, lines and columns in
+// messages. `complaints` collects diagnostics and sorts them in the order of the texts.
 #pragma once
 
 #include "runtime/config/diagnostic.hpp"
@@ -22,7 +21,7 @@ struct text_position {
   std::uint32_t column = 1;  ///< in characters
 };
 
-/// Immutable; spans point to it, so it stays where it is until the load is over.
+/// Immutable. Spans point to it, so its address must not change during the load.
 class source {
  public:
   /// `folder` is absolute: ${cfg:dir} and what relative paths in this text are relative to. `order` is the
@@ -58,7 +57,7 @@ class source {
 
 /// Bytes [begin, end) of a source. Borrows it.
 struct span {
-  /// As begin: no place, the source as such.
+  /// As `begin`: the source as a whole.
   static constexpr std::size_t everything = static_cast<std::size_t>(-1);
   const source* in = nullptr;
   std::size_t begin = 0;
@@ -69,8 +68,8 @@ struct span {
 
 excerpt excerpt_of(span place, std::string label = {});
 
-/// A diagnostic in the making. The initialisers let designated initialisation leave members out without a
-/// warning.
+/// A diagnostic in the making. The default initialisers allow designated initialisation without warnings
+/// about missing members.
 struct complaint {
   severity level = severity::error;
   std::string key = {};
@@ -86,7 +85,7 @@ class complaints {
   void add(complaint one);
   [[nodiscard]] bool has_errors() const noexcept { return errors_ > 0; }
   [[nodiscard]] std::size_t error_count() const noexcept { return errors_; }
-  /// No more are kept: the trouble of wording one can be saved.
+  /// No more are kept, so the caller need not format another one.
   [[nodiscard]] bool full() const noexcept;
   /// In the order of the texts and of the places in them; the same complaint about the same place once.
   [[nodiscard]] std::vector<diagnostic> sorted() const;
@@ -102,12 +101,12 @@ class complaints {
   std::size_t errors_ = 0;
 };
 
-/// More are counted but not kept: so many usually come from one.
+/// Further ones are counted but not kept: so many usually have a single cause.
 inline constexpr std::size_t complaints_max = 500;
 
 /// Length of the valid UTF-8 sequence at the beginning of a text that is not empty; 0 if there is none.
 std::size_t utf8_length(std::string_view text) noexcept;
-/// Offset of the first byte that is not UTF-8; npos if all is well.
+/// Offset of the first byte that is not UTF-8; npos if there is none.
 std::size_t first_invalid_utf8(std::string_view text) noexcept;
 
 }  // namespace penstock::config_file

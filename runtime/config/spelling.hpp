@@ -1,5 +1,5 @@
 // How the enumerators of <penstock/config.hpp> are spelled in a config file: '-' for '_', and "throw" for
-// raise. Each function has no default case, so that the compiler names an enumerator that was forgotten.
+// raise. No function has a default case, so that the compiler warns about a missing enumerator.
 #pragma once
 
 #include "runtime/base/dataset_type.hpp"

@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto npos = std::string_view::npos;
 
-/// toml++'s sentence in two parts.
+/// toml++'s message, split in two.
 struct parts {
   std::string_view where;  ///< "string", "key-value pair"; empty: unknown
   std::string_view what;
@@ -46,15 +46,14 @@ std::string sentence(const parts& said) {
   return fmt::format("in {} {}, {}", vowel ? "an" : "a", said.where, what);
 }
 
-/// The value, as far as it is on one line, that the place is in: from behind '=', ',' or '[' to the next
-/// delimiter.
+/// The value around the place, as far as it is on one line: from after '=', ',' or '[' to the next delimiter.
 std::optional<span> value_around(const source& text, std::size_t offset) {
   const std::string_view all = text.text();
   const std::size_t line_begin = offset == 0 ? 0 : all.rfind('\n', offset - 1) + 1;
   std::size_t begin = offset;
   while (begin > line_begin && std::string_view("=,[").find(all[begin - 1]) == npos) --begin;
   const std::string_view before = all.substr(line_begin, begin - line_begin);
-  // Before '=' there is no value, and between quotes there are no delimiters.
+  // There is no value before '=', and there are no delimiters between quotes.
   if (before.find('=') == npos || std::count(before.begin(), before.end(), '"') % 2 != 0) return std::nullopt;
   while (begin < all.size() && (all[begin] == ' ' || all[begin] == '\t')) ++begin;
   std::size_t end = std::min(all.find_first_of(",]}#\r\n", begin), all.size());
@@ -71,7 +70,7 @@ bool looks_like_text(std::string_view value) {
   return begins_so && std::find(words.begin(), words.end(), value) == words.end();
 }
 
-/// 30s, 64MiB: a number with a unit behind it.
+/// 30s, 64MiB: a number followed by a unit.
 bool looks_like_quantity(std::string_view value) {
   const std::size_t unit = value.find_first_not_of("0123456789.");
   return unit != npos && unit > 0 &&
@@ -90,7 +89,7 @@ complaint syntax_error(const source& text, std::size_t offset, std::string_view 
   complaint made;
   made.at = {&text, offset, offset};
   made.message = fmt::format("this is not TOML: {}", sentence(said));
-  // A value that goes on over lines is usually one that was not closed.
+  // A value that spans lines is usually one that was not closed.
   const toml_keys keys = scan_keys(text.text());
   if (!keys.complete && !keys.keys.empty()) {
     const key_place& open = keys.keys.back();

@@ -1,5 +1,5 @@
-// What toml++ says about a text that is not TOML, in our words and with the mistakes that people make most -
-// a string without quotes, a string that is never closed - called by their names. Pure.
+// Rewords toml++'s syntax errors and recognises the most common mistakes: a string without quotes, a string
+// that is never closed. Pure.
 #pragma once
 
 #include "runtime/config/source.hpp"

@@ -1,11 +1,11 @@
-// toml++ as this folder uses it: header-only, without exceptions, and without its two ways of undefined
-// behaviour. Included by document.cpp alone: one object file pays for the library, and there is no shared one
-// to bundle.
+// toml++ as this folder uses it: header-only, without exceptions, and without its two causes of undefined
+// behaviour. Included only by document.cpp: one object file contains the library, and there is no shared
+// library to bundle.
 #pragma once
 
 namespace penstock::config_file {
 
-/// Thrown out of toml++ where an assumption of it does not hold.
+/// Thrown through toml++ when one of its assumptions does not hold.
 struct assumption_broken {};
 
 [[noreturn]] inline void break_assumption() {

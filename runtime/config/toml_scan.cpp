@@ -11,8 +11,7 @@
 namespace penstock::config_file {
 namespace {
 
-// Nothing of ours is nested so deep; a hostile text could make paths of which each key costs as much as the
-// file.
+// No valid config is nested this deep; without a limit a hostile text could make the cost quadratic.
 constexpr std::size_t deepest_value = 16;
 constexpr std::size_t longest_path = 24;
 
@@ -20,8 +19,8 @@ bool is_bare(char c) noexcept {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
 }
 
-/// The end of the string that begins at `at`: behind its closing quotes, or at the end of its line if there
-/// are none.
+/// The end of the string that begins at `at`: after its closing quotes, or the end of its line if there are
+/// none.
 std::size_t string_end(std::string_view text, std::size_t at) {
   const char quote = text[at];
   const bool basic = quote == '"';
@@ -34,7 +33,7 @@ std::size_t string_end(std::string_view text, std::size_t at) {
       return i;
     } else if (text[i] == quote) {
       std::size_t run = 1;
-      // Up to two quotes may stand right before the closing three.
+      // Up to two quotes may directly precede the closing three.
       while (several_lines && run < 5 && i + run < text.size() && text[i + run] == quote) ++run;
       if (run >= quotes) return i + run;
       i += run - 1;
@@ -127,7 +126,7 @@ class scanner {
     path full;
     for (std::string& part : name.parts) {
       full.push_back(std::move(part));
-      // A path through an array of tables means its last element.
+      // A path through an array of tables refers to its last element.
       const auto counted = elements_.find(full);
       if (counted != elements_.end() && full.size() < parts) full.back() += element_name(counted->second - 1);
     }
@@ -223,10 +222,10 @@ class scanner {
   toml_keys found_;
 };
 
-/// What a path was made by so far.
+/// How a path was defined so far.
 struct maker {
   const key_place* place = nullptr;
-  /// Only by being on the way to another table: a later [header] may still name it.
+  /// Only as a parent of another table: a later [header] may still define it.
   bool passed_through = false;
 };
 
@@ -239,7 +238,7 @@ toml_keys scan_keys(std::string_view text) {
 std::vector<clash> clashes_of(const toml_keys& found) {
   std::unordered_map<std::string, maker> made;
   std::vector<clash> all;
-  // What is in a table or value that clashes clashes no further.
+  // Keys inside a clashing table or value are not reported again.
   bool in_dropped_table = false;
   std::size_t dropped_until = 0;
   for (const key_place& key : found.keys) {
@@ -248,7 +247,7 @@ std::vector<clash> clashes_of(const toml_keys& found) {
     if (in_dropped_table || key.begin < dropped_until) continue;
     const key_place* earlier = nullptr;
     std::string way;
-    // On the way there must be no value and, for dotted keys, no table that has a header of its own.
+    // No parent may be a value or, for dotted keys, a table with its own header.
     for (std::size_t length = 1; length < key.path.size() && earlier == nullptr; ++length) {
       way.append(key.path[length - 1]).push_back('\n');  // no key has a line break in it as it is written
       const auto [at, is_new] = made.try_emplace(way, maker{&key, true});

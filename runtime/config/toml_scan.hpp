@@ -1,7 +1,6 @@
-// Where the keys of a TOML text stand, found without understanding its values. toml++ stops at the first key
-// that is given twice and does not say where it was given before; this finds all of them, so that parsing can
-// go on without them. Pure. It accepts more than TOML does and leaves the judgement of everything else to
-// toml++.
+// Finds the keys of a TOML text without parsing its values. toml++ stops at the first duplicate key and does
+// not say where the first one is; this finds all duplicates, so that parsing can continue without them. Pure.
+// Accepts a superset of TOML; toml++ checks everything else.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +15,9 @@ enum class key_kind : std::uint8_t { value, inline_value, table, table_array };
 /// No key that is written without escapes contains it.
 inline constexpr char element_mark = '\x01';
 
-/// One key as it stands in the text: `name` in `name = 1`, `c` in `[a.b.c]`.
+/// One key in the text: `name` in `name = 1`, `c` in `[a.b.c]`.
 struct key_place {
-  /// From the root. Elements of arrays have element_mark and their index behind the name of the array.
+  /// From the root. Elements of arrays are the array's name, element_mark and the index.
   std::vector<std::string> path;
   key_kind kind = key_kind::value;
   std::uint32_t dotted = 1;  ///< how many parts the key was written with
@@ -30,14 +29,14 @@ struct key_place {
 };
 
 struct toml_keys {
-  std::vector<key_place> keys;  ///< in the order of the text; up to the first thing that is not understood
+  std::vector<key_place> keys;  ///< in the order of the text, up to the first part that is not understood
   bool complete = true;
-  std::size_t end = 0;  ///< where the scan ended: of the text, or what was not understood
+  std::size_t end = 0;  ///< where the scan ended: the end of the text, or the part not understood
 };
 
 toml_keys scan_keys(std::string_view text);
 
-/// A key that must not be where it is because of an earlier one.
+/// A key that conflicts with an earlier one.
 struct clash {
   key_place first;
   key_place again;
@@ -46,7 +45,7 @@ struct clash {
 
 std::vector<clash> clashes_of(const toml_keys& found);
 
-/// Where the first dotted key gets more than `limit` parts; npos: none does. toml++ makes a nested table of
+/// Where the first dotted key gets more than `limit` parts; npos if none does. toml++ makes a nested table of
 /// each part and destroys them recursively.
 std::size_t find_overlong_key(std::string_view text, std::size_t limit);
 

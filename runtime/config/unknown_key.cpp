@@ -1,4 +1,4 @@
-// What to say about a key or table that does not exist.
+// Messages about a key or table that does not exist.
 #include "runtime/base/text.hpp"
 #include "runtime/config/foreign_names.hpp"
 #include "runtime/config/key_table.hpp"
@@ -17,7 +17,7 @@ std::string upper(std::string_view text) {
   return made;
 }
 
-/// Where a key of this name does exist: its author may only have missed the table.
+/// The tables that do have a key of this name: it may just be in the wrong table.
 std::string other_tables(std::string_view name) {
   std::vector<std::string> places;
   for (const key_info& key : key_table::get().keys()) {
@@ -29,7 +29,7 @@ std::string other_tables(std::string_view name) {
   return fmt::format("'{}' belongs to {}{}", name, places[0], places.size() > 1 ? " or " + places[1] : "");
 }
 
-/// What penstock calls a name of other loaders.
+/// What a name from another loader is called in penstock.
 std::string foreign_label(const foreign_name& foreign, std::string_view table, bool from_environment) {
   if (foreign.key.empty()) return "there is no such key";
   const key_info& meant = *key_table::get().find(foreign.key);

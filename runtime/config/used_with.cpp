@@ -1,4 +1,4 @@
-// With which other values a key has an effect at all.
+// The values of other keys with which a key has an effect.
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/config/key_table.hpp"
 

@@ -16,20 +16,19 @@
 
 namespace penstock::config_file {
 
-/// Every limit that a value breaks and every contradiction between values; empty: the config is sound. `key`
-/// and where.origin name the key; there is no text to point at. rank = nullopt ("auto") is sound: see
-/// adopt_launcher_rank.
+/// Every violated limit and every contradiction; empty if the config is valid. `key` and where.origin name
+/// the key; there is no text to point at. rank = nullopt ("auto") is valid: see adopt_launcher_rank.
 std::vector<diagnostic> validate(const penstock::config& values,
                                  config_purpose purpose = config_purpose::stream);
 
 /// For rank = nullopt: takes rank and world size from RANK/WORLD_SIZE, SLURM_PROCID/SLURM_NTASKS or
-/// OMPI_COMM_WORLD_RANK/OMPI_COMM_WORLD_SIZE, the first pair that is there. Gives the two names, or a
-/// sentence that says why not; `sampler` is then unchanged.
+/// OMPI_COMM_WORLD_RANK/OMPI_COMM_WORLD_SIZE, the first pair that is set. Returns the two names, or a message
+/// why not; `sampler` is then unchanged.
 tl::expected<std::vector<std::string>, std::string> adopt_launcher_rank(sampler_config& sampler,
                                                                         const environment_list& environment);
 
-/// A config that a session or a pool may run on: validate() has nothing to say, and rank is a number. Refuses
-/// (errc::config) with one line for each mistake, "loader.workers: ...".
+/// Returns a config that a session or a pool may run with: validate() finds nothing, and rank is a number.
+/// Refuses (errc::config) with one line for each mistake, "loader.workers: ...".
 tl::expected<penstock::config, failure> accept(penstock::config values, const environment_list& environment,
                                                config_purpose purpose = config_purpose::stream);
 

@@ -11,12 +11,13 @@
 namespace penstock::config_file {
 namespace {
 
-/// "${env:BATCH:-32}": a number or a boolean may come out of a reference; "32" in quotes is a mistake.
+/// Whether the string has a reference: "${env:BATCH:-32}" may yield a number or a boolean, but "32" in quotes
+/// is a mistake.
 bool refers(const node& from) {
   return from.kind == node_kind::text && from.text.find("${") != std::string::npos;
 }
 
-/// What a reference stands for is not in the line that is shown.
+/// The value of a reference is not in the line that is shown, so the message must contain it.
 bool refuse_found(value_reader& reader, const node& from, const std::string& text) {
   return reader.refuse(from.at, reader.expected(),
                        fmt::format("found \"{}\"", printable(shortened(text, 60))));
@@ -195,7 +196,7 @@ bool read_element(value_reader& reader, const node& from, const value_functions&
   reader.enter_element();
   bool sound = type.read(reader, from, into);
   if (sound) {
-    // Here and not with the whole value: a mistake in one element must not hide that of another.
+    // Checked per element, so that a mistake in one element does not hide one in another.
     breaches found;
     type.check(into, reader.key().form, reader.key().limits, found);
     sound = reader.check_element(from, found);

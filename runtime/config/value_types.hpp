@@ -1,5 +1,5 @@
-// The C++ types of keys, one set of overloads each: form_of, read, write, check. Included by the key table
-// alone; a new type of key needs its overloads here and nothing else.
+// The C++ types of keys, one set of overloads each: form_of, read, write, check. Included only by the key
+// table. A new type of key needs only its overloads here.
 #pragma once
 
 #include "runtime/base/units.hpp"
@@ -69,8 +69,8 @@ bool read(value_reader& reader, const node& from, std::vector<fault_config>& int
 /// The index of a choice.
 bool read_choice(value_reader& reader, const node& from, const std::vector<std::string_view>& choices,
                  unsigned& into);
-/// A string, already resolved, as a value of the type. A number may come out of a reference
-/// ("${env:WORKERS:-4}"); in quotes as it is, it is refused.
+/// Converts an expanded string into a value of the type. A reference may yield a number
+/// ("${env:WORKERS:-4}"); a number in plain quotes is refused.
 bool read_text(value_reader& reader, const node& from, const std::string& text, std::uint32_t& into);
 bool read_text(value_reader& reader, const node& from, const std::string& text, byte_size& into);
 bool read_text(value_reader& reader, const node& from, const std::string& text, nanoseconds& into);
@@ -134,9 +134,10 @@ void check(const Enum& value, const value_form&, const value_limits&, std::size_
   if (spelling(value).empty()) found.push_back({element, "has no such value", "not an enumerator", ""});
 }
 
-// What is made of scalars.
+// Types made of scalars.
 
-/// How a file says that a key has no value: a number is then chosen, a time limit is then none.
+/// The word for "no value" in a file: the number is then chosen automatically ("auto"), the time limit is
+/// none.
 template <class T>
 inline constexpr std::string_view word_for_absent = std::is_same_v<T, nanoseconds> ? "none" : "auto";
 

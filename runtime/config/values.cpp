@@ -22,7 +22,7 @@ std::filesystem::path absolute_below(const std::filesystem::path& folder, const 
   return whole;
 }
 
-/// Paths become absolute here, where it is known which file they stand in.
+/// Makes paths absolute; here, because the file that contains them is known.
 void anchor_paths(const key_info& key, const node& from, void* value) {
   if (from.at.in == nullptr) return;
   const std::filesystem::path& folder = from.at.in->folder();
@@ -44,7 +44,7 @@ bool looks_like_number(std::string_view text) {
   });
 }
 
-/// A whole number in text (of an option or a variable) that TOML's numbers do not reach.
+/// A whole number in an option or a variable that is too large for TOML.
 std::string_view beyond_64_bits(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   std::int64_t ignored = 0;
@@ -54,7 +54,7 @@ std::string_view beyond_64_bits(std::string_view text) {
                              : "must be at most 9223372036854775807";
 }
 
-/// What to write instead of a value of the wrong type; empty if that is not plain.
+/// What to write instead of a value of the wrong type; empty if unclear.
 std::string remedy(const value_form& form, bool element, const node& from) {
   const std::string written(from.at.text());
   const bool single = element || form.count == arity::one || form.count == arity::optional;
@@ -71,7 +71,7 @@ std::string remedy(const value_form& form, bool element, const node& from) {
     case scalar::duration: return positive ? fmt::format("did you mean \"{}s\"?", written) : "";
     case scalar::size: {
       if (from.kind != node_kind::integer || !positive) return {};
-      // Large numbers are meant as bytes, small ones as megabytes.
+      // Large numbers are probably bytes, small ones megabytes.
       return from.integer >= 1024
                  ? fmt::format("did you mean \"{}\"?", scalar_text(scalar::size, from.number))
                  : fmt::format("did you mean \"{}MiB\"?", written);
@@ -108,7 +108,8 @@ value_reader::value_reader(const key_info& key, const reading& how) : key_(key),
 
 bool value_reader::read(const node& from, void* root) {
   void* const place = key_.locate(root);
-  const std::shared_ptr<void> value = key_.value->copy(place);  // entries of maps join those that are there
+  // entries of maps are added to the existing ones
+  const std::shared_ptr<void> value = key_.value->copy(place);
   if (!key_.value->read(*this, from, value.get())) return false;
   std::vector<breach> found;
   key_.value->check(value.get(), key_.form, key_.limits, found);
@@ -211,7 +212,7 @@ bool value_reader::out_of_range(const node& from) {
 }
 
 bool value_reader::wrong_choice(const node& from, const std::string& text) {
-  // What this key takes, which may be less than its type has.
+  // The choices of this key, which may be fewer than its type has.
   const std::vector<std::string_view> choices = choices_of(key_);
   std::string_view near = meant_name(text, choices);
   const std::string_view foreign = foreign_dtype(text);

@@ -1,6 +1,6 @@
 // Reading one key's value from the tree, writing it back as TOML, and checking it against its limits - for
-// each C++ type that a key can have. value_functions is what the key table keeps of a type; value_reader
-// carries what a read needs and says what is wrong, in the words of the key.
+// each C++ type that a key can have. The key table stores value_functions for each type; value_reader has the
+// context of a read and reports errors about the key.
 #pragma once
 
 #include "runtime/config/document.hpp"
@@ -20,12 +20,12 @@ namespace penstock::config_file {
 
 struct key_info;
 
-/// What all reads of one load share.
+/// Context shared by all reads of one load.
 struct reading {
   const reference_values& references;
   complaints& found;
   reference_scope scope = reference_scope::everything;
-  /// The value will be replaced by one of higher precedence: an unset variable in it does no harm.
+  /// The value will be replaced by one of higher precedence, so an unset variable in it is not an error.
   bool overridden = false;
 };
 
@@ -34,25 +34,25 @@ class value_reader {
   value_reader(const key_info& key, const reading& how);
 
   /// Reads and checks `from` into the key's place under `root` (a penstock::config, or a fault_config for the
-  /// keys of faults). False: it was wrong, which has been said, and the place is as it was.
+  /// keys of faults). False: the value was wrong; this was reported, and the place is unchanged.
   bool read(const node& from, void* root);
   /// One entry of a map.
   bool read_entry(const member& from, string_map& into);
 
-  // For the readers of types.
+  // For the overloads of read().
   [[nodiscard]] const key_info& key() const noexcept { return key_; }
   [[nodiscard]] const reading& how() const noexcept { return how_; }
-  /// A string with its references replaced.
+  /// A string with its references expanded.
   std::optional<std::string> text(const node& from);
   bool refuse(span at, std::string_view predicate, std::string label, std::string help = {});
   bool wrong_type(const node& from);
   bool out_of_range(const node& from);
   /// "must be a size with its unit or \"auto\"".
   [[nodiscard]] std::string expected() const;
-  /// Says what is wrong with an element; true if nothing is.
+  /// Reports what is wrong with an element; true if nothing is.
   bool check_element(const node& from, const std::vector<breach>& found);
   bool wrong_choice(const node& from, const std::string& text);
-  /// Between enter and leave messages are about an element of the value.
+  /// Between enter and leave, messages refer to an element of the value.
   void enter_element() noexcept { in_element_ = true; }
   void leave_element() noexcept { in_element_ = false; }
 
@@ -65,7 +65,7 @@ class value_reader {
   std::optional<std::string> entry_;
 };
 
-/// What the table knows of a key's type. Pointers are to that type.
+/// The operations on a key's type. All pointers are to that type.
 struct value_functions {
   value_form (*form)();
   bool (*read)(value_reader&, const node&, void* into);

@@ -18,9 +18,9 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// The longest answers: `logs` has what is kept of every source, of the process that runs and the one before it;
-// `deaths` has 1000 reports of workers and of owners, each with less output than that. JSON takes up to 6 bytes for one
-// ("\u001b"). Nothing is allocated before it arrives.
+// The longest answers: `logs` has the kept lines of every source, for the running process and its
+// predecessor; `deaths` has 1000 reports of workers and of owners, each with less output than that. JSON
+// takes up to 6 bytes for one ("\u001b"). Memory is allocated only as data arrives.
 constexpr std::size_t kept_bytes = 64 * 1024;
 constexpr std::size_t json_growth_max = 6;
 constexpr std::size_t deaths_kept = 1000;
@@ -29,7 +29,7 @@ constexpr std::size_t deaths_answer_max = 2 * deaths_kept * kept_bytes * json_gr
 constexpr std::size_t answer_bytes_max = std::max(logs_answer_max, deaths_answer_max);
 constexpr std::chrono::milliseconds connect_again_after{5};
 
-/// Waits until the socket is ready or the time is over.
+/// Waits until the socket is ready, at most until `until`.
 result<void> wait_for(int fd, short events, steady_time until) {
   while (true) {
     int timeout = -1;

@@ -187,7 +187,7 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
         const auto late = std::chrono::steady_clock::now() - self->timer_.expiry();
         // The timer was set again meanwhile: there was progress.
         if (status || self->over_ || late < 0s) return;
-        // We ourselves did not run: what the client sent meanwhile has not been read yet.
+        // This thread did not run: what the client sent in the meantime has not been read yet.
         if (late > late_look) return self->expect_progress();
         self->end();
       });

@@ -33,7 +33,7 @@ struct quarantine_list {
 result<quarantine_list> read_quarantine(const std::filesystem::path& file);
 
 /// Appends one line and waits until it is on the disk, together with a new file's name. Before that it waits
-/// for the file's lock (flock), perhaps for ever. Refuses with errc::io. Several sessions may append to one
+/// for the file's lock (flock), without a limit. Refuses with errc::io. Several sessions may append to one
 /// file.
 result<void> append_quarantine(const std::filesystem::path& file, const quarantine_entry& entry);
 

@@ -1,5 +1,5 @@
-// The built-in datasets by name: what the session does with a [dataset] table before any worker exists, and
-// what a worker does with it.
+// Makes the built-in datasets from a [dataset] table: the session's part, before any worker exists, and the
+// worker's part.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -16,14 +16,14 @@
 
 namespace penstock {
 
-/// A dataset that has been listed but from which nothing was loaded.
+/// A dataset that has been listed but not loaded.
 struct prepared_dataset {
   unique_fd index;  ///< for the workers; none (get() < 0) for synthetic
   dataset_description description;
   std::vector<std::string> notices;  ///< for the log
 };
 
-/// What lies on disk, for programs that look at a dataset without loading it. Refuses as prepare_dataset does,
+/// Lists the files of a dataset, for programs that do not load it. Refuses as prepare_dataset does,
 /// and refuses synthetic, which has no files.
 result<listing> list_dataset(const config& settings, const listing_progress& progress = {});
 
@@ -31,8 +31,8 @@ result<listing> list_dataset(const config& settings, const listing_progress& pro
 /// errc::config for types that are not built in, among them custom, whose worker program describes itself.
 result<prepared_dataset> prepare_dataset(const config& settings, const listing_progress& progress = {});
 
-/// For a worker: the dataset of [dataset] on the index that the session handed over (-1 for synthetic). The
-/// descriptor is not closed and not needed any more afterwards. Refuses an index of another type
+/// For a worker: the dataset of [dataset] on the index that the session handed over (-1 for synthetic). Does
+/// not close the descriptor, which is not needed afterwards. Refuses an index of another type
 /// (errc::protocol).
 result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd);
 

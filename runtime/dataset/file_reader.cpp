@@ -40,7 +40,7 @@ const char* kind_of_file(unsigned mode) noexcept {
 
 result<std::span<const std::byte>> file_reader::read(const std::string& path, std::uint64_t bytes_max) {
   const stage_range range("read");
-  // O_NONBLOCK: opening a FIFO would wait for a writer. It means nothing to regular files.
+  // O_NONBLOCK: opening a FIFO would wait for a writer. No effect on regular files.
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) return refuse_os(errc::io, errno, "cannot be opened");
   struct ::stat facts {};

@@ -1,4 +1,4 @@
-// A whole file into memory that is used again for the next one. Used by the image-folder dataset.
+// Reads a whole file into a reused buffer. Used by the image-folder dataset.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -23,8 +23,8 @@ class file_reader {
   recycled_buffer buffer_;
 };
 
-/// Whether storage may answer differently soon: EIO, ESTALE, EAGAIN, ETIMEDOUT and their kin on network file
-/// systems; and this machine being short of memory or descriptors, which is not the sample's fault.
+/// Whether a retry may succeed: EIO, ESTALE, EAGAIN, ETIMEDOUT and similar errors of network file systems;
+/// also a lack of memory or descriptors, which is not the sample's fault.
 bool is_transient(int os_code) noexcept;
 
 /// "a folder", "a FIFO", ... for a mode that is not S_ISREG.

@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-/// XXH3-128 over facts in order. Lengths go before texts: "ab", "c" and "a", "bc" differ.
+/// XXH3-128 over facts in order. Each text is preceded by its length, so "ab", "c" and "a", "bc" differ.
 class fingerprint_hash {
  public:
   explicit fingerprint_hash(std::string_view type);

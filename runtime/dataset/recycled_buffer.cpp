@@ -17,7 +17,7 @@ std::byte* recycled_buffer::take(std::size_t bytes) {
   bytes = std::max<std::size_t>(bytes, 1);
   largest_lately_ = std::max(largest_lately_, bytes);
   if (bytes > capacity()) {
-    // A little room to spare: sizes of pictures vary, and a fresh mapping costs page faults.
+    // Allocate a little more: sizes of pictures vary, and a new mapping costs page faults.
     resize(bytes + bytes / 8);
   } else if (++calls_ >= window) {
     if (capacity() > small_enough && largest_lately_ < capacity() / 4)
@@ -29,8 +29,8 @@ std::byte* recycled_buffer::take(std::size_t bytes) {
 }
 
 void recycled_buffer::resize(std::size_t bytes) {
-  // mmap and not malloc: munmap gives the pages back for certain, whatever the heap looks like.
-  memory_ = mapping();  // first, so that old and new never count together
+  // mmap instead of malloc: munmap is certain to return the pages, malloc's heap is not.
+  memory_ = mapping();  // free the old one first, so that both never exist at once
   memory_ = map_anonymous(round_up(bytes, 4 * KiB));
   if (!memory_) throw std::bad_alloc();
 }

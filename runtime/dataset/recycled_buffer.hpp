@@ -1,6 +1,5 @@
-// Memory that is used again for sample after sample, and given back to the kernel when one huge picture made
-// it grow: a worker's private memory stays near what its pictures need. Used by file reading, decoding and
-// resizing.
+// A buffer reused for sample after sample. It shrinks again after a huge picture, so that a worker's private
+// memory stays close to what its pictures need. Used by file reading, decoding and resizing.
 #pragma once
 
 #include "runtime/base/mapping.hpp"

@@ -16,7 +16,8 @@
 
 namespace penstock::device {
 
-// A timerfd: punctual to microseconds, where a condition variable's timeout has the thread's timer slack.
+// A timerfd is accurate to microseconds; a condition variable's timeout is subject to the thread's timer
+// slack.
 alarm::alarm()
     : timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -38,7 +39,7 @@ void alarm::set(steady_time at) {
 
 void alarm::start_timer(steady_time at) {
   timer_ends_ = at;
-  // Zero would mean never.
+  // Zero would disarm the timer.
   const auto since_boot = std::max<nanoseconds>(at.time_since_epoch(), nanoseconds(1));
   itimerspec when{};
   when.it_value.tv_sec = std::chrono::duration_cast<std::chrono::seconds>(since_boot).count();
@@ -51,7 +52,7 @@ void alarm::on_ring(std::function<void()> call) {
   call_ = std::move(call);
 }
 
-/// The timer has ended: false if the alarm was postponed meanwhile.
+/// The timer has expired. Returns false if the alarm was postponed in the meantime.
 bool alarm::is_due() {
   const std::lock_guard hold(times_);
   timer_ends_ = never;
@@ -71,7 +72,7 @@ void alarm::run() {
     if (::poll(watched.data(), watched.size(), -1) < 0) continue;
     if (watched[1].revents != 0) return;
     std::uint64_t ended = 0;
-    if (::read(timer_.get(), &ended, sizeof ended) < 0) continue;  // started again meanwhile
+    if (::read(timer_.get(), &ended, sizeof ended) < 0) continue;  // the timer was set again in the meantime
     if (!is_due()) continue;
     const std::lock_guard hold(calling_);
     if (call_) call_();

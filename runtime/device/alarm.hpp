@@ -1,5 +1,5 @@
-// A clock that rings on a thread of its own: how a device gets its owner to check on copies without a callback of the
-// driver. Makes no CUDA call itself. Used by the CUDA device.
+// A timer with its own thread: lets a device wake its owner to check on copies without a driver callback.
+// Makes no CUDA call itself. Used by the CUDA device.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -11,7 +11,7 @@
 
 namespace penstock::device {
 
-/// The thread sleeps while nothing is set, and never takes a signal that is meant for the program around us.
+/// The thread sleeps while no time is set, and blocks all signals.
 class alarm {
  public:
   alarm();
@@ -19,10 +19,10 @@ class alarm {
   alarm(const alarm&) = delete;
   alarm& operator=(const alarm&) = delete;
 
-  /// Rings once, at that time or a little later; at once if it is past. Replaces what was set before. Postponing
-  /// costs no system call, so it may be done often.
+  /// Fires once, at that time or a little later; at once if it has passed. Replaces the previous time.
+  /// Postponing costs no system call, so it may be done often.
   void set(steady_time at);
-  /// Called on the alarm's thread. A function that was replaced is no longer called when this returns.
+  /// Called on the alarm's thread. When this returns, the previous function is no longer called.
   void on_ring(std::function<void()> call);
 
  private:
@@ -32,7 +32,7 @@ class alarm {
 
   unique_fd timer_;
   unique_fd stop_;
-  std::mutex times_;  // of the next two
+  std::mutex times_;  // guards the next two members
   steady_time due_ = never;
   steady_time timer_ends_ = never;  // not after due_
   std::mutex calling_;

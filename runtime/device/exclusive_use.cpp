@@ -22,13 +22,13 @@ abstract_name name_of(const std::string& uuid) {
   name.address.sun_family = AF_UNIX;
   const std::string text = "penstock/gpu/" + uuid;
   const std::size_t length = std::min(text.size(), sizeof name.address.sun_path - 1);
-  // A leading zero byte: the name lives in no folder.
+  // A leading zero byte: an abstract name, not a file.
   std::memcpy(name.address.sun_path + 1, text.data(), length);
   name.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
   return name;
 }
 
-/// Who listens under that name. Nothing when it is gone by now, or not ours to ask.
+/// The pid that listens on that name. Empty if it is gone by now or not accessible to us.
 std::optional<pid_t> holder_of(const abstract_name& name) {
   const unique_fd asking(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!asking || ::connect(asking.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0)
@@ -54,7 +54,7 @@ result<exclusive_use> exclusive_use::take(const std::string& uuid) {
                   "or let both use it with [gpu] share = true in both",
                   uuid, holder ? fmt::format(" (pid {})", *holder) : "");
   }
-  // Listening is what makes the kernel tell our pid to whoever asks; nobody is ever accepted.
+  // Listening makes the kernel report our pid to processes that connect; no connection is ever accepted.
   if (::listen(own.get(), SOMAXCONN) != 0)
     return refuse_os(errc::system, errno, fmt::format("locking the GPU {}", uuid));
   return exclusive_use(std::move(own));

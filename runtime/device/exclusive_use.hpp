@@ -1,6 +1,6 @@
-// One session a GPU ([gpu] share = false). The lock is a name that the kernel gives to one socket at a time
-// and takes back when its holder ends, however it ends: no file, nothing to clean up. Used by the session
-// once the device is known.
+// One session per GPU ([gpu] share = false). The lock is an abstract socket name: the kernel gives it to one
+// socket at a time and releases it when its holder ends for any reason. No file, nothing to clean up. Used by
+// the session once the device is known.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -10,8 +10,8 @@
 
 namespace penstock::device {
 
-/// Held while the object lives. Move-only. Sessions see each other within one network namespace (a container
-/// may have one of its own).
+/// Holds the lock for its lifetime. Move-only. Sessions see each other within one network namespace (a
+/// container may have one of its own).
 class exclusive_use {
  public:
   /// Refuses with errc::device_busy, naming the pid of the session that has it.

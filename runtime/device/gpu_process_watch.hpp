@@ -1,5 +1,5 @@
-// Asks NVML now and then which processes use a GPU, for `status`. Runs where the device is held: in the session
-// (embedded) or in penstock-gpu.
+// Periodically asks NVML which processes use a GPU, for `status`. Runs in the process that holds the device:
+// the session (embedded) or penstock-gpu.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -12,12 +12,14 @@
 
 namespace penstock::device {
 
-/// A thread of its own, because the driver may block: nobody waits for an answer. Without NVML it ends at once.
+/// Has its own thread, because the driver may block; nothing waits for its answers. Without NVML the thread
+/// exits at once.
 class gpu_process_watch {
  public:
   using teller = std::function<void(const std::vector<gpu_process>&)>;
   struct rhythm {
-    /// Not at once: opening NVML would compete with the device's start, and short runs need none of it.
+    /// Delay before the first query: opening NVML would slow down the device's start, and short runs do not
+    /// need it.
     nanoseconds first = std::chrono::seconds(1);
     nanoseconds then = std::chrono::seconds(10);
   };

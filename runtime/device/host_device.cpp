@@ -92,7 +92,7 @@ class host_device final : public device {
   result<bool> attach(std::uint32_t partition, std::span<std::byte> memory) override {
     const std::lock_guard hold(mutex_);
     partitions_[partition] = memory;
-    return true;  // the copy engine is a thread: all memory is as good
+    return true;  // the copy engine is a thread, which can read all memory
   }
 
   result<void> allocate(const transfer_plan& plan, std::uint32_t buffers) override {
@@ -155,7 +155,7 @@ class host_device final : public device {
     return {};
   }
 
-  // Ready batches are complete in host memory, and the consumer's work on them is done when it says so.
+  // Ready batches are complete in host memory, and the consumer's work is synchronous: nothing to wait for.
   result<void> wait(std::uint32_t, stream_handle) override { return {}; }
   result<void> release_after(std::uint32_t, std::span<const stream_handle>) override { return {}; }
   result<void> finish(stream_handle) override { return {}; }
@@ -214,15 +214,16 @@ class host_device final : public device {
 
   transfer_plan plan_;
   std::vector<std::vector<std::byte>> buffers_;
-  std::mutex waker_mutex_;  // held during a call: on_progress() waits for the waker that it replaces
+  // held during the waker's call, so on_progress() waits for the waker that it replaces
+  std::mutex waker_mutex_;
   std::function<void()> waker_;
   std::thread engine_;
 
   std::mutex mutex_;
   std::condition_variable work_;
   std::map<std::uint32_t, std::span<std::byte>> partitions_;
-  std::deque<queued_job> jobs_;  // at most one a slot
-  std::vector<progress> done_;   // at most two a job
+  std::deque<queued_job> jobs_;  // at most one per slot
+  std::vector<progress> done_;   // at most two per job
   bool closing_ = false;
 };
 

@@ -1,4 +1,4 @@
-// What a [gpu] device text means on this machine and in this build. Used by make_device and the yardstick.
+// Interprets [gpu] device on this machine and in this build. Used by make_device and the yardstick.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -11,16 +11,16 @@ namespace penstock::device {
 
 struct cuda_choice {
   std::optional<std::uint32_t> ordinal;
-  std::optional<std::string> uuid;  ///< "GPU-..."; an unambiguous beginning is enough
+  std::optional<std::string> uuid;  ///< "GPU-..."; an unambiguous prefix is enough
 };
 
-/// Without `cuda` the host device is meant.
+/// Without `cuda`: the host device.
 struct device_choice {
   std::optional<cuda_choice> cuda;
 };
 
 /// "auto" is the CUDA device when this build has it and the machine has a GPU. Refuses what this build cannot
-/// do (errc::device_unavailable) and nonsense (errc::config).
+/// do (errc::device_unavailable) and invalid text (errc::config).
 result<device_choice> resolve_choice(const std::string& choice);
 
 }  // namespace penstock::device

@@ -8,7 +8,8 @@
 namespace penstock::device {
 namespace {
 
-// NVML's structures and numbers as its interface fixes them; the header belongs to the toolkit.
+// NVML's structures and constants, copied from its stable interface, because the header is part of the
+// toolkit.
 struct process_info {
   unsigned pid;
   unsigned long long used_bytes;

@@ -1,5 +1,5 @@
 // NVML, the driver's management library, opened at run time. It makes no CUDA context, but it keeps the GPU's device
-// files open: only a process that holds the GPU anyway, or a throwaway process, may use it. Used for the GPU's
+// files open: only a process that holds the GPU anyway, or a short-lived one, may use it. Used for the GPU's
 // processes in `status` (gpu_process_watch.hpp), by messages about a GPU that is taken, and by penstock-probe.
 #pragma once
 
@@ -26,18 +26,18 @@ class nvml {
   nvml(const nvml&) = delete;
   nvml& operator=(const nvml&) = delete;
 
-  /// Before anything else. Refuses with errc::device_unavailable: there is no library, it has no such function
-  /// (os_code 0), or what NVML says (os_code: its code).
+  /// Call first. Refuses with errc::device_unavailable: no library or a missing function (os_code 0), or
+  /// NVML's error (in os_code).
   result<void> start();
   [[nodiscard]] unsigned count() const;
   [[nodiscard]] std::optional<gpu> by_index(unsigned index) const;
   /// "GPU-..."
   [[nodiscard]] std::optional<gpu> by_uuid(const std::string& uuid) const;
-  /// Processes with a context there. In a container the pids may be those of another pid namespace: they are shown
-  /// to people and never acted on.
+  /// Processes with a context there. In a container the pids may be those of another pid namespace: they are
+  /// only displayed, never acted on.
   [[nodiscard]] std::optional<std::vector<gpu_process>> processes_on(gpu which) const;
 
-  /// Calls a function of NVML's; false if it is missing or fails.
+  /// Calls a function of NVML; false if it is missing or fails.
   template <class... Arguments>
   bool ask(const char* name, Arguments... arguments) const {
     int (*function)(Arguments...) = nullptr;
@@ -49,11 +49,11 @@ class nvml {
   bool started_ = false;
 };
 
-/// One look from the beginning: a hundred milliseconds, or as long as the driver hangs. Nothing when NVML
+/// A single query including start-up: takes about 100 ms, or as long as the driver hangs. Empty if NVML
 /// cannot tell.
 std::optional<std::vector<gpu_process>> processes_on_gpu(const std::string& uuid);
 
-/// "pid 4127 (python3, 512 MiB)": the name is that of such a pid here, if there is one.
+/// "pid 4127 (python3, 512 MiB)": the name is that of the process with this pid here, if there is one.
 std::string in_words(const std::vector<gpu_process>& processes);
 
 }  // namespace penstock::device

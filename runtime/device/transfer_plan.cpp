@@ -75,7 +75,7 @@ batch_extents transfer_plan::extents_of(std::span<const std::byte> slot_bytes, s
       std::memcpy(&length, slot_bytes.subspan(*t.lengths + row * sizeof length).data(), sizeof length);
       longest = std::max(longest, length);
     }
-    // Whatever the worker wrote there, nobody reads beyond a row.
+    // Do not trust the worker's number: never read past a row.
     extents[i] = static_cast<std::uint32_t>(std::min<std::int64_t>(longest, t.shape.front()));
   }
   return extents;
@@ -114,7 +114,7 @@ std::uint16_t to_float16(float value) noexcept {
     const float rounded = std::bit_cast<float>(magnitude) + 0.5F;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(rounded) - 0x3f00'0000U));
   }
-  // Drop 13 bits of the mantissa, to nearest even; a carry into the exponent is what it should be.
+  // Drop 13 bits of the mantissa, to nearest even; a carry into the exponent is correct.
   const std::uint32_t rebased = magnitude - 0x3800'0000U;
   return static_cast<std::uint16_t>(sign | ((rebased + 0xfffU + ((rebased >> 13U) & 1U)) >> 13U));
 }

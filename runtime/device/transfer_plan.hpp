@@ -1,5 +1,5 @@
-// What happens to a batch between its slot and its device buffer: which tensors are copied as they are, which
-// are converted, and where the results lie. Pure; the host device and the CUDA device follow the same plan.
+// What happens to a batch between its slot and its device buffer: which tensors are copied unchanged, which
+// are converted, and where the results are. Pure; the host device and the CUDA device follow the same plan.
 #pragma once
 
 #include "runtime/base/layout.hpp"
@@ -23,18 +23,18 @@ struct image_settings {
   rgb_values std{1, 1, 1};
 };
 
-/// A tensor as it lies in a device buffer: rows back to back from `offset`.
+/// The layout of a tensor in a device buffer: rows back to back from `offset`.
 struct device_tensor {
   std::string name;
   dtype type = dtype::uint8;
   std::vector<std::uint32_t> shape;  ///< of one row
   std::uint64_t row_bytes = 0;
   std::uint64_t offset = 0;
-  /// Of a tensor that each batch trims: offset of its lengths in the slot.
+  /// For a tensor that is trimmed per batch: offset of its lengths in the slot.
   std::optional<std::uint64_t> lengths;
 };
 
-/// Rows that arrive as they are.
+/// Rows that are copied unchanged.
 struct copy_step {
   std::uint64_t from = 0;  ///< offset in the slot
   std::uint64_t to = 0;    ///< offset in the device buffer
@@ -42,8 +42,8 @@ struct copy_step {
   std::size_t tensor = 0;  ///< in transfer_plan::tensors
 };
 
-/// What a batch of variable size really has: for each tensor of the plan the first number of its rows' shape.
-/// Empty for plans that trim nothing. The worker has moved the rows together accordingly.
+/// The actual extents of a batch of variable size: for each tensor of the plan, the first dimension of its
+/// rows. Empty for plans that trim nothing. The worker has moved the rows together accordingly.
 using batch_extents = std::vector<std::uint32_t>;
 
 /// y = fma(x, scale, shift) in float32, rounded to nearest even to the output type; uint8 stays x.
@@ -58,7 +58,7 @@ struct convert_step {
   dtype type = dtype::float16;
   std::array<float, 3> scale{};
   std::array<float, 3> shift{};
-  /// Offset in the slot of one byte a row: mirror it from left to right.
+  /// Offset in the slot of one byte per row: mirror that row from left to right.
   std::optional<std::uint64_t> flip_flags;
 };
 
@@ -68,11 +68,11 @@ struct transfer_plan {
   std::vector<copy_step> copies;
   std::vector<convert_step> conversions;
   std::uint64_t buffer_bytes = 0;  ///< of a full batch's results
-  bool staged = false;             ///< the raw slot has to be on the device too, for the kernel to read
+  bool staged = false;             ///< the raw slot is also copied to the device, for the kernel to read
 
   [[nodiscard]] std::uint64_t staging_bytes() const noexcept { return staged ? slot.bytes : 0; }
 
-  /// Reads the lengths in a slot that holds a batch with so many rows.
+  /// Reads the lengths of a batch with `rows` rows in a slot.
   [[nodiscard]] batch_extents extents_of(std::span<const std::byte> slot_bytes, std::uint32_t rows) const;
   /// Bytes of one row of a tensor in a batch with these extents.
   [[nodiscard]] std::uint64_t row_bytes(std::size_t tensor, const batch_extents& extents) const;
@@ -83,7 +83,7 @@ struct transfer_plan {
 };
 
 /// Refuses (errc::dataset) an image with a number of channels that cannot be normalised. A uint8 record
-/// "flip" with one byte a row steers the mirroring of every image tensor.
+/// "flip" with one byte per row controls the mirroring of every image tensor.
 result<transfer_plan> plan_transfer(const batch_layout& slot, const image_settings& image);
 
 /// The one formula. Also what the conversion tables of the host device hold.

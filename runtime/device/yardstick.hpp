@@ -1,5 +1,6 @@
-// What the hardware can do without us, measured in the same process: bare copies from slots to the device, and bare
-// traffic in device memory beside the conversion. Used by `penstock bench` for comparison.
+// Measures what the hardware can do without penstock, in the same process: bare copies from slots to the
+// device, and bare device-memory traffic to compare the conversion with. Used by `penstock bench` for
+// comparison.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -17,7 +18,7 @@ namespace penstock::device {
 /// The memory of a session's slots.
 struct slots_in_memory {
   std::vector<std::span<std::byte>> partitions;   ///< each is registered as one range
-  std::vector<std::span<const std::byte>> slots;  ///< in the order in which they are copied, round and round
+  std::vector<std::span<const std::byte>> slots;  ///< in the order in which they are copied, repeatedly
 };
 
 struct bare_copies {
@@ -27,8 +28,8 @@ struct bare_copies {
   bool pinned = false;
 };
 
-/// The conversion of one step, counted in bytes read plus written, beside copies on the device of as many
-/// bytes.
+/// The rate of one conversion step in bytes read plus written, and that of device copies of the same number
+/// of bytes.
 struct conversion_rates {
   std::string device;
   double convert_bytes_per_second = 0;
@@ -41,8 +42,8 @@ struct photo_shape {
   std::uint32_t width = 224;
 };
 
-/// Copies slots to a ring of buffers with nothing but cudaMemcpyAsync on one stream, always several under
-/// way; memcpy on the host device. `choice` as for make_device.
+/// Copies slots to a ring of buffers with nothing but cudaMemcpyAsync on one stream, always several in
+/// flight; memcpy on the host device. `choice` as for make_device.
 result<bare_copies> measure_bare_copies(const std::string& choice, const slots_in_memory& memory,
                                         std::uint32_t buffers, nanoseconds time);
 

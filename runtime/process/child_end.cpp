@@ -64,8 +64,8 @@ std::optional<stat_line> read_stat(pid_t pid) {
   return line;
 }
 
-/// The living processes of the group that a reaped child of ours led. None if its number now belongs to
-/// another process: then the group is that one's.
+/// The living processes of the group that a reaped child of ours led. Empty if its number now belongs to
+/// another process, because the group is then that one's.
 std::vector<unique_fd> left_of_group(pid_t group) {
   std::vector<unique_fd> members;
   if (::kill(-group, 0) != 0 && errno == ESRCH) return members;  // an empty group, the usual case
@@ -93,7 +93,7 @@ void signal_each(const std::vector<unique_fd>& processes, int signal) noexcept {
   for (const unique_fd& p : processes) ::syscall(SYS_pidfd_send_signal, p.get(), signal, nullptr, 0U);
 }
 
-/// Whether it became readable in time.
+/// Whether the pidfd became readable in time.
 bool wait_for(const unique_fd& pidfd, std::chrono::steady_clock::time_point until) {
   pollfd end{pidfd.get(), POLLIN, 0};
   while (true) {
@@ -128,7 +128,8 @@ ended_child reap_ended(const child& dead) {
     return end;
   }
   ::kill(-dead.pid,
-         SIGKILL);  // it is a zombie, so the number is still its own; nothing in the group forks after this
+         // it is a zombie, so the number has not been reused; after SIGKILL nothing in the group forks
+         SIGKILL);
   if (look_at(dead, info, 0) == standing::zombie) {
     end.report.ending = info.si_code == CLD_EXITED ? exit_report::how::exited : exit_report::how::signalled;
     end.report.code = info.si_status;

@@ -1,5 +1,5 @@
-// Ends a child and its process group: signals that reach nobody else, and reaping. Used by child_process.hpp
-// for a session's children, and by tools that run a program to completion.
+// Ends a child and its process group: sends signals that reach no other process, and reaps. Used by
+// child_process.hpp for a session's children, and by tools that run a program to completion.
 //
 // A process group has the number of the child that leads it. The kernel does not reuse the number while the
 // child is not reaped (even as a zombie) or the group has a member. If the embedding program ignores SIGCHLD,
@@ -18,14 +18,15 @@
 
 namespace penstock::process {
 
-/// Signals the whole group of a child and nobody else, whoever reaped the child (see above). Does not block.
+/// Signals the whole group of a child and no other process, even if other code has reaped the child (see
+/// above). Does not block.
 void signal_group(const child& to, int signal) noexcept;
 
 struct ended_child {
   exit_report report;
-  /// pidfds of the group's processes that have not ended yet. They were sent SIGKILL and may still use what
-  /// they share with us: shared memory, devices, files. A pidfd becomes readable when its process and all its
-  /// threads have released all of that.
+  /// pidfds of the group's processes that have not ended yet. They were sent SIGKILL and may still use
+  /// resources that they share with us: shared memory, devices, files. A pidfd becomes readable when its
+  /// process and all its threads have released all of that.
   std::vector<unique_fd> left_over;
 };
 
@@ -34,9 +35,9 @@ struct ended_child {
 /// processes that left the group with setsid or setpgid.
 [[nodiscard]] ended_child reap_ended(const child& dead);
 
-/// Waits for a child to end, reaps it as reap_ended() does, and waits for the rest of its group. Returns
-/// nothing if the child is still alive when the time is over: a process in an uninterruptible system call
-/// survives SIGKILL. Stops waiting for the rest of the group when the time is over, too.
+/// Waits for a child to end, reaps it as reap_ended() does, and waits for the rest of its group. Empty if the
+/// child is still alive at the deadline: a process in an uninterruptible system call survives SIGKILL. The
+/// wait for the rest of the group ends at the deadline too.
 std::optional<exit_report> reap(const child& dead, std::chrono::milliseconds deadline);
 
 }  // namespace penstock::process

@@ -111,7 +111,7 @@ void child_process::wait_for_output() {
                      });
 }
 
-/// Reads what is there. False when there is nothing more to wait for.
+/// Reads available output. False at the end of the output.
 bool child_process::read_output() {
   std::array<char, read_bytes> piece;
   const ssize_t bytes = ::read(output_.native_handle(), piece.data(), piece.size());

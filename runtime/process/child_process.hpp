@@ -1,4 +1,4 @@
-// Watches a child: notices its end through the pidfd and keeps its output. Lives on the io_thread.
+// Watches a child: notices its end through the pidfd and keeps its output. Runs on the io_thread.
 #pragma once
 
 #include "runtime/process/child_end.hpp"
@@ -25,9 +25,9 @@ class output_tail {
   /// (crash_notes.hpp) for the stack. That is 53 KiB; the rest is for output between the two.
   static constexpr std::size_t kept_bytes = 64 * 1024;
 
-  /// Takes another piece of output; calls `line` for each complete line.
+  /// Appends a piece of output; calls `line` for each complete line.
   void append(std::string_view piece, const std::function<void(std::string_view)>& line);
-  /// The unfinished last line, when the process is gone.
+  /// Call when the process is gone: passes on the unfinished last line.
   void finish(const std::function<void(std::string_view)>& line);
   /// Everything that was kept.
   [[nodiscard]] const std::string& text() const noexcept { return kept_; }
@@ -41,8 +41,8 @@ class output_tail {
 
 struct child_callbacks {
   std::function<void(std::string_view line)> output;
-  /// Called once: the process is reaped, the rest of its group is gone (or `time_to_die` is over) and its
-  /// last output has been read. Before that, something may still write to memory that was shared with it.
+  /// Called once, when the process is reaped, the rest of its group is gone (or `time_to_die` has passed) and
+  /// its last output has been read. Before that, memory shared with it may still be written.
   std::function<void(const exit_report&, const output_tail&)> exited;
 };
 
@@ -63,7 +63,7 @@ class child_process {
 
   [[nodiscard]] pid_t pid() const noexcept { return child_.pid; }
   [[nodiscard]] bool running() const noexcept { return running_; }
-  /// To the whole group. Does nothing when it is gone.
+  /// Signals the whole group. Does nothing if it is gone.
   void signal(int number) noexcept;
   [[nodiscard]] const output_tail& output() const noexcept { return tail_; }
 
@@ -87,7 +87,8 @@ class child_process {
   std::vector<unique_fd> left_over_;              // of its group, once the child itself is reaped
   boost::asio::posix::stream_descriptor member_;  // left_over_.back(), which owns it
   boost::asio::steady_timer patience_;
-  // Asio may have queued a completion that it can no longer cancel; that one must notice that we are gone.
+  // Asio may have queued a completion that it can no longer cancel; through this the completion notices that
+  // the object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };
 

@@ -1,6 +1,6 @@
 // The stack of a dying process. A worker program writes its stack to its log when a signal ends it (also when
 // the supervisor ends a hung worker with SIGABRT), and the session finds it there. The stack consists of
-// modules and offsets; whoever reads the death record looks up the names later.
+// modules and offsets; names are looked up by the reader of the death record.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace penstock::process {
 
-/// What a dying process writes at most: a line for the signal and one for each frame. A line is the mark, "#12 ", the
-/// module's name, "+0x", an offset and the line end; longer names are cut.
+/// The most that a dying process writes: a line for the signal and one for each frame. A line is the mark,
+/// "#12 ", the module's name, "+0x", an offset and the line end; longer names are cut.
 inline constexpr std::size_t stack_frames_max = 48;
 inline constexpr std::size_t stack_module_max = 240;
 inline constexpr std::size_t stack_line_max = 16 + 4 + stack_module_max + 3 + 16 + 1;

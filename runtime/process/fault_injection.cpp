@@ -63,7 +63,7 @@ bool is_child_of_ours(pid_t pid) {
 
 bool send(pid_t child, int signal, siginfo_t* info) noexcept {
   // Open the descriptor first, then check the process: if the number was reused in between, the descriptor's
-  // process is dead and the signal reaches nobody.
+  // process is dead and the signal has no effect.
   const unique_fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0U)));
   if (!pidfd || !is_child_of_ours(child)) return false;
   return ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, info, 0U) == 0;

@@ -14,8 +14,8 @@ enum class injected_fault : std::uint8_t { hang = 1, exit = 2, leak = 3 };
 /// Worker: accept faults, if the environment allows it.
 void accept_injected_faults();
 
-/// Sends a signal to a child of this process and to nobody else. False when it is gone, even if its number
-/// now belongs to another process.
+/// Sends a signal to a child of this process and to no other process. False if the child is gone, even if its
+/// number now belongs to another process.
 bool signal_child(pid_t child, int signal) noexcept;
 
 /// The same with a fault that the worker injects itself. `megabytes`: private memory to leak.

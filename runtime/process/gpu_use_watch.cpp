@@ -18,21 +18,21 @@ std::optional<gpu_user> gpu_user_among(pid_t leader) {
   return std::nullopt;
 }
 
-/// Shared with the threads, which may be left behind.
+/// Shared with the threads, which may outlive the object.
 struct gpu_use_watch::findings {
   explicit findings(look_function how) : look(std::move(how)) {}
 
   const look_function look;
-  mutable std::mutex mutex;  // of what follows, and of the rounds
+  mutable std::mutex mutex;  // guards the members below, and the rounds
   std::map<pid_t, gpu_user> found;
 };
 
-/// The looks that one call has ordered, on one thread.
+/// The checks requested by one call, on one thread.
 struct gpu_use_watch::round {
-  std::vector<pid_t> leaders;  // not looked at yet
+  std::vector<pid_t> leaders;  // not checked yet
   pid_t at_hand = 0;           // 0: none
   bool moved = true;           // since the last call
-  bool left = false;           // the one at hand hangs, and others look at the rest
+  bool left = false;           // the current check hangs, and another thread does the rest
 
   [[nodiscard]] bool over() const { return at_hand == 0 && leaders.empty(); }
 
@@ -89,7 +89,7 @@ void gpu_use_watch::look(std::vector<pid_t> leaders) {
       current_.thread->post([all = findings_, at = current_.at] { round::carry_out(*at, *all); });
   if (posted) return;
   hold.lock();
-  current_.at->leaders.clear();  // no thread to be had: the next call tries again
+  current_.at->leaders.clear();  // no thread could be started: the next call tries again
 }
 
 std::optional<gpu_user> gpu_use_watch::found_in(pid_t leader) const {

@@ -1,5 +1,5 @@
-// Finds processes that use the GPU, without waiting for them: /proc/PID/maps needs a lock that a process may
-// hold while it hangs in the kernel, so a separate thread reads it. Used by the supervisor, once a second.
+// Finds processes that use the GPU, without blocking: /proc/PID/maps needs a lock that a process may hold
+// while it hangs in the kernel, so a separate thread reads it. Used by the supervisor, once a second.
 #pragma once
 
 #include "runtime/process/side_thread.hpp"
@@ -28,19 +28,19 @@ class gpu_use_watch {
   using look_function = std::function<std::optional<gpu_user>(pid_t leader)>;
 
   explicit gpu_use_watch(look_function look = gpu_user_among);
-  /// Waits side_thread::patience for the look at hand, and not at all for those that hang.
+  /// Waits side_thread::patience for the current check, and not at all for checks known to hang.
   ~gpu_use_watch();
   gpu_use_watch(const gpu_use_watch&) = delete;
   gpu_use_watch& operator=(const gpu_use_watch&) = delete;
 
-  /// Has these processes looked at, one after the other. Does not wait. Call it in regular steps: while the
-  /// looks of an earlier call go on, nothing happens; but when none of them has ended since the call before,
-  /// the one at hand is taken to hang. It is left to its thread, and the others go on on a new one, so a
-  /// process that hangs hides the others for at most two steps, and nobody looks at it a second time meanwhile.
-  /// There are as many threads as processes that hang, and one more.
+  /// Starts checks of these processes, one after the other. Does not wait. Call it at regular intervals.
+  /// While the checks of an earlier call are running, a call does nothing; but if none of them has finished
+  /// since the previous call, the current one is considered hung: its thread keeps it, and a new thread does
+  /// the others. So a process that hangs delays the others for at most two intervals, and is not checked
+  /// again until then. There is one thread per hung check, and one more.
   void look(std::vector<pid_t> leaders);
-  /// What was last found out about a process; nothing if it holds no GPU, hangs, or was not named by the last
-  /// call that was heeded. Does not wait.
+  /// The latest result for a process; empty if it does not use the GPU, if its check hangs, or if it was not
+  /// in the last call that started checks. Does not wait.
   [[nodiscard]] std::optional<gpu_user> found_in(pid_t leader) const;
 
  private:
@@ -52,7 +52,7 @@ class gpu_use_watch {
   };
   std::shared_ptr<findings> findings_;
   looker current_;
-  std::vector<looker> hanging_;  // each in its look at one process
+  std::vector<looker> hanging_;  // each in the check of one process
 };
 
 }  // namespace penstock::process

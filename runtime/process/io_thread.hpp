@@ -1,5 +1,5 @@
 // The session's I/O thread: sockets, pidfds, pipes and timers run on its io_context. Nothing on it may wait
-// for a file system, because it also delivers signals to children; so a separate thread starts them.
+// for a file system, because it also sends signals to children; so a separate thread starts them.
 #pragma once
 
 #include "runtime/process/spawner.hpp"
@@ -14,8 +14,8 @@ namespace penstock::process {
 class io_thread {
  public:
   io_thread();
-  /// Runs what is ready, drops the rest, joins. Takes up to side_thread::patience longer if a program that is
-  /// being started is on a file system that does not respond.
+  /// Runs ready handlers, drops the rest, joins the thread. Takes up to side_thread::patience longer if a
+  /// program that is being started is on a file system that does not respond.
   ~io_thread();
   io_thread(const io_thread&) = delete;
   io_thread& operator=(const io_thread&) = delete;

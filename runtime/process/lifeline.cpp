@@ -46,7 +46,7 @@ void watch(int lifeline_fd, int parent_fd, int stop_fd, std::chrono::millisecond
 unique_fd watch_parent() {
   const pid_t parent = ::getppid();
   unique_fd end(static_cast<int>(::syscall(SYS_pidfd_open, parent, 0U)));
-  // The parent may have died before; then the number belongs to another process, and SIGHUP is on its way.
+  // The parent may have died already; then its number may belong to another process, and SIGHUP is pending.
   if (::getppid() != parent) end.reset();
   return end;
 }

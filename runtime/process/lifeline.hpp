@@ -11,7 +11,7 @@
 
 namespace penstock::process {
 
-/// The session's end of the pipe. Children inherit `read_end`; nothing is ever written. The kernel closes
+/// The session's side of the pipe. Children inherit `read_end`; nothing is ever written. The kernel closes
 /// `write_end` when the session's process is gone.
 struct lifeline {
   unique_fd read_end;
@@ -20,7 +20,7 @@ struct lifeline {
   static result<lifeline> create();
 };
 
-/// The child's end: create it first thing in main. From then on SIGHUP (which the kernel sends when the
+/// The child's side: create it first thing in main. From then on SIGHUP (which the kernel sends when the
 /// parent dies) and end-of-file on the lifeline kill the whole process group. A stopped child gets SIGCONT as
 /// well; only a stop that takes effect after the session's death keeps one alive, a race of microseconds that
 /// only a cgroup would close. `tick` runs every `interval` on a thread that does no user work, as proof that

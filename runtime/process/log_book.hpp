@@ -1,6 +1,6 @@
-// What the session's processes wrote to stdout and stderr, line by line: `penstock logs` reads it, and the
-// session's own log shows as much of it as a person can follow. Bounded, also in a flood: sources x 2
-// processes (the running one and its predecessor) x kept_bytes. Thread-safe, never blocks.
+// The lines that the session's processes wrote to stdout and stderr, for `penstock logs`. Also limits the
+// rate at which they go to the session's own log. Bounded, also in a flood: sources x 2 processes (the
+// running one and its predecessor) x kept_bytes. Thread-safe, never blocks.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -30,7 +30,7 @@ struct log_query {
   std::string source;               ///< empty: all sources
   bool previous = false;            ///< the predecessor's lines, not the running process's
   std::optional<std::size_t> tail;  ///< only this many of the last lines
-  /// Continue after an earlier answer: its `seen`. Nothing: from the beginning.
+  /// Continue after an earlier answer: its `seen`. Empty: from the beginning.
   std::optional<std::map<std::string, std::uint64_t>> after;
 };
 
@@ -41,7 +41,8 @@ struct log_answer {
 
 class log_book {
  public:
-  /// Of each process: the lines, each with its log_line. A screen of the longest lines, or hundreds of usual ones.
+  /// Per process: its lines, including their log_line structs. About a screen of the longest lines, or
+  /// hundreds of usual ones.
   static constexpr std::size_t kept_bytes = 64 * 1024;
   /// How many lines per second of one source go to the session's own log, after an initial burst.
   static constexpr double passed_per_second = 100;

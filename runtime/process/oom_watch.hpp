@@ -1,5 +1,5 @@
-// Detects kills by the kernel's OOM killer. Its victims die of SIGKILL, as if somebody had sent it; the
-// cgroup's count of OOM kills makes the difference. Pure except for reading the count. One thread.
+// Detects kills by the kernel's OOM killer. Its victims die of SIGKILL, like any killed process; the cgroup's
+// count of OOM kills tells the two apart. Pure except for reading the count. Not thread-safe.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -11,7 +11,7 @@
 namespace penstock::process {
 
 /// The file that counts OOM kills in the memory cgroup of this process: memory.events (version 2) or
-/// memory.oom_control (version 1). Nothing if there is none, for example in the root cgroup of version 2.
+/// memory.oom_control (version 1). Empty if there is none, for example in the root cgroup of version 2.
 /// Only tests pass their own `proc_cgroup` and `cgroup_root`.
 std::optional<std::filesystem::path> oom_evidence_file(
     const std::filesystem::path& proc_cgroup = "/proc/self/cgroup",
@@ -21,7 +21,7 @@ class oom_watch {
  public:
   explicit oom_watch(std::optional<std::filesystem::path> evidence);
 
-  /// Call from time to time, so that OOM kills of other processes do not explain a later death.
+  /// Call periodically, so that OOM kills of other processes do not explain a later death.
   void look(steady_time now);
   /// A child died of a SIGKILL that we did not send: was it the OOM killer? Each counted kill explains one
   /// death.

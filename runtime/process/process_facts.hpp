@@ -12,12 +12,12 @@
 namespace penstock::process {
 
 struct process_facts {
-  std::uint64_t rss_anon_bytes = 0;  ///< private memory: what this process alone costs
+  std::uint64_t rss_anon_bytes = 0;  ///< private memory of this process
   std::uint64_t rss_bytes = 0;       ///< with shared memory and files
   bool traced = false;
 };
 
-/// Nothing when the process is gone.
+/// Empty if the process is gone.
 std::optional<process_facts> look_at(pid_t pid);
 
 /// Resident memory of this process; cheap enough for every heartbeat.
@@ -27,15 +27,15 @@ std::uint64_t own_rss_bytes();
 /// "folio_wait_bit") or just "sleeping"; empty if the thread is gone. `thread` 0: the first one.
 std::string wait_channel(pid_t pid, pid_t thread = 0);
 
-/// How a process uses the GPU: "libcuda.so.1 is mapped", "/dev/nvidia0 is open"; nothing if it does not (or
-/// is gone, or belongs to another user).
+/// How a process uses the GPU: "libcuda.so.1 is mapped", "/dev/nvidia0 is open"; empty if it does not (or is
+/// gone, or belongs to another user).
 std::optional<std::string> gpu_use_of(pid_t pid);
 
-/// A process's living children, theirs, and so on.
+/// All living descendants of a process.
 std::vector<pid_t> descendants_of(pid_t pid);
 
 /// The number of cores that this process may use, by its affinity and the CPU quota of its cgroups. At least
-/// 1. With another root, the files of /proc and /sys below it decide.
+/// 1. With another root, reads the files of /proc and /sys below it.
 std::uint32_t usable_cores(const std::filesystem::path& root = "/");
 
 }  // namespace penstock::process

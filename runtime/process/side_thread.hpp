@@ -1,4 +1,4 @@
-// A thread for work that may block for ever: on a file system that does not respond, a lock of another
+// A thread for work that may block forever: on a file system that does not respond, a lock of another
 // process, the memory map of a process that hangs. It keeps such waits away from other threads, and a session
 // can end although this one is stuck. Used by spawner, gpu_use_watch and the session's quarantine writer.
 #pragma once
@@ -21,11 +21,11 @@ class side_thread {
   side_thread(const side_thread&) = delete;
   side_thread& operator=(const side_thread&) = delete;
 
-  /// Queues a task behind earlier ones; from any thread, does not wait. The task must own what it uses, since
+  /// Queues a task after earlier ones. From any thread; does not wait. The task must own what it uses, since
   /// it may outlive this object. False if it will never run: no thread could be started, or this was stopped.
   bool post(std::function<void()> task);
 
-  /// Waits until all tasks are done or the time is over. True if they are done.
+  /// Waits until all tasks are done, at most `at_most`. True if they are done.
   bool wait_until_idle(std::chrono::milliseconds at_most);
 
   /// Drops the tasks that have not started and waits for the current one. False if the time ran out: the

@@ -26,8 +26,8 @@
 namespace penstock::process {
 namespace {
 
-// child_main has no buffers and does not recurse: one page is plenty, and as many again for each thing that
-// instrumentation adds. Only pages that are touched cost memory.
+// child_main has no buffers and does not recurse: one page is plenty; the others are for instrumentation
+// (sanitizers). Only pages that are touched cost memory.
 constexpr std::size_t child_stack_pages = 16;
 constexpr std::size_t child_stack_bytes = child_stack_pages * 4096;
 
@@ -89,7 +89,7 @@ int child_main(void* argument) {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  // Who gives up before this line may have found no process to kill; who does so after it finds this one.
+  // A give_up() before this line may have found no process to kill; a later one finds this process.
   if (l.given_up->load()) ::_exit(exit_codes::not_executed);
   ::execve(l.program, l.argv.data(), l.envp.data());
   give_up(l, "execve");
@@ -168,7 +168,7 @@ result<child> spawn(const spawn_request& request, start_control* control) {
   const int clone_errno = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 
-  // From here on nobody else may use the descriptor, which is closed below or by who takes the child.
+  // From here on give_up() may not use the descriptor, which is closed below or by the owner of the child.
   std::unique_lock hold(controlled.mutex_);
   child started{pid, unique_fd(controlled.pidfd_.exchange(-1))};
   const bool given_up = controlled.given_up_;

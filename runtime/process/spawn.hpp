@@ -34,18 +34,18 @@ struct child {
   unique_fd pidfd;
 };
 
-/// By which another thread ends a start that does not return. For one start.
+/// Lets another thread cancel a start that does not return. For one start.
 class start_control {
  public:
-  /// The start is refused as soon as it can be; what waits in the kernel for the program's file gets SIGKILL.
-  /// Changes nothing once the program is executed. Does not wait; from any thread.
+  /// Refuses the start as soon as possible: a child that waits in the kernel for the program's file gets
+  /// SIGKILL. No effect once the program is executed. Does not wait; from any thread.
   void give_up();
   [[nodiscard]] bool given_up() const noexcept { return given_up_; }
 
  private:
   friend result<child> spawn(const spawn_request& request, start_control* control);
 
-  std::mutex mutex_;  // while pidfd_ is used, or taken away
+  std::mutex mutex_;  // guards the use and removal of pidfd_
   std::atomic<bool> given_up_ = false;
   std::atomic<int> pidfd_ = -1;  // from clone to exec; the kernel writes it before the child runs
 };
@@ -55,9 +55,9 @@ class start_control {
 ///  - gets SIGHUP when the calling *thread* ends (PR_SET_PDEATHSIG): call from a thread that lives as long as
 ///    the session,
 ///  - has default signal dispositions, an empty signal mask and none of our descriptors but those named.
-/// Returns when the program is executed, which takes as long as its file system takes to answer, unless
-/// somebody gives it up through `control`.
-/// Refuses with errc::worker_program when the program cannot be executed, errc::system for anything else.
+/// Returns when the program is executed, which takes as long as its file system takes to respond, or when the
+/// start is given up through `control`. Refuses with errc::worker_program when the program cannot be
+/// executed, errc::system for anything else.
 result<child> spawn(const spawn_request& request, start_control* control = nullptr);
 
 /// Finds a program: a plain name in $PENSTOCK_LIBEXEC, in the folders of the running program and of the

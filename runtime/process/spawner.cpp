@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds time_to_die{2000};
 struct order {
   spawn_request request;
   std::vector<unique_fd> descriptors;  // copies of those in the request
-  std::optional<failure> refused;      // before it reached the thread
+  std::optional<failure> refused;      // refused before it reached the thread
   spawner::done then;
   std::shared_ptr<start_control> control;
 };
@@ -40,7 +40,8 @@ unclaimed_child::~unclaimed_child() {
 struct spawner::gate {
   std::mutex mutex;
   bool closed = false;
-  // The request being started. Kept here so that a thread that is left behind keeps nothing of the session.
+  // Describes the request being started. Kept here so that a thread that is left behind holds no reference to
+  // the session.
   std::string at_hand;
   std::shared_ptr<start_control> control;
   done then;

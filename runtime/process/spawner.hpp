@@ -38,20 +38,20 @@ class spawner {
   using done = std::function<void(result<unclaimed_child>)>;
 
   spawner();
-  /// Forgets requests that have not begun, and gives up the one at hand. Waits side_thread::patience for it; a
-  /// thread that hangs in a file system longer is left behind, and kills what it may still start.
+  /// Drops requests that have not been started, and gives up the current one. Waits side_thread::patience for
+  /// it; a thread that hangs in a file system longer is left behind and kills whatever it still starts.
   ~spawner();
   spawner(const spawner&) = delete;
   spawner& operator=(const spawner&) = delete;
 
-  /// Starts a program, as find_program takes its name; never blocks. From any thread. The descriptors of the
-  /// request are duplicated at once: the caller may close its own. Refuses, through `then`, like find_program
-  /// and spawn, and with errc::system when no descriptor or thread can be had, or when the start is given up
-  /// through what this returns: at once if SIGKILL helps, else when the file system answers. Starts that wait for
-  /// the one at hand are refused when their turn comes.
+  /// Starts a program; its name is resolved by find_program. Never blocks. From any thread. The descriptors
+  /// of the request are duplicated at once: the caller may close its own. Refuses, through `then`, like
+  /// find_program and spawn, and with errc::system when there is no descriptor or thread, or when the start
+  /// is given up through the returned start_control: at once if SIGKILL helps, else when the file system
+  /// responds. A queued start that is given up is refused when its turn comes.
   std::shared_ptr<start_control> start(spawn_request request, done then);
-  /// What the start at hand waits for, for messages: "executing '/mnt/worker'", "looking for 'worker'". Empty: no
-  /// start is at hand. From any thread.
+  /// What the current start waits for, for messages: "executing '/mnt/worker'", "looking for 'worker'". Empty
+  /// if there is none. From any thread.
   [[nodiscard]] std::string at_hand() const;
 
  private:

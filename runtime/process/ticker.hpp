@@ -1,4 +1,4 @@
-// A periodic task on the io thread, such as checking whether the stream moves.
+// A periodic task on the io thread, such as checking whether the stream makes progress.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -12,8 +12,8 @@
 namespace penstock::process {
 
 /// Calls `what` on the io thread, first after `every`, then `every` after the last call returned: calls never pile up.
-/// Construct on any thread; destroy on the io thread, or when that one no longer runs. `what` must not block, throw, or
-/// destroy the ticker.
+/// Construct on any thread; destroy on the io thread, or when it no longer runs. `what` must not block,
+/// throw, or destroy the ticker.
 class ticker {
  public:
   ticker(io_thread& io, nanoseconds every, std::function<void()> what);

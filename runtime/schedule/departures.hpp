@@ -1,5 +1,5 @@
-// When to tell draining workers to stop: once they hold no leases, or, if they hurry, after their current batch. Pure;
-// used by the scheduler actor, which tells them.
+// Decides when to stop draining workers: once they hold no leases or, if `hurries`, after their current
+// batch. Pure; used by the scheduler actor, which sends the messages.
 #pragma once
 
 #include "runtime/base/ids.hpp"
@@ -13,21 +13,21 @@ namespace penstock::schedule {
 
 class departures {
  public:
-  /// Hurries: others load again what it holds beyond its current batch.
+  /// `hurries`: its leases beyond the current batch are loaded again by others.
   void drains(worker_ref who, bool hurries);
-  /// One of its batches was accepted.
+  /// One of its batches was loaded.
   void finished_a_batch(worker_ref who);
-  /// It is dead or written off.
+  /// The worker is dead or written off.
   void gone(worker_ref who);
 
-  /// The workers to tell to stop now, each only once. `leases_of`: how many leases a worker holds.
+  /// The workers to stop now; each is returned once. `leases_of`: the number of leases that a worker holds.
   [[nodiscard]] std::vector<worker_ref> due(const std::function<std::size_t(std::uint32_t)>& leases_of);
 
  private:
   struct departure {
     worker_ref who;
     bool hurries = false;
-    bool finished_one = false;  // since it began to hurry
+    bool finished_one = false;  // since it was told to hurry
     bool told = false;
   };
 

@@ -17,12 +17,14 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "digests hash memory as it lies");
 
 // Names of the XXH3 specification; sizes in 8-byte words.
-constexpr std::size_t stripe = 8;             // taken in at once
-constexpr std::size_t secret = 24;            // of the default secret, 192 bytes
-constexpr std::size_t short_input = 240 / 8;  // up to here another algorithm, of the whole input
+constexpr std::size_t stripe = 8;   // consumed at a time
+constexpr std::size_t secret = 24;  // of the default secret, 192 bytes
+// up to this size XXH3 uses another algorithm, on the whole input
+constexpr std::size_t short_input = 240 / 8;
 constexpr std::uint64_t stripes_a_block = secret - stripe;
-constexpr std::size_t last_secret_bytes = 7;  // the last stripe's secret ends so far before the secret's end
-constexpr std::size_t merge_secret_bytes = 11;  // the merge's begins so far behind its begin
+// distance from the end of the last stripe's secret to the end of the whole
+constexpr std::size_t last_secret_bytes = 7;
+constexpr std::size_t merge_secret_bytes = 11;  // offset of the merge's secret
 
 using lanes = std::array<std::uint64_t, stripe>;
 
@@ -60,7 +62,7 @@ std::uint64_t merge(const lanes& acc, std::size_t secret_byte, std::uint64_t sta
   return sum ^ (sum >> 32U);
 }
 
-/// A stripe is taken in when something is known to follow it, and a block is scrambled likewise.
+/// A stripe is consumed only once more input is known to follow it; the same goes for scrambling a block.
 void take_in_stripe(lanes& acc, const std::uint64_t* words, std::uint64_t stripes_before) {
   const std::uint64_t in_block = stripes_before % stripes_a_block;
   take_in(acc, words, 8 * in_block);
@@ -75,7 +77,7 @@ const std::array<std::uint64_t, 8> digest_chain::first_lanes{XXH_PRIME32_3, XXH_
 
 void digest_chain::add(std::uint64_t batch_digest) {
   if (size_ == words_kept_max) {
-    // All but the last stripe, which the end needs.
+    // Everything but the last stripe, which the final step needs.
     constexpr std::size_t taken = words_kept_max - stripe;
     const std::uint64_t stripes_before = (count_ - size_) / stripe;
     for (std::size_t i = 0; i < taken / stripe; ++i)

@@ -1,5 +1,5 @@
 // The accounts of a stream: what each epoch delivered, failed and quarantined, its digest, and the state from
-// which a later run goes on (semantics 5-7). Pure: time is an argument.
+// which a later run resumes (semantics 5-7). Pure: time is an argument.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -19,7 +19,7 @@
 
 namespace penstock::schedule {
 
-/// What makes two streams the same; a state of another stream is refused.
+/// Two streams are the same if these are equal. A state of a different stream is refused.
 struct stream_identity {
   std::uint64_t seed = 0;
   std::uint32_t batch_size = 0;
@@ -28,8 +28,8 @@ struct stream_identity {
   bool shuffle = true;
   bool drop_last = false;
   std::string fingerprint;  ///< of the dataset; empty: not known yet when the state was taken
-  /// Settings beyond these that fix the bytes of a batch, one "key=value" a line in a fixed order. Empty in
-  /// states of the first version, which did not hold them.
+  /// The other settings that determine the bytes of a batch, one "key=value" per line in a fixed order. Empty
+  /// in version 1 states, which did not store them.
   std::string settings{};
   /// How ranks are made even. Where there is one rank it makes no difference, and stays `allow`, as in states of
   /// the versions that had nothing else.
@@ -56,7 +56,7 @@ struct epoch_account {
   nanoseconds took{0};  ///< from the demand for the first batch of this process to the delivery of its last
 };
 
-/// Where a stream stands: everything before `next` is delivered.
+/// The position of a stream: everything before `next` is delivered.
 struct stream_state {
   stream_identity identity;
   std::uint64_t epoch = 0;
@@ -71,10 +71,10 @@ struct stream_state {
   bool operator==(const stream_state&) const = default;
 };
 
-/// A state is never larger, whatever the stream: a few numbers, the identity, the digest's intermediate state,
-/// and as many quarantined samples (as ranges) as fit beside them. Those that do not fit are found again.
+/// The maximum size of a state, for any stream: a few numbers, the identity, the digest's intermediate state,
+/// and as many quarantined samples (as ranges) as still fit. Those that do not fit will be quarantined again.
 inline constexpr std::size_t state_bytes_max = 1024;
-/// What an identity may hold of text, so that a state has room for it.
+/// Limits on the text in an identity, so that it fits into a state.
 inline constexpr std::size_t fingerprint_bytes_max = 64;
 inline constexpr std::size_t identity_settings_bytes_max = 352;
 
@@ -88,15 +88,15 @@ result<void> check_same_stream(const stream_identity& saved, const stream_identi
 /// Refuses a state that points behind an epoch's end, or counts more samples than there were.
 result<void> check_position(const stream_state& saved, const stream_shape& shape);
 
-/// A batch that was acknowledged.
+/// An acknowledged batch.
 struct delivered_batch {
   stream_position position = 0;
   std::uint64_t rows = 0;
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
   std::optional<std::uint64_t> digest;
-  /// When the consumer asked for it. None if nobody saw that (the owner's process asks all the time): then it
-  /// counts from the delivery before it.
+  /// When the consumer asked for it. Empty if unknown (the owner's process asks continuously): time then
+  /// counts from the previous delivery.
   std::optional<steady_time> demanded;
   steady_time taken{};
 };
@@ -106,22 +106,22 @@ class epoch_book {
   /// `demanded`: when the stream's first batch was asked for.
   epoch_book(stream_identity identity, const stream_shape& shape, steady_time demanded);
 
-  /// Goes on where a state ends.
+  /// Continues from a saved state.
   void resume(const stream_state& state);
-  /// Begins somewhere else, or there once more: a new account from this batch on. What the open epoch had
-  /// until now stays on the books as an incomplete one.
+  /// Starts a new account at this position, which may be one already passed. The account of the open epoch
+  /// stays in the list, as incomplete.
   void begin_at(stream_position position);
   /// The same stream without an entered epoch; before begin_at() of a place before that epoch.
   void reshape(const stream_shape& shape);
 
-  /// In order. Gives the account of the batch's epoch as it is now.
+  /// Call in stream order. Returns the updated account of the batch's epoch.
   const epoch_account& delivered(const delivered_batch& batch);
 
-  /// All of this process, in the order in which they were begun: an epoch that was begun twice stands there
-  /// twice.
+  /// All accounts of this process, in the order in which they were started. An epoch that was started twice
+  /// is listed twice.
   [[nodiscard]] std::vector<epoch_account> epochs() const;
   [[nodiscard]] stream_position next() const noexcept { return next_; }
-  /// O(1) in epochs and batches. Its quarantined samples are somebody else's knowledge.
+  /// O(1) in epochs and batches. Does not fill in the quarantined samples: the caller knows them.
   [[nodiscard]] stream_state state() const;
 
  private:
@@ -132,10 +132,10 @@ class epoch_book {
   stream_identity identity_;
   stream_shape shape_;
   std::vector<epoch_account> accounts_;
-  bool open_ = false;                 // the last account goes on with the next batch
+  bool open_ = false;                 // the next batch belongs to the last account
   digest_chain digests_;              // of the open account
-  std::optional<steady_time> begun_;  // when its first batch of this process was demanded
-  steady_time last_taken_;            // the delivery before; at first, the demand for the stream
+  std::optional<steady_time> begun_;  // when this process's first batch of it was requested
+  steady_time last_taken_;            // the previous delivery; at first, the request for the stream
   stream_position next_ = 0;
 };
 

@@ -27,7 +27,7 @@ std::optional<failure> failure_limit::check(const epoch_account& open) const {
       "{} of the {} samples of epoch {} have failed, more than [loader] max_failed_fraction = {} allows",
       open.failed, open.expected, open.epoch, max_fraction_);
   const auto most = std::ranges::max_element(reasons_, {}, [](const auto& one) { return one.second; });
-  // An epoch that was resumed may have had its failures in another process.
+  // In a resumed epoch the failures may have happened in an earlier process.
   if (most != reasons_.end())
     message += fmt::format("; the most frequent reason ({}): {}", counted(most->second, "time"), most->first);
   return failure{errc::dataset, std::move(message), 0};

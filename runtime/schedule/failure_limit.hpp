@@ -1,5 +1,6 @@
-// When failed samples are no longer single bad files but a fault of the whole: [loader] max_failed_fraction
-// (semantics 3). Used by the scheduler beside the ledger, which knows samples one by one. Pure.
+// Fails the run when so many samples fail that the cause must be systematic: [loader] max_failed_fraction
+// (semantics 3). Used by the scheduler actor in addition to the ledger, which handles samples one by one.
+// Pure.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -14,17 +15,19 @@ namespace penstock::schedule {
 
 class failure_limit {
  public:
-  /// So many failures of an epoch are always allowed: a small dataset may have a bad corner.
+  /// This many failures per epoch are always allowed, so that a few bad files do not fail a small dataset.
   static constexpr std::uint64_t always_allowed = 32;
-  /// Reasons that are told apart; what comes later counts as "other reasons".
+  /// The number of reasons counted separately; further ones count as "other reasons".
   static constexpr std::size_t reasons_max = 64;
 
   explicit failure_limit(double max_fraction) : max_fraction_(max_fraction) {}
 
-  /// A sample failed. The reason may hold its name, which does not make it another reason.
+  /// Records a failed sample. `name` is removed from `reason`, so that the same fault of different samples
+  /// counts as one.
   void note(const std::string& name, const std::string& reason);
 
-  /// After each delivery: nothing, or why the run has to fail (errc::dataset), with the most frequent reason.
+  /// Call after each delivery. Returns why the run must fail (errc::dataset), with the most frequent reason;
+  /// else empty.
   [[nodiscard]] std::optional<failure> check(const epoch_account& open) const;
 
  private:

@@ -1,4 +1,4 @@
-// What events change. What is decided from it stands in job_leasing.cpp.
+// How events change the book's state. Decisions (advance()) are in job_leasing.cpp.
 #include "runtime/schedule/job_book.hpp"
 
 #include "runtime/base/check.hpp"
@@ -22,7 +22,7 @@ bool is_over(state s) {
   return s == state::finished || s == state::failed || s == state::too_large;
 }
 
-/// Neither over nor revoked.
+/// Neither finished nor revoked.
 bool is_open(state s) {
   return s == state::waiting || s == state::begun || s == state::unreadable;
 }
@@ -32,7 +32,7 @@ job_end end_of(state s) {
   return s == state::too_large ? job_end::too_large : job_end::result;
 }
 
-/// Whether a row that was known as `known` can be read as `now`.
+/// Whether `now` is a possible successor of `known`.
 bool follows(state known, state now) {
   switch (known) {
     case state::waiting: return now == state::waiting || now == state::begun || is_over(now);
@@ -91,7 +91,8 @@ cancelled job_book::cancel(job_id job, bool only_waiting, bool at_once) {
   return cancelled::running;
 }
 
-/// Its worker gets nothing any more, and what it has not begun is taken from it: the death is to hit this job alone.
+/// Its worker gets no more leases, and rows that it has not started are revoked, so that killing it affects
+/// this job alone.
 void job_book::end_holder(const job_entry& e, bool at_once) {
   worker& w = workers_.at(e.worker);
   if (w.more.ending && (w.more.ending_at_once || !at_once)) return;
@@ -153,7 +154,7 @@ void job_book::enqueue(job_entry& e) {
   const job_id job = e.request.job;
   ++waiting_;
   if (e.charged && suspicion_.isolated(as_suspect(job))) {
-    e.where = whereabouts::isolated;  // next_trial() knows it
+    e.where = whereabouts::isolated;  // next_trial() picks it up
   } else if (e.request.fresh) {
     e.where = whereabouts::fresh;
     fresh_.add(e);
@@ -219,7 +220,7 @@ bool job_book::plausible(const lease_rows& known, const lease_reading& so_far) {
   return true;
 }
 
-/// Believes what it can of a reading: nothing goes backwards.
+/// Updates the known rows from a reading. Ignores changes that would go backwards.
 void job_book::absorb(const lease_reading& so_far, worker& w, lease_rows& known) {
   const auto end = std::min<std::uint64_t>(known.rows.size(), so_far.first + so_far.rows.size());
   for (std::uint32_t i = std::max(known.first_open, so_far.first); i < end; ++i) {
@@ -297,8 +298,8 @@ void job_book::worker_drains(worker_ref who, bool hurries) {
   if (hurries) revoke_unbegun(who, *w);
 }
 
-/// The row that it had begun. If none can be read, the one whose turn it was, should that be unreadable: who has
-/// overwritten the table, and died, is not to go free.
+/// The row that the worker had started. If no row reads as started but the next one is unreadable, that one:
+/// a job that overwrites the table and then dies must still be charged.
 std::optional<job_book::row_place> job_book::row_at_work(const worker& w, worker_ref who,
                                                          const std::vector<lease_reading>& last) const {
   std::optional<row_place> overwritten;
@@ -361,7 +362,7 @@ std::optional<job_charge> job_book::worker_died(worker_ref who, const std::vecto
   return charge;
 }
 
-/// What becomes of a job whose worker is dead.
+/// Decides what happens to a job whose worker is dead: retried, charged, or failed.
 void job_book::lose_row(const row& lost, bool at_work, const last_words& words) {
   job_entry& e = *lost.job;
   const bool begun = at_work || lost.at == row_state::begun;
@@ -371,7 +372,7 @@ void job_book::lose_row(const row& lost, bool at_work, const last_words& words) 
   const nanoseconds limit = e.request.limit;
   if (blamed && limit.count() > 0 && lost.at == row_state::begun && words.now - lost.begun >= limit)
     return settle(e, {.how = job_end::timed_out, .causes = {words.cause}});
-  // What nobody can read may have begun.
+  // An unreadable row may have started.
   if (!e.request.idempotent && (begun || lost.at == row_state::unreadable))
     return settle(e, {.how = job_end::worker_lost, .causes = {words.cause}});
   if (blamed) {

@@ -1,6 +1,6 @@
-// Which job runs where, and what has become of each: the ledger of a pool (ledger.hpp is that of a stream). Pure: no
-// thread, no I/O, time is an argument. Events come in as calls, commands come out of advance(). Driven by
-// actors/jobs/job_scheduler.
+// Which job runs where, and how each one ended: the ledger of a pool (ledger.hpp is the one of a stream).
+// Pure: no thread, no I/O, time is an argument. Events come in as calls, commands come out of advance().
+// Driven by actors/jobs/job_scheduler.
 //
 //             lease              a worker begins it         finished | failed | too large
 //   waiting ---------> leased --------------------> begun ------------------------------> settled
@@ -9,24 +9,27 @@
 //      |  a death before |     charged, tried again   |     (poisoned, timed_out, worker_lost, cancelled)
 //      +-----------------+----------------------------+------------------------------> settled
 //
-// Every job that was submitted is settled exactly once. A lease is a slot with several small jobs (a bundle, at most
-// `bundle_goal` of expected work) or one of any size; its rows run in order. The book learns what has begun and
-// finished from readings of the slot's table: with a worker's report, and once more when the worker is dead.
+// Every submitted job is settled exactly once. A lease is a slot with several small jobs (a bundle with at
+// most `bundle_goal` of expected work) or with one job of any size; its rows run in order. The book learns
+// which rows have started and finished by reading the slot's table: on each report of the worker, and once
+// more after its death.
 //
-// Semantics 43-45 and 47. Suspicion, trials and poisoning are those of samples (suspicion.hpp): the second death takes
-// a job to the sacrificial worker, alone; the third poisons it.
+// Semantics 43-45 and 47. Suspicion, trials and poisoning work as for samples (suspicion.hpp): after the
+// second death a job runs alone in the sacrificial worker; the third death poisons it.
 //
-// Order. Jobs are leased by number, so what comes back is ahead of what has never been leased. Idle workers are served
-// first; then each may have one lease ahead of the one that it works on, and more while all that it has is less work
-// than `bundle_goal`. When nothing waits, an idle worker takes over the later half of what another one has not begun.
+// Order. Jobs are leased in the order of their numbers, so a retried job precedes all jobs that were never
+// leased. Idle workers are served first. Then every worker may have one lease queued behind the one it works
+// on, and more while its leases together are less work than `bundle_goal`. When no job waits, an idle worker
+// takes over the later half of the rows that another worker has not started.
 //
-// Slots. A slot is busy from its lease until its rows are settled, its worker has passed them, and every result that
-// lies in it has been let go. A worker passes a row by finishing it or by reporting it, so a lease whose last rows were
-// revoked is over only when its worker has reported all of them: until then it may still look at the table.
+// Slots. A slot is busy from its lease until its rows are settled, its worker has passed them, and every
+// result in it has been freed. A worker passes a row by finishing it or by reporting it, so a lease whose
+// last rows were revoked ends only when its worker has reported all of them: until then the worker may still
+// read the table.
 //
-// Bounds. Waiting jobs are limited by who submits; leased rows by slots x rows_max; memory is one entry for each job
-// that is not settled and one number for each function. Time for each job: log(waiting jobs); for each advance():
-// workers x slots, and the rows of one worker when work is moved.
+// Bounds. Whoever submits limits the number of waiting jobs; leased rows are limited by slots x rows_max.
+// Memory: one entry for each job that is not settled and one number for each function. Time per job:
+// log(waiting jobs); per advance(): workers x slots, plus the rows of one worker when work is moved.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -44,23 +47,24 @@
 
 namespace penstock::schedule {
 
-/// Counts up from 1; never used again.
+/// Counts up from 1; never reused.
 using job_id = std::uint64_t;
 
 struct job_book_settings {
   std::uint32_t max_attempts = 3;
   std::uint32_t rows_max = 256;          ///< of a lease
-  nanoseconds bundle_goal{1'000'000};    ///< expected work of a lease of several jobs
-  nanoseconds room_patience{1'000'000};  ///< so long a caller may leave a result in a slot that is wanted
+  nanoseconds bundle_goal{1'000'000};    ///< expected work of a bundle
+  nanoseconds room_patience{1'000'000};  ///< how long a result may stay in a slot that is needed
   std::uint64_t slot_bytes = 0;
-  std::uint64_t row_bytes = 0;  ///< of the slot's table, for each row; and its head
+  std::uint64_t row_bytes = 0;  ///< of each row of the slot's table; and of its header
   std::uint64_t head_bytes = 0;
 };
 
 struct job_request {
   job_id job = 0;
   std::uint32_t function = 0;
-  /// In the slot, rounded up. Of one that travels in a memfd: all that a slot has, so that it is not bundled.
+  /// Bytes taken in the slot, rounded up. For an argument in a memfd: the whole slot, so that it is not
+  /// bundled.
   std::uint64_t argument_bytes = 0;
   nanoseconds limit{0};    ///< of one run; 0: none
   bool idempotent = true;  ///< false: never begun twice
@@ -72,7 +76,7 @@ struct job_request {
 struct leased_job {
   job_id job = 0;
   std::uint32_t attempt = 1;  ///< 1 + deaths charged to it
-  bool first = true;          ///< it was never leased before
+  bool first = true;          ///< the first lease of this job
   bool operator==(const leased_job&) const = default;
 };
 /// Write these jobs into the slot and tell its worker.
@@ -81,7 +85,7 @@ struct lease_jobs {
   std::vector<leased_job> rows;
 };
 
-/// Try to keep this row from being begun; answer with row_revoked() at once if that worked, with nothing if not.
+/// Try to revoke this row. Call row_revoked() at once if that succeeded; otherwise do nothing.
 struct revoke_row {
   lease_ref lease;
   std::uint32_t row = 0;
@@ -89,8 +93,8 @@ struct revoke_row {
 };
 
 enum class job_end : std::uint8_t {
-  result,     ///< finished; the result lies where the row says
-  exception,  ///< the function threw, or does not exist; the text lies where the row says
+  result,     ///< finished; the row says where the result is
+  exception,  ///< the function threw, or does not exist; the row says where the text is
   too_large,  ///< the result does not fit [jobs] memory, or overran its space
   poisoned,   ///< it killed max_attempts workers
   timed_out,
@@ -98,37 +102,39 @@ enum class job_end : std::uint8_t {
   worker_lost,  ///< not idempotent, and its worker died
 };
 
-/// What has become of a job. Once for each.
+/// How a job ended. Emitted once per job.
 struct settle_job {
   job_id job = 0;
   job_end how = job_end::result;
-  std::uint32_t attempts = 0;         ///< how often it was begun, as far as is known
-  std::vector<std::string> causes{};  ///< of the deaths charged to it; last the one that ended it
-  /// Of result, exception and too_large: the row of the table that says more.
+  std::uint32_t attempts = 0;         ///< how many times it was started, as far as is known
+  std::vector<std::string> causes{};  ///< of the deaths charged to it, oldest first
+  /// For result, exception and too_large: the row of the table with the details.
   struct place {
     lease_ref lease;
     std::uint32_t row = 0;
   };
   std::optional<place> at{};
-  bool keeps_slot = false;    ///< as its row was read: result_gone() is owed for it
-  bool never_leased = false;  ///< no lease_jobs has named it
+  bool keeps_slot = false;    ///< its result occupies the slot: result_gone() must follow
+  bool never_leased = false;  ///< no lease_jobs has contained it
 };
 
-/// The job that it is at is to end now: kill this worker, whatever it is at by then (supervisor). Nobody is charged.
+/// Kill this worker to end its current job, even if it runs another one by then (supervisor). No job is
+/// charged.
 struct end_worker {
   worker_ref who;
   job_id job = 0;
   bool at_once = false;
 };
 
-/// A job waits for a process that has run nothing, and this one is idle: replace it (supervisor).
+/// A job waits for a fresh process, and this worker is idle: replace it (supervisor).
 struct refresh_worker {
   worker_ref who;
 };
 
-/// All other slots of this worker are busy, and this one only with results that nobody has taken for `room_patience`
-/// since it was wanted: copy them out, then result_gone() for each. Said once for each lease; if no result could leave,
-/// the next advance() names another slot. Most callers take a result within microseconds, which costs no copy.
+/// The worker needs a slot, and this one has been occupied only by results for `room_patience`: copy them
+/// out, and call result_gone() for each. Emitted once per lease; if no result could be moved, the next
+/// advance() names another slot. The delay avoids most copies: callers usually free a result within
+/// microseconds.
 struct empty_slot {
   lease_ref lease;
 };
@@ -137,7 +143,7 @@ using job_command = std::variant<lease_jobs, revoke_row, settle_job, end_worker,
 
 // ---- what events say ----------------------------------------------------------------------------------------
 
-/// A row of a slot's table as the session has read and checked it.
+/// A row of a slot's table, as read and checked by the session.
 struct row_reading {
   enum class state : std::uint8_t {
     waiting,
@@ -146,16 +152,16 @@ struct row_reading {
     failed,
     too_large,
     revoked,
-    unreadable,  ///< the worker has overwritten it: it may have been begun
+    unreadable,  ///< the worker has overwritten it: it may have started
   };
   state at = state::waiting;
-  /// Of one that is over: its result lies in the slot and somebody may read it there.
+  /// For a finished row: its result is in the slot and may be read there.
   bool keeps_slot = false;
   steady_time begun{};
   nanoseconds busy{0};
 };
 
-/// Rows first .. first + rows.size() - 1 of a lease; those before are as they were read before.
+/// Rows first .. first + rows.size() - 1 of a lease. Earlier rows are unchanged since an earlier reading.
 struct lease_reading {
   lease_ref lease;
   std::vector<row_reading> rows;
@@ -165,12 +171,12 @@ struct lease_reading {
 using job_arrival = arrival;
 
 enum class cancelled : std::uint8_t {
-  before_it_began,  ///< it will not begin any more
-  running,          ///< its worker is ended, unless `only_waiting`
+  before_it_began,  ///< it will never start
+  running,          ///< its worker is being killed, unless `only_waiting`
   over,             ///< it is settled, or was never submitted
 };
 
-/// Whom a death is charged to.
+/// The job that a death is charged to.
 struct job_charge {
   job_id job = 0;
   std::uint32_t attempt = 1;
@@ -181,7 +187,7 @@ struct job_charge {
 struct open_lease {
   lease_ref lease;
   std::uint32_t rows = 0;     ///< in all
-  std::uint32_t settled = 0;  ///< so many of the first: a reading may leave them out
+  std::uint32_t settled = 0;  ///< leading settled rows: a reading may omit them
 };
 
 // ---- the book -----------------------------------------------------------------------------------------------
@@ -193,23 +199,26 @@ class job_book {
   job_book(const job_book&) = delete;
   job_book& operator=(const job_book&) = delete;
 
-  /// What is to be done now, in order. Call after every event, or after several; once a second while jobs wait; and
-  /// at next_look().
+  /// The commands to carry out now, in order. Call after one or several events, once a second while jobs
+  /// wait, and at next_look().
   [[nodiscard]] std::vector<job_command> advance(steady_time now);
-  /// When the patience with a caller's results is over, as the last advance() has left it; none: nobody waits for that.
+  /// When `room_patience` expires for a needed slot, as of the last advance(); empty if no slot is waited
+  /// for.
   [[nodiscard]] std::optional<steady_time> next_look() const noexcept { return next_look_; }
 
   // Jobs.
 
   /// `request.job` is larger than any before, and its argument fits a slot.
   void submit(const job_request& request);
-  /// The row to be revoked before this job is cancelled; none: it waits, is known to have begun, or is over.
+  /// The row to revoke before this job is cancelled; empty if it waits, is known to have started, or is
+  /// settled.
   [[nodiscard]] std::optional<revoke_row> revocable(job_id job) const;
-  /// Ends a job wherever it is (semantics 47). `only_waiting`: leaves one that has begun alone. The caller has tried to
-  /// revoke what revocable() named, so a job that is leased has begun; seen() first tells whether it is over meanwhile,
-  /// and spares its worker then. A job that finishes before its worker is dead ends with its result.
+  /// Cancels a job in any state (semantics 47). `only_waiting`: not if it has started. Requires that the
+  /// caller has tried to revoke the row from revocable(), so a job still leased counts as started; if
+  /// revoking failed, call seen() first: if the job has finished meanwhile, its worker need not be killed. A
+  /// job that finishes before its worker is dead ends with its result.
   cancelled cancel(job_id job, bool only_waiting = false, bool at_once = false);
-  /// The caller has done what revoke_row asked for.
+  /// The row was revoked.
   void row_revoked(const lease_ref& lease, std::uint32_t row);
 
   // Workers. An incarnation joins once, when it is ready, and dies once; repeats are ignored.
@@ -217,28 +226,28 @@ class job_book {
   void worker_joined(worker_ref who, std::uint32_t slots, bool sacrificial = false);
   /// No new leases; rows that have not begun are revoked if it `hurries`.
   void worker_drains(worker_ref who, bool hurries = false);
-  /// A worker says that it has passed the first `first + rows.size()` rows of a lease, which are as read here. Rows are
-  /// reported in bursts; what was read before is ignored. `impossible`: nothing was believed; the caller fences the
-  /// worker.
+  /// A worker reports that it has passed the first `first + rows.size()` rows of a lease; `so_far` is what
+  /// the table says. Rows are reported in bursts; those known already are ignored. `impossible`: the report
+  /// was dropped; the caller fences the worker.
   [[nodiscard]] job_arrival reported(const lease_reading& so_far);
-  /// The same without a word of the worker's: it may still look at these rows.
+  /// The same without a report from the worker, which may still read these rows.
   [[nodiscard]] job_arrival seen(const lease_reading& so_far);
-  /// Call when the process is reaped, or survives SIGKILL. `last`: every lease in leases_of(), as its table stands now;
-  /// one that is missing counts as unreadable. `blames`: false if its death has nothing to do with what it was at (an
-  /// operator, a drain). Returns whom it is charged to; nobody, if an end_worker had been said.
+  /// Call when the process is reaped, or survives SIGKILL. `last`: the current table of every lease in
+  /// leases_of(); a missing one counts as unreadable. `blames`: false if the death is unrelated to its work
+  /// (an operator, a drain). Returns the job that is charged; empty after an end_worker command.
   std::optional<job_charge> worker_died(worker_ref who, const std::vector<lease_reading>& last,
                                         const std::string& cause, bool blames, steady_time now);
-  /// What a death that blames would be charged to, without doing it: for the names of death records.
+  /// The job that worker_died would charge, without charging it: for death records.
   [[nodiscard]] std::optional<job_charge> would_charge(worker_ref who,
                                                        const std::vector<lease_reading>& last) const;
-  /// The leases whose tables worker_died wants read, in the order in which they run.
+  /// The leases whose tables worker_died needs, in the order in which they run.
   [[nodiscard]] std::vector<open_lease> leases_of(worker_ref who) const;
-  /// The sacrificial worker does not come up: what waits for it is poisoned.
+  /// The sacrificial worker cannot be started: jobs that wait for it are poisoned.
   void cannot_try_alone(const std::string& reason);
 
   // Slots.
 
-  /// One result less lies in the slot: it was let go, or copied out. Late news is ignored.
+  /// One result in the slot was freed or copied out. Ignored if the lease is over.
   void result_gone(const lease_ref& lease);
 
   void set_paused(bool paused) { paused_ = paused; }
@@ -248,7 +257,7 @@ class job_book {
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   [[nodiscard]] std::uint64_t waiting() const noexcept { return waiting_; }
   [[nodiscard]] std::uint64_t unsettled() const noexcept { return jobs_.size(); }
-  /// Jobs that are not settled and were charged with a death.
+  /// Unsettled jobs that were charged with a death.
   [[nodiscard]] std::uint64_t suspected() const noexcept { return suspicion_.suspects(); }
   /// Rows of leases that are not settled.
   [[nodiscard]] std::uint32_t rows_of(std::uint32_t worker) const noexcept;
@@ -261,11 +270,11 @@ class job_book {
 
   struct job_entry {
     job_request request;
-    nanoseconds* typical = nullptr;  // run of its function; negative: unknown
+    nanoseconds* typical = nullptr;  // typical run time of its function; negative: unknown
     whereabouts where = whereabouts::ordinary;
     bool leased_before = false;
     bool charged = false;     // with a death at least
-    bool ending = false;      // its worker is being ended for it
+    bool ending = false;      // its worker is being killed to end it
     std::uint32_t avoid = 0;  // the worker that died of it last, if it is charged
     std::uint32_t runs = 0;
     // While it is leased:
@@ -275,14 +284,15 @@ class job_book {
   };
   using waiting_jobs = std::map<job_id, job_entry*>;
 
-  /// Waiting jobs by the worker that they avoid, so that nobody looks through those that are not for him.
+  /// Waiting jobs grouped by the worker that they avoid, so that no search visits jobs that this worker must
+  /// not run.
   class choosy_jobs {
    public:
     void add(job_entry& e);
     void remove(const job_entry& e);
     [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
     [[nodiscard]] std::uint64_t size() const noexcept { return count_; }
-    /// The first one; not of those that avoid `worker`, unless it is the `only` one.
+    /// The first job that does not avoid `worker`; if it is the `only` worker, the first of all.
     [[nodiscard]] job_entry* first_for(std::uint32_t worker, bool only) const;
     [[nodiscard]] job_id first() const;  ///< of all; there is one
 
@@ -294,29 +304,29 @@ class job_book {
   struct row {
     job_entry* job = nullptr;  // none: it is settled, or waits again
     row_state at = row_state::waiting;
-    bool asked = false;  // a revoke_row was said
+    bool asked = false;  // a revoke_row was emitted
     nanoseconds expected{0};
     steady_time begun{};
   };
   struct lease_rows {
     std::vector<row> rows{};
     std::uint32_t incarnation = 0;
-    std::uint32_t first_open = 0;         // all rows before are over or revoked
+    std::uint32_t first_open = 0;         // all earlier rows are over or revoked
     std::uint32_t open = 0;               // neither over nor revoked
     std::uint32_t passed = 0;             // rows that the worker has reported
-    std::uint32_t kept = 0;               // results that lie in the slot
-    std::optional<steady_time> wanted{};  // since when its room is, though results lie in it
-    bool asked = false;                   // an empty_slot was said
+    std::uint32_t kept = 0;               // results in the slot
+    std::optional<steady_time> wanted{};  // since when the slot is needed while results occupy it
+    bool asked = false;                   // an empty_slot was emitted
   };
   struct workload {
     std::vector<std::uint32_t> order{};  // slots with open rows, as they were leased
     std::uint32_t open_rows = 0;
     nanoseconds expected{0};  // of open rows
-    bool untouched = true;    // was never given anything
-    bool ending = false;      // an end_worker was said
+    bool untouched = true;    // was never given a lease
+    bool ending = false;      // an end_worker was emitted
     bool ending_at_once = false;
-    bool refreshing = false;  // a refresh_worker was said; until its place is filled again
-    bool reserved = false;    // becomes idle for a fresh job
+    bool refreshing = false;  // a refresh_worker was emitted; cleared when a new process joins
+    bool reserved = false;    // gets no leases, so that it can be replaced for a fresh job
     steady_time died{};       // while `refreshing` and dead
   };
   using table = slot_table<lease_rows, workload>;
@@ -327,11 +337,11 @@ class job_book {
     std::uint32_t slot = 0;
     std::uint32_t row = 0;
   };
-  /// What an idle worker finds with a busy one; `nothing_for_it`: only what avoids it.
+  /// What an idle worker can take from a busy one; `nothing_for_it`: only jobs that avoid it.
   enum class takeover : std::uint8_t { work, nothing_for_it, nothing };
   struct last_words {
     const std::string& cause;
-    bool charges = false;  // somebody
+    bool charges = false;  // some job
     bool alone = false;
     std::uint32_t worker = 0;
     steady_time now{};
@@ -357,7 +367,7 @@ class job_book {
   [[nodiscard]] bool something_for(const worker& w) const;
   [[nodiscard]] nanoseconds expected_of(const job_entry& e) const;
 
-  // job_book.cpp: what events change.
+  // job_book.cpp: how events change the state.
   void enqueue(job_entry& e);
   void dequeue(job_entry& e);
   void settle(job_entry& e, settle_job how);
@@ -379,7 +389,7 @@ class job_book {
   suspicion suspicion_;
   table workers_;
   std::unordered_map<job_id, job_entry> jobs_;
-  std::unordered_map<std::uint32_t, nanoseconds> typical_;  // time that a function's jobs take; by function
+  std::unordered_map<std::uint32_t, nanoseconds> typical_;  // typical run time of a job, by function
   waiting_jobs ordinary_;
   choosy_jobs suspected_;
   choosy_jobs fresh_;
@@ -391,7 +401,7 @@ class job_book {
   job_id last_job_ = 0;
   std::uint64_t waiting_ = 0;
   std::uint64_t stale_dropped_ = 0;
-  std::uint32_t loaders_ = 0;  // that take leases, as advance() has counted them
+  std::uint32_t loaders_ = 0;  // workers that take leases, counted by advance()
   bool paused_ = false;
 };
 

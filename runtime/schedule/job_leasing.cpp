@@ -1,4 +1,4 @@
-// What advance() decides: which waiting job goes to which worker. What events change stands in job_book.cpp.
+// What advance() decides: which waiting job goes to which worker. Events are handled in job_book.cpp.
 #include "runtime/base/check.hpp"
 #include "runtime/schedule/job_book.hpp"
 
@@ -9,17 +9,17 @@
 namespace penstock::schedule {
 namespace {
 
-// Leases that a worker may have with rows open: the one that it works on and one ahead.
+// The number of leases with open rows that a worker may have: the one it works on, and one queued.
 constexpr std::size_t leases_ahead = 2;
 
-// Of a slot, in which arguments of several jobs may lie: they are to be small. A result that finds no room in the slot
-// travels in a memory file of its own, which costs more than a lease of its own would have.
+// The share of a slot that the arguments of a bundle may take; the rest is for results. A result that does
+// not fit the slot needs a memory file, which costs more than a separate lease.
 constexpr std::uint64_t arguments_share(std::uint64_t slot_bytes) {
   return slot_bytes / 8;
 }
 
-// So long after the end of a process that was to be replaced for a fresh job, its successor is still expected. It takes
-// milliseconds; one that does not come by then may never come, and another process is replaced instead.
+// How long to wait for the replacement of a process that was ended for a fresh job. It normally takes
+// milliseconds; after this time another process is replaced instead.
 constexpr nanoseconds replacement_patience = std::chrono::seconds(10);
 
 bool is_idle(const auto& worker) {
@@ -47,7 +47,7 @@ std::vector<job_command> job_book::advance(steady_time now) {
   return std::exchange(outbox_, {});
 }
 
-/// Gets leases, if it has a slot.
+/// Whether it may get leases.
 bool job_book::works(const worker& w) const {
   return w.takes_leases() && !w.more.ending && !w.more.refreshing;
 }
@@ -62,7 +62,7 @@ nanoseconds job_book::expected_of(const job_entry& e) const {
 
 // ---- leases ---------------------------------------------------------------------------------------------------
 
-/// A lease of the jobs in `bundle_`.
+/// Leases the jobs in `bundle_` to a worker.
 void job_book::give(std::uint32_t index) {
   const lease_ref lease = workers_.take(index);
   worker& w = workers_.at(index);
@@ -114,7 +114,7 @@ void job_book::lease_trials() {
   }
 }
 
-/// Idle workers first; then ahead, since a worker that always has work is never idle.
+/// Idle workers first; then busy ones, because there may never be an idle one.
 void job_book::lease_suspects() {
   for (const bool ahead : {false, true}) {
     for (auto& [index, w] : workers_.all()) {
@@ -178,8 +178,8 @@ void job_book::lease_fresh(steady_time now) {
   prepare_for_fresh(now);
 }
 
-/// Has as many processes replaced as there are fresh jobs; one at a time while others wait, and only when it is the
-/// fresh job's turn. If nobody is idle, somebody is reserved, who gets nothing more until he is.
+/// Replaces as many processes as there are fresh jobs; while other jobs wait, one at a time and only when it
+/// is the fresh job's turn. If no worker is idle, one is reserved: it gets no more leases until it is idle.
 void job_book::prepare_for_fresh(steady_time now) {
   const bool others = !ordinary_.empty() || !suspected_.empty();
   std::uint64_t wanted = fresh_.empty() ? 0 : fresh_.size();
@@ -214,7 +214,7 @@ void job_book::prepare_for_fresh(steady_time now) {
   }
 }
 
-/// Workers that will have run nothing and can take a fresh job: replaced at the moment, or waiting for a free slot.
+/// The number of fresh workers to come: being replaced, or waiting for a free slot.
 std::uint64_t job_book::processes_under_way(steady_time now) const {
   return static_cast<std::uint64_t>(std::ranges::count_if(workers_.all(), [&](const auto& entry) {
     const auto& [index, w] = entry;
@@ -244,11 +244,11 @@ void job_book::ask_for_room(steady_time now) {
   }
 }
 
-/// Names the slot with the fewest results, of those that were not named before and have been wanted for long enough.
+/// Picks the slot with the fewest results among those needed for `room_patience` and not picked before.
 void job_book::ask_for_room(std::uint32_t index, worker& w, steady_time now) {
   if (!w.free.empty()) return;
   auto best = w.slots.end();
-  std::optional<steady_time> ripe;  // when the next one will have been
+  std::optional<steady_time> ripe;  // when the next slot will have been needed for that long
   for (auto slot = w.slots.begin(); slot != w.slots.end(); ++slot) {
     if (slot->at != stage::held || slot->use.asked) continue;
     if (!slot->use.wanted) slot->use.wanted = now;
@@ -290,7 +290,8 @@ void job_book::move_work(steady_time now) {
   }
 }
 
-/// The later half of what `victim` has not begun. Its first row counts as begun, though nobody may have read it yet.
+/// Revokes the later half of the rows that `victim` has not started. Its first open row counts as started,
+/// even if no reading says so yet.
 job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t victim, steady_time now) {
   worker& from = workers_.at(victim);
   worker& to = workers_.at(idle);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t replacement_tries_max = 16;
 
-/// Survivors and failures together are the lease's samples, each failure named once, in order.
+/// Whether survivors and failures add up to the lease's samples, with each failure listed once and in order.
 bool plausible(const load_report& report, std::size_t samples) {
   if (report.rows + report.failures.size() != samples) return false;
   for (std::size_t i = 0; i < report.failures.size(); ++i) {
@@ -94,13 +94,13 @@ bool ledger::eligible(std::uint32_t index, const worker_entry& worker, const bat
   const auto died_of_it = [&](std::uint32_t i) { return std::ranges::find(b.avoid, i) != b.avoid.end(); };
   if (!can_load(worker)) return false;
   if (!died_of_it(index)) return true;
-  // A worker that died of it may try again only when every other one has died of it too.
+  // A worker that died of it may retry only when every other one has died of it too.
   return std::ranges::none_of(
       workers_.all(), [&](const auto& entry) { return !died_of_it(entry.first) && can_load(entry.second); });
 }
 
 std::optional<std::uint32_t> ledger::choose_worker(const batch& b) const {
-  // The one with the least work before it.
+  // The worker with the least work queued.
   std::optional<std::uint32_t> best;
   std::uint32_t least = 0;
   for (const auto& [index, worker] : workers_.all()) {
@@ -114,8 +114,8 @@ std::optional<std::uint32_t> ledger::choose_worker(const batch& b) const {
 }
 
 void ledger::make_room_for_head() {
-  // Without this the stream can lock up: a batch has lost its lease, and all slots hold later ones that are
-  // finished and wait for it.
+  // Without this the stream can deadlock: a batch has lost its lease, and all slots hold finished later
+  // batches that must be uploaded after it.
   const stream_position head = next_upload_;
   if (!waiting_.contains(head)) return;
   resolve_samples(head);
@@ -126,7 +126,7 @@ void ledger::make_room_for_head() {
     if (!eligible(index, worker, lost)) continue;
     for (const slot& s : worker.slots) {
       if (s.at != stage::held) continue;
-      if (s.use.uploading) return;  // a slot comes free by itself
+      if (s.use.uploading) return;  // an upload will free a slot
       if (s.use.position && (!highest || *s.use.position > *highest)) highest = s.use.position;
     }
   }
@@ -208,7 +208,7 @@ std::optional<charge> ledger::resolve(worker_ref who, const flight_mark& mark) c
     return charge{*position, b.samples[mark.row].sample, b.samples[mark.row].attempt, false};
   }
   const auto tried = suspicion_.trial_under({who, mark.slot, mark.generation});
-  if (!tried) return std::nullopt;  // called off meanwhile
+  if (!tried) return std::nullopt;  // the trial was cancelled in the meantime
   return charge{tried->position, tried->who.sample, tried->attempt, true};
 }
 
@@ -221,7 +221,7 @@ arrival ledger::loaded(const load_report& report) {
     return how;
   };
   if (standing == lease_standing::gone) return dropped(arrival::late);
-  // A lease is reported once, so even news of one that is over cannot be.
+  // A lease is reported only once, so a report for a finished one is impossible too.
   if (standing != lease_standing::current) return dropped(arrival::impossible);
   const auto [holder, number, generation] = report.lease;
   const std::optional<stream_position> leased = workers_.at(holder.worker).slots[number].use.position;
@@ -412,7 +412,7 @@ void ledger::forget_acknowledged() {
 void ledger::owner_died() {
   for (auto& [number, entry] : uploads_) {
     if (!entry.released && entry.wanted) {
-      // The slot was not given away, so its bytes are still the batch.
+      // The slot was not leased again, so it still holds the batch.
       at(entry.position).state = batch_state::loaded;
       workers_.at(entry.worker).slots[entry.slot].use.uploading = false;
     } else if (!entry.released) {
@@ -449,8 +449,7 @@ void ledger::seek(stream_range range) {
       if (s.at == stage::held && !s.use.uploading) {
         free_slot(index, i);
       } else {
-        s.use.position
-            .reset();  // a lease or a copy that is under way ends by itself; nobody wants the result
+        s.use.position.reset();  // a lease or copy in progress runs to its end; its result is dropped
       }
     }
   }

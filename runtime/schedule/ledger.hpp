@@ -1,5 +1,6 @@
-// Who loads what, where it lies, and what is owed to the consumer: the one place that knows. Pure: no clock,
-// no thread, no I/O. Events come in as calls, commands come out of advance(). Driven by actors/scheduler.
+// The state of every batch of a stream: which worker loads it, which slot holds it, and what has not been
+// delivered yet. Pure: no clock, no thread, no I/O. Events come in as calls, commands come out of advance().
+// Driven by actors/scheduler.
 //
 // The life of a batch:
 //
@@ -11,10 +12,10 @@
 //      +---------------+-------------------+-------------------------------------------+
 //
 // A slot is busy from the lease until the device has copied it, so it is never written while it is read. A
-// batch that is loaded survives the death of its worker: its bytes are complete, and the memory belongs to
-// the session.
+// loaded batch survives the death of its worker: its bytes are complete, and the memory belongs to the
+// session.
 //
-// Bounds. A batch under way has a slot, or is on the device, or waits for a lease that it lost, for a trial
+// Bounds. A batch in flight has a slot, or is on the device, or waits for a lease that it lost, for a trial
 // of one of its samples, or as the newest one for a worker that may load it. So there are at most
 //     slots of all loaders + buffers of the device + batches that lost a lease or wait for a trial + 1
 // of them, and as many uploads as there are slots and buffers.
@@ -49,7 +50,7 @@ class batch_source {
   /// Another sample for a row whose sample is lost (semantics 3, "replace"); try_number is 1 .. 16.
   [[nodiscard]] virtual std::uint64_t replacement(stream_position position, std::uint32_t row,
                                                   std::uint32_t try_number) const = 0;
-  /// What a person calls a sample: "sample 17 (cats/tom.jpg)".
+  /// The name of a sample in messages: "sample 17 (cats/tom.jpg)".
   [[nodiscard]] virtual std::string describe(std::uint64_t sample) const;
 };
 
@@ -73,7 +74,7 @@ struct planned_sample {
 
 // ---- commands ---------------------------------------------------------------------------------------------
 
-/// To the lease's holder: fill the slot with these samples.
+/// Sent to the lease's holder: fill the slot with these samples.
 struct load_command {
   lease_ref lease;
   stream_position position = 0;
@@ -81,7 +82,7 @@ struct load_command {
   std::vector<planned_sample> samples;
 };
 
-/// To the GPU owner: copy this slot to the device. Emitted strictly in the order of positions.
+/// Sent to the GPU owner: copy this slot to the device. Emitted strictly in the order of positions.
 struct upload_command {
   std::uint64_t upload = 0;  ///< names this upload in slot_released and acknowledged; never reused
   stream_position position = 0;
@@ -90,7 +91,7 @@ struct upload_command {
   std::vector<std::uint64_t> samples;  ///< of the rows, in order
 };
 
-/// News for reports and logs, as sample_quarantined (suspicion.hpp) is: nothing has to be done.
+/// Only for reports and logs, like sample_quarantined (suspicion.hpp).
 struct sample_failed {
   stream_position position = 0;
   std::uint64_t sample = 0;
@@ -100,12 +101,12 @@ struct batch_discarded {
   stream_position position = 0;  ///< will be loaded again; its slot was needed by an earlier one
 };
 
-/// A batch that a dead worker had is loaded after all.
+/// A batch that was leased to a dead worker has been loaded by another one.
 struct batch_recovered {
   stream_position position = 0;
 };
 
-/// The run cannot go on. Once; uploads and leases end with it.
+/// The run must fail. Emitted once; no leases and uploads after it.
 struct give_up {
   failure reason;
 };
@@ -120,10 +121,10 @@ struct row_failure {
   std::string reason;
 };
 
-/// What a worker says about a lease.
+/// A worker's report on a lease.
 struct load_report {
   lease_ref lease;
-  std::uint32_t rows = 0;  ///< survivors, compacted at the beginning of the slot
+  std::uint32_t rows = 0;  ///< loaded samples, moved together at the beginning of the slot
   std::vector<row_failure> failures;
 };
 
@@ -134,7 +135,7 @@ struct flight_mark {
   std::uint32_t row = 0;
 };
 
-/// A sample as a death is charged to it.
+/// The sample that a death is charged to.
 struct charge {
   stream_position position = 0;
   std::uint64_t sample = 0;
@@ -142,7 +143,7 @@ struct charge {
   bool alone = false;  ///< it ran in the sacrificial worker: this death quarantines it
 };
 
-/// What one batch brought, handed out when it is acknowledged.
+/// The counts of one batch, returned when it is acknowledged.
 struct delivery {
   stream_position position = 0;
   std::uint32_t delivered = 0;    ///< rows
@@ -157,52 +158,53 @@ class ledger {
  public:
   ledger(ledger_settings settings, const batch_source& source, stream_range range);
 
-  /// What is to be done now, in the order in which it has to be done. Call after every event, or after
-  /// several.
+  /// The commands to carry out now, in order. Call after one or several events.
   [[nodiscard]] std::vector<command> advance();
 
   // Workers. An incarnation joins once, when it is ready, and dies once; repeats are ignored.
   void worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind = worker_kind::loader);
-  /// Call when the process is reaped, or when it survives SIGKILL: its leases are given to others, and its
-  /// slots to the next incarnation, which must not join before this one is reaped. Returns the sample that
-  /// the death was charged to, if there is one.
+  /// Call when the process is reaped, or when it survives SIGKILL. Other workers get its leases, and the next
+  /// incarnation its slots; that one must not join before this one is reaped. Returns the sample that the
+  /// death was charged to, if any.
   std::optional<charge> worker_died(worker_ref who, std::optional<flight_mark> mark,
                                     const std::string& cause);
-  /// No new leases for this worker; what it holds is finished.
+  /// No new leases for this worker; it finishes those that it holds.
   void worker_drains(worker_ref who);
 
   /// A worker finished a lease.
   [[nodiscard]] arrival loaded(const load_report& report);
 
-  // The device. Unknown upload numbers are late news of a dead owner: dropped and counted.
+  // The device. Unknown upload numbers come from a dead owner: dropped and counted.
 
   /// Its bytes are on the device: the slot may be leased again.
   void slot_released(std::uint64_t upload);
-  /// The consumer has it. None: late news.
+  /// The consumer has the batch. Empty: unknown upload number.
   std::optional<delivery> acknowledged(std::uint64_t upload);
-  /// Everything that is not acknowledged will be uploaded again, loaded again first where its slot is gone.
+  /// Every batch that is not acknowledged will be uploaded again; one whose slot was reused is loaded again
+  /// first.
   void owner_died();
-  /// Directly after owner_died(): this batch kills owners, so its samples count as failed in it, for this
-  /// reason, and it is delivered with 0 rows, whatever on_bad_sample says of samples. Returns them. Nothing is
-  /// wrong with a sample by itself: another batch may draw it as a replacement, so what other batches hold does
-  /// not depend on when the owners died, nor on whether a resumed run knows of it.
+  /// Call directly after owner_died(): this batch kills owners. It is delivered with 0 rows, and its samples
+  /// count as failed with this reason, regardless of on_bad_sample. Returns the samples. They are failed in
+  /// this batch only: another batch may still use them as replacements, so the contents of other batches
+  /// depend neither on when the owners died nor on whether a resumed run knows of it.
   std::vector<std::uint64_t> leave_out(stream_position position, const std::string& reason);
 
   /// No new leases until resumed.
   void set_paused(bool paused) { paused_ = paused; }
-  /// Go on somewhere else: everything that is prepared and not delivered is dropped. Leases and copies that
-  /// are under way end by themselves, unheard.
+  /// Continues at another position: drops everything prepared and not delivered. Leases and copies in
+  /// progress run to their end; their results are ignored.
   void seek(stream_range range);
-  /// Samples that are known to kill workers, from an earlier run.
+  /// A sample known to kill workers from an earlier run.
   void quarantine_known(std::uint64_t sample) { suspicion_.quarantine_known(sample); }
-  /// An operator has a quarantined sample tried again, as if it had never killed.
+  /// An operator releases a quarantined sample: its deaths are forgotten and it may be loaded again.
   void release_from_quarantine(std::uint64_t sample) { suspicion_.release(sample); }
-  /// The sacrificial worker does not come up: what waits for it is quarantined, and the stream goes on.
+  /// The sacrificial worker cannot be started: samples that wait for it are quarantined, and the stream
+  /// continues.
   void cannot_try_alone(const std::string& reason);
 
   // Questions.
   [[nodiscard]] bool finished() const noexcept { return base_ == range_.end; }
-  /// Somebody has to run a sample alone: start (or keep) the sacrificial worker.
+  /// A sample must be tried alone: start (or keep) the sacrificial worker.
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   /// Leases that the worker has not reported on yet.
   [[nodiscard]] std::uint32_t leases_of(std::uint32_t worker) const noexcept;
@@ -211,7 +213,7 @@ class ledger {
   [[nodiscard]] const std::set<std::uint64_t>& quarantined_samples() const noexcept {
     return suspicion_.quarantined();
   }
-  /// The sample that a worker's flight mark means, if the mark fits a lease that the worker holds.
+  /// The sample that a worker's flight mark refers to, if the mark matches a lease that the worker holds.
   [[nodiscard]] std::optional<charge> resolve(worker_ref who, const flight_mark& mark) const;
 
  private:
@@ -225,11 +227,11 @@ class ledger {
     std::uint32_t worker = 0;  // whose slot holds it, while leased, loaded or uploading
     std::uint32_t slot = 0;
     std::vector<std::uint32_t> avoid;  // workers that died of samples in it
-    bool lost = false;                 // a worker died that had it
+    bool lost = false;                 // a worker died while it held this batch
   };
 
   struct slot_use {
-    std::optional<stream_position> position{};  // none: a trial's, or nobody wants it any more
+    std::optional<stream_position> position{};  // empty: the lease of a trial, or dropped by seek
     bool uploading = false;
   };
   using table = slot_table<slot_use>;
@@ -241,7 +243,7 @@ class ledger {
     stream_position position = 0;
     std::uint32_t worker = 0;
     std::uint32_t slot = 0;
-    bool released = false;  // the copy is done, the slot is somebody else's
+    bool released = false;  // the copy is done, and the slot may be leased again
     bool wanted = true;     // not acknowledged yet, and not dropped by seek
   };
 
@@ -286,12 +288,13 @@ class ledger {
   stream_position base_ = 0;         // position of window_[0]: the first that is not acknowledged
   stream_position next_upload_ = 0;  // every earlier one is uploading, on the device or gone
   std::deque<batch> window_;
-  std::set<stream_position> waiting_;  // of the window: not leased
+  std::set<stream_position> waiting_;  // positions in the window that are not leased
   table workers_;
   std::map<std::uint64_t, upload_entry> uploads_;  // not released, or not acknowledged
   suspicion suspicion_;
   std::set<std::pair<std::uint64_t, std::uint64_t>> failed_;  // epoch, sample; of epochs that are not over
-  std::set<stream_position> left_out_;                        // of the window: delivered with 0 rows
+  // positions in the window that are delivered with 0 rows
+  std::set<stream_position> left_out_;
   std::vector<command> outbox_;
   std::uint64_t last_upload_ = 0;
   std::uint64_t stale_dropped_ = 0;

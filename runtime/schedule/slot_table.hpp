@@ -1,13 +1,13 @@
-// The slots of workers: who may write which of them, under which generation, and whether news about a lease can be true.
-// Shared by the books that give leases: the ledger of a stream (batches) and the book of a pool (jobs).
+// The slots of all workers: which worker may write which slot, under which generation, and whether a message
+// about a lease is plausible. Shared by the ledger of a stream (batches) and the job book of a pool.
 //
 //            take()             lease_over()              release()
 //   free ------------> leased ---------------> held --------------------> free
 //                        |                                                  ^
 //                        +--------------------------------------------------+
 //
-// A slot is leased while its worker may write it, and held while somebody may still read it. Slots belong to a place and
-// outlive the processes that fill it: what is held stays held when its worker dies. Pure: no clock, no I/O.
+// A slot is leased while its worker may write it, and held while it may still be read. Slots belong to a
+// place and outlive its processes: a held slot stays held when its worker dies. Pure: no clock, no I/O.
 #pragma once
 
 #include "runtime/base/check.hpp"
@@ -24,26 +24,26 @@ namespace penstock::schedule {
 /// An ordinary loader, or the extra worker that tries one suspect alone.
 enum class worker_kind : std::uint8_t { loader, sacrificial };
 
-/// What a book made of a worker's message.
+/// How a worker's message was judged.
 enum class arrival : std::uint8_t {
   accepted,
-  late,       ///< from an incarnation that is gone, or about a lease that is over: dropped and counted
-  impossible  ///< a living worker says what cannot be: dropped and counted; the caller fences the worker
+  late,       ///< from an earlier incarnation, or about a lease that is over: dropped and counted
+  impossible  ///< a protocol violation by a living worker: dropped and counted; the caller fences the worker
 };
 
-/// How a lease stands that a message names.
+/// The state of the lease that a message names.
 enum class lease_standing : std::uint8_t {
   current,
-  over,    ///< this living worker had it once
+  over,    ///< finished, by this incarnation
   gone,    ///< its holder is dead
   unknown  ///< a living worker names a lease that it never had
 };
 
-/// What a book knows of a worker beyond its slots: nothing.
+/// The default for `More`: no further data about a worker.
 struct no_more {};
 
-/// `Use`: what a book knows of a slot that is not free; it is left as it is when the slot is taken or released. `More`:
-/// what it knows of a worker beyond its slots.
+/// `Use`: the user's data for a slot that is not free; take() and release() do not change it. `More`: the
+/// user's data for a worker.
 template <class Use, class More = no_more>
 class slot_table {
  public:
@@ -52,7 +52,7 @@ class slot_table {
   struct slot {
     stage at = stage::free;
     std::uint32_t generation = 0;
-    std::uint32_t given = 0;  ///< leases of it to the present incarnation; stays at generation_mask
+    std::uint32_t given = 0;  ///< leases of it to the current incarnation; saturates at generation_mask
     Use use{};
   };
 
@@ -69,7 +69,7 @@ class slot_table {
     [[nodiscard]] bool takes_leases() const noexcept { return alive && !draining; }
   };
 
-  /// None: this incarnation, or a later one, has joined before.
+  /// Null if this incarnation or a later one has joined before.
   worker* join(worker_ref who, std::uint32_t slots, worker_kind kind) {
     worker& w = workers_[who.worker];
     if (who.incarnation <= w.incarnation) return nullptr;
@@ -99,7 +99,7 @@ class slot_table {
     return const_cast<worker*>(std::as_const(*this).living(who));
   }
 
-  /// None: nobody ever joined in this place.
+  /// Null if no worker ever joined in this place.
   [[nodiscard]] const worker* find(std::uint32_t index) const {
     const auto it = workers_.find(index);
     return it == workers_.end() ? nullptr : &it->second;
@@ -111,7 +111,7 @@ class slot_table {
   [[nodiscard]] std::map<std::uint32_t, worker>& all() noexcept { return workers_; }
   [[nodiscard]] const std::map<std::uint32_t, worker>& all() const noexcept { return workers_; }
 
-  /// A free slot of a living worker that has one.
+  /// Leases a free slot of a living worker. Requires that it has one.
   lease_ref take(std::uint32_t index) {
     worker& w = workers_.at(index);
     PENSTOCK_CHECK(w.alive && !w.free.empty(), "worker {} alive {}", index, w.alive);
@@ -126,7 +126,7 @@ class slot_table {
     return {{index, w.incarnation}, number, s.generation};
   }
 
-  /// Its worker writes it no more, and somebody may read it.
+  /// The worker no longer writes the slot; it may be read.
   void lease_over(std::uint32_t index, std::uint32_t number) {
     worker& w = workers_.at(index);
     slot& s = w.slots[number];

@@ -7,7 +7,8 @@
 namespace penstock::schedule {
 namespace {
 
-// A sample that was cleared this often and kills again does so only in company: it is not tried for ever.
+// A sample that was cleared this often and kills again does so only together with others. It is quarantined
+// then, so that trials end.
 constexpr std::uint32_t cleared_max = 2;
 
 std::uint32_t deaths_in(const std::vector<std::string>& causes) {
@@ -23,7 +24,7 @@ std::optional<sample_quarantined> suspicion::charge_death(const suspect& who, st
   found.causes.push_back(cause);
   found.last_worker = worker;
   const bool enough = deaths_in(found.causes) + 1 >= max_attempts_;
-  // A lease of the next epoch may have been out when the sample was quarantined.
+  // A lease of the next epoch may have been in progress when the sample was quarantined.
   if (!enough || is_quarantined(who.sample)) return std::nullopt;
   if (alone || max_attempts_ == 1 || found.cleared >= cleared_max)
     return quarantine(who.sample, position, found);
@@ -97,7 +98,7 @@ std::vector<sample_quarantined> suspicion::quarantine_isolated(const std::string
 sample_quarantined suspicion::quarantine(std::uint64_t sample, stream_position position,
                                          const record& found) {
   quarantined_.insert(sample);
-  // The next epoch may have begun and suspect it too; the outcome is the same.
+  // The next epoch may have started and suspect it too; the outcome holds for both.
   std::erase_if(isolated_, [&](const auto& entry) { return entry.first.sample == sample; });
   return {position, sample, deaths_in(found.causes), found.causes};
 }

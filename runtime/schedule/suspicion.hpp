@@ -1,7 +1,7 @@
-// Which samples are suspected of killing workers: how many deaths each is charged with, which have to be
-// tried alone, and which are quarantined (semantics 14, 15). Pure: no clock, no I/O, no idea of batches,
-// slots or orders; used by the ledger, which tells it of deaths and asks it before it leases. The book of jobs
-// uses it the same way: a job is {epoch 0, its number}, and is forgotten when it is settled.
+// Which samples are suspected of killing workers: how many deaths each is charged with, which must be tried
+// alone, and which are quarantined (semantics 14, 15). Pure: no clock, no I/O, no knowledge of batches and
+// slots. The ledger reports deaths to it and queries it before leasing. The job book uses it the same way: a
+// job is {epoch 0, its number} and is forgotten when it is settled.
 //
 //                 death charged            max_attempts - 1 deaths           it killed again
 //   unsuspected ----------------> suspected ----------------------> isolated ----------------> quarantined
@@ -11,7 +11,7 @@
 //       +---------------------------------------------------------------+                           |
 //       +-------------------------------------------------------------------------------- released -+
 //
-// A suspicion belongs to one epoch; a quarantine holds until it is released. Memory: one entry for each
+// A suspicion is limited to one epoch; a quarantine lasts until it is released. Memory: one entry for each
 // sample that killed a worker in an open epoch, and one number for each quarantined sample.
 #pragma once
 
@@ -26,28 +26,28 @@
 
 namespace penstock::schedule {
 
-/// A sample as it is suspected: the same sample starts every epoch afresh.
+/// The key of a suspicion: a sample starts every epoch without suspicion.
 struct suspect {
   std::uint64_t epoch = 0;
   std::uint64_t sample = 0;
   auto operator<=>(const suspect&) const = default;
 };
 
-/// A suspect that waits to be loaded alone, or is being loaded.
+/// A suspect that waits to be loaded alone, or is being loaded alone.
 struct trial {
   suspect who;
   stream_position position = 0;  ///< of the batch that waits for the outcome
   std::uint32_t attempt = 1;
-  std::optional<lease_ref> lease;  ///< none: nobody tries it at the moment
+  std::optional<lease_ref> lease;  ///< empty: not being loaded now
 };
 
-/// Nobody loads it again, in this epoch or in a later one.
+/// The sample is not loaded again, in this epoch or a later one.
 struct sample_quarantined {
   stream_position position = 0;
   std::uint64_t sample = 0;
   std::uint32_t attempts = 0;  ///< deaths charged to it since it was last cleared
   std::vector<std::string>
-      causes;  ///< one for each of them, oldest first; then why it could not be tried alone
+      causes;  ///< one for each death, oldest first; then why it could not be tried alone, if so
 };
 
 /// Not thread-safe.
@@ -58,32 +58,33 @@ class suspicion {
 
   // Deaths.
 
-  /// `worker` died of it. `alone`: in a trial, which decides. Returns the quarantine, if that is the outcome.
+  /// `worker` died of it. `alone`: in a trial, so it is quarantined. Returns the quarantine, if that is the
+  /// outcome.
   std::optional<sample_quarantined> charge_death(const suspect& who, stream_position position, bool alone,
                                                  std::uint32_t worker, const std::string& cause);
-  /// How many have a death on record, or had one before they were cleared.
+  /// The number of samples with a death on record, including those cleared since.
   [[nodiscard]] std::size_t suspects() const noexcept { return records_.size(); }
   /// 1 + the deaths charged to it.
   [[nodiscard]] std::uint32_t attempt_of(const suspect& who) const;
-  /// Of the deaths charged to it, oldest first.
+  /// The causes of the deaths charged to it, oldest first.
   [[nodiscard]] std::vector<std::string> causes_of(const suspect& who) const;
-  /// The worker that died of it last: the next attempt should run on another one.
+  /// The worker that died of it last; the next attempt should run on another one.
   [[nodiscard]] std::optional<std::uint32_t> last_worker(const suspect& who) const;
 
   // Trials. A batch that holds an isolated sample has to wait.
 
   [[nodiscard]] bool anybody_isolated() const noexcept { return !isolated_.empty(); }
   [[nodiscard]] bool isolated(const suspect& who) const { return isolated_.contains(who); }
-  /// One that nobody tries yet.
+  /// A trial that is not leased yet.
   [[nodiscard]] std::optional<trial> next_trial() const;
   void begin_trial(const suspect& who, const lease_ref& lease);
   [[nodiscard]] std::optional<trial> trial_under(const lease_ref& lease) const;
-  /// It was loaded, or failed in an ordinary way: no suspect any more. None: that trial was called off.
+  /// The sample was loaded, or failed in the ordinary way: no longer a suspect. Empty: the trial was
+  /// cancelled.
   std::optional<trial> clear(const lease_ref& lease);
-  /// What this worker had is to be tried again.
+  /// Trials leased to this worker must be tried again.
   void worker_gone(worker_ref who);
-  /// There is no worker to try anything: every isolated sample is quarantined, since nobody can say that it
-  /// does not kill.
+  /// There is no worker for trials: every isolated sample is quarantined, because it cannot be cleared.
   std::vector<sample_quarantined> quarantine_isolated(const std::string& reason);
 
   // Quarantine.
@@ -92,14 +93,16 @@ class suspicion {
   [[nodiscard]] const std::set<std::uint64_t>& quarantined() const noexcept { return quarantined_; }
   /// From an earlier run.
   void quarantine_known(std::uint64_t sample) { quarantined_.insert(sample); }
-  /// An operator has it tried again, as if it had never killed.
+  /// An operator releases it: its deaths are forgotten and it may be loaded again.
   void release(std::uint64_t sample);
 
-  /// It never comes back: nothing remains of it, not even its quarantine. A trial under way ends unheard.
+  /// The suspect will never be loaded again: drops everything known about it, even its quarantine. The result
+  /// of a trial in progress is ignored.
   void forget(const suspect& who);
-  /// Those epochs are over.
+  /// Drops suspicions of epochs that are over.
   void forget_epochs_before(std::uint64_t epoch);
-  /// The stream goes on elsewhere. Trials under way end unheard; quarantine stays.
+  /// The stream continues at another position: drops all suspicions, but no quarantine. Results of trials in
+  /// progress are ignored.
   void forget_suspects();
 
  private:

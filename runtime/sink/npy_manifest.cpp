@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// In quotes, as JSON has it.
+/// As a quoted JSON string.
 std::string in_quotes(std::string_view raw) {
   std::string out = "\"";
   for (const char c : printable(raw)) {
@@ -31,7 +31,8 @@ std::string in_quotes(std::string_view raw) {
   return out + "\"";
 }
 
-/// Of everything that decides about the pixels. Numbers as text: one value has one spelling.
+/// A digest of all settings that determine the pixels. Numbers are hashed as text, because each value has one
+/// spelling.
 std::string digest_of_transforms(const config& c) {
   const image_config& i = c.image;
   const std::string facts =
@@ -61,8 +62,8 @@ std::string stream_part(const config& c) {
   return text;
 }
 
-/// The axes of a sample. How long the longest sample of a batch is differs from batch to batch: such a tensor
-/// has another one beside it, NAME_length.
+/// The shape of a sample as JSON. Null for an axis that varies from batch to batch, which is the case for a
+/// tensor with a NAME_length beside it.
 std::string sample_shape(const tensor_view& t, const std::set<std::string, std::less<>>& names) {
   std::string shape;
   const bool varies = names.contains(std::string(t.name) + "_length");
@@ -91,7 +92,7 @@ std::string trimmed(std::string line) {
   return line;
 }
 
-/// As far as the wanted text goes; what follows in the other one is not looked at.
+/// Compares only as many lines as `wanted` has.
 result<void> check_same(const std::string& there, const std::string& wanted, const fs::path& folder) {
   const auto old_lines = lines_of(there);
   const auto new_lines = lines_of(wanted);

@@ -10,12 +10,12 @@
 
 namespace penstock::sink {
 
-/// The header that stands before the bytes: magic, version, padded dictionary. bfloat16, which NumPy does not
-/// know, is written as "<u2".
+/// The header before the data: magic, version, padded dictionary. bfloat16, which NumPy does not have, is
+/// written as "<u2".
 [[nodiscard]] std::string npy_header(dtype type, const std::vector<std::uint64_t>& shape);
 
-/// Writes under a temporary name, syncs and renames: a file with the final name is whole, and writing it
-/// again gives the same file. Refuses with errc::sink, naming the file; a full disk leaves nothing behind.
+/// Writes under a temporary name, syncs and renames: a file with the final name is complete, and writing it
+/// again gives the same file. Refuses with errc::sink, naming the file; a full disk leaves no file.
 result<void> write_npy(const std::filesystem::path& file, const tensor_view& tensor);
 
 }  // namespace penstock::sink

@@ -35,7 +35,7 @@ bool in_state(const worker_status& w, std::string_view state) {
 struct places_of_batches {
   std::uint32_t ready = 0;
   std::uint32_t taken = 0;
-  std::uint32_t before = 0;                  // the consumer: anywhere on the way to it
+  std::uint32_t before = 0;                  // batches before the consumer, in any stage
   const batch_passage* delivered = nullptr;  // the first one that is ready or taken
   const batch_passage* uploading = nullptr;  // the first one
   const batch_passage* loading = nullptr;    // the first one decides, even if later batches are finished
@@ -112,7 +112,7 @@ awaited_if_any owner_of(const progress_facts& f, const places_of_batches& batche
                  fmt::format("{}, which has {} to copy", which, name_of(*batches.uploading))};
 }
 
-/// The worker that has the first batch that is not loaded.
+/// The worker that holds the first batch that is not loaded.
 awaited_if_any loading_of(const progress_facts& f, const places_of_batches& batches) {
   if (batches.loading == nullptr) return std::nullopt;
   const batch_passage& b = *batches.loading;
@@ -207,7 +207,7 @@ bool is_owed(const progress_facts& f) {
   return f.consumer_waits || f.owner_is_elsewhere || look_at(f.under_way).before > 0;
 }
 
-/// Nearest to the consumer first: whatever is stuck there holds up everything behind it.
+/// Check the stages nearest to the consumer first: whatever is stuck there blocks everything upstream.
 awaited who_is_waited_for(const progress_facts& f) {
   const places_of_batches batches = look_at(f.under_way);
   if (is_over(f.status)) return {stall_kind::nobody, "nobody: the stream is over", {}};

@@ -1,5 +1,5 @@
-// What the stream waits for at one moment: for `top` and `describe` at any time, and for progress_watch when nothing
-// has moved for long. Pure.
+// Finds what the stream waits for at one moment: for `top` and `describe` at any time, and for progress_watch
+// after a time without progress. Pure.
 #pragma once
 
 #include "runtime/base/batch_times.hpp"
@@ -16,14 +16,14 @@ namespace penstock::supervision {
 
 /// The session at one moment.
 struct progress_facts {
-  session_status status;                 ///< with the samples that workers are at right now
+  session_status status;                 ///< with the samples that workers are loading now
   std::vector<batch_passage> under_way;  ///< by position
-  std::uint64_t released = 0;            ///< batches that the consumer has given back so far
+  std::uint64_t released = 0;            ///< batches that the consumer has released so far
   std::uint32_t buffers = 0;             ///< number of device buffers: [gpu] buffers
   std::uint32_t sacrificial_place = 0;
   bool consumer_waits = false;                    ///< it is asking for a batch right now
   bool owner_is_elsewhere = false;                ///< placement = "process": its sink is the consumer
-  std::map<std::uint32_t, std::string> standing;  ///< of workers: where the thread that loads the sample is
+  std::map<std::uint32_t, std::string> standing;  ///< by worker: where the thread that loads the sample waits
 };
 
 /// What the stream waits for. The names are those of the field `kind` in status.
@@ -46,7 +46,7 @@ struct awaited {
 };
 [[nodiscard]] awaited who_is_waited_for(const progress_facts& facts);
 
-/// Whether a batch is owed. If not, nothing has to move.
+/// Whether a batch is due. If not, no progress is expected.
 [[nodiscard]] bool is_owed(const progress_facts& facts);
 
 }  // namespace penstock::supervision

@@ -40,17 +40,17 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
   last_look_ = now;
 
   std::vector<hang_verdict> verdicts;
-  std::vector<hang_verdict> ordered;  // by a limit of the item's own
+  std::vector<hang_verdict> ordered;  // of items with their own limit
   for (const child_sign& sign : signs) {
     const auto it = watched_.find(sign.worker);
     if (it == watched_.end()) continue;
     clocks& c = it->second;
-    if (slept.count() > 0) {  // nobody polled: the time in between proves nothing
+    if (slept.count() > 0) {  // this poll is late: the time in between proves nothing
       c.started += slept;
       c.last_heartbeat += slept;
       c.last_work += slept;
     }
-    if (sign.traced) c.started = now;  // its deadline starts again when the debugger leaves
+    if (sign.traced) c.started = now;  // its deadline restarts when the debugger detaches
     if (sign.heartbeats != c.heartbeats || sign.traced) c.last_heartbeat = now;
     if (sign.work_mark != c.work_mark || !sign.busy || sign.traced) c.last_work = now;
     c.heartbeats = sign.heartbeats;
@@ -60,7 +60,7 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
     (verdict->kind == hang::item && sign.limit ? ordered : verdicts).push_back(*verdict);
   }
 
-  // If over half the pool is late at once, blame the machine, not the children, but not for ever.
+  // If over half the pool is late at once, assume that the machine is slow, but only for a limited time.
   const bool together = signs.size() >= pool_size_for_joint_misses && verdicts.size() * 2 > signs.size();
   if (!together) {
     held_since_.reset();

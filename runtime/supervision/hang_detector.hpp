@@ -27,12 +27,12 @@ enum class hang : std::uint8_t { start, heartbeat, item };
 struct child_sign {
   std::uint32_t worker = 0;
   bool ready = false;            ///< false: still starting
-  std::uint64_t heartbeats = 0;  ///< grows while the process runs
+  std::uint64_t heartbeats = 0;  ///< increases while the process runs
   std::uint64_t work_mark = 0;   ///< changes with each sample and phase
   bool busy = false;             ///< working on a sample
-  bool traced = false;           ///< a debugger is attached: its clocks stand still
-  /// Of the item at hand, a job's own time-out; none: settings' item_timeout. It is an order and no guess, so it holds
-  /// however many children miss it together.
+  bool traced = false;           ///< a debugger is attached: its clocks are paused
+  /// The timeout of the current item, if a job has its own; empty: settings' item_timeout. It was requested
+  /// explicitly, so it applies even if many children miss it together.
   std::optional<nanoseconds> limit{};
 };
 

@@ -1,4 +1,4 @@
-// The uploads that the GPU owner's process was given and has not acknowledged, and what happens to them when it dies
+// The uploads sent to the GPU owner's process and not acknowledged yet, and what happens to them when it dies
 // (semantics 24, 25). Pure. Used by owner_supervision.
 //
 //   order          sent             copied             delivered
@@ -11,7 +11,8 @@
 // Uploads are acknowledged in the order in which they were ordered; anything else violates the protocol. An order of an
 // earlier era is dropped: the scheduler sent it before it heard of the death and will send it again.
 //
-// A batch becomes a suspect when an owner crashes while the sink works on it. The second such death proves it.
+// A batch becomes a suspect when an owner crashes while the sink works on it. After the second such death it
+// is treated as the cause.
 #pragma once
 
 #include "runtime/base/upload_order.hpp"
@@ -26,7 +27,7 @@ namespace penstock::supervision {
 
 /// Which batch, if any, the owner's death is evidence against.
 enum class suspicion_rule : std::uint8_t {
-  none,              ///< killed from outside, or by us for another reason
+  none,              ///< killed from outside, or by the session for another reason
   in_hand,           ///< it crashed or hung: the batch that the sink was working on, if any
   in_hand_or_oldest  ///< its context is lost: the same, or else the oldest unfinished batch
 };
@@ -42,7 +43,7 @@ class owner_orders {
   [[nodiscard]] std::vector<upload_order> take_unsent();
   [[nodiscard]] bool has_unsent() const noexcept { return !unsent_.empty(); }
 
-  // Messages from the process. Each returns what is wrong with the message, or nothing.
+  // Messages from the process. Each returns what is wrong with the message; empty if nothing.
   [[nodiscard]] std::optional<std::string> copied(std::uint64_t upload);
   [[nodiscard]] std::optional<std::string> delivered(std::uint64_t upload);
   void keep_snapshot(std::string state) { snapshot_ = std::move(state); }

@@ -85,7 +85,7 @@ void owner_supervision::start_failed(std::uint32_t incarnation, steady_time now,
   hangs_.forget(the_owner);
   // Retrying helps when the process table is full, but not when the program is missing or cannot be executed.
   if (why.code == errc::worker_program) return fail(why);
-  if (ending_.cause() == death_cause::hang) why.message = ending_.reason();  // we gave it up
+  if (ending_.cause() == death_cause::hang) why.message = ending_.reason();  // given up by the session
   const restart_decision next = policy_.start_failed(now);
   if (next.act == restart_decision::what::restart) outbox_.emplace_back(owner_not_started{why, next.at - now});
   restart_or_fail(
@@ -206,8 +206,8 @@ void owner_supervision::close(steady_time now, bool whole, nanoseconds patience)
   if (stage_ == owner_stage::stopping) return ending_.stop(now, patience);  // the new deadline may be earlier
   whole_ = whole;
   if (pid_ && hears()) return say_stop(now);
-  // There is no process to tell. If the stream is complete, the process that is starting lets its sink finish; else
-  // there is nothing to wait for, and it ends with the session.
+  // There is no process to stop. If the stream is complete, the starting process will let its sink finish;
+  // else there is nothing to wait for, and it ends with the session.
   finishing_ = whole && stage_ != owner_stage::failed;
   if (finishing_) return;
   stage_ = owner_stage::stopped;
@@ -301,7 +301,7 @@ void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const
   if (incarnation != incarnation_ || !pid_) return;
   hangs_.forget(the_owner);
   if (is_over()) return pid_.reset();
-  not_recovered_.reset();  // an earlier incarnation that has not recovered never will
+  not_recovered_.reset();  // an earlier incarnation that has not recovered by now never will
   if (stage_ == owner_stage::stopping && (end.report.exited_with(0) || !whole_)) {
     pid_.reset();
     stage_ = owner_stage::stopped;
@@ -372,7 +372,7 @@ std::vector<owner_command> owner_supervision::advance(steady_time now) {
   return std::exchange(outbox_, {});
 }
 
-/// One that has not even been executed has no heartbeat to miss.
+/// A process that has not been executed yet has no heartbeat; its start has its own deadline.
 void owner_supervision::give_slow_start_up(steady_time now) {
   if (now - looked_ > settings_.ending.late_look) start_by_ += now - looked_;
   if (now < start_by_) return;

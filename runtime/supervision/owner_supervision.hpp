@@ -42,7 +42,8 @@ enum class owner_stage : std::uint8_t { idle, starting, introduced, ready, backo
 struct start_owner_process {
   std::uint32_t incarnation = 0;
 };
-/// Tell it which device to open, where the slots are, and the last snapshot. Uploads follow in a separate command.
+/// Send the device to open, the layout of the slots and the last snapshot. Uploads follow in a separate
+/// command.
 struct introduce_owner {
   std::uint32_t incarnation = 0;
 };
@@ -52,7 +53,7 @@ struct send_uploads {
 struct stop_owner_process {
   bool whole = false;  ///< the stream is complete: its sink may finish
 };
-/// To the scheduler: order again, under this era, what was not acknowledged.
+/// To the scheduler: order unacknowledged uploads again, under this era.
 struct uploads_lost {
   struct poison {
     stream_position position = 0;
@@ -62,11 +63,11 @@ struct uploads_lost {
   std::optional<poison> left_out;  ///< this batch has killed two owners and is skipped
 };
 struct owner_is_ready {
-  bool first = false;  ///< the session's first: the device becomes known
+  bool first = false;  ///< the session's first: the device is now known
 };
 /// Uploads have resumed after the death of an incarnation.
 struct owner_recovered {
-  std::uint32_t incarnation = 0;  ///< the one that died
+  std::uint32_t incarnation = 0;  ///< of the process that died
   nanoseconds since_its_end{};
 };
 struct owner_died {
@@ -98,10 +99,10 @@ struct owner_sign {
   std::optional<std::uint32_t> in_hand;  ///< mark of the upload that the sink is working on
   bool traced = false;
   std::string
-      wait_channel;  ///< where it waits, for messages; while it is being started, what its start waits for
+      wait_channel;  ///< where it waits, for messages; during its start, what the start waits for
 };
 
-/// Known when it is reaped.
+/// The end of the process, known when it is reaped.
 struct owner_end {
   process::exit_report report;
   std::optional<std::uint32_t> in_hand;
@@ -125,7 +126,7 @@ class owner_supervision {
   // From the process. All but the first are dropped if they concern another incarnation or one that broke the protocol.
   void started(std::uint32_t incarnation, pid_t pid);
   void start_failed(std::uint32_t incarnation, steady_time now, failure why);
-  /// `refusal`: why this is no program that the session can work with; empty: it is.
+  /// `refusal`: why the session cannot work with this program; empty if it can.
   void greeted(std::uint32_t incarnation, steady_time now, const std::string& refusal);
   void opened(std::uint32_t incarnation, steady_time now);
   void gave_up(std::uint32_t incarnation, steady_time now, failure why);
@@ -137,8 +138,8 @@ class owner_supervision {
   void link_closed(std::uint32_t incarnation, steady_time now, const std::string& reason);
   void exited(std::uint32_t incarnation, steady_time now, const owner_end& end);
 
-  /// What the process looks like now, also while it is being started. Call about every clocks.tick(), at most
-  /// 250 ms apart.
+  /// The current state of the process, also while it is being started. Call about every clocks.tick(), at
+  /// most 250 ms apart.
   void look(steady_time now, const owner_sign& sign);
 
   [[nodiscard]] std::vector<owner_command> advance(steady_time now);
@@ -187,7 +188,7 @@ class owner_supervision {
   std::optional<failure> gave_up_;  // the reason that the process gave before it exited
   steady_time started_at_{};
   steady_time start_due_ = never;  // in backoff
-  steady_time start_by_ = never;   // while it is being started
+  steady_time start_by_ = never;   // deadline of the start
   steady_time looked_;
   steady_time close_by_ = never;
   std::optional<std::pair<std::uint32_t, steady_time>> not_recovered_;  // the incarnation that died last, and when

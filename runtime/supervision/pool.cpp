@@ -114,7 +114,7 @@ void pool::start_failed(worker_ref who, steady_time now, const failure& why) {
   place* p = current(who);
   if (p == nullptr) return;
   if (why.code == errc::worker_program) {
-    // Missing or not executable: no other place would fare better.
+    // Missing or not executable: the same would happen in any other place.
     p->state = child_state::failed;
     p->wanted = false;
     fail(why);
@@ -130,7 +130,7 @@ void pool::start_failed(worker_ref who, steady_time now, const failure& why) {
   settle_death(who.worker, *p, next, now, !asked_to_go);
 }
 
-/// The place has lost its process: decides what comes next.
+/// The process of this place has died: decides what to do with the place.
 void pool::settle_death(std::uint32_t worker, place& p, const restart_decision& next, steady_time now,
                         bool counted) {
   p.state = child_state::stopped;
@@ -205,13 +205,13 @@ void pool::drain(std::uint32_t worker) {
   emptied_by_operator_ |= last && !anybody_comes();
 }
 
-/// Its process is told to stop; a replacement follows.
+/// Stops its process and starts a replacement.
 void pool::replace(place& p) {
   p.operated = true;
   p.state = child_state::draining;
 }
 
-/// This place is not needed any more; its process may finish what it holds.
+/// The place is no longer needed; its process may finish its leases.
 void pool::vacate(place& p, vacancy why) {
   p.policy.forgive();
   p.wanted = false;
@@ -221,7 +221,7 @@ void pool::vacate(place& p, vacancy why) {
   if (p.state == child_state::backoff || p.state == child_state::failed) p.state = child_state::stopped;
 }
 
-/// This place needs a process again.
+/// The place needs a process again.
 void pool::occupy(place& p, steady_time now) {
   p.policy.forgive();
   p.wanted = true;
@@ -337,7 +337,7 @@ void pool::end_canary() {
   for (auto& [worker, p] : places_) p.canary_waits = false;
 }
 
-/// A suspect waits: its worker gets as long as the loaders do to become ready.
+/// A suspect waits: the sacrificial worker has as long as loaders to become ready.
 void pool::check_sacrificial(steady_time now) {
   const auto it = places_.find(settings_.sacrificial_place);
   if (it == places_.end()) return;
@@ -399,7 +399,7 @@ bool pool::anybody_comes() const {
   });
 }
 
-/// Kept for the error, or the sacrificial worker's being given up, that it may end in.
+/// Remembers it for the final error, or for the message that the sacrificial worker was given up.
 void pool::note_trouble(std::uint32_t worker, const std::string& if_sacrificial,
                         const std::string& if_loader) {
   if (is_sacrificial(worker)) {

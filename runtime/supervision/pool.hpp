@@ -36,8 +36,8 @@ enum class child_state : std::uint8_t { stopped, starting, ready, draining, back
 
 /// Why a place is stopped.
 enum class vacancy : std::uint8_t {
-  none,           ///< it is not stopped, or it starts as soon as it can
-  drained,        ///< by an operator; until somebody restarts or scales
+  none,           ///< not stopped, or about to start
+  drained,        ///< by an operator, until restart() or scale()
   scaled_down,    ///< the pool is smaller now
   not_restarted,  ///< its process ended, and the restart type allows no replacement
   not_needed      ///< the sacrificial place: no sample is suspected
@@ -46,10 +46,12 @@ enum class vacancy : std::uint8_t {
 [[nodiscard]] std::string_view name_of(vacancy why) noexcept;
 
 struct pool_settings {
-  restart_settings restart;     ///< of loader places; the sacrificial place is always restarted
-  std::uint32_t workers = 1;    ///< wanted at the start
-  std::uint32_t min_ready = 1;  ///< fewer for `min_ready_within` fail the run; at most as many as are wanted
-  nanoseconds min_ready_within{60'000'000'000};  ///< the sacrificial worker has as long to become ready
+  restart_settings restart;   ///< of loader places; the sacrificial place is always restarted
+  std::uint32_t workers = 1;  ///< wanted at the start
+  /// the run fails if fewer are ready for `min_ready_within`; at most `workers`
+  std::uint32_t min_ready = 1;
+  /// also the time that the sacrificial worker has to become ready
+  nanoseconds min_ready_within{60'000'000'000};
   std::uint32_t restarts_per_second_max = 50;
   std::uint32_t sacrificial_place = 64;  ///< number of the extra place; loader places have smaller ones
   std::uint64_t seed = 0;                ///< for the backoff's jitter
@@ -60,11 +62,12 @@ struct start_child {
   worker_ref who;
   bool sacrificial = false;
 };
-/// Let it finish what it holds and go.
+/// Let it finish its leases and exit.
 struct drain_child {
   worker_ref who;
 };
-/// The sacrificial worker does not come up, so suspects cannot be tried alone. Once for each want_sacrificial(true).
+/// The sacrificial worker cannot be started, so suspects cannot be tried alone. Once per
+/// want_sacrificial(true).
 struct sacrificial_failed {
   std::string reason;  ///< with the last output of the last one
 };
@@ -86,12 +89,12 @@ class pool {
  public:
   explicit pool(const pool_settings& settings);
 
-  /// First demand: start all wanted places.
+  /// First demand: starts all wanted places.
   void open(steady_time now);
-  /// The session ends: start nothing any more.
+  /// The session is ending: starts nothing any more.
   void close();
 
-  // Events of processes. Those of an incarnation that is gone change nothing.
+  // Events of processes. Those of an earlier incarnation are ignored.
 
   void child_ready(worker_ref who, steady_time now);
   /// The process is reaped. `last_words` becomes part of the error if this fails the run.
@@ -100,11 +103,11 @@ class pool {
   /// The process could not be started at all: a counted death. A program that cannot be executed fails the
   /// run.
   void start_failed(worker_ref who, steady_time now, const failure& why);
-  /// It survives SIGKILL. Its place stays taken until child_died() or start_failed(). `why` says in words what was
-  /// wrong with it, for the error if this ends the run.
+  /// It survives SIGKILL. Its place stays occupied until child_died() or start_failed(). `why`: a description
+  /// of what was wrong with it, for the error if this ends the run.
   void child_unkillable(worker_ref who, const std::string& why);
-  /// The session did not run for so long (it was stopped, the machine slept): that time does not count against the
-  /// minimum of ready workers.
+  /// The session did not run for `time` (it was stopped, or the machine slept): this does not count against
+  /// the minimum of ready workers.
   void nobody_looked(nanoseconds time) noexcept;
 
   // Operators' orders. They never count and clear the history of the places concerned. Operators do not control the
@@ -119,7 +122,7 @@ class pool {
 
   /// Whether the ledger has a sample to be tried alone.
   void want_sacrificial(bool wanted, steady_time now);
-  /// A worker that grew too large or has loaded its share of samples: drained and replaced, not counted.
+  /// Drains and replaces a worker that grew too large or has loaded enough samples; not counted.
   void recycle(worker_ref who);
 
   /// What to do now.
@@ -177,8 +180,8 @@ class pool {
   std::map<std::uint32_t, place> places_;
   std::vector<pool_command> outbox_;
   std::deque<steady_time> recent_starts_;  // for the ceiling: at most restarts_per_second_max
-  // For the canary: when, which place. Each death of the last second was a start before: at most one for each
-  // place and restarts_per_second_max.
+  // For the canary: time and place. Each death of the last second followed a start, so there is at most one
+  // per place plus restarts_per_second_max.
   std::deque<std::pair<steady_time, std::uint32_t>> recent_counted_;
   std::optional<std::uint32_t> canary_;
   std::optional<steady_time> below_minimum_since_;

@@ -1,12 +1,12 @@
-// Whether the stream moves and, if not, what it waits for (awaited.hpp). A stream that stops silently is the worst kind
-// of failure, so whenever nothing has moved for 5 s this says why. Pure: facts and the time come in, a stall comes out.
-// Driven by actors/session/progress_ticker, once a second.
+// Detects that the stream makes no progress, and what it waits for (awaited.hpp). A stream that stops
+// silently is the worst kind of failure, so after 5 s without progress this reports why. Pure: facts and the
+// time come in, a stall comes out. Driven by actors/session/progress_ticker, once a second.
 //
-// The stream moves when a worker finishes a sample or a batch passes a stage. Starts, deaths, heartbeats and restarts
-// of processes do not count, since a pool can crash and restart for ever.
+// Progress means that a worker finishes a sample or a batch passes a stage. Starts, deaths, heartbeats and
+// restarts of processes do not count, because a pool can crash and restart forever.
 //
-// It need not move while no batch is owed: before the first demand, after the end, and while the consumer asks for
-// nothing and holds everything that was prepared.
+// No progress is expected while no batch is due: before the first request, after the end, and while the
+// consumer asks for nothing and holds everything that was prepared.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -28,11 +28,11 @@ class progress_watch {
 
   explicit progress_watch(nanoseconds patience = nanoseconds(5'000'000'000)) : patience_(patience) {}
 
-  /// What has changed; `stalled` again when the stream waits for something of another kind. Call at least once in each
-  /// patience period: a movement between two calls counts at the second one.
+  /// Returns what has changed; `stalled` again when the stream waits for something of another kind. Call at
+  /// least once per patience period: progress between two calls counts at the second one.
   news look(steady_time now, const progress_facts& facts);
 
-  /// None while the stream moves or need not. Its seconds count from the last movement.
+  /// Empty while there is progress, or none is expected. Its seconds count from the last progress.
   [[nodiscard]] const std::optional<stall_report>& stalled() const noexcept { return stalled_; }
 
  private:

@@ -15,13 +15,13 @@ restart_decision restart_policy::child_died(steady_time now, const death& d) {
   const bool lived_long = ready_since_ != never && now - ready_since_ >= settings_.backoff_reset_after;
   ready_since_ = never;
   if (lived_long || d.ending == death::how::operated) forgive();
-  // Whoever ordered its end wants a replacement.
+  // Its end was ordered in order to replace it.
   if (d.ending == death::how::operated) return {act::restart, now};
   if (settings_.type == restart_type::temporary) return {act::stop, now};
   if (d.ending == death::how::no_restart) return {act::fail, now};
   if (settings_.type == restart_type::transient && d.ending == death::how::normal) return {act::stop, now};
   if (!d.backs_off()) {
-    // The intensity's history stays: old deaths leave its period by themselves.
+    // Keep the intensity's history: old deaths expire with its period.
     in_a_row_ = 0;
     return {act::restart, now};
   }

@@ -6,8 +6,8 @@
 //   transient      stop        restart                    give the place up
 //   temporary      stop        stop                       stop
 //
-// A child whose end was ordered (`operated`) is restarted under every type: the caller does not ask about a
-// place that has to stay empty.
+// A child whose end was ordered (`operated`) is restarted under every type: for a place that must stay empty,
+// this is not called.
 //
 // How soon, and whether it counts towards the intensity (the first matching line applies):
 //
@@ -17,8 +17,8 @@
 //   outside_kill                             after the backoff           no       no
 //   any other, or the start failed           after the backoff           yes      no
 //
-// A worker that gets work done can be restarted for ever, samples that kill are the ledger's concern, and a
-// SIGKILL from outside says nothing about the program.
+// A worker that gets work done can be restarted forever; the ledger handles samples that kill; and a SIGKILL
+// from outside does not show a fault in the program.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -53,8 +53,8 @@ struct death {
   how ending = how::abnormal;
   bool charged = false;   ///< to a sample
   bool fruitful = false;  ///< it completed a sample (a worker) or a batch (the owner) since it was ready
-  /// SIGKILL that this session did not send, and no OOM kill was counted. Set for the GPU owner's deaths
-  /// only: workers that a memory limit we cannot see kills at every start have to be given up.
+  /// SIGKILL that this session did not send, and no OOM kill was counted. Only set for deaths of the GPU
+  /// owner: workers that are killed at every start by a memory limit unknown to us must be given up.
   bool outside_kill = false;
 
   /// Counts towards the intensity (semantics 16).

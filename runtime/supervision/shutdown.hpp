@@ -10,7 +10,7 @@ namespace penstock::supervision {
 
 /// By default a shutdown takes at most 25 s: workers get 10 s to finish their sample, the owner 8 s to drain
 /// uploads and sinks and 4 s to exit, and 3 s remain to kill what is left. A shorter or longer deadline is
-/// divided in the same proportions. Each phase starts when the one before it is over, early or not.
+/// divided in the same proportions. Each phase starts when the previous one is over, early or not.
 struct shutdown_shares {
   nanoseconds items{};    ///< then workers are killed
   nanoseconds owner{};    ///< then the owner's process is killed

@@ -20,7 +20,7 @@ void termination::kill_by(steady_time when) {
   if (!killed_) kill_at_ = std::min(kill_at_, when);
 }
 
-/// Time in which nobody polled does not count against the child.
+/// Time without a poll does not count against the child.
 void termination::look(steady_time now) {
   const nanoseconds since = now - looked_;
   looked_ = std::max(looked_, now);

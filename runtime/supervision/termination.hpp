@@ -1,6 +1,6 @@
-// Terminates one child process, worker or GPU owner alike: what it was told and when, which signal is due next, and how
-// to read its exit status in the end. Pure: events and the time come in, signals to send come out of advance(). Used by
-// worker_supervision and owner_supervision.
+// Terminates one child process (worker or GPU owner): which requests were sent and when, which signal is due
+// next, and how to interpret its exit status. Pure: events and the time come in, signals to send come out of
+// advance(). Used by worker_supervision and owner_supervision.
 //
 //              stop(patience)          patience is over
 //   running ------------------> asked --------------------+
@@ -10,12 +10,12 @@
 //      +-- violate, kill ----------------------------------+
 //      +-- link closed -- grace, and it still lives -------+
 //
-// The first reason stays: a worker that is being killed for missing heartbeats and then breaks the protocol died of
-// missing heartbeats. Later events only bring deadlines forward.
+// The first reason is kept: a worker that is killed for missing heartbeats and then violates the protocol
+// died of missing heartbeats. Later events only bring deadlines forward.
 //
-// A deadline does not count time in which nobody polled (semantics 21): when advance() itself is late, because the
-// session was stopped or the machine slept, pending deadlines move back by as much. Otherwise a child that ended in
-// time, but whose exit has not been read yet, would be taken for one that survives SIGKILL.
+// A deadline does not count time without polls (semantics 21): when advance() itself is late, because the
+// session was stopped or the machine slept, pending deadlines are postponed by as much. Otherwise a child
+// that ended in time, but whose exit has not been read yet, would be taken for one that survives SIGKILL.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -35,19 +35,20 @@ struct termination_settings {
   nanoseconds after_abort{2'000'000'000};        ///< its handler writes a stack; then SIGKILL
   nanoseconds after_kill{5'000'000'000};         ///< still there: an uninterruptible system call
   nanoseconds after_closed_link{250'000'000};    ///< an exiting process closes its link a moment earlier
-  nanoseconds late_look{1'000'000'000};          ///< a call this long after the last one is itself late
+  nanoseconds late_look{1'000'000'000};          ///< a call this long after the previous one is late
 };
 
-/// To the child's whole group. SIGABRT is followed by SIGCONT: a stopped process dies of it only once it continues.
+/// Send to the child's whole group. SIGABRT is followed by SIGCONT, because a stopped process handles it only
+/// once it continues.
 struct send_signal {
   int number = 0;
 };
-/// It is about to be killed, for this reason: to be logged. Comes once, before the signal.
+/// It is about to be killed, for this reason; for the log. Emitted once, before the signal.
 struct killing_begins {
   death_cause cause = death_cause::unknown;
   std::string reason;  ///< "no heartbeat for 10 s"
 };
-/// It survives SIGKILL. Comes once; its exit may still be reported later.
+/// It survives SIGKILL. Emitted once; its exit may still be reported later.
 struct survives_kill {};
 
 using termination_command = std::variant<send_signal, killing_begins, survives_kill>;
@@ -56,46 +57,49 @@ class termination {
  public:
   termination(const termination_settings& settings, steady_time now) : settings_(settings), looked_(now) {}
 
-  /// It has to go, for this reason (stopped or memory), once it has finished what it holds. No deadline yet.
+  /// It will be replaced or removed for this reason (stopped or memory) once it has finished its leases. No
+  /// deadline yet.
   void retire(death_cause why);
-  /// It was told to stop and has this long. Later calls can only shorten that.
+  /// It was asked to stop and has `patience` to exit. Later calls can only shorten that.
   void stop(steady_time now, nanoseconds patience);
   /// It hangs: SIGABRT, then SIGKILL. Does nothing if it is already being terminated.
   void hang(steady_time now, death_cause why, std::string reason);
-  /// It broke the protocol: SIGKILL at once; its messages are ignored from now on.
+  /// It violated the protocol: SIGKILL at once; its messages are ignored from now on.
   void violate(steady_time now, std::string reason);
-  /// SIGKILL at once, through no fault of its own: an operator's order, or no memory for it.
+  /// SIGKILL at once, not because of a fault: an operator's order, or no memory for it.
   void kill(steady_time now);
-  /// SIGKILL at once, for this reason: it would hear no other signal. Nothing if its end is under way already.
+  /// SIGKILL at once, for this reason: it would not handle another signal. No effect if it is already being
+  /// terminated.
   void kill(steady_time now, death_cause why, std::string reason);
-  /// It closed its link. One that lives on past the grace is killed for a breach of protocol.
+  /// It closed its link. If it does not exit within the grace period, it is killed for violating the
+  /// protocol.
   void link_closed(steady_time now);
 
-  /// What to do now. Call after every event, at next_deadline(), and at least twice a second.
+  /// The commands to carry out now. Call after every event, at next_deadline(), and at least twice a second.
   [[nodiscard]] std::vector<termination_command> advance(steady_time now);
   [[nodiscard]] steady_time next_deadline() const;
 
-  /// It broke the protocol: its messages are dropped.
+  /// Whether it violated the protocol: its messages are dropped.
   [[nodiscard]] bool fenced() const noexcept { return fenced_; }
-  /// A signal has been sent or is due at a known time.
+  /// Whether a signal has been sent or is due at a known time.
   [[nodiscard]] bool under_way() const noexcept { return kill_at_ != never || killed_; }
   [[nodiscard]] bool written_off() const noexcept { return written_off_; }
-  /// Why it is being ended; nothing while it is not.
+  /// Why it is being terminated; empty if it is not.
   [[nodiscard]] std::optional<death_cause> cause() const noexcept { return cause_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
 
-  // What its exit means. Ask once it is reaped.
+  // The meaning of its exit. Call once it is reaped.
 
   /// Why it died: our reason if we ended it, else its own.
   [[nodiscard]] death_cause cause_of(const process::exit_report& end) const;
   /// The same in words: "SIGSEGV", "exit 3", "hang".
   [[nodiscard]] std::string cause_in_words(const process::exit_report& end) const;
-  /// Signal, exit or unknown, ignoring our part in it.
+  /// Signal, exit or unknown, regardless of what we sent.
   [[nodiscard]] static death_cause own_cause_of(const process::exit_report& end) noexcept;
   [[nodiscard]] bool killed_here(const process::exit_report& end) const { return killed_ && end.ended_by(SIGKILL); }
-  /// A SIGKILL that this session did not send.
+  /// Whether it died of a SIGKILL that this session did not send.
   [[nodiscard]] bool killed_from_outside(const process::exit_report& end) const;
-  /// It exited because it was told to, or was killed because it did not: what it was working on is not to blame.
+  /// Whether it exited on request, or was killed because it did not: its current work is then not charged.
   [[nodiscard]] bool left_as_told(const process::exit_report& end) const;
 
  private:

@@ -67,7 +67,7 @@ void worker_supervision::start_refused(worker_ref who, steady_time now, const fa
   const child* c = living(who);
   if (c == nullptr) return;
   failure reason = why;
-  if (c->ending.cause() == death_cause::hang) reason.message = c->ending.reason();  // we gave it up
+  if (c->ending.cause() == death_cause::hang) reason.message = c->ending.reason();  // given up by the session
   hangs_.forget(who.worker);
   children_.erase(who.worker);
   pool_.start_failed(who, now, reason);
@@ -262,7 +262,7 @@ void worker_supervision::measured(worker_ref who, std::uint64_t private_bytes, s
   }
 }
 
-/// Only the owner may use the GPU: no worker, and nothing that a worker has started.
+/// Only the owner may use the GPU; workers and processes started by them may not.
 void worker_supervision::uses_gpu(worker_ref who, steady_time now, const std::string& use) {
   child* c = living(who);
   if (c == nullptr || rules_.exclusive == exclusive_rule::off || std::exchange(c->gpu_use_known, true))
@@ -292,7 +292,7 @@ void worker_supervision::carry_out_pool_commands(steady_time now) {
   }
 }
 
-/// One that has not even been executed has no heartbeat to miss.
+/// A process that has not been executed yet has no heartbeat; its start has its own deadline.
 void worker_supervision::give_slow_starts_up(steady_time now) {
   for (auto& [place, c] : children_) {
     if (c.ended || c.pid || c.start_by > now) continue;
@@ -319,7 +319,7 @@ void worker_supervision::enforce_deadlines(steady_time now) {
   }
 }
 
-/// Time in which the session did not run counts against nobody.
+/// Time in which the session did not run does not count for any deadline.
 void worker_supervision::nobody_looked(nanoseconds time) {
   pool_.nobody_looked(time);
   for (auto& [place, c] : children_) c.start_by += time;

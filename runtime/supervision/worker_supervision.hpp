@@ -1,6 +1,6 @@
-// Supervises the loader workers: which to start, introduce, watch, replace and end. Pure: events and the time come in,
-// commands come out of advance(). Driven by actors/supervisor/supervisor, which translates messages, reads /proc and
-// the flight recorders, and collects what death reports show.
+// Supervises the loader workers: decides which to start, introduce, watch, replace and end. Pure: events and
+// the time come in, commands come out of advance(). Driven by actors/supervisor/supervisor, which translates
+// messages, reads /proc and the flight recorders, and collects what death reports show.
 //
 // The life of a worker:
 //
@@ -24,7 +24,7 @@ struct worker_rules {
   pool_settings pool;
   hang_settings clocks;
   termination_settings ending;
-  nanoseconds leave_deadline{10'000'000'000};  ///< for a worker that has finished and was told to stop
+  nanoseconds leave_deadline{10'000'000'000};  ///< for a worker that has finished and was asked to stop
   std::uint64_t memory_max_bytes = 0;          ///< private memory of one worker; 0: no limit
   std::uint64_t recycle_after_samples = 0;     ///< 0: never
   exclusive_rule exclusive = exclusive_rule::report;
@@ -40,17 +40,17 @@ struct start_worker {
 struct introduce_worker {
   worker_ref who;
 };
-/// It is ready: the scheduler may lease to it.
+/// It is ready: the scheduler may give it leases.
 struct hand_over_worker {
   worker_ref who;
   bool sacrificial = false;
 };
-/// To the scheduler: no more leases. The worker is told to stop once it has none left.
+/// To the scheduler: no more leases. The worker is asked to stop once it has none left.
 struct retire_worker {
   worker_ref who;
   bool hurries = false;  ///< it finishes only its current batch; others load the rest again
 };
-/// Tell the process to finish its sample and exit.
+/// Ask the process to finish its sample and exit.
 struct stop_worker {
   worker_ref who;
 };
@@ -58,20 +58,20 @@ struct signal_worker {
   worker_ref who;
   int number = 0;
 };
-/// It is about to be killed, for this reason: to be logged. The process still exists.
+/// It is about to be killed, for this reason; for the log. The process still exists.
 struct killing_worker {
   worker_ref who;
   std::optional<pid_t> pid;  ///< none: its start has not returned
   death_cause cause = death_cause::unknown;
   std::string reason;
 };
-/// It survives SIGKILL: others get its leases.
+/// It survives SIGKILL: other workers get its leases.
 struct write_off_worker {
   worker_ref who;
   std::optional<pid_t> pid;    ///< none: its start has not returned
   bool blames_sample = false;  ///< the sample at hand is suspected
 };
-/// It is reaped: the scheduler decides whether a sample is charged; call judged() with its answer.
+/// It is reaped: ask the scheduler whether a sample is charged, and call judged() with its answer.
 struct judge_death {
   worker_ref who;
   std::string cause;           ///< in words
@@ -104,9 +104,9 @@ struct worker_sign {
   std::uint32_t worker = 0;
   std::uint64_t heartbeats = 0;
   std::uint64_t work_mark = 0;
-  bool busy = false;         ///< it works on a sample, or holds leases and does not start
+  bool busy = false;         ///< it works on a sample, or holds leases without starting one
   bool traced = false;       ///< a debugger is attached
-  std::optional<nanoseconds> limit{};  ///< of the job at hand
+  std::optional<nanoseconds> limit{};  ///< of the current job
   std::string work;          ///< "it has been loading 'cat.jpg'"; "it has not begun its next batch"
   std::string wait_channel;  ///< the kernel function that its thread waits in; empty: unknown
 };
@@ -130,18 +130,19 @@ class worker_supervision {
   void start_refused(worker_ref who, steady_time now, const failure& why);
   /// `refusal`: why the session cannot work with this program; empty: it can.
   void greeted(worker_ref who, steady_time now, const std::string& refusal);
-  /// It says what it serves: a dataset, or the functions of a pool. False: it came at the wrong time; ignore it.
+  /// It reported what it serves: a dataset, or the functions of a pool. False: the message is out of order;
+  /// ignore it.
   [[nodiscard]] bool described(worker_ref who, steady_time now);
-  /// False: do not tell it where its slots are.
+  /// False: do not send it its slots.
   [[nodiscard]] bool prepared(worker_ref who, steady_time now, bool has_memory);
   void ready(worker_ref who, steady_time now);
   void gave_up(worker_ref who, steady_time now, failure why);
   void out_of_turn(worker_ref who, steady_time now, std::string_view message);
   void link_closed(worker_ref who, steady_time now, const std::string& reason);
   void fence(worker_ref who, steady_time now, const std::string& reason);
-  /// What it works on is no longer wanted: SIGABRT and 2 s later SIGKILL, or SIGKILL `at_once`.
+  /// Its current work was cancelled: SIGABRT and 2 s later SIGKILL, or SIGKILL `at_once`.
   void cancel(worker_ref who, steady_time now, bool at_once, const std::string& reason);
-  /// It has nothing left to do, and the scheduler has told it to stop.
+  /// The scheduler has asked it to stop, because it has no leases left.
   void told_to_stop(worker_ref who, steady_time now);
   void exited(worker_ref who, steady_time now, const process::exit_report& end, bool oom_killed);
   /// The published result of a settled death.
@@ -154,11 +155,11 @@ class worker_supervision {
   settled judged(worker_ref who, steady_time now, bool charged, std::uint64_t samples_done,
                  const std::string& last_words);
 
-  /// What the workers look like now, those that are being started too. Call about every clocks.tick().
+  /// The current state of all workers, including those being started. Call about every clocks.tick().
   void look(steady_time now, const std::vector<worker_sign>& signs);
-  /// Jobs with a limit of their own run from now on: look often enough for the shortest of them.
+  /// Jobs with their own time limit will run: poll often enough for the shortest one.
   void expect_limit(nanoseconds limit) { shortest_limit_ = std::min(shortest_limit_, limit); }
-  /// How often to look.
+  /// The interval at which to call look().
   [[nodiscard]] nanoseconds tick() const;
   /// Call once a second for each worker.
   void measured(worker_ref who, std::uint64_t private_bytes, std::uint64_t samples_done);

@@ -20,7 +20,7 @@ void event_journal::note(event what) {
   {
     const std::lock_guard hold(mutex_);
     what.number = ++last_;
-    what.text.shrink_to_fit();  // thousands of them are kept
+    what.text.shrink_to_fit();  // save memory: thousands of events are kept
     if (kept_.size() >= capacity_) kept_.pop_front();
     kept_.push_back(std::move(what));
   }
@@ -113,7 +113,7 @@ void event_caller::stop(std::chrono::milliseconds patience) noexcept {
   work_->last = work_->journal->events_after(0, 0).last;
   work_->journal->give_up();
   if (from_within) {
-    thread_.detach();  // it ends by itself when the callback returns
+    thread_.detach();  // it exits when the callback returns
   } else {
     thread_.join();
   }

@@ -37,7 +37,7 @@ class event_journal {
   [[nodiscard]] event_reading events_after(std::uint64_t number, std::size_t limit = events_kept) const;
   /// The same, but waits until there is one, or until give_up().
   [[nodiscard]] event_reading wait_for_events_after(std::uint64_t number, std::size_t limit) const;
-  /// All waiting calls, now or later, return what there is.
+  /// Makes all current and future waiting calls return what is available.
   void give_up();
 
  private:
@@ -52,7 +52,7 @@ class event_journal {
 };
 
 /// A thread that passes a journal's events to a callback, from the first one on. Its queue is the journal: a
-/// slow callback misses the oldest events, counted in `dropped`, and holds up nobody.
+/// slow callback misses the oldest events, which are counted in `dropped`, and blocks no other thread.
 class event_caller {
  public:
   event_caller(std::shared_ptr<event_journal> journal, event_callback callback);
@@ -60,8 +60,8 @@ class event_caller {
   event_caller(const event_caller&) = delete;
   event_caller& operator=(const event_caller&) = delete;
 
-  /// Delivers the events recorded so far, within `patience`, and waits for a call that is in progress. No
-  /// call comes after that. Within the callback it cannot wait: that call is then the last.
+  /// Delivers the events recorded so far, within `patience`, and waits for a call in progress. There are no
+  /// calls afterwards. Called from within the callback it does not wait: that call is then the last.
   void stop(std::chrono::milliseconds patience) noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// A session's numbers in Prometheus's text format 0.0.4. docs/metrics.md documents them; names and units are
+// A session's metrics in Prometheus's text format 0.0.4. docs/metrics.md documents them; names and units are
 // stable. Pure; used by the metrics endpoint of a session.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace penstock::telemetry {
 
-/// How many batches are where at this moment.
+/// The number of batches in each stage now.
 struct pipeline_counts {
   std::uint64_t loading = 0;    ///< leased to a worker
   std::uint64_t loaded = 0;     ///< finished, waiting for an earlier batch

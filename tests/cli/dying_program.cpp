@@ -1,6 +1,6 @@
-// A device program that its process does not survive: SIGKILL comes while it finishes, for the first
-// PENSTOCK_TEST_DEATHS of its processes, which count themselves in the file PENSTOCK_TEST_COUNT. Its snapshots have
-// PENSTOCK_TEST_SNAPSHOT_BYTES, if that is set. Used by owner_process_test.py.
+// A device program that kills its process: SIGKILL in finish(), for the first PENSTOCK_TEST_DEATHS processes,
+// which are counted in the file PENSTOCK_TEST_COUNT. Its snapshots have PENSTOCK_TEST_SNAPSHOT_BYTES, if that
+// is set. Used by owner_process_test.py.
 #include <penstock/device_program.hpp>
 
 #include <fcntl.h>

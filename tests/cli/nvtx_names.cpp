@@ -1,5 +1,5 @@
-// A tool for NVTX as profilers are one, loaded through NVTX_INJECTION64_PATH: writes the ranges' names, each
-// once a process, as lines "program pid name" to the file PENSTOCK_TEST_NVTX_NAMES. For nvtx_test.py.
+// An NVTX tool like a profiler, loaded through NVTX_INJECTION64_PATH: writes each range's name once per
+// process, as lines "program pid name", to the file PENSTOCK_TEST_NVTX_NAMES. For nvtx_test.py.
 #include <fcntl.h>
 #include <nvtx3/nvToolsExt.h>
 #include <unistd.h>

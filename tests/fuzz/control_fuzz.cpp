@@ -1,5 +1,5 @@
-// Requests on the control socket: whatever JSON arrives is answered with an object that says how it went, and
-// only well-formed orders reach the session.
+// Requests on the control socket: any JSON is answered with a result object, and only well-formed orders
+// reach the session.
 #include "actors/session/control_verbs.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 
@@ -57,7 +57,7 @@ session::session_controls controls() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const control::request_handler handle = session::make_request_handler(controls());
   const json request = json::parse(data, data + size, nullptr, false);
-  if (request.is_discarded() || !request.is_object()) return 0;  // refused by the server itself
+  if (request.is_discarded() || !request.is_object()) return 0;  // the server refuses it before the verbs
   for (const bool last_call : {false, true}) {
     const auto said = handle(request, last_call);
     if (!said) continue;

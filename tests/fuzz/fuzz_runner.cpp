@@ -1,5 +1,5 @@
-// Runs a fuzz target on its seeds and on random changes of them, and on files that are named on the command
-// line. Prints its seed; PENSTOCK_TEST_SEED repeats a run, PENSTOCK_FUZZ_ROUNDS makes it longer.
+// Runs a fuzz target on its seeds, on random changes of them, and on files named on the command line. Prints
+// its seed; PENSTOCK_TEST_SEED repeats a run, PENSTOCK_FUZZ_ROUNDS makes it longer.
 #include "tests/fuzz/fuzz_target.hpp"
 
 #include <chrono>
@@ -27,7 +27,7 @@ class mutator {
   std::string next() {
     std::string text = seeds_[below(seeds_.size())];
     for (std::uint64_t i = below(6); i-- > 0;) change(text);
-    // What was interesting to build stays a starting point for a while.
+    // Keep some inputs as starting points for a while.
     if (below(50) == 0)
       seeds_.size() < 200 ? seeds_.push_back(text) : void(seeds_[below(seeds_.size())] = text);
     return text;

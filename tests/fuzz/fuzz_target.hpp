@@ -1,6 +1,5 @@
-// What a fuzz target is: libFuzzer's entry function and some inputs to begin with. Built with
-// PENSTOCK_FUZZ=ON each is a libFuzzer program; otherwise fuzz_runner.cpp drives the same function for a
-// short while, as a test.
+// A fuzz target: libFuzzer's entry function and some seeds. With PENSTOCK_FUZZ=ON each is built as a
+// libFuzzer program; otherwise fuzz_runner.cpp runs the same function for a short time, as a test.
 #pragma once
 
 #include <cstddef>
@@ -10,5 +9,5 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
-/// Good inputs, which mutations begin from.
+/// Valid inputs from which mutations start.
 std::vector<std::string> fuzz_seeds();

@@ -1,5 +1,5 @@
-// Frames from a worker, and frames to a worker: whatever arrives, in whatever pieces, the reader takes it or
-// refuses it, gives nothing after a refusal and the same messages however the bytes were cut.
+// Frames from and to a worker: the reader accepts or refuses any bytes in any pieces, returns nothing after a
+// refusal, and returns the same messages however the bytes are split.
 #include "actors/protocol/wire.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 

@@ -1,4 +1,4 @@
-// What the tables of `penstock status` and `penstock deaths` say to people, from the answers that a session gives.
+// The tables of `penstock status` and `penstock deaths`, from a session's answers.
 #include "tools/penstock/watch/session_tables.hpp"
 
 #include "runtime/telemetry/report_json.hpp"
@@ -56,7 +56,7 @@ TEST_CASE("the sacrificial worker is called so") {
   CHECK(cli::worker_name({{"id", 3}, {"sacrificial", false}}) == "worker/3");
   CHECK(cli::worker_name({{"id", 64}, {"sacrificial", true}}) == "worker/64 (sacrificial)");
   CHECK(cli::worker_name({{"worker", 64}, {"sacrificial", true}}) == "worker/64 (sacrificial)");
-  // A session of an older version does not say.
+  // A session of an older version does not report it.
   CHECK(cli::worker_name({{"id", 64}}) == "worker/64");
 }
 

@@ -75,7 +75,7 @@ TEST_CASE("an undisturbed run that repeats a sample is found too") {
 
 namespace {
 
-/// The good stream; the first `taken` batches by the first owner, the rest by a second one that begins at
+/// The good stream; the first `taken` batches by the first owner, the rest by a second one that starts at
 /// `again`.
 std::vector<delivered_batch> with_two_owners(std::size_t taken, std::size_t again) {
   auto batches = good();

@@ -1,4 +1,4 @@
-// The screen of `penstock top`, from answers of a session that are made up here.
+// The screen of `penstock top`, from made-up answers of a session.
 #include "tools/penstock/watch/top_screen.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,5 +1,5 @@
-// What a session costs the program around it: first lease, destruction, workers beside a large program,
-// state. One line of JSON a measurement. Built on demand: cmake --build --preset release --target
+// What a session costs the embedding program: first lease, destruction, starting workers from a large
+// program, state. One line of JSON per measurement. Built on demand: cmake --build --preset release --target
 // penstock-bench-embedding
 //
 //   penstock-bench-embedding first-lease [REPETITIONS]    4 workers of a dataset that only stamps the time
@@ -34,7 +34,7 @@ std::int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
 }
 
-/// A sample is the time at which it was loaded: the batch says when the first lease had come.
+/// A sample contains the time at which it was loaded, so the batch shows when the first lease arrived.
 class stamping final : public Dataset {
  public:
   explicit stamping(const string_map& options)
@@ -112,7 +112,7 @@ void destruction(int repetitions) {
               repetitions, t.p50, t.max);
 }
 
-/// One process at a time; what spawn() itself takes.
+/// The time of spawn() itself, one process at a time.
 double spawn_ms() {
   const std::int64_t begin = now_ns();
   auto child = process::spawn({"/bin/true", {}, {}, {}});

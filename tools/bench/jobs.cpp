@@ -1,5 +1,5 @@
-// Figures of a pool of jobs, one JSON object a line; tools/bench/jobs.py runs it beside other pools. The same program is
-// the pool's worker program (--serve).
+// Benchmarks of a pool of jobs, one JSON object per line; tools/bench/jobs.py compares it with other pools.
+// The program is also the pool's worker program (--serve).
 //
 //   penstock-bench-jobs empty|round-trip|megabyte|ready|replace|pending|flat [--workers N] [--jobs N] [--seconds S]
 #include <penstock/job.hpp>
@@ -28,7 +28,7 @@ using clock = std::chrono::steady_clock;
 
 struct settings {
   std::uint32_t workers = 2;
-  std::uint64_t jobs = 0;  // 0: the figure's own
+  std::uint64_t jobs = 0;  // 0: the benchmark's default
   double seconds = 60;
 };
 
@@ -70,7 +70,7 @@ Number percentile(std::vector<Number> all, double share) {
   return all[std::min(all.size() - 1, static_cast<std::size_t>(share * static_cast<double>(all.size())))];
 }
 
-/// Jobs that do nothing, submitted by one thread and then awaited.
+/// Jobs that do nothing, submitted by one thread, which then waits for them.
 void empty(const settings& s) {
   Pool pool(pool_config(s), quietly());
   wait_until_ready(pool, s.workers);
@@ -86,7 +86,7 @@ void empty(const settings& s) {
              seconds, static_cast<double>(jobs) / seconds);
 }
 
-/// One job at a time, the pool otherwise idle.
+/// One job at a time in an otherwise idle pool.
 void round_trip(const settings& s) {
   Pool pool(pool_config(s), quietly());
   wait_until_ready(pool, s.workers);
@@ -103,9 +103,9 @@ void round_trip(const settings& s) {
       jobs, percentile(times, 0.5), percentile(times, 0.9), percentile(times, 0.99));
 }
 
-/// Jobs a second that take 1 MB and give 1 MB, beside as many threads that do the two copies and nothing else. The
-/// threads go round as many buffers as a worker has slots. Arguments are 256 different ones, more than caches hold: who
-/// has work for a pool does not give it the same megabyte again and again.
+/// Jobs per second with a 1 MB argument and a 1 MB result, compared with the same number of threads that only
+/// do the two copies, using as many buffers as a worker has slots. There are 256 different arguments, more
+/// than caches hold, because real jobs do not repeat the same megabyte.
 void megabyte(const settings& s) {
   constexpr std::size_t bytes = 1'000'000;
   const std::uint64_t jobs = s.jobs > 0 ? s.jobs : 4000;
@@ -169,7 +169,7 @@ void megabyte(const settings& s) {
       jobs, percentile(rates, 0.5), percentile(ratios, 0.5), percentile(ratios, 0));
 }
 
-/// From nothing to all workers ready, with a first result.
+/// Time until all workers are ready and the first result has arrived.
 void ready(const settings& s) {
   const std::uint64_t rounds = s.jobs > 0 ? s.jobs : 50;
   std::vector<double> times;
@@ -184,7 +184,7 @@ void ready(const settings& s) {
              percentile(times, 0.5), percentile(times, 1));
 }
 
-/// From the SIGKILL of a worker to its replacement being ready.
+/// Time from the SIGKILL of a worker until its replacement is ready.
 void replace(const settings& s) {
   const std::uint64_t rounds = s.jobs > 0 ? s.jobs : 50;
   std::vector<double> times;
@@ -206,7 +206,7 @@ void replace(const settings& s) {
              percentile(times, 0.5), percentile(times, 1));
 }
 
-/// A worker is killed while a thousand jobs wait: how many are lost, and how many ran twice.
+/// Kills a worker while a thousand jobs wait: counts lost jobs and jobs that ran twice.
 void pending(const settings& s) {
   Pool pool(pool_config(s), quietly());
   wait_until_ready(pool, s.workers);
@@ -242,7 +242,7 @@ std::uint64_t private_bytes() {
   return 0;
 }
 
-/// Submits for a while as fast as the queue takes it; memory must not grow.
+/// Submits as fast as the queue accepts for some time; memory must not grow.
 void flat(const settings& s) {
   Pool pool(pool_config(s), quietly());
   wait_until_ready(pool, s.workers);

@@ -1,5 +1,5 @@
-// Who talks to whom inside one session: the typed interface of each of its actors, in the order in which a batch passes
-// them. The messages are next to this file, one header for each receiving actor.
+// The actors of one session and their messages: the typed interface of each actor, in the order in which a
+// batch passes them. The messages are next to this file, one header for each receiving actor.
 //
 //   session ----------- open_pool, close_pool, orders of operators ------------> supervisor
 //      |  \                                                                        |   ^
@@ -46,7 +46,7 @@ struct meet;
 
 namespace penstock::gpu_owner {
 
-/// What others may send to an owner: to this one, or to the keeper of one in another process.
+/// Messages to an owner: in this process, or to the keeper of one in another process.
 using heard = protocol::hears<open_device, prepare_device, attach_partition, upload_batches, buffers_released,
                               close_device>;
 using gpu_owner_actor = heard::actor;
@@ -57,7 +57,8 @@ using working = heard::and_also<device_moved, look_at_device>;
 
 namespace penstock::scheduler {
 
-/// What the supervisor says to whoever gives leases to workers: the scheduler of a stream, or of a pool's jobs.
+/// Messages from the supervisor to the actor that gives leases to workers: the scheduler of a stream, or the
+/// job scheduler of a pool.
 using heard_of_workers =
     protocol::hears<worker_joined, worker_ended, worker_written_off, worker_drains, cannot_try_alone>;
 using lease_giver = heard_of_workers::actor;
@@ -71,7 +72,8 @@ using scheduler_actor = heard::actor;
 
 namespace penstock::session {
 
-/// What the supervisor says to whoever makes places for workers: the session actor, or the host of a pool.
+/// Messages from the supervisor to the actor that prepares places for workers: the session actor, or the host
+/// of a pool.
 using heard_by_host = protocol::hears<worker_described, worker_serves>;
 using worker_host = heard_by_host::actor;
 
@@ -79,7 +81,7 @@ using worker_host = heard_by_host::actor;
 
 namespace penstock::supervisor {
 
-/// Whom the supervisor works for, of a stream or of a pool.
+/// The actors that the supervisor reports to, in a session or in a pool.
 struct meet_others {
   scheduler::lease_giver leases;
   session::worker_host host;
@@ -125,7 +127,7 @@ struct meet_pool {
   supervisor::supervisor_actor supervisor;
 };
 
-/// The host of a pool stands where a stream has its session actor.
+/// The host of a pool takes the place of a stream's session actor.
 using heard_by_host = session::heard_by_host::and_also<session::leave, meet_pool>;
 using pool_host_actor = heard_by_host::actor;
 

@@ -45,7 +45,7 @@ struct look_at_device {};
 struct close_device {
   bool whole = false;                              ///< the stream is complete: sinks may finish
   bool leave = true;                               ///< the actor ends
-  nanoseconds at_most = std::chrono::seconds(10);  ///< then its process, if separate, is killed
+  nanoseconds at_most = std::chrono::seconds(10);  ///< its process, if separate, is killed after this time
 };
 
 }  // namespace penstock::gpu_owner

@@ -1,5 +1,5 @@
-// What the job scheduler hears besides what every giver of leases hears (lease_giver), and what the host of a pool's
-// workers hears.
+// Messages to the job scheduler, in addition to those of every lease_giver, and messages to the host of a
+// pool's workers.
 #pragma once
 
 #include "actors/protocol/burst_queue.hpp"
@@ -33,7 +33,7 @@ struct jobs_reported {
   std::shared_ptr<job_report_queue> queue;
 };
 
-/// Results that no longer lie in their slots: one entry for each.
+/// Results that have left their slots: one entry for each.
 using release_queue = protocol::burst_queue<lease_ref>;
 struct results_released {
   std::shared_ptr<release_queue> queue;
@@ -43,11 +43,11 @@ struct end_job {
   schedule::job_id job = 0;
   bool only_waiting = false;
   bool at_once = false;  ///< SIGKILL without SIGABRT before it
-  /// Whether it will not begin any more; may be null.
+  /// Set to whether the job will never start; may be null.
   std::shared_ptr<std::promise<bool>> prevented;
 };
 
-/// The first worker has said which functions it serves.
+/// The first worker has reported which functions it serves.
 struct functions_known {
   std::vector<std::string> names;
 };
@@ -62,7 +62,7 @@ struct pause_jobs {
   bool paused = false;
 };
 
-/// What was submitted and has not ended is cancelled; nothing is leased any more. The reason is everybody's.
+/// Cancels all jobs that have not ended, for this reason; no more leases afterwards.
 struct cancel_all {
   failure why;
 };
@@ -71,8 +71,8 @@ struct cancel_all {
 struct decide_jobs {
   enum class reason : std::uint8_t {
     news,
-    second,  ///< one has passed, and jobs wait
-    room     ///< a result may have lain in a wanted slot for too long
+    second,  ///< one second has passed, and jobs wait
+    room     ///< a result may have occupied a needed slot for too long
   };
   reason why = reason::news;
 };

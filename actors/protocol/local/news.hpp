@@ -45,7 +45,7 @@ class supervisor_news {
   virtual void workers_changed(const std::vector<worker_status>& workers, bool degraded,
                                std::uint32_t started, std::uint32_t restarts) = 0;
   virtual void worker_died(const death_report& death) = 0;
-  /// The run cannot go on.
+  /// The run must fail.
   virtual void gave_up(const failure& why) = 0;
   /// All workers are gone, after close_pool.
   virtual void pool_closed() = 0;
@@ -91,7 +91,7 @@ class keeper_news {
 /// Workers' reports are many: they do not pass the supervisor. On the io thread.
 class report_listener {
  public:
-  /// False: it is no report, or not one for this listener; then the supervisor hears of it.
+  /// False: not a report for this listener; the message then goes to the supervisor.
   virtual bool reported(worker_ref who, protocol::from_worker& message) = 0;
 
  protected:
@@ -118,7 +118,7 @@ class scheduler_news {
   virtual void sample_failed(const lost_sample& lost) = 0;
   virtual void sample_quarantined(const lost_sample& lost) = 0;
   virtual void batch_delivered(const schedule::delivery& batch, std::uint64_t epoch) = 0;
-  /// A batch that a dead worker held is loaded after all.
+  /// A batch that a dead worker held has been loaded by another one.
   virtual void batch_recovered(std::uint64_t epoch, std::uint64_t sequence) = 0;
   virtual void epoch_done(const schedule::epoch_account& done) = 0;
   /// The counts of late or wrong messages, and of samples in quarantine.

@@ -23,7 +23,7 @@ struct owner_spoke {
   std::uint32_t incarnation = 0;
   protocol::from_owner message;
 };
-/// It closed its link (empty reason) or broke the protocol. The process may still be alive.
+/// It closed its link (empty reason) or violated the protocol. The process may still be alive.
 struct owner_lost_link {
   std::uint32_t incarnation = 0;
   std::string reason;

@@ -54,8 +54,7 @@ struct worker_joined {
   std::uint32_t slots = 0;
   schedule::worker_kind kind = schedule::worker_kind::loader;
   std::shared_ptr<protocol::worker_link> link;
-  std::shared_ptr<const unique_fd>
-      parcels{};  ///< of a pool's worker: our end of its socket for what is too large
+  std::shared_ptr<const unique_fd> parcels{};  ///< for a pool's worker: our end of its parcel socket
 };
 
 /// The process is reaped. The scheduler replies with death_judged.
@@ -74,7 +73,7 @@ struct worker_written_off {
   std::string cause;
 };
 
-/// Let it finish its leases, then tell it to stop.
+/// Let it finish its leases, then ask it to stop.
 struct worker_drains {
   worker_ref who;
   bool hurries = false;  ///< it finishes only its current batch; others load the rest again
@@ -97,7 +96,7 @@ struct slots_released {
 struct batch_delivered {
   std::uint64_t upload = 0;
   std::optional<std::uint64_t> digest;
-  /// The consumer's wait; none from the owner's process, which never stops asking.
+  /// The consumer's wait; empty from the owner's process, which asks continuously.
   std::optional<steady_time> demanded{};
   std::optional<steady_time> taken{};  ///< none: use the time when the scheduler receives this
 };
@@ -140,7 +139,7 @@ struct pause_stream {
   bool paused = false;
 };
 
-/// The sacrificial worker does not come up: quarantine the samples that wait to be tried alone.
+/// The sacrificial worker cannot be started: quarantine the samples that wait to be tried alone.
 struct cannot_try_alone {
   std::string reason;
 };

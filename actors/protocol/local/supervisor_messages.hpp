@@ -15,7 +15,7 @@
 namespace penstock::supervisor {
 
 struct open_pool {};
-/// Start nothing any more; workers finish their sample and are killed after `patience`.
+/// Start no more workers; running ones finish their sample and are killed after `patience`.
 struct close_pool {
   nanoseconds patience{0};
 };
@@ -60,17 +60,17 @@ struct fence_worker {
   worker_ref who;
   std::string reason;
 };
-/// What it works on is not wanted any more.
+/// Its current work was cancelled.
 struct cancel_worker {
   worker_ref who;
   bool at_once = false;  ///< SIGKILL without SIGABRT before it
   std::string reason;
 };
-/// Jobs have limits of their own: looks have to come often enough for the shortest.
+/// Jobs have their own time limits: poll often enough for the shortest.
 struct limits_in_use {
   nanoseconds shortest{0};
 };
-/// It has nothing left to do, and the scheduler has told it to stop.
+/// The scheduler has asked it to stop, because it has no leases left.
 struct worker_told_to_stop {
   worker_ref who;
 };

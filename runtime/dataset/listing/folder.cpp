@@ -72,7 +72,7 @@ result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
         pass_over(name);
       }
     } else if (errno == ENOENT || errno == ELOOP) {
-      // A link that leads nowhere: a sample by its name, which will fail by name when its turn comes.
+      // A dangling link counts as a sample by its name; loading it will fail and name it.
       if (wanted(name)) contents.entries.push_back({std::string(name), entry_kind::other, 0});
     } else {
       return refuse_os(

@@ -1,4 +1,4 @@
-// Reading one folder: names and what they are, with as few system calls as the file system allows. Used by
+// Reads one folder: names and types of entries, with as few system calls as the file system allows. Used by
 // the listings.
 #pragma once
 
@@ -20,17 +20,17 @@ enum class entry_kind : std::uint8_t { folder, other };
 struct folder_entry {
   std::string name;
   entry_kind kind = entry_kind::other;
-  std::uint64_t size = 0;  ///< of everything but folders, links followed; 0 if the link leads nowhere
+  std::uint64_t size = 0;  ///< of everything but folders, links followed; 0 for a dangling link
 };
 
-/// Device and inode: the same for every path that leads to a folder.
+/// Device and inode: the same for every path to a folder.
 struct folder_identity {
   ::dev_t device = 0;
   ::ino_t inode = 0;
   bool operator==(const folder_identity&) const = default;
 };
 
-/// How many files were passed over, by the ending that they have.
+/// The number of skipped files, by file name extension.
 using passed_over_files = std::map<std::string, std::uint64_t, std::less<>>;
 
 struct folder_contents {
@@ -39,12 +39,12 @@ struct folder_contents {
   std::vector<folder_entry> entries;  ///< in byte order of their names, without those that begin with a dot
 };
 
-/// Opens a folder for reading, relative to `at` (AT_FDCWD: the current folder). `shown` is its name in a
-/// refusal.
+/// Opens a folder for reading, relative to `at` (AT_FDCWD: the current folder). `shown` is its name in error
+/// messages.
 result<unique_fd> open_folder(int at, const std::string& path, std::string_view shown);
 
-/// Reads an open folder. Files are examined (for their size) only where `wanted` says yes; the others are
-/// left out, and counted where `passed_over` gives an ending. A link to a folder is a folder. Refuses
+/// Reads an open folder. Only files for which `wanted` returns true are examined (for their size); the others
+/// are left out, and counted if `passed_over` returns an extension. A link to a folder is a folder. Refuses
 /// (errc::io) when the system does, rather than losing entries silently.
 result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
                                     bool (*wanted)(std::string_view name),

@@ -1,5 +1,5 @@
-// The listing of a dataset in its sealed form: one read-only memfd that the session makes and all workers
-// map, so that a restarted worker never walks a folder again. Written by the session, read by the datasets.
+// The listing of a dataset as one sealed, read-only memfd: written by the session and mapped by all workers,
+// so that a restarted worker need not scan folders again. Written by the session, read by the datasets.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -17,17 +17,16 @@
 namespace penstock {
 
 /// Writes a listing into a memfd (close-on-exec; sealed against writing, growing, shrinking and further
-/// seals). Refuses (errc::out_of_memory, errc::system) what the system refuses; checks RLIMIT_FSIZE first,
-/// which would otherwise end the process with SIGXFSZ.
+/// seals). Refuses (errc::out_of_memory, errc::system) with the system's error. Checks RLIMIT_FSIZE first,
+/// because exceeding it raises SIGXFSZ.
 result<unique_fd> seal_index(const listing& list);
 
-/// A mapped index. Move-only; the descriptor may be closed once it is mapped. Everything it gives out points
-/// into the mapping, and all of it was checked when it was mapped: no content of the descriptor makes a later
-/// call misbehave.
+/// A mapped index. Move-only; the descriptor may be closed once it is mapped. Everything it returns points
+/// into the mapping, which is checked completely by map(): no content can make a later call misbehave.
 class index_view {
  public:
   /// Refuses (errc::protocol) a descriptor that is not sealed, and contents of another format or version or
-  /// with any number that does not fit. Reads the whole index once, some ms per million samples.
+  /// with inconsistent numbers. Reads the whole index once, some ms per million samples.
   static result<index_view> map(int fd);
 
   [[nodiscard]] dataset_type type() const noexcept;

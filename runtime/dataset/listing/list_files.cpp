@@ -18,7 +18,7 @@
 namespace penstock {
 namespace {
 
-/// Looks into one file, open and of known size: counts its samples, or refuses it without naming it.
+/// Examines one open file of known size: counts its samples, or refuses it without naming it.
 using file_taker = std::function<result<void>(listing& list, int fd, listed_file& file)>;
 
 tl::unexpected<failure> about(std::string_view name, failure why) {

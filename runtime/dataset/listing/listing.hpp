@@ -14,12 +14,12 @@
 
 namespace penstock {
 
-/// One file of a listing. Its name is a piece of the listing's pool.
+/// One file of a listing. Its name is a range of the listing's pool.
 struct listed_file {
   std::uint64_t name_at = 0;
   std::uint32_t name_size = 0;
   std::uint32_t label = 0;    ///< class: image-folder only
-  std::uint64_t size = 0;     ///< in bytes; 0 for a link that leads nowhere
+  std::uint64_t size = 0;     ///< in bytes; 0 for a dangling link
   std::uint64_t data_at = 0;  ///< where samples begin in the file: npy only
 };
 
@@ -31,7 +31,7 @@ struct listing {
   std::uint64_t samples = 0;
   dtype element = dtype::uint8;      ///< npy, raw: of a sample
   std::vector<std::uint32_t> shape;  ///< npy, raw: of a sample
-  std::vector<std::string> notices;  ///< what a person should be told: files that were left out and why
+  std::vector<std::string> notices;  ///< messages for the user: files that were left out and why
   std::string fingerprint;           ///< 32 hex digits
 
   /// Relative to the dataset's path; any bytes.
@@ -40,14 +40,14 @@ struct listing {
   }
 };
 
-/// Called now and then while listing, with the number of samples found so far, and once at the end.
+/// Called periodically while listing, with the number of samples found so far, and once at the end.
 using listing_progress = std::function<void(std::uint64_t)>;
 
-/// The contract's paragraph "image-folder". Classes are the folders directly below `path`; without any, the
+/// Classes are the folders directly below `path`; without any, the
 /// flat folder is one class, named ".". Samples are in byte order of (class, path within the class). Refuses
 /// (errc::dataset, or errc::io with errno) a path that is missing or no folder, a folder anywhere below that
 /// cannot be read, and a tree without a single picture. Notices: pictures beside class folders; folders that
-/// lead back into themselves through a link.
+/// contain themselves through a link.
 result<listing> list_image_folder(const std::string& path, const listing_progress& progress = {});
 
 /// A .npy file, or all .npy files directly in a folder, in byte order of their names; the first axis counts
@@ -61,8 +61,8 @@ result<listing> list_raw(const std::string& path, const std::vector<std::uint32_
                          const listing_progress& progress = {});
 
 /// Hex XXH3-128 over everything that decides which samples there are: type, classes, element type and shape,
-/// and the name, size and class of each file, in order. Lengths stand before names, so no two listings run
-/// into each other.
+/// and the name, size and class of each file, in order. Each name is preceded by its length, so different
+/// listings cannot be confused.
 std::string fingerprint_of(const listing& list);
 
 }  // namespace penstock

@@ -1,4 +1,5 @@
-// Which file names count, and which are worth a word because they do not. Used by the listings and the probe.
+// Which file names are samples, and which skipped ones are worth a notice. Used by the listings and the
+// probe.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@ constexpr bool is_picture_name(std::string_view name) noexcept {
          ends_with_any_case(name, ".png");
 }
 
-/// The ending of a picture that no decoder here reads, in lower case (".webp"); empty for every other name.
+/// The extension of an unsupported picture format, in lower case (".webp"); empty for every other name.
 constexpr std::string_view unread_picture_ending(std::string_view name) noexcept {
   constexpr std::array<std::string_view, 20> endings{
       ".webp", ".tif", ".tiff", ".bmp", ".gif", ".heic", ".heif", ".avif", ".jxl", ".jp2",

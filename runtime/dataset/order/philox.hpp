@@ -1,4 +1,4 @@
-// Philox4x32-10 as a function from a place in the stream to 16 random bytes: the one generator behind sample
+// Philox4x32-10 as a function from a position in the stream to 16 random bytes: the generator for sample
 // draws, the shuffle, replacement draws and synthetic bytes. Used inside runtime/dataset; users see
 // penstock::random_source.
 #pragma once
@@ -30,7 +30,8 @@ philox_words philox_block(philox_words counter, philox_key key) noexcept;
 ///   key     = { seed (low), seed (high) + epoch (high 32 bits) }
 ///
 /// Blocks beyond 2^24 (256 MiB of one sample's draws) continue with key[0] + 1: see block_at. Epochs beyond
-/// 2^32 and such long streams may therefore meet another seed's stream; within one seed nothing ever repeats.
+/// 2^32 and such long streams may therefore coincide with another seed's stream; within one seed nothing
+/// repeats.
 struct philox_stream {
   philox_words counter;
   philox_key key;
@@ -52,8 +53,8 @@ struct philox_stream {
   }
 };
 
-/// Writes the stream's blocks, from block 0, as little-endian bytes. Several GB/s: blocks are computed side
-/// by side.
+/// Writes the stream's blocks, from block 0, as little-endian bytes. Several GB/s: blocks are computed in
+/// parallel (SIMD).
 void fill_random(const philox_stream& stream, std::span<std::byte> bytes) noexcept;
 
 }  // namespace penstock

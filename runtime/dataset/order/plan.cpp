@@ -117,7 +117,7 @@ std::uint64_t plan::replacement(std::uint64_t epoch, std::uint64_t position_in_e
                  "try {} among {} samples", try_number, settings_.samples);
   const philox_stream stream(random_domain::replacement, settings_.seed, epoch, position_in_epoch);
   const std::uint64_t bits = philox_stream::as_u64(stream.block_at(try_number), 0);
-  // A bias of at most samples / 2^64: far below what any number of draws could show.
+  // The bias is at most samples / 2^64, too small to detect.
   return scaled_below(bits, settings_.samples);
 }
 

@@ -63,7 +63,7 @@ class plan {
                                        std::uint32_t row) const noexcept;
 
   /// Another index for a bad sample (on_bad_sample = "replace"), keyed (seed, epoch, position, try). It may
-  /// be the bad one again or another bad one: the caller goes on to the next try, up to replacement_tries.
+  /// be a bad sample again; the caller then tries the next number, up to replacement_tries.
   [[nodiscard]] std::uint64_t replacement(std::uint64_t epoch, std::uint64_t position_in_epoch,
                                           std::uint32_t try_number) const;
 

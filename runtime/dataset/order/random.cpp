@@ -23,7 +23,7 @@ random_source::result_type random_source::operator()() noexcept {
   if (used_ == block_.size()) {
     block_ = philox_block(counter_, key_);
     used_ = 0;
-    // The same walk as philox_stream::block_at: 24 bits of block number, then on into the key.
+    // Like philox_stream::block_at: 24 bits of block number, then continue in the key.
     counter_[0] = (counter_[0] & 0xff000000U) | ((counter_[0] + 1) & 0xffffffU);
     if ((counter_[0] & 0xffffffU) == 0) ++key_[0];
   }
@@ -37,8 +37,8 @@ double random_source::uniform() noexcept {
 }
 
 std::uint32_t random_source::below(std::uint32_t bound) noexcept {
-  // Lemire, "Fast random integer generation in an interval" (2019): a multiplication, and a division only
-  // when the low half shows that the draw may be one of the few that would be counted twice.
+  // Lemire, "Fast random integer generation in an interval" (2019): one multiplication; a division only when
+  // the low half shows that the draw may be one of the few that cause a bias.
   std::uint64_t product = std::uint64_t{(*this)()} * bound;
   if (static_cast<std::uint32_t>(product) < bound) {
     const std::uint32_t threshold = (0U - bound) % bound;

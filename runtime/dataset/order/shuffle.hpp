@@ -11,8 +11,8 @@ namespace penstock {
 ///
 /// A generalised Feistel network (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002):
 /// an index is written as left * columns + right with rows * columns >= n, and each half in turn is shifted
-/// by a keyed hash of the other. What falls outside [0, n) is sent through again (cycle walking); rows *
-/// columns < n + sqrt(n) + 2, so that is rare.
+/// by a keyed hash of the other. A result outside [0, n) goes through the network again (cycle walking); rows
+/// * columns < n + sqrt(n) + 2, so that is rare.
 class permutation {
  public:
   permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) noexcept;

@@ -47,7 +47,7 @@ pixel_box random_resized_box(extent picture, range_2d scale, range_2d ratio, ran
     const double area = width * height * random.uniform(scale[0], scale[1]);
     const double aspect = portable_exp(random.uniform(log_low, log_high));
     const double w =
-        round_half_even(std::sqrt(area * aspect));  // IEEE demands the nearest value of sqrt and /
+        round_half_even(std::sqrt(area * aspect));  // IEEE requires sqrt and / to be correctly rounded
     const double h = round_half_even(std::sqrt(area / aspect));
     if (w < 1 || w > width || h < 1 || h > height) continue;
     pixel_box box{0, 0, static_cast<std::uint32_t>(h), static_cast<std::uint32_t>(w)};
@@ -73,7 +73,7 @@ augmentation choose_augmentation(extent picture, const image_config& config, ran
     case augment_kind::centre_crop: return {centre_crop_box(picture, target, config.crop_fraction), false};
     case augment_kind::random_resized_crop: break;
   }
-  // The flip comes first so that its draw has a number of its own, whatever the tries for a box use up.
+  // Draw the flip first, so that its draw number does not depend on how many tries the box takes.
   const bool flip = random.uniform() < config.flip;
   return {random_resized_box(picture, config.scale, config.ratio, random), flip};
 }

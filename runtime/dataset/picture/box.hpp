@@ -1,5 +1,5 @@
 // Which part of a picture becomes the row of a batch: every augmentation is a box of whole source pixels and
-// a flip. Pure; the contract's paragraph "Boxes" as code. Used by the picture pipeline.
+// a flip. Pure. Used by the picture pipeline.
 #pragma once
 
 #include <penstock/config.hpp>
@@ -9,14 +9,14 @@
 
 namespace penstock {
 
-/// Width and height in pixels: names instead of an order that can be swapped.
+/// Width and height in pixels: named, so that they cannot be swapped.
 struct extent {
   std::uint32_t width = 0;
   std::uint32_t height = 0;
   bool operator==(const extent&) const = default;
 };
 
-/// A rectangle of whole pixels; in pictures as they are seen, that is after orientation, unless said
+/// A rectangle of whole pixels; in coordinates of the picture as seen (after orientation), unless noted
 /// otherwise.
 struct pixel_box {
   std::uint32_t top = 0;
@@ -40,7 +40,7 @@ pixel_box random_resized_box(extent picture, range_2d scale, range_2d ratio, ran
 
 struct augmentation {
   pixel_box box;
-  bool flip = false;  ///< for the device: the worker leaves the pixels as they are
+  bool flip = false;  ///< performed by the device; the worker does not flip pixels
 };
 
 /// What [image] asks for. The flip is drawn first (one uniform), then the box; only random-resized-crop

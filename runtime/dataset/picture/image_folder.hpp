@@ -1,5 +1,5 @@
-// The image-folder dataset: JPEG and PNG files in class folders. Lives in a worker; the listing comes with
-// the index.
+// The image-folder dataset: JPEG and PNG files in class folders. Runs in a worker; the listing comes from the
+// index.
 #pragma once
 
 #include "runtime/dataset/file_reader.hpp"
@@ -24,8 +24,8 @@ class image_folder_dataset final : public Dataset {
   static dataset_description describe(const index_view& index, const image_config& config);
 
   dataset_description describe() override;
-  /// Throws transient_error when storage says "not now" (is_transient), penstock::error otherwise; what()
-  /// does not name the file.
+  /// Throws transient_error for errors that may be temporary (is_transient), penstock::error otherwise;
+  /// what() does not name the file.
   void load(const sample_request& request, const sample_slot& slot) override;
   [[nodiscard]] std::string name_of(std::uint64_t index) const override;
 

@@ -1,5 +1,5 @@
-// libjpeg reports errors by longjmp. All state lives in struct session, which outlives the jump; run() and
-// the functions it calls have nothing to destroy and may be left at any call into libjpeg.
+// libjpeg reports errors by longjmp. All state is in struct session, which outlives the jump. run() and the
+// functions it calls have no objects with destructors, because any call into libjpeg may jump out of them.
 #include "runtime/dataset/picture/jpeg.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-// jpeglib.h needs FILE from before, jerror.h the version from jpeglib.h.
+// jpeglib.h needs FILE to be declared, jerror.h needs the version from jpeglib.h.
 // clang-format off
 #include <jpeglib.h>
 #include <jerror.h>
@@ -17,7 +17,7 @@
 namespace penstock {
 namespace {
 
-// Real progressive files have about ten; a bomb has thousands over a large picture.
+// Real progressive files have about ten; a decompression bomb has thousands over a large picture.
 constexpr int scans_max = 500;
 
 struct session {
@@ -58,8 +58,8 @@ session& session_of(j_common_ptr codec) {
   fail(s);
 }
 
-/// Warnings that leave no pixel in doubt. All others (early end, bad Huffman codes, lost restart markers,
-/// ...) make libjpeg go on with grey: for us they are errors.
+/// Warnings that do not affect pixels. After all others (early end, bad Huffman codes, lost restart markers,
+/// ...) libjpeg continues with grey; we treat them as errors.
 bool is_harmless(int warning, bool in_header) noexcept {
   switch (warning) {
     case JWRN_ADOBE_XFORM:
@@ -98,7 +98,7 @@ void start(session& s) {
   codec.scale_denom = s.request->denominator;
   codec.dct_method = JDCT_ISLOW;
   codec.do_fancy_upsampling = TRUE;
-  // Smoothing guesses at coefficients that were never sent, and looks beyond the window.
+  // Smoothing guesses missing coefficients and reads outside the window.
   codec.do_block_smoothing = FALSE;
   s.in_header = false;
   jpeg_start_decompress(&codec);
@@ -108,14 +108,16 @@ void start(session& s) {
   }
 }
 
-/// Keeps libjpeg from transforming columns beside the window; the column of its output that it begins with.
+/// Restricts libjpeg to the columns of the window; returns the first column of its output.
 std::uint32_t crop_columns(session& s) {
   jpeg_decompress_struct& codec = s.codec;
   const pixel_box& window = s.request->window;
-  // libjpeg-turbo 2.1.5 loses count of chroma samples when scaling, cropping and rare subsamplings meet.
+  // libjpeg-turbo 2.1.5 miscounts chroma samples when scaling and cropping are combined with rare
+  // subsamplings.
   if (s.request->denominator > 1 && std::max(codec.max_h_samp_factor, codec.max_v_samp_factor) > 2) return 0;
-  // Upsampling mixes neighbouring chroma samples, and takes a cropped edge for the edge of the picture: keep
-  // two samples of context. libjpeg also picks other routines for rows of one or two samples: keep them long.
+  // Upsampling mixes neighbouring chroma samples and treats a cropped edge as the edge of the picture: keep
+  // two samples of context. libjpeg also uses other routines for rows of one or two samples: keep rows
+  // longer.
   const auto sample = static_cast<std::uint32_t>(codec.max_h_samp_factor);
   const std::uint32_t context = sample > 1 ? 2 * sample : 0;
   const std::uint32_t shortest = 16 * sample;
@@ -134,7 +136,7 @@ unsigned multiply_255(unsigned x, unsigned y) noexcept {
   return ((t >> 8U) + t) >> 8U;
 }
 
-/// Adobe writes CMYK inverted, and Pillow takes all four-channel files for Adobe's: so do we.
+/// Adobe writes CMYK inverted, and Pillow treats all four-channel files as Adobe's; so do we.
 void cmyk_to_rgbx(std::uint8_t* row, std::uint32_t width) noexcept {
   for (std::uint32_t i = 0; i < width; ++i, row += 4) {
     const unsigned white = row[3];
@@ -149,9 +151,8 @@ void run(session& s) {
   const pixel_box& window = s.request->window;
   const bool whole = s.request->rule == decode_rule::whole_file;
   const std::uint32_t first_column = whole ? 0 : crop_columns(s);
-  // Off the vector registers' alignment on purpose: libjpeg-turbo writes aligned rows past the cache
-  // (movntdq), and the resampler would then wait for memory on every row. Measured: a third of the whole
-  // pipeline's time.
+  // Misaligned on purpose: libjpeg-turbo writes aligned rows past the cache (movntdq), and the resampler
+  // would then wait for memory on every row. Measured: a third of the whole pipeline's time.
   constexpr std::size_t misalignment = 4;
   std::uint8_t* const row =
       s.rows->take_u8(misalignment + std::size_t{codec.output_width} * 4 + row_padding) + misalignment;
@@ -174,13 +175,13 @@ void run(session& s) {
   if (jpeg_input_complete(&codec) != FALSE || codec.unread_marker == JPEG_EOI) return;
   const auto rest = s.file.last(codec.src->bytes_in_buffer);
   constexpr std::array end_of_image{std::byte{0xff}, std::byte{JPEG_EOI}};
-  // From the end: that is where it is in all but broken files.
+  // Search from the end: in intact files it is there.
   if (std::find_end(rest.begin(), rest.end(), end_of_image.begin(), end_of_image.end()) == rest.end()) {
     fail(s, "truncated: no end-of-image marker");
   }
 }
 
-/// Nothing with a destructor may live in this function's frame.
+/// No object with a destructor may be in this function's frame.
 bool guarded(session& s) {
   if (setjmp(s.failed) != 0) return false;
   run(s);
@@ -200,7 +201,7 @@ result<void> decode_jpeg(std::span<const std::byte> file, const jpeg_request& re
   s.request = &request;
   s.rows = &rows;
   s.sink = &sink;
-  // A codec for each file, though one could be kept: it would lend one file's Huffman tables to the next.
+  // A new codec for each file: a reused one would apply one file's Huffman tables to the next.
   if (guarded(s)) return {};
   const std::string_view message(s.message.data());
   if (message.starts_with("truncated")) return refuse(errc::sample, "{}", message);

@@ -1,5 +1,5 @@
-// JPEG files into rows of pixels, through libjpeg-turbo: all of the picture or only a window of it, at full
-// size or at a half, a quarter or an eighth of it. Used by the picture pipeline.
+// Decodes JPEG files to rows of pixels with libjpeg-turbo: the whole picture or a window of it, at full,
+// half, quarter or eighth size. Used by the picture pipeline.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -18,22 +18,22 @@ enum class decode_rule : std::uint8_t {
 };
 
 struct jpeg_request {
-  extent stored;             ///< what probe() said
+  extent stored;             ///< from probe()
   unsigned denominator = 1;  ///< 1, 2, 4 or 8: DCT scaling
-  pixel_box window;          ///< what the sink gets, in pixels after scaling
+  pixel_box window;          ///< the part passed to the sink, in pixels after scaling
   decode_rule rule = decode_rule::whole_file;
 };
 
-/// A side after DCT scaling.
+/// The length of a side after DCT scaling.
 constexpr std::uint32_t scaled_side(std::uint32_t side, unsigned denominator) noexcept {
   return (side + denominator - 1) / denominator;
 }
 
 /// Slow-and-exact DCT and fancy upsampling, as Pillow has it; CMYK and YCCK become RGB as Pillow's
-/// convert("RGB") does. Both rules give the same bits. Refuses (errc::sample) what libjpeg refuses, what it
-/// merely warns about when pixels are in doubt (early end, bad codes, lost synchronisation), more than 500
-/// scans, and, under window_only, a file without an end-of-image marker behind the decoded part. `rows` is
-/// scratch memory. Throws std::bad_alloc only.
+/// convert("RGB") does. Both rules give the same bits. Refuses (errc::sample) what libjpeg refuses, warnings
+/// that affect pixels (early end, bad codes, lost synchronisation), more than 500 scans, and, under
+/// window_only, a file without an end-of-image marker behind the decoded part. `rows` is scratch memory.
+/// Throws std::bad_alloc only.
 result<void> decode_jpeg(std::span<const std::byte> file, const jpeg_request& request, recycled_buffer& rows,
                          row_sink& sink);
 

@@ -1,5 +1,5 @@
-// One picture: the bytes of a file in, the row of a batch out. Probe, choose the box, decode what it needs,
-// resize into the slot. Used by the image-folder dataset; tests and benches use it without files.
+// Converts one picture from the bytes of its file to the row of a batch: probe, choose the box, decode what
+// it needs, resize into the slot. Used by the image-folder dataset; tests and benches use it without files.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -21,8 +21,8 @@ class picture_loader {
  public:
   explicit picture_loader(const image_config& config) : config_(config) {}
 
-  /// Writes size[0] x size[1] pixels of RGB to `out` and says which box they came from. Refuses
-  /// (errc::sample) with a sentence that does not name the file: the caller knows it. Pixels are checked
+  /// Writes size[0] x size[1] RGB pixels to `out` and returns the box that they came from. Refuses
+  /// (errc::sample) with a message that does not name the file; the caller adds it. Pixels are checked
   /// against [image] max_pixels before anything is allocated for them.
   result<augmentation> load(std::span<const std::byte> file, picture_format expected, random_source& random,
                             std::span<std::uint8_t> out);
@@ -39,7 +39,7 @@ class picture_loader {
 };
 
 /// DCT scaling for a random crop: 2, 4 or 8 when the box is at least that many times as large as the result
-/// in both directions, else 1. What is left of the reduction is the resampler's.
+/// in both directions, else 1. The resampler does the rest of the reduction.
 unsigned dct_denominator(extent box, extent result) noexcept;
 
 }  // namespace penstock

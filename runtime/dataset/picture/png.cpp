@@ -22,7 +22,7 @@ tl::unexpected<failure> refused(int status) {
   return refuse(errc::sample, "PNG cannot be decoded: {}", spng_strerror(status));
 }
 
-/// Whether the chunks lead to a complete IEND: libspng lets a file pass that was cut inside it.
+/// Whether the chunks end with a complete IEND: libspng accepts a file that was truncated inside it.
 bool is_complete(std::span<const std::byte> file) noexcept {
   constexpr std::array<unsigned char, 12> end_chunk{0, 0, 0, 0, 'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};
   std::size_t at = 8;
@@ -40,7 +40,8 @@ bool is_complete(std::span<const std::byte> file) noexcept {
 
 result<void> decode_png(std::span<const std::byte> file, const picture_info& info, const pixel_box& window,
                         recycled_buffer& rows, row_sink& sink) {
-  constexpr std::size_t chunk_max = 64 * MiB;  // of text and colour profiles, which libspng unpacks unasked
+  // of text and colour profiles, which libspng always decompresses
+  constexpr std::size_t chunk_max = 64 * MiB;
   const std::unique_ptr<spng_ctx, free_context> context(spng_ctx_new(0));
   if (!context) throw std::bad_alloc();
   spng_ctx* const png = context.get();
@@ -50,7 +51,7 @@ result<void> decode_png(std::span<const std::byte> file, const picture_info& inf
   if (status == 0) status = spng_set_png_buffer(png, file.data(), file.size());
   if (status != 0) return refused(status);
 
-  // RGBA and not RGB: libspng writes four bytes a pixel as fast, and the resampler wants them.
+  // RGBA instead of RGB: libspng is as fast with four bytes per pixel, and the resampler needs them.
   const std::size_t row_bytes = std::size_t{info.stored.width} * 4;
   const std::size_t first = std::size_t{window.left} * 4;
   const std::uint32_t window_end = window.top + window.height;
@@ -70,7 +71,7 @@ result<void> decode_png(std::span<const std::byte> file, const picture_info& inf
     }
     if (status != SPNG_EOI) return refused(status);
   }
-  // What stands behind the pixels, up to IEND: a file that ends before it was cut.
+  // Read the chunks after the pixels up to IEND: a file that ends earlier was truncated.
   status = spng_decode_chunks(png);
   if (status != 0) return refused(status);
   if (!is_complete(file)) return refused(SPNG_IO_EOF);

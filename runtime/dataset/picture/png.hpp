@@ -1,4 +1,4 @@
-// PNG files into rows of pixels, through libspng. Used by the picture pipeline.
+// Decodes PNG files to rows of pixels with libspng. Used by the picture pipeline.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -14,9 +14,9 @@ namespace penstock {
 
 /// Gives the sink the rows of `window`. Any colour type and depth: 16 bits keep their upper 8, alpha is
 /// dropped (as Pillow's convert("RGB") drops it), no gamma. The whole file is decoded and every checksum
-/// compared, whatever the window. Refuses (errc::sample) what libspng refuses, files that end before their
-/// IEND, and chunks that would unpack to more than 64 MiB. An interlaced picture is in `rows` as a whole,
-/// others row by row. Throws std::bad_alloc only.
+/// verified, regardless of the window. Refuses (errc::sample) what libspng refuses, files that end before
+/// their IEND, and chunks that would unpack to more than 64 MiB. `rows` holds an interlaced picture as a
+/// whole, others row by row. Throws std::bad_alloc only.
 result<void> decode_png(std::span<const std::byte> file, const picture_info& info, const pixel_box& window,
                         recycled_buffer& rows, row_sink& sink);
 

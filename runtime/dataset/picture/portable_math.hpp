@@ -1,5 +1,5 @@
-// exp and log whose last bit is the same on every machine: libm's may differ between versions of glibc, and
-// one bit there can move a crop by a pixel. Used by the boxes.
+// exp and log with the same bits on every machine: libm's results may differ between versions of glibc, and
+// one bit can move a crop by a pixel. Used by the boxes.
 #pragma once
 
 namespace penstock {

@@ -48,7 +48,7 @@ tl::unexpected<failure> neither(bytes_view file, picture_format expected) {
                 start, other_format(file));
 }
 
-/// Walks the segments up to the first scan, as libjpeg does: bytes that are not a marker are skipped.
+/// Visits the segments up to the first scan; like libjpeg, skips bytes that are not a marker.
 result<picture_info> probe_jpeg(bytes_view file) {
   picture_info info{picture_format::jpeg, {}, 1, false};
   bool exif_seen = false;
@@ -99,8 +99,7 @@ result<picture_info> probe_png(bytes_view file) {
       std::max(info.stored.width, info.stored.height) > side_max) {
     return refuse(errc::sample, "a PNG of {} x {} pixels", info.stored.width, info.stored.height);
   }
-  // The eXIf chunk may stand before or behind the pixels. What is wrong with the chunks is the decoder's to
-  // say.
+  // The eXIf chunk may be before or after the pixels. The decoder reports invalid chunks.
   while (file.size() - at >= 12) {
     const std::size_t length = big_endian(file, at, 4);
     if (length > file.size() - at - 12) break;

@@ -15,13 +15,14 @@ namespace {
 struct triangle {
   double centre;
   double low;   ///< first source pixel
-  double high;  ///< behind the last one
+  double high;  ///< one past the last source pixel
 };
 
 }  // namespace
 
 void axis_weights::compute(const axis_request& request) {
-  // Pillow's precompute_coeffs (src/libImaging/Resample.c): where each pixel of the result looks, how wide.
+  // Pillow's precompute_coeffs (src/libImaging/Resample.c): the centre and the width of each result pixel's
+  // support.
   const double scale = (request.end - request.begin) / request.out;
   const double support = std::max(scale, 1.0);
   const auto triangle_of = [&](std::uint32_t i) {
@@ -52,7 +53,7 @@ void axis_weights::compute(const axis_request& request) {
       largest = std::max(largest, exact_[k]);
     }
   }
-  // The finest step with which the largest weight still fits 16 bits; sums below 255 << 22 fit 32 bits.
+  // The largest shift for which the largest weight fits 16 bits; sums below 255 << 22 fit 32 bits.
   shift = 22;
   while (std::ldexp(largest, static_cast<int>(shift)) > 32000.0) --shift;
 
@@ -61,11 +62,13 @@ void axis_weights::compute(const axis_request& request) {
   const std::uint32_t source = source_end - source_begin;
   const double* exact = exact_.data();
   for (std::uint32_t i = 0; i < request.out; ++i) {
-    // Near the far edge a pixel has fewer weights: zeros go before them, or reading would run over the edge.
+    // Near the far edge a pixel has fewer weights: put zeros before them, so that reading does not pass the
+    // edge.
     const std::uint32_t over = first[i] + taps > source ? std::min(first[i] + taps - source, first[i]) : 0;
     const std::uint32_t before = std::min(over, taps - count[i]);
     std::int16_t* const mine = weights.data() + std::size_t{taps} * i + before;
-    // The running sum is rounded, not each weight: so the weights add up exactly and an even area stays even.
+    // Round the running sum, not each weight: the weights then add up exactly, and a uniform area stays
+    // uniform.
     double running = 0;
     std::int32_t placed = 0;
     for (std::uint32_t k = 0; k < count[i]; ++k) {
@@ -108,7 +111,7 @@ void resampler::take_row(const std::uint8_t* rgbx) noexcept {
 void resampler::emit_row() noexcept {
   const std::uint32_t count = y_.count[next_out_];
   for (std::uint32_t k = 0; k < count; ++k) tap_rows_[k] = ring_row(y_.first[next_out_] + k);
-  // An odd one out gets a partner with weight 0; the longer padding of the table is not walked.
+  // Round an odd count up with a weight of 0; the rest of the table's padding is not needed.
   const std::uint32_t even = (count + 1) / 2 * 2;
   if (even != count) tap_rows_[count] = tap_rows_[count - 1];
   const std::size_t bytes = std::size_t{width_} * 3;

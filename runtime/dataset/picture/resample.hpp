@@ -1,5 +1,5 @@
-// The antialiased resize: Pillow's BILINEAR with a box, as a stream. Rows of a decoded window go in, finished
-// rows of the result come out at their place in the slot, already turned as EXIF says. Used by the picture
+// The antialiased resize: Pillow's BILINEAR with a box, as a stream. Takes rows of a decoded window and
+// writes finished rows to their place in the slot, already oriented according to EXIF. Used by the picture
 // pipeline.
 #pragma once
 
@@ -25,19 +25,19 @@ struct axis_request {
 
 /// What each pixel of the result takes from the source along one side: consecutive pixels from first[i], with
 /// weights that are not negative and add up to exactly 1 << shift. Pillow's triangle filter: it is as wide as
-/// the reduction (at least one pixel to each side) and reaches over the box into the picture around it, but
-/// not over the picture's edge.
+/// the reduction (at least one pixel to each side) and extends beyond the box into the surrounding picture,
+/// but not beyond the picture's edge.
 struct axis_weights {
-  std::uint32_t taps = 0;  ///< weights stored for every pixel: a multiple of 4, zeros behind the count
-  unsigned shift = 0;      ///< 14 .. 22: as fine as 16-bit weights allow
+  std::uint32_t taps = 0;            ///< weights stored for every pixel: a multiple of 4, padded with zeros
+  unsigned shift = 0;                ///< 14 .. 22: as large as 16-bit weights allow
   std::uint32_t source_begin = 0;    ///< first source pixel that has a weight
-  std::uint32_t source_end = 0;      ///< behind the last one
+  std::uint32_t source_end = 0;      ///< one past the last source pixel
   std::vector<std::uint32_t> first;  ///< relative to source_begin
-  std::vector<std::uint32_t> count;  ///< weights that matter, at least 1
+  std::vector<std::uint32_t> count;  ///< weights that are not padding, at least 1
   std::vector<std::int16_t> weights;
 
   /// Only + - * / and floor on doubles: the same bits on every machine. 0 <= begin < end <= full, out >= 1.
-  /// first[i] + taps lies at most 3 pixels behind source_end - source_begin: what a row's padding must cover.
+  /// first[i] + taps is at most 3 pixels past source_end - source_begin; a row's padding must cover that.
   void compute(const axis_request& request);
 
  private:
@@ -45,8 +45,8 @@ struct axis_weights {
 };
 
 /// Resizes one picture at a time; keeps its memory for the next. 8-bit fixed point: the sums of both passes
-/// are rounded to 8 bits, as in Pillow, from which results differ by one level here and there (16-bit weights
-/// instead of 22-bit ones) and never between machines.
+/// are rounded to 8 bits as in Pillow. Results differ from Pillow's by at most one level (16-bit weights
+/// instead of 22-bit ones) and are the same on all machines.
 class resampler final : public row_sink {
  public:
   struct request {
@@ -55,7 +55,7 @@ class resampler final : public row_sink {
     orientation turn;  ///< from stored to seen
   };
 
-  /// Begins a picture. Pixels go to `out`: rows of RGB without gaps, as large as the turned result.
+  /// Starts a picture. Writes RGB rows without gaps to `out`, which has the size of the turned result.
   /// The source rows that must follow: y().source_begin .. source_end, each from column x().source_begin.
   void begin(const request& what, std::span<std::uint8_t> out);
 
@@ -81,7 +81,7 @@ class resampler final : public row_sink {
   std::uint32_t width_ = 0;        ///< of the result before it is turned
   std::uint32_t next_source_ = 0;  ///< relative to y_.source_begin
   std::uint32_t next_out_ = 0;
-  // Horizontally resized rows, of which only as many live as one row of the result needs.
+  // Horizontally resized rows; only as many as one row of the result needs.
   recycled_buffer ring_;
   std::uint8_t* ring_rows_ = nullptr;
   std::size_t ring_stride_ = 0;

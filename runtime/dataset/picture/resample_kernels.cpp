@@ -45,7 +45,7 @@ void vertical_portable(const std::uint8_t* const* rows, const std::int16_t* weig
 
 /// Four pixels times four weights, as sums of pairs: {r01 r23 g01 g23 | b01 b23 x01 x23}.
 PENSTOCK_AVX2 inline __m256i four_taps(const std::uint8_t* rgbx, const std::int16_t* weights) {
-  // Bytes of one channel next to each other and widened to 16 bits, red and green in the lower half.
+  // Groups the bytes by channel and widens them to 16 bits; red and green in the lower half.
   const __m256i by_channel = _mm256_setr_epi8(0, -1, 4, -1, 8, -1, 12, -1, 1, -1, 5, -1, 9, -1, 13, -1,  //
                                               2, -1, 6, -1, 10, -1, 14, -1, 3, -1, 7, -1, 11, -1, 15, -1);
   const __m256i pixels = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(rgbx)));
@@ -112,7 +112,7 @@ void vertical_avx2(const std::uint8_t* const* rows, const std::int16_t* weights,
       sum2 = _mm256_add_epi32(sum2, _mm256_madd_epi16(_mm256_unpacklo_epi8(high, zero), pair));
       sum3 = _mm256_add_epi32(sum3, _mm256_madd_epi16(_mm256_unpackhi_epi8(high, zero), pair));
     }
-    // Packing undoes the order that unpacking made.
+    // Packing restores the order that unpacking changed.
     const __m256i low = _mm256_packs_epi32(_mm256_sra_epi32(sum0, by), _mm256_sra_epi32(sum1, by));
     const __m256i high = _mm256_packs_epi32(_mm256_sra_epi32(sum2, by), _mm256_sra_epi32(sum3, by));
     const __m256i finished = _mm256_packus_epi16(low, high);

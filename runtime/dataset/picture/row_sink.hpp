@@ -1,4 +1,4 @@
-// Where decoded pixels go: row by row, top to bottom, so that a picture is never in memory as a whole.
+// Receives decoded pixels row by row, top to bottom, so that a picture is never in memory as a whole.
 // Implemented by the resampler; called by the decoders.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace penstock {
 
-/// A row is RGBX: four bytes a pixel, the fourth of any value. Behind the last pixel of each row row_padding
-/// bytes can be read (vector loads run over the end); their values do not matter.
+/// A row is RGBX: four bytes per pixel, the fourth undefined. After the last pixel of each row, row_padding
+/// bytes must be readable (vector loads pass the end); their values do not matter.
 inline constexpr unsigned row_padding = 64;
 
 class row_sink {

@@ -49,7 +49,7 @@ result<dtype> type_of(std::string_view descr) {
   return known->type;
 }
 
-/// A cursor over the dictionary: the few pieces of Python that numpy writes there, and nothing else.
+/// Parses the dictionary: only the subset of Python that numpy writes there.
 class literal_reader {
  public:
   explicit literal_reader(std::string_view text) noexcept : rest_(text) {}

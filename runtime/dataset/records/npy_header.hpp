@@ -1,5 +1,5 @@
-// The header of a .npy file (NumPy's format, versions 1 to 3), read strictly: what is not understood is
-// refused. Used by the listing of npy datasets.
+// The header of a .npy file (NumPy's format, versions 1 to 3), parsed strictly: anything unknown is refused.
+// Used by the listing of npy datasets.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -18,18 +18,18 @@ struct npy_header {
   std::vector<std::uint64_t> shape;  ///< the first axis counts samples
   std::uint64_t data_at = 0;         ///< where the elements begin in the file
 
-  /// Bytes of one sample: everything behind the first axis.
+  /// Bytes of one sample: all axes but the first.
   [[nodiscard]] std::uint64_t record_bytes() const noexcept;
 };
 
-/// How much of a file parse_npy_header wants to see: headers are far smaller, and longer ones are refused.
+/// How much of a file parse_npy_header needs. Headers are far smaller; longer ones are refused.
 inline constexpr std::size_t npy_header_max = 64 * 1024;
 
 /// `start`: the first min(file_size, npy_header_max) bytes. Refuses (errc::dataset, one sentence without the
 /// file's name) anything but a version 1 - 3 header with descr, fortran_order and shape once each; Fortran
 /// order; big-endian, object, structured, string, date and complex types; an array without a first axis or
-/// with an empty sample; sizes beyond 2^40 bytes a sample; and a file that is not exactly as long as its
-/// header says. bool is read as uint8, <u2 as uint16 (penstock writes bfloat16 so).
+/// with an empty sample; sizes beyond 2^40 bytes a sample; and a file whose length does not match its header.
+/// bool is read as uint8, <u2 as uint16 (penstock writes bfloat16 so).
 result<npy_header> parse_npy_header(std::span<const std::byte> start, std::uint64_t file_size);
 
 }  // namespace penstock

@@ -89,7 +89,7 @@ void record_dataset::load(const sample_request& request, const sample_slot& slot
                    0});
     } else if (errno != EINTR) {
       const int os_code = errno;
-      kept_[where.file % kept_.size()].fd.reset();  // after ESTALE only a new descriptor helps
+      kept_[where.file % kept_.size()].fd.reset();  // after ESTALE a new descriptor is needed
       throw_os(os_code, "cannot be read");
     }
   }

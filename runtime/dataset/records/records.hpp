@@ -1,5 +1,5 @@
-// npy and raw datasets: fixed-size records lying back to back in files. Lives in a worker; the files and
-// where their records begin come with the index.
+// npy and raw datasets: fixed-size records, stored back to back in files. Runs in a worker; the index has the
+// files and the offsets of their records.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -13,9 +13,9 @@
 
 namespace penstock {
 
-/// One tensor, `data`. Records are read with pread straight into the slot, not through a mapping: a file that
-/// was cut meanwhile, or storage that fails, is then an answer of the system and not a SIGBUS that would be
-/// charged to the sample as a crash.
+/// One tensor, `data`. Records are read with pread directly into the slot, not through a mapping: a truncated
+/// file or failing storage is then an error code, not a SIGBUS that would be charged to the sample as a
+/// crash.
 class record_dataset final : public Dataset {
  public:
   /// `path`: the file itself, or the folder that the names in the index are relative to.
@@ -36,7 +36,7 @@ class record_dataset final : public Dataset {
   [[nodiscard]] place place_of(std::uint64_t index) const;
   int open(std::uint64_t file);
 
-  // Descriptors are kept for the next sample, but not all of them: a folder may hold more files than a process
+  // Descriptors are kept open for later samples, up to a limit: a folder may have more files than a process
   // may open.
   struct kept_file {
     std::uint64_t file = ~std::uint64_t{0};
@@ -47,7 +47,7 @@ class record_dataset final : public Dataset {
   std::string path_;
   bool is_folder_ = false;
   std::uint64_t record_bytes_ = 0;
-  std::vector<std::uint64_t> ends_;  ///< samples up to and with each file
+  std::vector<std::uint64_t> ends_;  ///< cumulative number of samples, including each file
   std::array<kept_file, 64> kept_;
 };
 

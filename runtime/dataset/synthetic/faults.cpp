@@ -1,5 +1,5 @@
-// The faults that the synthetic dataset injects: as close as possible to what broken decoders and broken storage do
-// to a worker.
+// The faults that the synthetic dataset injects: as close as possible to the effects of broken decoders and
+// storage.
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/synthetic/synthetic.hpp"
 
@@ -25,7 +25,7 @@ void write_to_protected_memory() {
 }
 
 void leak() {
-  // mmap and not new: the optimiser may remove a new whose result is not used.
+  // mmap instead of new: the optimiser may remove a new whose result is unused.
   void* const kept = ::mmap(nullptr, leak_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (kept == MAP_FAILED) throw std::bad_alloc();
   std::memset(kept, 1, leak_bytes);

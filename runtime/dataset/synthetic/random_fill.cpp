@@ -1,5 +1,5 @@
-// Random bytes in bulk: eight blocks of Philox side by side where the processor can, with the same bits as
-// one by one.
+// Random bytes in bulk: eight Philox blocks at a time where the processor can, with the same bits as one at a
+// time.
 #include "runtime/dataset/order/philox.hpp"
 
 #include <Random123/philox.h>

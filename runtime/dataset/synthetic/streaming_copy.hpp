@@ -1,6 +1,6 @@
-// Copies large pieces past the caches: the destination is not read first, which spares a third of the memory
-// traffic when many workers fill slots that only the device's DMA engine will read. Used by the
-// synthetic dataset.
+// Copies large blocks past the caches: the destination is not read first, which saves a third of the memory
+// traffic when many workers fill slots that only the device's DMA engine will read. Used by the synthetic
+// dataset.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace penstock {
 
-/// Smaller copies are left to the caches: the DMA engine reads them from there.
+/// Smaller copies go through the caches, where the DMA engine can read them.
 inline constexpr std::size_t streaming_bytes_min = 256 * 1024;
 
 inline void streaming_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
@@ -37,7 +37,7 @@ inline void streaming_copy(std::byte* to, const std::byte* from, std::size_t byt
       _mm_stream_si128(out + 2, c);
       _mm_stream_si128(out + 3, d);
     }
-    _mm_sfence();  // streaming stores are ordered by nothing else
+    _mm_sfence();  // only this orders streaming stores
   }
 #endif
   std::memcpy(to, from, bytes);

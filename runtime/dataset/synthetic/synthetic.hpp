@@ -1,4 +1,4 @@
-// The synthetic dataset: samples without storage, for benchmarks and for injecting faults. Lives in a worker.
+// The synthetic dataset: samples without storage, for benchmarks and for injecting faults. Runs in a worker.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -21,10 +21,10 @@ namespace penstock {
 ///   memcpy  copied from a fixed pseudo-random buffer of up to 4 MiB, from 64 * index on, round and round
 ///   random  Philox, keyed (seed, epoch, index)
 ///
-/// A stamp is as cheap as a sample can be, because a slot's row is zeroed only when this dataset first sees
-/// its address: from then on stamps lie where the last sample's stamps lay. That holds as long as nobody else
-/// writes to the slot and a row keeps its address, which the arena's layout gives; memory from elsewhere must
-/// not be freed and used again while the dataset lives.
+/// `stamp` is as cheap as a sample can be, because a slot's row is zeroed only when this dataset first sees
+/// its address: after that, each sample's stamps overwrite those of the last one. This requires that nothing
+/// else writes to the slot and that rows keep their addresses, which the arena guarantees; other memory must
+/// not be freed and reused during the dataset's lifetime.
 class synthetic_dataset final : public Dataset {
  public:
   /// Refuses (errc::dataset) a configuration that gives neither or both of bytes_per_sample and shape.

@@ -8,7 +8,7 @@ namespace {
 
 constexpr unsigned threads = 256;
 
-// Results are written past the caches' usual order (they are read by somebody else, later).
+// Streaming stores: results are read later, by other kernels, and need not stay in the cache.
 __device__ void store16(void* to, unsigned a, unsigned b, unsigned c, unsigned d) {
   __stcs(static_cast<uint4*>(to), make_uint4(a, b, c, d));
 }
@@ -99,7 +99,7 @@ cudaError_t launch(const kernel_step& s, cudaStream_t stream) {
   const std::uint32_t groups = pixels / Rounding::group;
   const unsigned blocks = (groups + threads - 1) / threads;
   if (s.channels == 1) {
-    // With one channel both layouts are the same.
+    // With one channel both layouts are identical.
     group_kernel<Rounding, 1, true><<<blocks, threads, 0, stream>>>(s, groups);
   } else if (s.planar) {
     group_kernel<Rounding, 3, true><<<blocks, threads, 0, stream>>>(s, groups);

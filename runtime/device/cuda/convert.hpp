@@ -1,5 +1,5 @@
-// The conversion kernels: uint8 NHWC rows to the output type and layout, normalised and mirrored. Plain
-// types, since nvcc compiles it as C++17.
+// The conversion kernels: uint8 NHWC rows to the output type and layout, normalised and mirrored. Only plain
+// types, because nvcc compiles it as C++17.
 #pragma once
 
 #include "runtime/device/cuda/convert_core.hpp"
@@ -8,7 +8,7 @@
 
 namespace penstock::device {
 
-/// Puts the kernel on the stream.
+/// Launches the kernel on the stream.
 cudaError_t launch_convert(const kernel_step& step, cudaStream_t stream);
 
 /// Whether the kernels can run on the current device: cudaErrorNoKernelImageForDevice and the like if not.

@@ -1,4 +1,4 @@
-// The conversion kernel's arithmetic: which bytes a thread reads, what it makes of them, where it writes.
+// The conversion kernel's arithmetic: which bytes a thread reads, how it converts them, where it writes.
 // Compiled by nvcc into the kernels (convert.cu) and by the host compiler into the tests, which run the same
 // functions in a loop. Plain C++17, no CUDA header.
 #pragma once
@@ -22,7 +22,7 @@ enum class kernel_type { uint8, float16, bfloat16, float32 };
 struct kernel_step {
   const std::uint8_t* from = nullptr;  // rows of height * width * channels bytes
   void* to = nullptr;
-  const std::uint8_t* flip_flags = nullptr;  // one a row, or null
+  const std::uint8_t* flip_flags = nullptr;  // one per row, or null
   std::uint32_t rows = 0;
   std::uint32_t height = 0;
   std::uint32_t width = 0;
@@ -33,12 +33,12 @@ struct kernel_step {
   float shift[3] = {};
 };
 
-// A group is some pixels of one row of the batch, as many as let a thread store 16 bytes at once and its
-// neighbour the next 16: four of float32, else eight. Rows and lines that are whole groups of eight suit all.
+// A group is a number of pixels of one row of the batch, such that a thread stores 16 bytes at once and its
+// neighbour the next 16: four of float32, else eight. Rows and lines of whole groups of eight suit all types.
 constexpr std::uint32_t group_pixels_max = 8;
 
 template <unsigned Pixels>
-struct group_word;  // a group's bytes are read as so many words as it has channels
+struct group_word;  // a group's bytes are read as one word per channel
 template <>
 struct group_word<4> {
   using type = std::uint32_t;
@@ -52,7 +52,7 @@ PENSTOCK_BOTH std::uint32_t pixels_of(const kernel_step& s) {
   return s.height * s.width;
 }
 
-/// Groups lie whole and aligned in their row, and mirrored ones in their line.
+/// Whether all groups are complete and aligned within their row (within their line, if mirrored).
 inline bool goes_in_groups(const kernel_step& s) {
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(s.from) % 8 == 0 && reinterpret_cast<std::uintptr_t>(s.to) % 16 == 0;
@@ -75,11 +75,11 @@ PENSTOCK_BOTH float as_float(std::uint32_t x) {
 template <class Word>
 PENSTOCK_BOTH Word load_word(const std::uint8_t* from) {
 #ifdef __CUDA_ARCH__
-  // Read once: no reason to keep it cached.
+  // Read only once: need not be cached.
   if constexpr (sizeof(Word) == 8) {
     return __ldcs(reinterpret_cast<const unsigned long long*>(from));
   } else {
-    return *reinterpret_cast<const unsigned*>(from);  // neighbours share its sectors
+    return *reinterpret_cast<const unsigned*>(from);  // neighbouring threads read the same sectors
   }
 #else
   Word word = 0;
@@ -144,8 +144,8 @@ PENSTOCK_BOTH void convert_group(const kernel_step& s, std::uint32_t group) {
   }
 }
 
-/// Pixel number `index` of the batch, counted through all rows: any size. `Channels` 0: as many as the step
-/// says.
+/// Pixel number `index` of the batch, counted through all rows: any size. `Channels` 0: use the step's
+/// number.
 template <class Rounding, unsigned Channels>
 PENSTOCK_BOTH void convert_pixel(const kernel_step& s, std::uint32_t index) {
   const std::uint32_t channels = Channels != 0 ? Channels : s.channels;
@@ -167,7 +167,7 @@ PENSTOCK_BOTH void convert_pixel(const kernel_step& s, std::uint32_t index) {
   }
 }
 
-/// Rows that one launch may take: indices are 32 bits wide.
+/// The maximum number of rows per launch: indices are 32 bits wide.
 inline std::uint32_t rows_of_launch(const kernel_step& s) {
   constexpr std::uint32_t indices_max = 1U << 31U;
   const std::uint32_t most = indices_max / (pixels_of(s) > 0 ? pixels_of(s) : 1);

@@ -39,7 +39,7 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-/// A driver of an older major version cannot work, one of an older minor version mostly does.
+/// A driver with an older major version does not work; one with an older minor version usually does.
 result<void> check_versions() {
   int driver = 0;
   int runtime = 0;
@@ -92,8 +92,8 @@ std::string compute_mode_text(int ordinal) {
   }
 }
 
-/// Processes that have a GPU open, as far as this one may see them: "pid 4127 (python3)". Not from the driver, so only
-/// for messages.
+/// Processes visible to us that have a GPU open: "pid 4127 (python3)". Not from the driver, so only for
+/// messages.
 std::string who_has_a_gpu_open() {
   std::string holders;
   std::error_code ignored;
@@ -114,7 +114,7 @@ std::string who_has_a_gpu_open() {
   return holders.empty() ? "not visible from here (nvidia-smi may show it)" : holders;
 }
 
-/// From NVML where it answers, else from the device files that processes have open.
+/// From NVML if it works, else from the device files that processes have open.
 std::string who_uses(int ordinal) {
   cudaDeviceProp facts{};
   if (cudaGetDeviceProperties(&facts, ordinal) == cudaSuccess) {
@@ -125,7 +125,7 @@ std::string who_uses(int ordinal) {
   return who_has_a_gpu_open();
 }
 
-/// The GPU is of an architecture that this build holds no code for.
+/// This build has no code for the GPU's architecture.
 failure no_image(cudaError_t status, const cudaDeviceProp& facts) {
   cudaGetLastError();
   failure why = cuda_failure(status, fmt::format("looking for kernels for {}", facts.name));
@@ -160,7 +160,7 @@ result<selected_gpu> select_gpu(const cuda_choice& choice) {
         "; nvidia-smi and CUDA_VISIBLE_DEVICES tell which there are, `penstock doctor` what is wrong";
     return tl::unexpected(std::move(why));
   }
-  relax_captures_of_this_thread();  // what comes next is forbidden during a capture of another thread's
+  relax_captures_of_this_thread();  // the next calls are forbidden while another thread captures
   const auto ordinal = find_ordinal(choice, count);
   if (!ordinal) return tl::unexpected(ordinal.error());
   if (const auto status = cudaSetDevice(*ordinal); status != cudaSuccess)
@@ -181,8 +181,8 @@ bool cuda_is_there() {
   int count = 0;
   const auto status = cudaGetDeviceCount(&count);
   cudaGetLastError();
-  // Anything but "no driver" and "no device" is a broken GPU: choose it, so that opening it says what is
-  // wrong.
+  // Anything but "no driver" and "no device" means a broken GPU: choose it, so that opening it reports the
+  // error.
   return status != cudaErrorInsufficientDriver && status != cudaErrorNoDevice &&
          (status != cudaSuccess || count > 0);
 }

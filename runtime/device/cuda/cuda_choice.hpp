@@ -1,5 +1,5 @@
-// Which GPU is meant, whether driver and build fit it, and what to say if not. Used by the CUDA device and
-// the yardstick, before anything else touches the GPU.
+// Finds the chosen GPU, and checks that driver and build support it. Used by the CUDA device and the
+// yardstick, before any other use of the GPU.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -17,8 +17,8 @@ struct selected_gpu {
 
 /// Selects the device on this thread, which is the owner's, and creates (or joins) its primary context. The thread's
 /// stream captures are relaxed from then on (cuda_context.hpp). Refuses with
-/// errc::device_unavailable (no driver, one older than this build's runtime, no such device: the list of what
-/// there is), device_busy (the compute mode, and who holds the GPU), device_image (no kernels for its
+/// errc::device_unavailable (no driver, one older than this build's runtime, no such device, with a list of
+/// those available), device_busy (the compute mode, and who holds the GPU), device_image (no kernels for its
 /// architecture).
 result<selected_gpu> select_gpu(const cuda_choice& choice);
 

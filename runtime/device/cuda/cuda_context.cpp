@@ -14,9 +14,9 @@ using namespace std::chrono_literals;
 
 constexpr auto probe_deadline = 1s;
 constexpr auto query_every = 100us;
-constexpr auto queried_at_least_every = 10ms;  // by a thread that gets its turn at all
+constexpr auto queried_at_least_every = 10ms;  // by a thread that is scheduled at all
 
-// The version of the driver's interface that these types are of.
+// The driver API version of these types.
 constexpr unsigned driver_interface = 12000;
 
 template <class Function>
@@ -27,7 +27,8 @@ cudaError_t find_in_driver(const char* name, Function& function) {
   return status == cudaSuccess && function == nullptr ? cudaErrorSymbolNotFound : status;
 }
 
-/// The driver's own function, found without the runtime: that might make a context on a device that nobody chose.
+/// The driver's own function, looked up without the runtime, which might create a context on the wrong
+/// device.
 void exchange_capture_mode(CUstreamCaptureMode& mode) {
   using function = CUresult(CUstreamCaptureMode*);
   static function* const exchange = [] {
@@ -88,7 +89,8 @@ void cuda_context::close() noexcept {
 
 result<void> cuda_context::refuse_during_capture(cudaStream_t stream, std::string_view what) const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  // The driver's function, because the runtime's would leave an error for the program's next cudaGetLastError().
+  // The driver's function, because the runtime's would leave an error for the program's next
+  // cudaGetLastError().
   const CUresult answer = driver_.is_capturing(stream, &status);
   if (answer == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
     return refuse(
@@ -97,7 +99,7 @@ result<void> cuda_context::refuse_during_capture(cudaStream_t stream, std::strin
         "CUDA graph: end the capture first, or name another stream",
         what);
   }
-  // Whatever else is wrong is the next call's to say.
+  // Any other error will be reported by the next call.
   if (answer != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) return {};
   return refuse(
       errc::usage,
@@ -111,7 +113,7 @@ failure cuda_context::judged(cudaError_t status, std::string_view what) {
   failure why = cuda_failure(status, what);
   if (is_capture_error(status)) return why;  // says nothing about the context
   const bool lost = probe_memory_ != nullptr && !answers();
-  // Errors of copies and kernels come with whatever call is next.
+  // Errors of copies and kernels are returned by a later call, whichever it is.
   if (lost && !what.ends_with(at_or_before))
     why = cuda_failure(status, fmt::format("{}{}", what, at_or_before));
   if (lost && why.code != errc::device_hardware) {

@@ -1,12 +1,12 @@
-// The primary context of the chosen GPU, shared with the program around us: calls on the program's threads that
-// leave them as they were, captures of the program's that must not be disturbed, and the judgement whether an
-// error has cost the context. Used by the CUDA device.
+// The primary context of the chosen GPU, shared with the embedding program: makes calls on the program's
+// threads without changing their state or disturbing the program's stream captures, and decides whether an
+// error has destroyed the context. Used by the CUDA device.
 //
 // Stream capture. A program that captures a CUDA graph in CUDA's default mode (global, PyTorch's too) forbids
 // "potentially unsafe" calls - event queries, allocations, registering memory - to every thread of the process
-// that is not in relaxed mode: the call gets error 900 and the program's capture is lost. So the owner's thread
-// is in relaxed mode from its first call on (select_gpu sees to that), and the consumer's thread for the length
-// of each of our calls. The alarm's thread makes no CUDA call.
+// that is not in relaxed mode: the call gets error 900 and the program's capture is lost. So the owner's
+// thread is in relaxed mode from its first call on (see select_gpu), and the consumer's thread during each of
+// our calls. The alarm's thread makes no CUDA call.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -19,14 +19,14 @@
 
 namespace penstock::device {
 
-/// What an error of a copy or a kernel that comes with whatever call is next has in its message.
+/// Part of the message of an asynchronous error, which a later call returned.
 inline constexpr std::string_view at_or_before = ", at or before";
 
-/// The calling thread may make any call during captures of other threads, from now on. After the driver was
-/// initialised (cudaGetDeviceCount does it); makes no context. Without effect where the driver has no captures.
+/// From now on the calling thread may make any call during captures of other threads. Call after the driver
+/// was initialised (cudaGetDeviceCount does it); creates no context. No effect if the driver has no captures.
 void relax_captures_of_this_thread();
 
-/// The same while it lives; then the thread's mode is what it was.
+/// The same for the lifetime of the object; restores the thread's mode afterwards.
 class relaxed_captures {
  public:
   relaxed_captures();
@@ -35,11 +35,11 @@ class relaxed_captures {
   relaxed_captures& operator=(const relaxed_captures&) = delete;
 
  private:
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // the one that is not in force
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // the mode to restore
 };
 
-/// Asks the stream without blocking in the driver, which would not come back from a hung device.
-/// cudaErrorNotReady when the time is over.
+/// Polls the stream instead of blocking in the driver, which would never return from a hung device.
+/// cudaErrorNotReady after `at_most`.
 cudaError_t wait_for_stream(cudaStream_t stream, nanoseconds at_most);
 
 class cuda_context {
@@ -52,12 +52,12 @@ class cuda_context {
  public:
   /// On the owner's thread, with the GPU selected.
   result<void> open();
-  /// Gives back what open() made.
+  /// Frees what open() created.
   void close() noexcept;
 
-  /// One call on a thread of the program: our context is current, captures are relaxed. The driver's stack of
-  /// contexts is used because cudaSetDevice, called to restore, would create a context on whatever device the
-  /// thread had selected.
+  /// Scope of a call on one of the program's threads: our context is current, captures are relaxed. The
+  /// driver's stack of contexts is used because cudaSetDevice, called to restore, would create a context on
+  /// whatever device the thread had selected.
   class visit {
    public:
     explicit visit(const cuda_context& ours) : driver_(ours.driver_) { driver_.push(ours.context_); }
@@ -78,9 +78,10 @@ class cuda_context {
   /// disturbs no capture.
   [[nodiscard]] result<void> refuse_during_capture(cudaStream_t stream, std::string_view what) const;
 
-  /// A failure whose kind is settled by asking the device: codes alone do not tell whether the context lives.
+  /// The failure for a status. Tests the device to find its kind: the code alone does not tell whether the
+  /// context still works.
   [[nodiscard]] failure judged(cudaError_t status, std::string_view what);
-  /// Nothing for success; else judged.
+  /// Success, or judged(status).
   result<void> call(cudaError_t status, std::string_view what);
   /// Whether a trivial operation works, on a stream that nothing else uses.
   [[nodiscard]] bool answers();

@@ -28,10 +28,10 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t group_bytes = 512 * KiB;
 constexpr std::uint32_t group_jobs_max = 8;
 
-// How often the owner checks what is under way: at first every 50 us; when nothing has moved for a while, after an
-// eighth of that time, so that it learns of the end at most an eighth late. The driver's own callback (a host
-// function) comes up to 1.2 ms after the copy (measured, on a stream of its own): with four buffers of 19 MB the copy
-// engine would run dry.
+// How often the owner checks on copies in flight: at first every 50 us; without progress, after an eighth of
+// the time waited so far, so that it notices the end at most an eighth late. The driver's own callback (a
+// host function) is called up to 1.2 ms after the copy (measured, on a separate stream): with four buffers of
+// 19 MB the copy engine would idle.
 constexpr nanoseconds look_every = 50us;
 constexpr nanoseconds look_at_least_every = 5ms;
 
@@ -64,7 +64,7 @@ class cuda_device final : public device {
     }
     cudaGetLastError();
     if (!context_.answers()) return tl::unexpected(judged(status, "page-locking memory, at or before"));
-    // Slower, not wrong.
+    // Pageable memory is slower but correct.
     if (!warned_pageable_) {
       log::warn(
           "gpu",
@@ -203,7 +203,7 @@ class cuda_device final : public device {
 
   result<void> read_back(std::uint32_t buffer, std::uint64_t offset, std::span<std::byte> to) override {
     const cuda_context::visit ours(context_);
-    // Not cudaMemcpy: that waits for the streams of the program around us too.
+    // Not cudaMemcpy, which also waits for the embedding program's streams.
     if (auto ok = call(cudaMemcpyAsync(to.data(), ring_[buffer].data + offset, to.size(),
                                        cudaMemcpyDeviceToHost, read_stream_),
                        "reading a batch back, at or before");
@@ -213,8 +213,8 @@ class cuda_device final : public device {
     return call(cudaStreamSynchronize(read_stream_), "reading a batch back, at or before");
   }
 
-  // A batch is handed out after its events were seen to be done, so work that is put on any stream later sees it:
-  // there is nothing to put on the stream.
+  // A batch is handed out only after its events have completed, so later work on any stream sees it: nothing
+  // to do.
   result<void> wait(std::uint32_t, stream_handle) override { return {}; }
 
   result<void> release_after(std::uint32_t buffer, std::span<const stream_handle> streams) override {
@@ -263,7 +263,7 @@ class cuda_device final : public device {
     std::size_t pending = 0;          // how many were recorded; goes from consumer to owner with the buffer
     std::size_t pending_on_copy = 0;  // for how many the copy that is under way had to wait
   };
-  // Jobs whose completion is watched together.
+  // Jobs that share their completion events.
   struct group {
     cudaEvent_t copied = nullptr;
     cudaEvent_t ready = nullptr;  // null: ready when copied
@@ -355,8 +355,8 @@ class cuda_device final : public device {
         return ok;
     }
     if (plan_.staged) {
-      // The whole batch in one copy; what needs no conversion is moved on the device, where that costs
-      // nothing.
+      // Copies the whole batch at once; tensors without conversion are then copied on the device, which costs
+      // almost nothing.
       return enqueue(b.staging, slot, plan_.slot.used_bytes(job.rows));
     }
     for (const copy_step& step : plan_.copies) {
@@ -426,11 +426,11 @@ class cuda_device final : public device {
   std::vector<ring_buffer> ring_;
   std::uint32_t group_jobs_ = 1;
   std::map<std::uint32_t, attached_memory> partitions_;
-  std::deque<group> in_flight_;      // jobs: at most one a buffer
-  std::vector<cudaEvent_t> events_;  // all that groups ever used
+  std::deque<group> in_flight_;      // at most one job per buffer
+  std::vector<cudaEvent_t> events_;  // all events, for reuse
   std::vector<cudaEvent_t> spare_events_;
   std::vector<std::vector<upload_job>> spare_lists_;
-  steady_time last_news_{};  // or since when there is something to wait for
+  steady_time last_news_{};  // or since when jobs have been in flight
   alarm alarm_;
   bool opened_ = false;
   bool warned_pageable_ = false;

@@ -1,6 +1,6 @@
-// The CUDA device: one copy stream on which slots are copied to the device first in, first out, one compute
-// stream on which they are converted, a ring of buffers, events for completion. Shares the primary context
-// with the program that embeds us; never resets it.
+// The CUDA device: a copy stream that copies slots to the device in FIFO order, a compute stream that
+// converts them, a ring of buffers, events for completion. Shares the primary context with the embedding
+// program; never resets it.
 #pragma once
 
 #include "runtime/device/device.hpp"

@@ -1,4 +1,4 @@
-// CUDA's codes as failures: what kind of trouble it is, and a sentence with the code.
+// Converts CUDA codes to failures: a kind and a message with the code.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -9,7 +9,7 @@
 
 namespace penstock::device {
 
-/// The kind of failure that a CUDA code stands for.
+/// The kind of failure for a CUDA code.
 [[nodiscard]] errc kind_of(cudaError_t code) noexcept;
 
 /// "what: an illegal memory access was encountered (CUDA error 700)".
@@ -19,15 +19,15 @@ namespace penstock::device {
   return tl::unexpected(cuda_failure(code, what));
 }
 
-/// A GPU that refuses another context because somebody has it: names the compute mode and who that is.
+/// For a GPU in use that refuses another context: names the compute mode and the holder.
 [[nodiscard]] failure taken_failure(cudaError_t code, int ordinal, std::string_view compute_mode,
                                     std::string_view users);
 
-/// 900 to 908: a stream capture (CUDA graph) of the program's and a call forbid each other. Never sticky: the context
-/// is as good as before.
+/// 900 to 908: a call conflicts with a stream capture (CUDA graph) of the program. Never sticky: the context
+/// keeps working.
 [[nodiscard]] bool is_capture_error(cudaError_t code) noexcept;
 
-/// The context is beyond repair: only a new process can use the device again.
+/// The context is lost: only a new process can use the device again.
 [[nodiscard]] bool is_sticky(cudaError_t code) noexcept;
 
 }  // namespace penstock::device

@@ -13,8 +13,7 @@
 namespace penstock::device {
 namespace {
 
-// Everything here lives for one measurement. The first status that is not success stays, and is what the
-// measurement says.
+// Resources of one measurement. Keeps the first error, which becomes the measurement's result.
 class workbench {
  public:
   workbench() {
@@ -57,7 +56,7 @@ double seconds_since(steady_time begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Registers what can be; false if anything could not.
+/// Registers all partitions; false if any could not be registered.
 bool register_all(workbench& bench, const slots_in_memory& memory) {
   bool all = true;
   for (const std::span<std::byte> p : memory.partitions) {
@@ -84,7 +83,8 @@ result<bare_copies> measure_cuda_copies(const cuda_choice& choice, const slots_i
   result.register_seconds = seconds_since(registering);
   const std::size_t slot_bytes = memory.slots.front().size();
   std::byte* const ring = bench.allocate(slot_bytes * buffers);
-  // A mark after each burst; before the next but three begins, it has to be passed: up to four are under way.
+  // An event after each burst; a burst starts only when the event four bursts earlier is done, so up to four
+  // are in flight.
   const std::uint64_t burst = std::clamp<std::uint64_t>(2'000'000 / slot_bytes, 1, 64);
   std::uint64_t copied = 0;
   std::uint64_t bursts = 0;
@@ -117,7 +117,7 @@ result<conversion_rates> measure_cuda_conversion(const cuda_choice& choice, cons
   workbench bench;
   const std::uint32_t rows = plan.slot.rows_max;
   const std::uint64_t bytes = plan.slot.payload_bytes(rows) + plan.tensors.front().row_bytes * rows;
-  // So many that the next one to be used is in no cache any more.
+  // Enough that the next set is no longer in any cache.
   constexpr std::size_t sets = 8;
   struct set {
     std::byte* staging = nullptr;
@@ -128,7 +128,7 @@ result<conversion_rates> measure_cuda_conversion(const cuda_choice& choice, cons
     s = {bench.allocate(plan.slot.bytes), bench.allocate(plan.buffer_bytes)};
     if (bench.good()) bench.note(cudaMemsetAsync(s.staging, 77, plan.slot.bytes, bench.stream));
   }
-  // Copies of half the bytes read and written together: as much traffic.
+  // Copies of half of the bytes that the conversion reads and writes: the same traffic.
   std::array<set, sets> plain;
   const std::size_t half = bytes / 2;
   for (set& s : plain) s = {bench.allocate(half), bench.allocate(half)};

@@ -1,5 +1,5 @@
 // A batch on the device, held by the consumer. It owns one of the [gpu] buffers until it is released or destroyed;
-// while all buffers are held, no further batch can come.
+// while the consumer holds all of them, no further batch arrives.
 #pragma once
 
 #include <penstock/export.hpp>
@@ -39,16 +39,16 @@ class PENSTOCK_API Batch {
   /// The tensors on the device. `data` is a device pointer (a host pointer on the host device), valid until
   /// release.
   [[nodiscard]] std::span<const tensor_view> tensors() const;
-  /// Throws error (errc::usage) with the names there are.
+  /// Throws error (errc::usage) that lists the names that exist.
   [[nodiscard]] const tensor_view& tensor(std::string_view name) const;
 
   /// Work put on `stream` after this call sees the batch. A batch is handed out once it is complete on the device, so
   /// today there is nothing to wait for: this only checks that the batch is held. Programs that call it stay correct if
   /// batches are ever handed out while they are still being copied.
   void wait(stream_handle stream) const;
-  /// Returns the buffer when the work now on `stream` is done. Throws error: errc::usage if already released, or if the
-  /// stream is being captured into a graph; the device's error if it cannot record the release. In the last two cases
-  /// the batch is still held.
+  /// Returns the buffer once all work queued on `stream` so far is done. Throws error: errc::usage if already
+  /// released, or if the stream is being captured into a graph; the device's error if it cannot record the
+  /// release. In the last two cases the batch is still held.
   void release(stream_handle stream);
   /// The same for work on several streams: the buffer is returned when all of them have done it. None: release_unused().
   void release_after(std::span<const stream_handle> streams);
@@ -59,7 +59,7 @@ class PENSTOCK_API Batch {
       "use release(stream), which waits for the stream's work, or release_unused() if there is none")]] void
   release();
 
-  /// Copies a tensor to host memory and waits for it.
+  /// Copies a tensor to host memory. Blocks until the copy is done.
   [[nodiscard]] std::vector<std::byte> read_back(std::string_view name) const;
   /// A record ("crop", "flip") of the rows; records never leave the host: see tensor_role::record.
   [[nodiscard]] tensor_view record(std::string_view name) const;
@@ -69,7 +69,7 @@ class PENSTOCK_API Batch {
   [[nodiscard]] std::uint64_t digest() const;
 
  private:
-  friend struct batch_access;  // how the runtime makes one
+  friend struct batch_access;  // the runtime makes batches through it
   struct body;
   explicit Batch(std::unique_ptr<body> held) noexcept;
   [[nodiscard]] body& held() const;

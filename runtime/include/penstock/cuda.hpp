@@ -34,9 +34,9 @@ inline void release(Batch& batch, CUstream_st* stream) {
   batch.release(handle_of(stream));
 }
 
-/// Scoped use of a batch on one stream: waits at the beginning of the scope; at its end, returns the buffer once the
-/// stream gets there. If the stream is being captured into a graph at the end of the scope, the batch is still held.
-/// Borrows the batch.
+/// Scoped use of a batch on one stream: waits for the batch on construction; on destruction, returns the
+/// buffer once all work queued on the stream so far is done. If the stream is being captured into a graph at
+/// the end of the scope, the batch is still held. Borrows the batch.
 class batch_on_stream {
  public:
   batch_on_stream(Batch& batch, CUstream_st* stream) : batch_(&batch), stream_(stream) {

@@ -15,8 +15,8 @@
 
 namespace penstock {
 
-/// What the session needs to know before the first sample: it sizes the shared memory by it, and refuses later workers
-/// whose description differs.
+/// What the session needs to know before the first sample. It determines the size of the shared memory;
+/// workers whose description differs from the first one's are refused.
 struct dataset_description {
   std::string type{};                  ///< "image-folder", or your own name for it
   std::uint64_t samples = 0;           ///< sample indices are 0 .. samples - 1
@@ -26,7 +26,7 @@ struct dataset_description {
   bool operator==(const dataset_description&) const = default;
 };
 
-/// Which worker is loading. Passed once, before the first sample.
+/// Which worker is loading. Passed to setup(), before the first sample.
 struct worker_context {
   /// 0 .. workers - 1; [loader.limits] max is the sacrificial worker, which tries a suspected sample alone.
   std::uint32_t worker = 0;
@@ -78,9 +78,9 @@ class PENSTOCK_API sample_slot {
                        std::span<const tensor_spec> specs = {}) noexcept
       : tensors_(tensors), lengths_(lengths), specs_(specs) {}
 
-  /// Sets how many entries this sample has along the first axis of the tensor; the rest becomes zero. Without a call,
-  /// it has as many as the shape says. Throws std::out_of_range for more than that, and for a tensor whose length_rule
-  /// is exact: the sample then fails with that message.
+  /// Sets how many entries this sample has along the first axis of the tensor; the rest becomes zero. Without
+  /// a call it has as many as the shape says. Throws std::out_of_range for more than that, and for a tensor
+  /// whose length_rule is exact: the sample then fails with that message.
   void set_length(std::size_t tensor, std::uint64_t entries) const;
 
   /// Throws error (errc::usage) if there is no such tensor.
@@ -129,8 +129,8 @@ class batch_slot {
   std::span<const tensor_spec> specs_;
 };
 
-/// A dataset. One instance lives in each worker process; penstock calls it from one thread. A crash in it costs one
-/// process, which is replaced, and is charged to the sample that was being loaded.
+/// A dataset. One instance lives in each worker process; penstock calls it from one thread. A crash in it
+/// ends only that process, which is replaced; the crash is charged to the sample being loaded.
 class PENSTOCK_API Dataset {
  public:
   Dataset() = default;
@@ -149,9 +149,9 @@ class PENSTOCK_API Dataset {
   /// is retried three times, with growing pauses, before it counts as failed.
   virtual void load(const sample_request& request, const sample_slot& slot) = 0;
 
-  /// Called once for every batch with at least one row, after its last load(): may change rows in place. Use `random`,
-  /// which is keyed by the first row's sample: the batch is then the same in any worker, but its bytes depend on all
-  /// its samples. If it throws, all of them have failed; a crash is charged to the last sample.
+  /// Called once for every batch with at least one row, after its last load(): may change rows in place. Take
+  /// randomness only from `random`, which is keyed by the first row's sample: the batch is then the same in
+  /// every worker. If it throws, all samples of the batch have failed; a crash is charged to the last sample.
   virtual void collate(const batch_slot& batch, random_source& random);
 
   /// The sample's name for people (a path, a key), shown in reports. Must be cheap; called before each load.

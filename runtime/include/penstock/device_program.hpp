@@ -47,13 +47,13 @@ class DeviceProgram {
   DeviceProgram& operator=(const DeviceProgram&) = delete;
   virtual ~DeviceProgram() = default;
 
-  /// Puts work on `stream`; no need to wait for it.
+  /// Queues work on `stream`; need not wait for it.
   virtual void on_batch(const DeviceBatch& batch, stream_handle stream) = 0;
 
-  /// False for a program without state from batch to batch. One with state but without snapshots cannot be replayed:
-  /// the death of its process fails the run.
+  /// False for a program that keeps no state between batches. A program with state but without snapshots
+  /// cannot be resumed: the death of its process fails the run.
   [[nodiscard]] virtual bool keeps_state() const { return true; }
-  /// Everything that restore() needs, at most 1 MiB. Taken every few batches, when their work is done.
+  /// Everything that restore() needs, at most 1 MiB. Called every few batches, after their work is done.
   [[nodiscard]] virtual std::optional<std::vector<std::byte>> snapshot() { return std::nullopt; }
   /// Called before the first batch in a new process with the last snapshot, if there is one.
   virtual void restore(std::span<const std::byte> state) { static_cast<void>(state); }

@@ -13,13 +13,14 @@
 
 namespace penstock {
 
-/// Batches are not events: thousands per second would displace what people look for. The report counts them.
+/// Batches are not events: at thousands per second they would push everything else out of the journal. The
+/// report counts them.
 enum class event_kind : std::uint8_t {
   run_started,         ///< the first batch was requested
-  stream_opened,       ///< a worker has described the dataset: the stream's extent is known
+  stream_opened,       ///< a worker has described the dataset: the stream's length is known
   device_opened,       ///< text: its name
   device_failed,       ///< text: why
-  device_lost,         ///< the process that owned the device is gone; another one is started
+  device_lost,         ///< the process that owned the device is gone; a new one is being started
   worker_started,      ///< the first process in a place: worker, incarnation, pid
   worker_restarted,    ///< a replacement: the same fields
   worker_ready,        ///< it can take leases
@@ -34,7 +35,7 @@ enum class event_kind : std::uint8_t {
   scaled,          ///< text: to how many workers
   degraded,        ///< some workers are lost for good
   recovered,       ///< the opposite
-  stopping,        ///< the session was told to stop
+  stopping,        ///< a stop was requested
   run_finished,    ///< all requested epochs have been delivered
   run_stopped,     ///< it was stopped before that
   run_failed,      ///< text: why
@@ -63,11 +64,11 @@ struct event {
       0;  ///< only in callbacks: events before this one that the callback was too slow for
 };
 
-/// Called on a separate thread, one event at a time, in order. It may be slow: nothing waits for it, and
-/// events that overflow the session's journal meanwhile are counted in the next event's `dropped`. Exceptions
+/// Called on a separate thread, one event at a time, in order. It may be slow: nothing waits for it. Events
+/// that overflow the session's journal in the meantime are counted in the next event's `dropped`. Exceptions
 /// from it are logged and ignored. It may call stop(), pause(), resume(), scale(), restart(), drain(),
-/// status(), report() and state() of its session, but must not take batches, close or destroy it; close() and
-/// the destructor wait for a call in progress, and none comes after them.
+/// status(), report() and state() of its session, but must not take batches, close the session or destroy it.
+/// close() and the destructor wait for a call in progress; there are no calls afterwards.
 using event_callback = std::function<void(const event&)>;
 
 }  // namespace penstock

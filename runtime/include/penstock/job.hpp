@@ -1,6 +1,6 @@
 // A worker program whose functions a Pool calls, in one line:
 //   int main() { return penstock::job_main({{"thumbnail", thumbnail}}); }
-// Link penstock::worker; no CUDA and no session comes with it.
+// Link penstock::worker, which needs neither CUDA nor a session.
 #pragma once
 
 #include <penstock/export.hpp>
@@ -17,21 +17,22 @@
 
 namespace penstock {
 
-/// One run of a function, in a worker process. Given to the function; must not be kept.
+/// One call of a function, in a worker process. Valid only during the call.
 class PENSTOCK_API JobCall {
  public:
-  /// What was submitted. Read only by agreement: it lies in memory of this worker alone, and a retry gets a copy of
-  /// the original.
+  /// The submitted bytes. Treat them as read-only. They are in memory that only this worker uses: a retry
+  /// elsewhere gets a fresh copy of the original.
   [[nodiscard]] std::span<const std::byte> argument() const noexcept { return argument_; }
   [[nodiscard]] std::string_view text() const noexcept;  ///< the same as characters
 
-  /// Room for a result of so many bytes, where the caller will read it: no copy is made. Contents are undefined. A
-  /// second call replaces the first. In the slot if it fits there, else in a memfd of its own. Throws error
-  /// (errc::out_of_memory) beyond [jobs] memory: the job ends as too_large.
+  /// Space for a result of `bytes` bytes, in the memory where the caller will read it: in the slot if it
+  /// fits, else in a memfd of its own. Contents are undefined. A second call replaces the first. Throws error
+  /// (errc::out_of_memory) for more than [jobs] memory: the job ends as too_large.
   [[nodiscard]] std::span<std::byte> result(std::uint64_t bytes);
-  /// The result turned out shorter. Throws error (errc::usage) if it is longer than result() made room for.
+  /// Sets the final size of a result that turned out shorter. Throws error (errc::usage) for more than
+  /// result() was asked for.
   void shorten_result(std::uint64_t bytes);
-  /// Copies a result. No call of any of these: an empty result.
+  /// Copies `bytes` as the result. A function that calls none of these has an empty result.
   void give(std::span<const std::byte> bytes);
   void give(std::string_view text);
 
@@ -41,7 +42,7 @@ class PENSTOCK_API JobCall {
   }  ///< 1 + deaths charged to the job
   [[nodiscard]] std::uint32_t worker() const noexcept { return worker_; }
 
-  /// What the call's surroundings provide; made by job_main.
+  /// Where result() gets its memory from. Implemented by job_main.
   class room {
    public:
     virtual ~room() = default;
@@ -60,10 +61,10 @@ class PENSTOCK_API JobCall {
   std::uint32_t worker_;
 };
 
-/// Anything it throws becomes the job's error: type, text, and for exceptions that carry one (error_with_traceback), a
-/// traceback. Runs in the worker's main thread. Between two jobs the environment, the working directory, the signal
-/// mask, the umask and the resource limits are set back to what they were before the first (semantics 49). A process that
-/// it forks has a private copy of argument and result, and ends when it returns from the function.
+/// Anything it throws becomes the job's error: its type, its text, and the traceback of a job_exception. Runs
+/// in the worker's main thread. Between jobs, the environment, working directory, signal mask, umask and
+/// resource limits are restored to what they were before the first job (semantics 49). A process that it
+/// forks has a private copy of argument and result, and exits when it returns from the function.
 using job_function = std::function<void(JobCall&)>;
 
 /// Throw this to give the caller a type and a traceback of your own, as other languages' workers do.
@@ -79,9 +80,9 @@ class PENSTOCK_API job_exception : public std::exception {
   std::string type_, text_, traceback_;
 };
 
-/// The whole life of a job worker: talks to the pool that started it, runs what it is told to, and returns the exit
-/// code for main. Call it from main, before any other thread exists. Started by hand, it runs one function in this
-/// process (`my-worker --run thumbnail < in > out`; `my-worker --help`), for debuggers and profilers.
+/// Runs a job worker: serves the pool that started the process, and returns the exit code for main. Call it
+/// from main, before any other thread exists. Started by hand, it runs one function in the current process
+/// (`my-worker --run thumbnail < in > out`; `my-worker --help`), for debuggers and profilers.
 PENSTOCK_API int job_main(const std::map<std::string, job_function>& functions);
 
 }  // namespace penstock

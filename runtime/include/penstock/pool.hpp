@@ -1,5 +1,6 @@
-// A pool of worker processes that run functions, which no job can break: a worker that dies is replaced, what it was
-// at is tried again elsewhere, and only a job that keeps killing workers fails, by name (semantics 43-49).
+// A pool of worker processes that run functions. No job can take the pool down: a worker that dies is
+// replaced and its job is retried on another worker. Only a job that keeps killing workers fails, and it is
+// named (semantics 43-49).
 #pragma once
 
 #include <penstock/config.hpp>
@@ -39,7 +40,7 @@ enum class job_status : std::uint8_t {
 };
 PENSTOCK_API const char* name_of(job_status status) noexcept;
 
-/// Why a job has no result.
+/// Why a job failed.
 struct job_failure {
   job_status status = job_status::exception;
   std::string type{};                 ///< of an exception: its type
@@ -61,7 +62,7 @@ class PENSTOCK_API job_error : public error {
   job_failure why_;
 };
 
-/// Argument bytes of a job. They are needed until the job has ended, since it may have to be tried again.
+/// The argument of a job. Its bytes are kept until the job has ended, because it may have to be retried.
 class PENSTOCK_API Argument {
  public:
   Argument() = default;
@@ -71,7 +72,8 @@ class PENSTOCK_API Argument {
   Argument(const std::string& text) : Argument(std::string_view(text)) {}
   Argument(std::string&& text);              ///< takes
   Argument(std::vector<std::byte>&& bytes);  ///< takes
-  /// Copies nothing: `bytes` stay as they are until `keep` is dropped, on any thread.
+  /// Does not copy: `bytes` must stay valid and unchanged until `keep` is released, which may happen on any
+  /// thread.
   static Argument borrowed(std::span<const std::byte> bytes, std::shared_ptr<const void> keep);
 
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
@@ -104,7 +106,7 @@ class PENSTOCK_API Result {
   std::shared_ptr<jobs::kept_result> held_;
 };
 
-/// One job in a pool; a handle that can be copied, and used from any thread. Dropping it does not cancel the job.
+/// A handle to one job. Copyable; usable from any thread. Destroying it does not cancel the job.
 class PENSTOCK_API Job {
  public:
   Job() noexcept = default;
@@ -112,22 +114,23 @@ class PENSTOCK_API Job {
   /// Waits until the job has ended. Throws job_error; error (errc::usage) the second time (a result is taken once) or
   /// on a Job that was default-constructed.
   Result get();
-  /// True: it has ended.
+  /// True if the job has ended.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds at_most) const;
   [[nodiscard]] bool done() const { return wait_for(std::chrono::nanoseconds(0)); }
-  /// Why it has no result; nothing as long as it has not ended, and if it has one. Does not wait.
+  /// Why the job failed; empty while it has not ended and if it has a result. Does not wait.
   [[nodiscard]] std::optional<job_failure> why() const;
-  /// How often it was begun, once it has ended.
+  /// How many times it was started. Final once the job has ended.
   [[nodiscard]] std::uint32_t attempts() const;
-  /// Ends the job: one that waits is removed, a running one loses its worker, which is replaced. False: it had ended
-  /// already. Does not wait.
+  /// Cancels the job: a waiting job is removed; the worker of a running job is killed and replaced. False:
+  /// the job had already ended. Does not wait.
   bool cancel();
-  /// Removes the job if it has not begun; leaves it alone if it has. What Python calls Future.cancel().
+  /// Cancels the job only if it has not started, like Python's Future.cancel().
   bool cancel_if_waiting();
-  /// cancel() without the two seconds in which an aborted worker may write its stack.
+  /// Like cancel(), but kills the worker at once, without the two seconds it otherwise has to write its
+  /// stack.
   bool kill();
-  /// Calls it once, when the job has ended, on the pool's callback thread (at once there if it has ended already). It
-  /// may submit, cancel and take the result; it must not destroy the pool (errc::usage).
+  /// Calls `callback` once, on the pool's callback thread, after the job has ended (right away if it already
+  /// has). The callback may submit, cancel and take the result; it must not destroy the pool (errc::usage).
   void then(std::function<void(Job)> callback);
 
  private:
@@ -140,38 +143,42 @@ struct pool_options {
   event_callback on_event{};
 };
 
-/// Any thread may call anything, but one alone destroys it. The rules of Session hold: no signal handler, no waitpid
-/// of others' children, unusable after fork.
+/// Thread-safe, except for destruction. As with Session: installs no signal handler, reaps only its own
+/// children, unusable after fork.
 class PENSTOCK_API Pool {
  public:
-  /// Checks the config ([jobs], [loader], [supervisor], [log], name; [dataset] and [sampler] play no part) and starts
-  /// the workers. [loader] command is the worker program (job.hpp). Throws error (errc::config).
+  /// Checks the config ([jobs], [loader], [supervisor], [log], name; [dataset] and [sampler] are ignored) and
+  /// starts the workers. [loader] command is the worker program (job.hpp). Throws error (errc::config).
   explicit Pool(config settings, pool_options options = {});
-  /// Cancels what has not ended and ends everything within half a second. close() first to let jobs finish.
+  /// Cancels all jobs that have not ended and shuts down within half a second. Call finish() first to let
+  /// jobs finish.
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// Queues a job. Waits while [jobs] queue or memory is full, at most `patience`. Throws error: errc::timed_out then;
-  /// errc::stopped once the pool ends; what ended the pool if it failed; errc::out_of_memory for an argument beyond
-  /// [jobs] memory.
+  /// Queues a job. Waits while [jobs] queue or memory is full, at most `patience`. Throws error:
+  /// errc::timed_out after that; errc::stopped once the pool is shutting down; the pool's own failure if it
+  /// has failed; errc::out_of_memory for an argument larger than [jobs] memory.
   Job submit(std::string_view function, Argument argument, job_options options = {},
              std::chrono::nanoseconds patience = std::chrono::hours(24));
-  /// The same without waiting: nothing when the queue is full.
+  /// The same without waiting; empty if the queue is full.
   std::optional<Job> try_submit(std::string_view function, Argument argument, job_options options = {});
 
-  /// Where map() takes its arguments from, one at a time, on the thread that takes results; nothing ends it.
+  /// Produces the arguments of map(), one per call, on the thread that calls Mapping::next(). An empty return
+  /// ends the input.
   using source = std::function<std::optional<Argument>()>;
   class Mapping;
-  /// Results in the order of inputs. At most `ahead` jobs are under way (0: [jobs] queue).
+  /// Yields results in the order of the inputs, with at most `ahead` jobs in flight (0: [jobs] queue).
   Mapping map(std::string_view function, source inputs, job_options options = {}, std::size_t ahead = 0);
-  /// Results as they come.
+  /// Yields results in the order in which jobs end.
   Mapping map_unordered(std::string_view function, source inputs, job_options options = {},
                         std::size_t ahead = 0);
 
-  /// Takes no more jobs, and waits for those that are there. False: not all ended in time, and nothing was cancelled.
+  /// Accepts no more jobs and waits for the submitted ones. False: some have not ended in time; none was
+  /// cancelled.
   bool finish(std::chrono::nanoseconds at_most);
-  /// Cancels what has not ended and ends the workers, at most [supervisor] shutdown. Idempotent.
+  /// Cancels all jobs that have not ended and shuts the workers down, within [supervisor] shutdown.
+  /// Idempotent.
   void close() noexcept;
   void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
 
@@ -191,17 +198,17 @@ class PENSTOCK_API Pool {
   std::shared_ptr<body> body_;
 };
 
-/// One pass over the outcomes of map(); on one thread at a time. Destroying it cancels what is under way.
+/// One pass over the outcomes of map(). Not thread-safe. Destroying it cancels its jobs in flight.
 class PENSTOCK_API Pool::Mapping {
  public:
   struct item {
-    std::uint64_t index = 0;  ///< of the input
+    std::uint64_t index = 0;  ///< position of the input
     Job job;                  ///< has ended
   };
   Mapping(Mapping&&) noexcept;
   Mapping& operator=(Mapping&&) noexcept;
   ~Mapping();
-  /// Waits for the next one; nothing at the end.
+  /// Waits for the next outcome; empty at the end.
   std::optional<item> next();
 
  private:

@@ -54,12 +54,12 @@ enum class death_cause : std::uint8_t {
   oom,        ///< the kernel's OOM killer
   protocol,   ///< it violated the protocol
   stopped,    ///< an operator or the session ended it
-  cancelled,  ///< what it worked on was no longer wanted
+  cancelled,  ///< the work it was doing was cancelled
   unknown,    ///< another part of the program reaped it
 };
 PENSTOCK_API const char* name_of(death_cause cause) noexcept;
-/// Whether this end was unexpected. Expected are an operator's restart or drain (stopped), and the
-/// replacement of a worker that exceeded its limit (memory).
+/// Whether this end was unexpected. Expected ends: an operator's restart or drain (stopped), the replacement
+/// of a worker that exceeded its limit (memory), and a cancellation.
 [[nodiscard]] constexpr bool is_unexpected(death_cause cause) noexcept {
   return cause != death_cause::stopped && cause != death_cause::memory && cause != death_cause::cancelled;
 }
@@ -118,11 +118,11 @@ struct failure_report {
 /// What has become of the jobs of a pool so far.
 struct pool_statistics {
   std::uint64_t submitted = 0;
-  std::uint64_t waiting = 0;  ///< not begun yet, as far as is known
-  std::uint64_t running = 0;  ///< given to workers, small jobs some at a time
+  std::uint64_t waiting = 0;  ///< not started yet, as far as the pool knows
+  std::uint64_t running = 0;  ///< handed to workers, small jobs in bundles
   std::uint64_t ok = 0;
   std::uint64_t failed = 0;          ///< ended without a result
-  std::uint64_t retried = 0;         ///< begun again after a death of a worker that was charged to them
+  std::uint64_t retried = 0;         ///< retries after a worker's death that was charged to the job
   std::uint64_t argument_bytes = 0;  ///< of jobs that have not ended
   std::uint64_t result_bytes = 0;    ///< kept outside of slots
 };
@@ -178,7 +178,7 @@ struct worker_status {
       current_sample_seconds;  ///< how long it has been loading it; only over the control socket
   std::optional<death_report> last_death;
   std::optional<double> next_restart_seconds;
-  std::optional<std::string> gpu_use{};  ///< how it was found using the GPU, which only the owner may
+  std::optional<std::string> gpu_use{};  ///< evidence that it uses the GPU; only the owner may
   /// If stopped: "drained", "scaled down", "not restarted" ([loader.restart] type) or "not needed" (the
   /// sacrificial worker). Empty if it is not stopped, or starts soon.
   std::string why_stopped{};
@@ -191,12 +191,12 @@ struct gpu_process {
   std::uint64_t bytes = 0;  ///< of device memory; 0: unknown
 };
 
-/// Nothing has moved for 5 s although a batch is owed: what the stream waits for.
+/// What the stream waits for: a batch is due, and there has been no progress for 5 s.
 struct stall_report {
   std::string kind;                     ///< sample, worker, trial, nobody, gpu, consumer, operator
   std::string text;                     ///< "waiting for worker/3, which has ..."
-  double seconds = 0;                   ///< since the last movement
-  std::optional<std::uint32_t> worker;  ///< if it waits for one worker
+  double seconds = 0;                   ///< since the last progress
+  std::optional<std::uint32_t> worker;  ///< if the stream waits for one worker
 };
 
 struct session_status {
@@ -214,7 +214,7 @@ struct session_status {
   std::int32_t gpu_pid = 0;
   std::string gpu_placement;  ///< embedded, process
   std::uint32_t gpu_restarts = 0;
-  /// The owner's and all others, polled every 10 s. None: NVML is missing or was not polled yet.
+  /// The owner's and all others, polled every 10 s. Empty: NVML is missing or has not been polled yet.
   std::optional<std::vector<gpu_process>> gpu_processes{};
   std::vector<worker_status> workers;
   std::uint64_t quarantined = 0;
@@ -223,7 +223,8 @@ struct session_status {
   std::uint64_t owners_ended_unexpectedly = 0;   ///< the same for the GPU owner's processes
   std::optional<owner_death_report> last_owner_death{};
   std::optional<pool_statistics> jobs{};  ///< of a pool
-  std::optional<stall_report> stalled{};  ///< none: the stream moves, or need not; checked every second
+  /// empty: there is progress, or nothing is due; checked every second
+  std::optional<stall_report> stalled{};
 };
 
 }  // namespace penstock

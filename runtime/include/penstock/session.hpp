@@ -53,36 +53,38 @@ class PENSTOCK_API Session {
   /// rank of nullopt ("auto") is taken from the launcher's environment. Throws error: errc::config with one line per
   /// mistake, starting with its key ("loader.workers: ..."), or errc::state_mismatch for a state that cannot be read.
   explicit Session(config settings, session_options options = {});
-  /// Ends everything that runs within half a second (but waits for an on_event call in progress). Batches that are
-  /// still held become unusable: their members throw errc::usage.
+  /// Ends everything within half a second, but waits for an on_event call in progress. Batches still held
+  /// become unusable: their members throw errc::usage.
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  /// Delivers the stream to session_options::sink, instead of next(): until its end (true), or until the time is over
-  /// (false: call again; milliseconds::max() means "until its end"). With [gpu] placement = "process" this is the only
-  /// way: batches stay in the owner's process, and its death costs only time. Throws error like next(), and errc::sink.
+  /// Delivers the stream to session_options::sink instead of through next(). Returns true at the end of the
+  /// stream, false if `at_most` has passed first: call it again then. milliseconds::max(): no limit. With
+  /// [gpu] placement = "process" batches are available only this way: they stay in the owner's process, whose
+  /// death costs nothing but time. Throws error like next(), and errc::sink.
   bool run_for(std::chrono::milliseconds at_most);
-  /// The next batch of the stream, over all [sampler] epochs; nothing at its end or after stop(), however often it is
-  /// called. The first call starts the workers. Throws error with what went wrong, and the same error from then on:
-  /// errc::state_mismatch, naming the difference, for the state of another stream (dataset, seed, batch size, rank,
-  /// size or dtype of images, ...); errc::usage after close(), and while another thread is in here.
+  /// The next batch of the stream, across all [sampler] epochs. Empty at the end of the stream and after
+  /// stop(), on every later call too. The first call starts the workers. Throws error with what went wrong,
+  /// and the same error from then on: errc::state_mismatch, naming the difference, for the state of another
+  /// stream (dataset, seed, batch size, rank, size or dtype of images, ...); errc::usage after close(), and
+  /// while another thread is in next().
   std::optional<Batch> next();
 
-  /// The batches of one epoch, from its first; also of epochs beyond [sampler] epochs. Taking an epoch out of order
-  /// drops what was prepared. Only the latest range can be continued: taking from an earlier one, or from any after
-  /// Session::next(), throws errc::usage. The Session must not be moved meanwhile.
+  /// The batches of one epoch, from the first; the number may exceed [sampler] epochs. Taking an epoch out of
+  /// order discards prepared batches. Only the latest range can be continued: taking from an earlier one, or
+  /// from any after Session::next(), throws errc::usage. The Session must not be moved meanwhile.
   class Epoch;
   Epoch epoch(std::uint64_t number);
 
-  /// Ends the stream: next() returns nothing, workers finish their sample and exit, uploads and sinks drain. What is
-  /// still running when its share of the time is over is killed: the whole shutdown takes at most [supervisor]
-  /// shutdown, or `at_most` if that is less. From any thread; a second call with less time shortens a shutdown in
-  /// progress. Does not wait.
+  /// Ends the stream: next() returns nothing, workers finish their sample and exit, uploads and sinks drain.
+  /// Anything still running when its share of the time has passed is killed; the whole shutdown takes at most
+  /// [supervisor] shutdown, or `at_most` if that is less. From any thread; a second call with less time
+  /// shortens a shutdown in progress. Does not wait.
   void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
-  /// Waits until the shutdown that stop() began is complete, and frees all memory, including that of batches that are
-  /// still held: their members throw errc::usage from then on. Call it from the thread that takes batches; the
-  /// destructor does it too.
+  /// Waits until the shutdown that stop() began is complete, and frees all memory, including that of batches
+  /// still held: their members throw errc::usage from then on. Call it from the thread that takes batches;
+  /// the destructor does it too.
   void close() noexcept;
   /// Hands out no new work until resume().
   void pause();

@@ -1,4 +1,4 @@
-// The first steps and the last one of a child process, tried with a program that does nothing else (tried_child.cpp).
+// Startup and exit of a child process, tested with a program that does nothing else (tried_child.cpp).
 #include "actors/child/child.hpp"
 
 #include "actors/protocol/link.hpp"
@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A session as far as a child can see it.
+/// The parts of a session that a child can see.
 class made_up_session {
  public:
   explicit made_up_session(bool with_link = true) {

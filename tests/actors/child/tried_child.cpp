@@ -1,4 +1,4 @@
-// A child process that does nothing but its first steps and its last one, as its first argument says.
+// A child process that only starts up and exits, as its first argument says.
 #include "actors/child/child.hpp"
 
 #include <unistd.h>
@@ -12,14 +12,14 @@ using namespace penstock;
 
 namespace {
 
-/// Says which of the session's descriptors a program has that this one starts.
+/// Prints which of the session's descriptors are inherited by a program that this one starts.
 [[noreturn]] void start_a_program() {
   ::execl("/bin/sh", "sh", "-c",
           "for fd in 3 4 5 6 7; do [ ! -e /proc/self/fd/$fd ] || echo $fd; done; echo end", nullptr);
   ::_exit(exit_codes::not_executed);
 }
 
-/// Beats on page 1, though it is told another one later, until the session ends.
+/// Sends heartbeats on page 1, even if another page is assigned later, until the session ends.
 [[noreturn]] void live() {
   child::heart heart;
   heart.adopt(1);

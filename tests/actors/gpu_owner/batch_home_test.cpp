@@ -1,4 +1,4 @@
-// Buffers on their way back to the ring, with a device that refuses to record releases.
+// Returning buffers to the ring when the device refuses to record releases.
 #include "actors/gpu_owner/batch_body.hpp"
 #include "runtime/device/host_device.hpp"
 #include "tests/runtime/device/faulty_device.hpp"

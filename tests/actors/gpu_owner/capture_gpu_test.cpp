@@ -1,5 +1,5 @@
-// A program that captures its training step into CUDA graphs while a session beside it uploads batches. Needs a GPU
-// (label gpu); links the library as users do.
+// A program that captures its training step into CUDA graphs while a session in the same process uploads
+// batches. Needs a GPU (label gpu); links the library as users do.
 #include "tests/runtime/device/test_kernels.hpp"
 
 #include <penstock/cuda.hpp>
@@ -46,14 +46,14 @@ void good(cudaError_t status) {
   REQUIRE(status == cudaSuccess);
 }
 
-/// A training step: the sum over a batch that was copied to where the graph expects it.
+/// A training step: sums a batch that was copied to the address that the graph uses.
 class captured_step {
  public:
   explicit captured_step(unsigned stream_flags) {
     good(cudaStreamCreateWithFlags(&stream, stream_flags));
     good(cudaMalloc(&input_, bytes_max));
     good(cudaMalloc(reinterpret_cast<void**>(&sums_), sizeof(unsigned long long)));
-    // Kernels are loaded with their first launch: not inside a capture.
+    // Launch once before capturing: the first launch loads the kernel, which is not allowed inside a capture.
     good(device_test::launch_sum(static_cast<const std::uint8_t*>(input_), 0, sums_, stream));
     good(device_test::launch_busy(1, stream));
     good(cudaStreamSynchronize(stream));
@@ -70,7 +70,7 @@ class captured_step {
   captured_step(const captured_step&) = delete;
   captured_step& operator=(const captured_step&) = delete;
 
-  /// Puts the batch where the graph reads it.
+  /// Copies the batch to the address that the graph reads.
   void give(const Batch& batch) {
     const tensor_view& data = batch.tensor("data");
     REQUIRE(data.bytes() <= bytes_max);
@@ -84,7 +84,7 @@ class captured_step {
   }
   void end_and_replay() {
     cudaGraph_t graph = nullptr;
-    good(cudaStreamEndCapture(stream, &graph));  // an error: somebody has invalidated the capture
+    good(cudaStreamEndCapture(stream, &graph));  // an error: a call has invalidated the capture
     cudaGraphExec_t executable = nullptr;
     good(cudaGraphInstantiate(&executable, graph, 0));
     good(cudaGraphDestroy(graph));
@@ -133,7 +133,7 @@ Batch next_of(Session& session) {
   return std::move(*batch);
 }
 
-/// What a program may do with batches inside a capture; another one for each step.
+/// The operations on batches that a program may do inside a capture, one per step.
 void use_batches_inside(Session& session, Batch& held, const captured_step& step, int number) {
   switch (number % 5) {
     case 0: {
@@ -164,7 +164,8 @@ TEST_CASE(
     "300 captured and replayed steps leave the session and their captures alone, in each capture mode") {
   const auto mode =
       GENERATE(cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed);
-  // The legacy default stream, on which batches are released that are just destroyed, is ordered with blocking streams.
+  // Batches that are destroyed are released on the legacy default stream, which is ordered with blocking
+  // streams.
   const auto flags = GENERATE(cudaStreamNonBlocking, cudaStreamDefault);
   CAPTURE(mode, flags);
   captured_step step(flags);
@@ -246,7 +247,7 @@ TEST_CASE("batches that are destroyed inside a capture of a blocking stream come
     first = Batch();
     second = Batch();
     step.end_and_replay();
-    // Both buffers are needed for what comes next.
+    // The following steps need both buffers.
   }
   CHECK(session.report().outcome == run_outcome::running);
 }

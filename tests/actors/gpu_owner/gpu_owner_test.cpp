@@ -1,5 +1,5 @@
-// The GPU owner actor with the host device behind a decorator, which notes who calls what from which thread
-// and can fail or hang at any call.
+// The GPU owner actor with the host device behind a decorator that records each call with its thread, and can
+// fail or hang at any call.
 #include "actors/gpu_owner/gpu_owner.hpp"
 
 #include "actors/protocol/actor_settings.hpp"
@@ -45,7 +45,7 @@ class stage final : owner_news {
     buffers_ = buffers;
   }
   ~stage() { end(); }
-  /// The owner closes its device and goes.
+  /// Makes the owner close its device and exit.
   void end() {
     if (!owner_) return;
     caf::anon_send(owner_, close_device{});
@@ -263,7 +263,7 @@ TEST_CASE(
   s.begin();
   s.upload(7, 0, 3);
   s.device->wait_until_it_stands();
-  // Time itself is what passes: three deadlines.
+  // Real time must pass here: three deadlines.
   const auto end = std::chrono::steady_clock::now() + 3 * s.flight_deadline;
   while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
   s.device->go_on();
@@ -293,7 +293,7 @@ TEST_CASE("an idle owner does not look at its device") {
   s.upload(1, 0, 0);
   const auto batch = std::get<ready_batch>(s.consumer->take());
   const int while_it_was_under_way = s.device->calls("poll");
-  // Whatever was due to be looked at is over when the deadline has passed ten times.
+  // After ten deadlines, every scheduled check has run.
   const auto end = std::chrono::steady_clock::now() + 200ms;
   while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
   CHECK(s.device->calls("poll") == while_it_was_under_way);

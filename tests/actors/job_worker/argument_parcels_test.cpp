@@ -1,4 +1,4 @@
-// Large arguments in a worker: which are kept until their row comes, and which are given back.
+// Large arguments in a worker: which are kept until their row starts, and which are freed.
 #include "actors/job_worker/argument_parcels.hpp"
 
 #include "runtime/base/mapping.hpp"
@@ -47,7 +47,7 @@ TEST_CASE("what came for a lease that is over is given back, before and after it
   p.send(0, 7, 0);
   p.send(0, 7, 1);
   p.send(1, 4, 0);
-  CHECK(p.gets(1, 4, 0));  // passes over those of slot 0
+  CHECK(p.gets(1, 4, 0));  // skips those of slot 0
   CHECK(p.arguments.kept() == 2);
   p.send(0, 7, 2);
   p.send(0, 8, 0);

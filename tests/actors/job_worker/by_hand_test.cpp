@@ -1,4 +1,4 @@
-// The options of a job worker program that is started by hand.
+// The options of a job worker program started by hand.
 #include "actors/job_worker/by_hand.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,4 @@
-// Commands as jobs: penstock-worker --commands, and what of a command reaches who asked for it.
+// Commands as jobs: penstock-worker --commands, and which parts of a command's outcome reach the caller.
 #include "actors/protocol/command_job.hpp"
 #include "runtime/process/crash_notes.hpp"
 #include "tests/actors/job_worker/fake_pool.hpp"
@@ -57,7 +57,7 @@ TEST_CASE("a command reads nothing, inherits no descriptor, and finds no signal 
   CHECK(pool.outcome_of({"sh", "-c", "echo /proc/self/fd/*"}).out.kept.find("/3 ") == std::string::npos);
   for (const std::string which : {"SigBlk", "SigIgn"}) {
     const auto set = pool.outcome_of({"sh", "-c", "grep " + which + " /proc/self/status"});
-    // The two signals behind the ordinary ones are the C library's own.
+    // The two signals after the standard ones are reserved by the C library.
     CHECK((std::stoull(set.out.kept.substr(which.size() + 2), nullptr, 16) & 0x7fff'ffffU) == 0);
   }
 }
@@ -89,7 +89,7 @@ TEST_CASE("what a command leaves running in the background keeps nobody waiting"
   const auto done = pool.outcome_of({"sh", "-c", "sleep 1000 & echo started"});
   CHECK(done.out.kept == "started\n");
   pool.say(protocol::stop_work{});
-  CHECK(pool.end_of_process().exited_with(0));  // and its group is gone: that is waited for
+  CHECK(pool.end_of_process().exited_with(0));  // also waits until its group is gone
 }
 
 TEST_CASE("a command that a signal ended is a death of its worker by the same signal") {

@@ -1,5 +1,5 @@
-// The session's side of one worker process of a pool: starts the program as sessions do, and speaks over the link what a
-// test wants to say. Used by job_main_test.cpp and command_test.cpp.
+// The session's side of one worker process of a pool: starts the program as sessions do, and sends messages
+// for the test over the link. Used by job_main_test.cpp and command_test.cpp.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
@@ -31,7 +31,7 @@ class fake_pool : public session_side {
   void say_bytes(std::string_view bytes);
   /// Closes the session's end of the link.
   void hang_up() { link_.reset(); }
-  /// The next message. Fails the test if the worker closed the link or is silent for 20 s.
+  /// The next message. Fails the test if the worker has closed the link or sends nothing for 20 s.
   protocol::from_worker hear();
   template <class Message>
   Message hear_a() {
@@ -39,17 +39,17 @@ class fake_pool : public session_side {
     if (const auto* expected = std::get_if<Message>(&message)) return *expected;
     unexpected(message);
   }
-  /// The whole introduction, as sessions do it: until the worker is ready.
+  /// The whole introduction, as in a session, until the worker is ready.
   void introduce();
 
   protocol::run_jobs lease(const std::vector<job>& jobs, std::uint32_t slot = 0) {
     return session_side::lease(functions, jobs, slot);
   }
-  /// Gives a lease and waits until all of it is over.
+  /// Sends a lease and waits until all of its rows are over.
   std::vector<read_row> run(const std::vector<job>& jobs);
   read_row run_one(const job& one) { return run({one}).at(0); }
 
-  /// Until the first row of the slot is so far.
+  /// Waits until the first row of the slot is in this state.
   void wait_for(std::uint32_t slot, arena::row_state state) const;
 
   process::exit_report end_of_process();

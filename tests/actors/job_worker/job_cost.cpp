@@ -1,5 +1,5 @@
-// What a job costs in its worker, beside its function: nanoseconds of processor time for one empty job in leases of 100,
-// and how much of that is setting the process back between two jobs. Prints JSON. Not a test.
+// The overhead of a job in its worker: nanoseconds of CPU time for one empty job in leases of 100, and the
+// part of it that restores the process's settings. Prints JSON. Not a test.
 #include "actors/job_worker/job_runner.hpp"
 #include "actors/protocol/parcels.hpp"
 #include "runtime/arena/job_slot.hpp"
@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t rows = 100;
 constexpr arena::geometry shape{1 << 20, 1, 1};
 
-/// Of this thread alone: what else the machine does meanwhile does not count.
+/// CPU time of this thread only, so that other load does not count.
 double cpu_nanoseconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -1,5 +1,5 @@
-// A worker process of a pool, with a session's side made up around it: what it says, how it ends, and what is left in the
-// table of a process that a job took with it.
+// A worker process of a pool with a fake session: its messages, its exit, and the table that remains after a
+// job killed it.
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/process/crash_notes.hpp"
 #include "tests/actors/job_worker/fake_pool.hpp"
@@ -24,7 +24,7 @@ namespace {
 
 const std::vector<std::string> odd{PENSTOCK_ODD_JOB_WORKER};
 
-/// A pipe with a name: a job waits for its byte.
+/// A named pipe: a job waits for its byte.
 class gate {
  public:
   gate() : path_(std::filesystem::temp_directory_path() / ("penstock-gate-" + std::to_string(::getpid()))) {
@@ -35,7 +35,7 @@ class gate {
   gate& operator=(const gate&) = delete;
 
   [[nodiscard]] std::string path() const { return path_; }
-  /// Returns when the job has come to it.
+  /// Returns when the job waits at the pipe.
   void open() {
     const unique_fd end(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
     REQUIRE(::write(end.get(), "x", 1) == 1);
@@ -45,7 +45,8 @@ class gate {
   std::filesystem::path path_;
 };
 
-/// The reason that the worker gives, and its exit code by its own word and by the process's.
+/// The reason that the worker gives; checks that the exit code in its message and that of the process are
+/// equal.
 std::string reason_given(fake_pool& pool, int exit_code) {
   const auto last = pool.hear_a<protocol::worker_gives_up>();
   CHECK(last.exit_code == exit_code);
@@ -124,7 +125,7 @@ TEST_CASE("being told to stop overtakes the rows and leases that wait") {
     pool.say(second);
     pool.wait_for(0, row_state::begun);
     pool.say(protocol::stop_work{});
-    // The link is looked at every 50 us at most: the row has to take longer, or the next one may begin.
+    // The link is polled at most every 50 us: the row must take longer, or the next one may start.
     const auto later = std::chrono::steady_clock::now() + 1ms;
     while (std::chrono::steady_clock::now() < later) {
     }
@@ -188,7 +189,7 @@ TEST_CASE(
   pool.introduce();
   const auto rows = pool.run({{"number"}, {"close the link"}, {"fork"}, {"print"}, {"echo", "still here"}});
   CHECK(rows[0].error.type == "int");
-  CHECK(rows[1].result == "3");  // the number was free for it
+  CHECK(rows[1].result == "3");  // that number was free
   CHECK(rows[2].result == "parent");
   CHECK(rows[3].state == row_state::finished);
   CHECK(rows[4].result == "still here");

@@ -1,4 +1,4 @@
-// What becomes of jobs in a worker, without a process or a session around it.
+// Outcomes of jobs in a worker, without a process or a session.
 #include "tests/actors/job_worker/one_worker.hpp"
 
 #include <penstock/error.hpp>
@@ -31,14 +31,14 @@ void echo(JobCall& call) {
   call.give(call.argument());
 }
 
-/// Until the clock has moved so far.
+/// Busy-waits until the clock has advanced by `time`.
 void work_for(nanoseconds time) {
   const auto until = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < until) {
   }
 }
 
-/// The signal that ends a process that does this, 0 if none does.
+/// The signal that kills a process that runs `work`, 0 if none does.
 template <class Work>
 int signal_of(Work work) {
   const pid_t child = ::fork();
@@ -108,7 +108,7 @@ TEST_CASE("a function that writes its result in place makes no copy, and may giv
   CHECK(rows[2].state == row_state::finished);
   CHECK(rows[2].result.empty());
   CHECK(rows[3].result == std::string(500, 'r'));
-  // The room that was given back belongs to the next result.
+  // The space that was given back is used for the next result.
   CHECK(w.table().read(1)->result_offset < w.table().read(0)->result_offset + 1000);
 }
 
@@ -180,7 +180,7 @@ TEST_CASE("a function that there is not is its job's error") {
 
 TEST_CASE("a lease of no slot is a breach of protocol; a table that jobs have written over is not") {
   one_worker w({{"echo", echo}, {"scribble", [](JobCall& call) {
-                                   // The table lies before the arguments.
+                                   // The table is before the arguments.
                                    auto* const argument = const_cast<std::byte*>(call.argument().data());
                                    std::memset(argument - 256, 0xff, 256);
                                  }}});
@@ -243,7 +243,7 @@ TEST_CASE("what a function had given before it threw is not its result") {
 TEST_CASE("an error is told when the slot is full of arguments, elsewhere or cut") {
   const auto raise = [](JobCall&) { throw std::runtime_error(std::string(3000, 'x')); };
   constexpr std::uint64_t slot_bytes = 8192;
-  const std::string argument(slot_bytes - 4096, 'a');  // leaves less than the error needs beside the table
+  const std::string argument(slot_bytes - 4096, 'a');  // leaves less room than the error needs
   {
     one_worker w({{"raise", raise}}, slot_bytes);
     const auto rows = w.run({{"raise", argument}, {"raise", std::string(3000, 'b')}});
@@ -329,7 +329,7 @@ TEST_CASE(
     "more results elsewhere than the socket holds: the rows before are told, so that somebody makes room") {
   constexpr std::uint32_t jobs = 600;
   one_worker w({{"big", [](JobCall& call) { static_cast<void>(call.result(20'000)); }}}, 65'536);
-  // As the session does: it takes parcels when it hears of rows.
+  // Like the session, which reads parcels when rows are reported.
   std::uint32_t taken = 0;
   auto context_reports = [&] {
     while (true) {
@@ -390,7 +390,7 @@ TEST_CASE(
     "a job whose argument has not come yet waits for it, unless it is revoked or the worker is told to "
     "stop") {
   one_worker w({{"echo", echo}});
-  // Empty ones are not sent: the rows wait.
+  // Empty arguments are not sent, so the rows wait.
   auto order = w.lease({{"echo", "", true}, {"echo", "next"}});
   std::thread session([&, slot = w.table()] {
     while (w.flights.read(0).heartbeats == 0) std::this_thread::yield();
@@ -411,7 +411,8 @@ TEST_CASE(
 TEST_CASE(
     "an argument that came before its turn is there when its row is, and what nobody wants is given back") {
   one_worker w({{"size", [](JobCall& call) { call.give(std::to_string(call.argument().size())); }}});
-  // The argument of the first row is never sent; what follows it is, that of the other slot's lease among it.
+  // The argument of the first row is never sent; the following ones are, including that of the other slot's
+  // lease.
   const auto first = w.lease(
       {{"size", "", true}, {"size", std::string(5000, 'b'), true}, {"size", std::string(6000, 'c'), true}},
       0);

@@ -1,4 +1,4 @@
-// A worker program whose functions do what they should not, for job_main_test.cpp.
+// A worker program with misbehaving functions, for job_main_test.cpp.
 #include <penstock/job.hpp>
 
 #include <fcntl.h>
@@ -55,7 +55,7 @@ int main(int count, char** arguments) {
        [](JobCall& call) {
          ::close(3);
          ::close(7);
-         // Whoever opens something next gets these numbers.
+         // The next descriptors to be opened get these numbers.
          const int other = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
          call.give(std::to_string(other));
        }},
@@ -89,7 +89,7 @@ int main(int count, char** arguments) {
       {"thread", [](JobCall& call) { std::thread([&] { call.give("from a thread"); }).join(); }},
       {"wait for a byte",
        [](JobCall& call) {
-         // A pipe by name: the test decides when the job is over.
+         // A named pipe: the test decides when the job ends.
          const int pipe = ::open(std::string(call.text()).c_str(), O_RDONLY | O_CLOEXEC);
          char byte = 0;
          static_cast<void>(::read(pipe, &byte, 1) == 1);

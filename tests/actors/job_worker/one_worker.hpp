@@ -1,4 +1,4 @@
-// A job_runner in this very process, with a session_side that reads what it does.
+// A job_runner in the test's process, with a session_side that reads its results.
 #pragma once
 
 #include "actors/job_worker/job_runner.hpp"
@@ -37,7 +37,7 @@ class one_worker : public session_side {
     for (const job_worker::named_function& f : functions) names.push_back(f.name);
     return session_side::lease(names, jobs, slot);
   }
-  /// Runs it, and reads all of its rows.
+  /// Runs the lease and reads all of its rows.
   std::vector<read_row> run(const protocol::run_jobs& order) {
     ended = runner.run(order);
     return read_all(order);

@@ -1,5 +1,5 @@
-// What a session keeps of one worker of a pool: the arena with its partition, the socket for large arguments and results,
-// and tables that are written and read as a session does. Used by the tests of the job_runner and of job_main.
+// The session's side of one worker of a pool: the arena with its partition, the parcel socket, and tables
+// written and read as in a session. Used by the tests of the job_runner and of job_main.
 #pragma once
 
 #include "actors/protocol/messages.hpp"
@@ -23,11 +23,11 @@ struct job {
   nanoseconds limit{0};
 };
 
-/// What is known of a row.
+/// The contents of a row.
 struct read_row {
   arena::row_state state = arena::row_state::waiting;
-  std::string result{};               ///< of one that is finished
-  arena::job_exception_text error{};  ///< of one that failed or is too large
+  std::string result{};               ///< of a finished row
+  arena::job_exception_text error{};  ///< of a row that failed or was too large
   bool elsewhere = false;
   nanoseconds busy{0};
 };
@@ -38,8 +38,8 @@ class session_side {
 
   explicit session_side(std::uint64_t slot_bytes);
 
-  /// Writes a table and sends large arguments; jobs are numbered from 1 on over all leases. A function that is not
-  /// among `functions` gets an index that there is not.
+  /// Writes a table and sends large arguments; jobs are numbered from 1 on over all leases. A function that
+  /// is not in `functions` gets an invalid index.
   protocol::run_jobs lease(const std::vector<std::string>& functions, const std::vector<job>& jobs,
                            std::uint32_t slot);
   read_row read(const protocol::run_jobs& order, std::uint32_t row) const;
@@ -49,7 +49,7 @@ class session_side {
   arena::geometry shape;
   arena::arena memory;
   mapping seen;
-  unique_fd parcels;  ///< set by whoever makes the worker
+  unique_fd parcels;  ///< set by the code that starts the worker
 
  private:
   std::uint32_t generation_ = 0;

@@ -1,4 +1,4 @@
-// Functions that misbehave: each is named with a typed error, other jobs never notice, and nothing is left behind.
+// Misbehaving functions: each gets a typed error, other jobs are not affected, and nothing is left behind.
 #include "tests/actors/jobs/support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Jobs of good behaviour before, beside and behind the one that is tried.
+/// Well-behaved jobs before, next to and after the one under test.
 class bystanders {
  public:
   explicit bystanders(Pool& pool) : pool_(pool) { add(); }

@@ -1,6 +1,6 @@
-// A hundred thousand jobs while everything goes wrong: a nemesis kills and stops workers from outside, functions kill,
-// crash, exit, leak and hang by themselves, and three jobs kill whoever tries them. Every other job has to give its own
-// result, once; the three have to be named; nothing may hang.
+// A hundred thousand jobs under faults: a nemesis kills and stops workers from outside, functions kill,
+// crash, exit, leak and hang, and three jobs kill every worker that tries them. Every other job must return
+// its own result, once; those three must be named; nothing may hang.
 //
 //   PENSTOCK_TEST_SEED=... PENSTOCK_SOAK_JOBS=100000
 #include "tests/actors/jobs/support.hpp"
@@ -27,7 +27,7 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text != nullptr ? std::stoull(text) : otherwise;
 }
 
-/// What happens when a job is tried the first time; "always_kill" every time. First word of its argument.
+/// The fault of a job's first attempt; "always_kill": of every attempt. The first word of its argument.
 std::string fault_of(std::uint64_t number, const std::set<std::uint64_t>& killers, std::mt19937_64& random) {
   if (killers.contains(number)) return "always_kill";
   switch (random() % 4000) {
@@ -69,7 +69,7 @@ class nemesis {
       const worker_status& victim = status.workers[random_() % status.workers.size()];
       if (!victim.pid || victim.state != "ready") continue;
       const bool stops = random_() % 10 == 0;
-      // Only the pool's own children: a pid that is gone belongs to nobody while it is not reaped.
+      // Signals only the pool's own children: a pid cannot be reused before the process is reaped.
       ::kill(*victim.pid, stops ? SIGSTOP : SIGKILL);
       ++(stops ? stops_ : kills_);
     }
@@ -101,7 +101,7 @@ TEST_CASE(
   c.loader.restart.backoff.base = 1ms;
   c.loader.restart.backoff.max = 5ms;
   c.quarantine.max_attempts =
-      100;  // the nemesis may hit one job several times; the killers are told by their number
+      100;  // the nemesis may hit one job several times; the killers are identified by their number
   Pool pool(c, quietly());
 
   std::map<std::uint64_t, std::string> faults;

@@ -1,4 +1,4 @@
-// Functions for tests of pools: some that are well-behaved, and one for each way in which a function can misbehave.
+// Functions for tests of pools: well-behaved ones, and one for each kind of misbehaviour.
 #include <penstock/job.hpp>
 
 #include <fcntl.h>
@@ -22,7 +22,8 @@ int number(const JobCall& call) {
   return std::stoi(std::string(call.text()));
 }
 
-/// How often a function that must not be begun twice has begun: one byte appended to the file that is named.
+/// Records each start of a function that must not start twice: appends one byte to the file named in its
+/// argument.
 void note_begin(const JobCall& call) {
   const int file = ::open(std::string(call.text()).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (::write(file, "x", 1) != 1) throw std::runtime_error("cannot note that it began");
@@ -61,7 +62,7 @@ void change_everything() {
   ::umask(0777);
 }
 
-/// One of a soak's jobs: its argument begins with the fault that it commits when it is tried the first time.
+/// A job of the soak test: its argument starts with the fault that it commits in its first attempt.
 void odd(JobCall& call) {
   const std::string fault(call.text().substr(0, call.text().find(' ')));
   if (fault == "always_kill") ::raise(SIGKILL);
@@ -150,7 +151,7 @@ int main() {
        [](JobCall& call) { call.shorten_result(static_cast<std::uint64_t>(call.result(10).size()) + 1); }},
       {"scribble",
        [](JobCall& call) {
-         // From its argument back to the head of the slot: what the session reads from there is not to be believed.
+         // Overwrites everything from its argument back to the header of the slot.
          auto* const begin = const_cast<std::byte*>(call.argument().data());
          std::memset(begin - 64, 0xff, 64);
          call.give("scribbled");

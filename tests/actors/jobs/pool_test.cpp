@@ -1,4 +1,4 @@
-// What a pool promises when nothing, or only a worker, goes wrong: results, order, bounds, time-outs, cancelling.
+// The behaviour of a pool with well-behaved jobs: results, order, bounds, timeouts, cancelling.
 #include "tests/actors/jobs/support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -36,7 +36,7 @@ TEST_CASE("ten thousand small jobs each give their own result, once") {
 
 TEST_CASE("a worker whose bundled jobs take longer than expected may report each of them") {
   Pool pool(odd_jobs(1), quietly());
-  for (int i = 0; i < 50; ++i) pool.submit("sleep", "0").get();  // it is known as a quick function
+  for (int i = 0; i < 50; ++i) pool.submit("sleep", "0").get();  // teach the pool that the function is quick
   pool.pause();
   std::vector<Job> jobs;
   for (int i = 0; i < 60; ++i) jobs.push_back(pool.submit("sleep", "2"));
@@ -69,7 +69,7 @@ TEST_CASE("many quick jobs with arguments that do not fit their slot all get the
   config c = odd_jobs(1);
   c.loader.slot_bytes = byte_size{65'536};
   Pool pool(c, quietly());
-  for (int i = 0; i < 50; ++i) pool.submit("nothing", {}).get();  // it is known as a quick function
+  for (int i = 0; i < 50; ++i) pool.submit("nothing", {}).get();  // teach the pool that the function is quick
   pool.pause();
   std::vector<Job> jobs;
   for (int i = 0; i < 600; ++i) jobs.push_back(pool.submit("nothing", std::string(60'000, 'a')));

@@ -1,4 +1,4 @@
-// What tests of pools share.
+// Shared by the tests of pools.
 #pragma once
 
 #include <penstock/pool.hpp>
@@ -36,7 +36,7 @@ std::optional<errc> code_of(Call call) {
   return std::nullopt;
 }
 
-/// How it ended without a result; ok if it has one.
+/// The status of an ended job.
 inline job_status status_of(Job job) {
   try {
     job.get();
@@ -46,7 +46,7 @@ inline job_status status_of(Job job) {
   return job_status::ok;
 }
 
-/// Until it holds; only for what nothing reports.
+/// Polls until the condition holds; only for conditions without a notification.
 template <class Condition>
 void await(Condition holds) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);

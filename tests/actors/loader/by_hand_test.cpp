@@ -1,4 +1,4 @@
-// The options of a worker program that is started by hand.
+// The options of a worker program started by hand.
 #include "actors/loader/by_hand.hpp"
 
 #include <catch2/catch_test_macros.hpp>

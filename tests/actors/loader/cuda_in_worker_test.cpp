@@ -1,4 +1,4 @@
-// Loader code that uses CUDA in a worker: what the program around the session hears of it, and when.
+// Loader code that uses CUDA in a worker: how and when the embedding program learns of it.
 #include <penstock/session.hpp>
 
 #include <catch2/catch_test_macros.hpp>
@@ -48,7 +48,7 @@ outcome run_with_cuda_in_a_worker(bool throws) {
   o.control_socket = false;
   o.on_event = [&](const event& e) {
     const std::lock_guard hold(mutex);
-    // By events: a look at the status may come when the worker is gone already.
+    // Use events: the status may be read when the worker is gone already.
     if (e.kind == event_kind::worker_ready && e.pid) seen.pids.insert(*e.pid);
     if (e.kind == event_kind::sample_failed && told == 0ns)
       told = std::chrono::steady_clock::now().time_since_epoch();
@@ -79,7 +79,7 @@ void check(const outcome& seen) {
   CHECK(f.error.find("only the GPU owner uses the GPU") != std::string::npos);
   CHECK(seen.until_told >= 0ns);
   CHECK(seen.until_told < 1s);
-  // That worker is replaced; nobody else notices.
+  // That worker is replaced; the others are not affected.
   for (const death_report& d : seen.report.deaths) {
     CHECK(d.pid == std::stoi(parts[2]));
     CHECK(d.code == 75);

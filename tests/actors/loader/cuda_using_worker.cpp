@@ -1,5 +1,5 @@
-// A worker program whose dataset touches CUDA on one sample, as careless loader code does. For
-// cuda_in_worker_test.cpp, which names the library, the sample, and the file that gets the time at which it did.
+// A worker program whose dataset loads CUDA on one sample, like careless loader code. For
+// cuda_in_worker_test.cpp, which passes the library, the sample, and a file to which the time is written.
 #include <penstock/worker.hpp>
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// Large arguments and results in sealed memory files: what arrives is what was sent, and nothing else is accepted.
+// Large arguments and results in sealed memory files: they arrive unchanged, and invalid ones are refused.
 #include "actors/protocol/parcels.hpp"
 
 #include "runtime/base/mapping.hpp"
@@ -48,7 +48,7 @@ std::string text_in(const parcel& p) {
   return {reinterpret_cast<const char*>(seen.bytes().data()), seen.bytes().size()};
 }
 
-/// What a peer that does not keep to the protocol may send.
+/// Sends packets that violate the protocol.
 void send_raw(int socket, std::string_view content, const std::vector<int>& files) {
   iovec piece{const_cast<char*>(content.data()), content.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(16 * sizeof(int))> control{};

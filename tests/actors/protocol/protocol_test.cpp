@@ -99,7 +99,8 @@ TEST_CASE("a vector that announces more elements than there are bytes allocates 
     auto changed = bytes;
     changed[i] = static_cast<char>(0xff);
     frame_reader<from_worker> one;
-    static_cast<void>(one.feed(changed, [](from_worker&&) {}));  // any answer but a crash or 4 GB
+    // any outcome but a crash or an allocation of 4 GB
+    static_cast<void>(one.feed(changed, [](from_worker&&) {}));
   }
 }
 
@@ -121,7 +122,7 @@ TEST_CASE("random bytes and random changes are answered, never obeyed blindly") 
 
 namespace {
 
-/// An io_context that is run by hand until something has happened.
+/// Runs an io_context by hand until the condition holds.
 template <class Predicate>
 bool run_until(boost::asio::io_context& io, Predicate done) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);

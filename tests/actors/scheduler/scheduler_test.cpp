@@ -38,7 +38,7 @@ class stage final : scheduler::scheduler_news {
   void deliver(std::uint64_t upload) {
     if (deliveries->add({upload, std::nullopt})) say(scheduler::batches_delivered{deliveries});
   }
-  /// Both with the first sample in hand.
+  /// Both die while loading the first sample.
   void lose_two_workers() {
     for (std::uint32_t i = 1; i <= 2; ++i) {
       told_worker worker;

@@ -1,4 +1,4 @@
-// <penstock/cuda.hpp> with batches of the host device: it needs no CUDA to be compiled, and none to say no.
+// <penstock/cuda.hpp> with batches of the host device: compiling it and getting its errors requires no CUDA.
 #include "tests/actors/session/support.hpp"
 
 #include <penstock/cuda.hpp>

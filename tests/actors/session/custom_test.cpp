@@ -1,5 +1,5 @@
-// Datasets of users: what their code does wrong is reported as what it is, with the sample's name; samples of
-// variable size arrive padded, the same whatever happens to the workers.
+// Custom datasets: faults in their code are reported precisely, with the sample's name; samples of variable
+// size arrive padded, with the same bytes whatever happens to the workers.
 #include "tests/actors/session/support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -57,7 +57,7 @@ std::string digest_of(const config& c) {
 }
 
 constexpr std::uint64_t length_of(std::uint64_t sample) {
-  return sample % 7;  // as odd_worker makes them
+  return sample % 7;  // like odd_worker
 }
 
 }  // namespace
@@ -317,7 +317,7 @@ TEST_CASE(
   const auto why = failure_of(odd({{"throw_all", "1"}}));
   REQUIRE(why);
   CHECK(why->code == errc::dataset);
-  // 33 of 60 in the plan's order, and those of the same batch.
+  // 33 of 60 in the plan's order, plus the others of the same batch.
   CHECK(
       why->message.find("of the 60 samples of epoch 0 have failed, more than [loader] max_failed_fraction = "
                         "0.5 allows; the most frequent reason (") != std::string::npos);

@@ -1,5 +1,6 @@
-// Programs that do to a session what programs do: exit, fork, block signals, end threads. embedding_test.py
-// runs it, one mode a test, and says what it expects. EMBEDDER_DEVICE=cuda does the same with a GPU.
+// A program that does to a session what embedding programs do: exit, fork, block signals, end threads.
+// embedding_test.py runs it, one mode per test, and has the expectations. EMBEDDER_DEVICE=cuda does the same
+// with a GPU.
 #include <penstock/session.hpp>
 
 #include <sys/time.h>
@@ -22,7 +23,7 @@ using namespace penstock;
 
 namespace {
 
-// Static on purpose: its destructor runs in exit(), the forked copy's too.
+// Static on purpose: its destructor runs in exit(), also in a forked child.
 std::optional<Session> the_session;
 
 config settings() {
@@ -48,7 +49,7 @@ void begin(const config& c = settings()) {
 }
 
 void say_workers() {
-  // The second one may be starting still.
+  // The second one may still be starting.
   session_status s = the_session->status();
   while (s.workers.size() < 2 || !s.workers[0].pid || !s.workers[1].pid) s = the_session->status();
   std::printf("workers %d %d\n", *s.workers[0].pid, *s.workers[1].pid);
@@ -237,7 +238,7 @@ int destroys_it_on_another_thread_than_the_first() {
     take(3);
     begun = true;
     begun.notify_all();
-    destroyed.wait(false);  // lives on
+    destroyed.wait(false);  // stays alive
   });
   begun.wait(false);
   finish();
@@ -259,8 +260,8 @@ int has_no_standard_streams() {
   return 0;
 }
 
-/// Two buffers, and both are kept while a third batch is asked for; or nothing is asked for at all. What is
-/// told of the stall is printed, then the batches are released.
+/// Keeps both of two buffers while requesting a third batch (asks), or requests nothing. Prints the reported
+/// stall, then releases the batches.
 int stalls(bool asks) {
   config c = settings();
   c.gpu.buffers = 2;
@@ -287,7 +288,7 @@ int stalls(bool asks) {
   std::thread asking([&] {
     if (!asks) return;
     second = the_session->next();
-    third = the_session->next();  // comes when the first one is released
+    third = the_session->next();  // returns when the first one is released
   });
   stalled.wait(false);
   const auto status = the_session->status();

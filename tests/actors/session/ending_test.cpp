@@ -1,4 +1,4 @@
-// The end of a session: whoever waits for a part waits as long as its share allows, and no longer.
+// The end of a session: a wait for a part lasts at most its share of the time.
 #include "actors/session/ending.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -47,6 +47,6 @@ TEST_CASE("a stop shortens the time of those who wait already") {
   std::jthread pool([&] { e.wait_for_pool(); });
   e.stop(0ms);
   pool.join();
-  // The kernel's share stays: 1 s.
+  // The kernel's share remains: 1 s.
   CHECK(std::chrono::steady_clock::now() - begin < 30s);
 }

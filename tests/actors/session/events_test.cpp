@@ -1,4 +1,4 @@
-// What an embedding program hears of a session through on_event.
+// The events that an embedding program gets from a session through on_event.
 #include "tests/actors/session/support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Collects what it hears; read after the session is closed.
+/// Collects events; read them after the session is closed.
 struct ear {
   std::vector<event> heard;
   [[nodiscard]] event_callback listen() {
@@ -93,7 +93,7 @@ TEST_CASE("a failed and a quarantined sample are each told once, by name") {
   REQUIRE(e.of(event_kind::sample_quarantined).size() == 1);
   CHECK(e.of(event_kind::sample_quarantined)[0].sample == 6);
   CHECK(e.of(event_kind::worker_died).size() == 3);
-  // Not the last one for certain: the replacement of a worker may start while the session ends.
+  // Not necessarily the last one: the replacement of a worker may start while the session ends.
   CHECK(e.of(event_kind::run_finished).size() == 1);
 }
 

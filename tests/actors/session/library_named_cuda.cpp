@@ -1,4 +1,4 @@
-// Becomes a libcuda.so.1 that does nothing: workers look for the name.
+// Built as a libcuda.so.1 that does nothing: workers check for the name.
 extern "C" int cuInit(unsigned) {
   return 0;
 }

@@ -1,4 +1,4 @@
-// The public API used wrongly: each mistake is told by a typed error, none is undefined behaviour.
+// Misuse of the public API: each mistake gives a typed error; none is undefined behaviour.
 #include "runtime/arena/memory_budget.hpp"
 #include "tests/actors/session/support.hpp"
 
@@ -116,7 +116,8 @@ TEST_CASE("of two threads in next() one is refused") {
   Session session(c, quietly());
   auto held = session.next();
   REQUIRE(held);
-  // Nothing comes before `held` is given back, so both are inside together; one of them is told.
+  // No batch arrives before `held` is released, so both threads are in next() at once; one of them gets the
+  // error.
   std::atomic<int> refused_ones = 0;
   const auto take = [&] {
     try {
@@ -233,7 +234,7 @@ TEST_CASE("a run for ever lasts until the stream is over, and one for less than 
 
 namespace {
 
-/// A session of one worker with slots of this share of the memory that there is.
+/// A session of one worker whose slots take this share of the available memory.
 config hungry(double share) {
   std::uint64_t available = ~std::uint64_t{0};
   for (const arena::memory_limit& limit : arena::memory_limits())
@@ -254,7 +255,7 @@ TEST_CASE("the memory of the sacrificial worker is counted before the first work
 }
 
 TEST_CASE("workers that are asked for while the session starts are counted too") {
-  // The worker describes its dataset when the order was given, not before.
+  // The worker describes its dataset only after scale() was called.
   namespace fs = std::filesystem;
   const fs::path ordered = fs::temp_directory_path() / ("penstock-scaled-" + std::to_string(::getpid()));
   const fs::path worker = fs::read_symlink("/proc/self/exe").parent_path() / "penstock-worker";

@@ -1,4 +1,4 @@
-// What `top` and `describe` see of a running session, from facts that are made up here.
+// What `top` and `describe` show of a running session, from made-up facts.
 #include "actors/session/pipeline_view.hpp"
 
 #include "runtime/supervision/progress_watch.hpp"

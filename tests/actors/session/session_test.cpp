@@ -93,7 +93,7 @@ TEST_CASE("leaving the loop after one batch has prepared no more than the prefet
     Session session(c, quietly());
     const auto held = session.next();
     REQUIRE(held);
-    // The pipeline fills up and stands still.
+    // The pipeline fills up and stops.
     const auto loaded = [&] {
       std::uint64_t sum = 0;
       for (const worker_status& w : session.status().workers) sum += w.samples;
@@ -322,7 +322,7 @@ TEST_CASE("a batch that outlives its session is empty of memory and says so") {
     REQUIRE(batch);
   }
   CHECK_THROWS_AS(batch->read_back("data"), error);
-  batch.reset();  // nothing to give back to
+  batch.reset();  // the session is gone
 }
 
 TEST_CASE("holding all buffers stops the stream until one is given back") {

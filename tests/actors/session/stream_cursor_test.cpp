@@ -1,4 +1,4 @@
-// What the consumer's place in the stream makes of what it asks for, without a process.
+// The stream cursor's decisions for each request of the consumer, without processes.
 #include "actors/session/stream_cursor.hpp"
 
 #include "runtime/base/result.hpp"
@@ -12,7 +12,7 @@ using namespace penstock::session;
 
 namespace {
 
-/// Epochs of 5 batches, of which the config asks for two.
+/// Epochs of 5 batches; the config requests two epochs.
 struct open_cursor {
   explicit open_cursor(schedule::stream_range range = {0, 10}) {
     cursor.open(std::make_shared<const plan>(value_or_throw(plan::create({20, 1, true, 4, false, 0, 1}))),
@@ -70,7 +70,7 @@ TEST_CASE("an epoch that was left in the middle begins at its first batch when i
   CHECK_FALSE(c.cursor.wants(0));
   CHECK(c.cursor.wants(1));
   CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);
-  CHECK(c.cursor.end());  // and ends once more
+  CHECK(c.cursor.end());  // it can end again
   CHECK_FALSE(c.cursor.end());
 }
 
@@ -124,7 +124,7 @@ TEST_CASE(
   waiting.join();
   CHECK_FALSE(range);
   open_cursor c;
-  c.cursor.give_up();  // a stop does not take back what is known
+  c.cursor.give_up();  // a stop does not change what is known
   CHECK(c.cursor.wait_for_epoch(1)->first == 5);
   CHECK_THROWS_AS(c.cursor.wait_for_epoch(~std::uint64_t{0}), error);
 }
@@ -132,7 +132,7 @@ TEST_CASE(
 TEST_CASE("everything is taken only at the end of the last epoch of the config, wherever the range ends") {
   open_cursor c({0, 3});
   c.take(3);
-  CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);  // and will hear that there is no more
+  CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);  // the next call learns that there are no more
   CHECK_FALSE(c.cursor.everything_taken());
   open_cursor whole;
   whole.cursor.reach_end();

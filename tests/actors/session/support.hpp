@@ -1,4 +1,4 @@
-// What tests of sessions share: a small synthetic stream on the host device, and waiting for other threads.
+// Shared by tests of sessions: a small synthetic stream on the host device, and waiting for other threads.
 #pragma once
 
 #include <penstock/session.hpp>

@@ -1,4 +1,5 @@
-// The supervisor actor as a script of messages: what it says to workers, to the scheduler and to the session.
+// The supervisor actor as a script of messages: what it sends to workers, to the scheduler and to the
+// session.
 #include "actors/supervisor/supervisor.hpp"
 
 #include "tests/actors/support/deterministic.hpp"
@@ -115,7 +116,7 @@ TEST_CASE("a worker that serves functions is announced with their names, and get
   s.say(supervisor::partition_prepared{first, protocol::assign_slots{}});
   s.say(supervisor::worker_spoke{first, protocol::worker_ready{}});
   CHECK(s.scheduler.all<scheduler::worker_joined>().size() == 1);
-  // Again is too often.
+  // A second one is a protocol violation.
   s.say(supervisor::worker_spoke{first, protocol::functions_described{}});
   CHECK(s.session.all<session::worker_serves>().size() == 1);
   CHECK(s.processes->signals.at(0) == std::pair(first, SIGKILL));

@@ -1,5 +1,5 @@
-// Actors as scripts of messages: the test delivers each message, and time passes only when it says so. Beside the actor
-// under test stand recorders, which hear what it says to others, and links whose other end the test reads.
+// Actors as scripts of messages: the test delivers each message and advances the clock. Recorders receive the
+// messages of the actor under test to other actors; the test reads the other ends of its links.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -26,9 +26,9 @@ class deterministic_system {
   deterministic_system(const deterministic_system&) = delete;
   deterministic_system& operator=(const deterministic_system&) = delete;
 
-  /// Until nobody has a message left.
+  /// Delivers messages until every mailbox is empty.
   void deliver() { clock_.run(); }
-  /// Time passes in steps, so that a timer that sets the next one is heard.
+  /// Advances the clock in steps, so that timers that set further timers fire in order.
   void pass(nanoseconds time, nanoseconds step = std::chrono::milliseconds(50)) {
     for (nanoseconds passed{0}; passed < time; passed += step) {
       clock_.advance_time(std::chrono::duration_cast<caf::timespan>(std::min(step, time - passed)));
@@ -52,7 +52,7 @@ class deterministic_system {
   caf::scheduler::test_coordinator& clock_;
 };
 
-/// An actor that hears what the list says and writes it down.
+/// An actor that records the messages in the list.
 template <class Heard>
 class recorder;
 
@@ -86,7 +86,7 @@ class recorder<protocol::hears<Messages...>> {
   handle actor;
 };
 
-/// A link whose other end writes down what it is told.
+/// A link whose other end records the messages it gets.
 template <class Link, class Peer, class Told>
 class told_child {
  public:
@@ -105,7 +105,7 @@ class told_child {
   told_child(const told_child&) = delete;
   told_child& operator=(const told_child&) = delete;
 
-  /// What it was told so far, in order.
+  /// The messages received so far, in order.
   const std::vector<Told>& told() {
     io_.restart();
     while (io_.poll() > 0) io_.restart();

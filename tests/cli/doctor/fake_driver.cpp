@@ -1,5 +1,5 @@
-// A driver that behaves as FAKE_... variables say: built once as libcuda.so.1 and once as libnvidia-ml.so.1,
-// for doctor_test.py and the tests of runtime/device. It answers as if there were one H200.
+// A fake driver controlled by FAKE_... variables: built once as libcuda.so.1 and once as libnvidia-ml.so.1,
+// for doctor_test.py and the tests of runtime/device. By default it reports one H200.
 #include <unistd.h>
 
 #include <csignal>

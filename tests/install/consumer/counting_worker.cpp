@@ -1,4 +1,4 @@
-// A worker program with a dataset of its own: sample i is the number i, four times. Sample 13 is bad.
+// A worker program with a custom dataset: sample i is the number i, four times. Sample 13 is bad.
 #include <penstock/worker.hpp>
 
 #include <algorithm>

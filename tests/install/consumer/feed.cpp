@@ -1,4 +1,4 @@
-// An embedding program: one epoch of a dataset on the host device, each batch's digest on a line.
+// An embedding program: one epoch of a dataset on the host device, one batch digest per line.
 //   feed                    synthetic samples, loaded by the penstock-worker of the install tree
 //   feed WORKER             the dataset of counting_worker.cpp, loaded by that program
 #include <penstock/session.hpp>

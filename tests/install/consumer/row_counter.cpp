@@ -1,4 +1,4 @@
-// A device program: counts the rows that it sees and says so at the end.
+// A device program that counts rows and prints the total at the end.
 #include <penstock/device_program.hpp>
 
 #include <cstdio>

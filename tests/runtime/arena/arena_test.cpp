@@ -23,7 +23,7 @@ penstock::arena::arena sealed(const geometry& shape) {
   return std::move(*made);
 }
 
-/// The signal that writing one byte there ends a process with, 0 if none.
+/// The signal that kills a process that writes one byte there, 0 if none.
 int signal_of_write(volatile std::byte* where) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -1,5 +1,5 @@
-// What the flight recorder costs: nanoseconds for what a worker publishes about one sample, and for one
-// heartbeat. Prints JSON; run by tools/bench/supervision.py.
+// The cost of the flight recorder: nanoseconds for publishing one sample, and for one heartbeat. Prints JSON;
+// run by tools/bench/supervision.py.
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/process/process_facts.hpp"
 

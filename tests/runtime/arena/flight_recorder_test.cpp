@@ -57,7 +57,7 @@ TEST_CASE("a job's limit is read while it runs, and never with another job's wor
   worker->publish({phase::loading, 1, 18, 9}, "thumbnail (job 5)");
   CHECK(all->read(0).limit == nanoseconds(0));
 
-  // Rows 0, 2, 4 ... have a limit of their own number, the others have none.
+  // Rows 0, 2, 4 ... have a limit equal to their number, the others have none.
   std::atomic<bool> enough{false};
   std::thread writer([&] {
     for (std::uint32_t row = 0; !enough.load(std::memory_order_relaxed); row = (row + 1) & 0xffffU) {

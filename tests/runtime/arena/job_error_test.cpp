@@ -1,4 +1,4 @@
-// What a function threw, as bytes: nothing of it is lost that fits, and nothing is believed that was not written so.
+// Encoding of a function's exception: everything that fits is kept, and bytes in another format are refused.
 #include "runtime/arena/job_error.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -65,7 +65,7 @@ TEST_CASE("cut, overlong and stray bytes are refused") {
   longer.push_back(std::byte{0});
   CHECK(job_exception_from(longer).error().message == "the error of a job is followed by 1 stray bytes");
   CHECK_FALSE(job_exception_from(bytes({0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0})));
-  // A type of 513 bytes is there, and is one byte longer than any that is written.
+  // A type of 513 bytes: one byte longer than any that as_bytes() writes.
   std::vector<std::byte> long_type = bytes({0x01, 0x02, 0, 0});
   long_type.resize(4 + 513 + 8);
   CHECK_FALSE(job_exception_from(long_type));

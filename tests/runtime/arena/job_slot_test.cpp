@@ -1,4 +1,4 @@
-// The table of jobs in a slot: what both sides write and read, and what the session refuses to believe.
+// The table of jobs in a slot: what both sides write and read, and what the session refuses.
 #include "runtime/arena/job_slot.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -167,7 +167,7 @@ TEST_CASE("a session that revokes while a worker begins: each row is won by one 
     meet();
     for (std::uint32_t i = rows; i-- > 0;) {
       revoked[i] = slot.revoke(i);
-      static_cast<void>(slot.read(i));  // at any moment
+      static_cast<void>(slot.read(i));  // at any time
     }
     worker.join();
     for (std::uint32_t i = 0; i < rows; ++i) {
@@ -266,7 +266,7 @@ TEST_CASE("a result that does not lie within the slot is refused, whatever the s
     const auto row = slot.read(0);
     CHECK(row.has_value() == p.lies_within);
     if (!row) CHECK(row.error().code == errc::protocol);
-    // One elsewhere has its size in its memfd, where it is checked.
+    // The size of a result in a memfd is checked there.
     slot.end(0, row_state::finished, p.offset, p.bytes, true, 1ns);
     REQUIRE(slot.read(0));
     CHECK(slot.read(0)->result_offset == 0);

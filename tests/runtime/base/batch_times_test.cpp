@@ -15,7 +15,7 @@ batch_passage batch(stream_position position) {
   return {0, position, position / 10, position % 10, 3, 1, 0, 8, {}};
 }
 
-/// Leased at `begin`, each stage 1 ms after the one before.
+/// Leased at `begin`; each stage 1 ms after the previous one.
 void pass(batch_times& times, stream_position position, std::chrono::milliseconds begin) {
   times.lease(batch(position), at(begin));
   times.note_loaded(position, 1ms, at(begin + 2ms));
@@ -80,7 +80,7 @@ TEST_CASE("histograms count each stage of each released batch once") {
   for (const stage_histogram& h : times.histograms()) {
     CHECK(h.total == 7);
     CHECK(h.counts.size() == stage_bounds_seconds().size() + 1);
-    CHECK(h.counts.at(4) == 7);  // 1 ms and no more
+    CHECK(h.counts.at(4) == 7);  // exactly 1 ms
     CHECK(h.seconds > 0.0069);
     CHECK(h.seconds < 0.0071);
   }

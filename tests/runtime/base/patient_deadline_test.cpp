@@ -9,7 +9,7 @@ namespace {
 
 constexpr steady_time begin{1'000'000s};
 
-/// Looks every second from `from` on, so many times; whether it was over at any of them.
+/// Checks every second, `times` times, from `from` on; returns whether it ever expired.
 bool look(patient_deadline& watched, steady_time from, int times) {
   bool over = false;
   for (int i = 1; i <= times; ++i) over |= watched.is_over(from + i * 1s);
@@ -33,7 +33,7 @@ TEST_CASE("a watcher that slept for longer than the limit does not take that for
     CHECK_FALSE(look(watched, begin, 5));
     CHECK_FALSE(watched.is_over(begin + 5s + pause));
     CHECK(watched.counted() == 7s);
-    // And from there on what is left of it.
+    // After that, the rest of the timeout counts.
     CHECK_FALSE(look(watched, begin + 5s + pause, 23));
     CHECK(watched.is_over(begin + 5s + pause + 24s));
   }

@@ -68,7 +68,7 @@ TEST_CASE("a link that somebody laid where the temporary file would lie is not f
   const scratch_folder folder;
   const std::string precious = folder.file("precious");
   put(precious, "mine");
-  // Every name that the next hundred temporary files might have.
+  // All names that the next temporary files could get.
   for (int n = 0; n < 64; ++n)
     fs::create_symlink(precious, folder.file("state") + fmt::format(".tmp-{}-{}", ::getpid(), n));
   fs::create_symlink(precious, folder.file("state") + ".tmp");
@@ -103,7 +103,7 @@ TEST_CASE(
 TEST_CASE("a file that cannot be written leaves the old one and no temporary file") {
   const scratch_folder folder;
   put(folder.file("state"), "old");
-  // A name so long that there is room for it, but not for the temporary file's.
+  // A name that is valid, but too long for the temporary file's suffix.
   const std::string name(250, 'n');
   put(folder.file(name.c_str()), "old");
   CHECK_FALSE(replace_file(folder.file(name.c_str()), "new"));

@@ -1,4 +1,4 @@
-// Typed access to tensors: what is let through, and what a refusal says.
+// Typed access to tensors: what is accepted, and the messages of refusals.
 #include <penstock/error.hpp>
 #include <penstock/tensor.hpp>
 

@@ -35,7 +35,7 @@ void do_nothing(int) {}
 
 TEST_CASE("what does not fit into a pipe at once arrives whole, though signals interrupt the writing") {
   struct sigaction action {};
-  action.sa_handler = do_nothing;  // and no SA_RESTART: a blocked write returns early, or with EINTR
+  action.sa_handler = do_nothing;  // without SA_RESTART: a blocked write returns early, or with EINTR
   struct sigaction before {};
   REQUIRE(::sigaction(SIGUSR1, &action, &before) == 0);
   pipe_ends pipe = make_pipe();
@@ -49,8 +49,7 @@ TEST_CASE("what does not fit into a pipe at once arrives whole, though signals i
   std::string got;
   std::array<char, 4096> piece{};
   while (true) {
-    // Before the last piece is read the writer has not come to its end, so the thread is there to be
-    // signalled.
+    // The writer cannot finish before the last piece is read, so its thread still exists.
     if (got.size() < sent.size() / 2) ::pthread_kill(writer.native_handle(), SIGUSR1);
     const ssize_t bytes = ::read(pipe.read_end.get(), piece.data(), piece.size());
     if (bytes <= 0) break;

@@ -1,5 +1,5 @@
 // The corpus: good files load, bad files get exactly the diagnostics that their first lines name, and the
-// JSON Schema judges both as the program does.
+// JSON Schema accepts and rejects the same files.
 #include "runtime/config/describe.hpp"
 #include "runtime/config/document.hpp"
 #include "schema_check.hpp"

@@ -152,7 +152,7 @@ TEST_CASE("a key that takes a number or auto takes a reference to either") {
     INFO(no);
     CHECK_FALSE(load_text(text, {{"WORKERS", std::string(no).empty() ? " " : no}}));
   }
-  // In quotes and without a reference it is a mistake of the writer's.
+  // In quotes and without a reference it is a mistake.
   CHECK_FALSE(load_text(synthetic + "[loader]\nworkers = \"6\"\n"));
 }
 
@@ -453,7 +453,7 @@ TEST_CASE("a file with [jobs] and no [dataset] configures a pool, which needs no
   REQUIRE(unlimited);
   CHECK(!unlimited->values.jobs.timeout);
   CHECK(complaints_of(load_text("[jobs]\ntimeout = \"auto\"\n")).find("or \"none\"") != std::string::npos);
-  // With a [dataset], it is a stream's config again, whose data have to be somewhere.
+  // With a [dataset] it is the config of a stream again, which needs a path to its data.
   CHECK(complaints_of(load_text("[jobs]\nqueue = 7\n[dataset]\ntype = \"image-folder\"\n"))
             .find("'path' in [dataset] is missing") != std::string::npos);
 }

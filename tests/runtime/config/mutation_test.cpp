@@ -1,5 +1,5 @@
-// Ten thousand slips of a finger: one character of a good file replaced, left out or added. Set PENSTOCK_SEED
-// for other ones than usual.
+// Ten thousand typing errors: one character of a good file replaced, removed or added. Set PENSTOCK_SEED for
+// other ones than the default.
 #include "runtime/config/toml_scan.hpp"
 #include "support.hpp"
 
@@ -41,7 +41,7 @@ class mutator {
 
  private:
   char character() {
-    // Half of them mean something to TOML or to us; the rest is any byte.
+    // Half of them have a meaning in TOML or in our values; the rest are arbitrary bytes.
     constexpr std::string_view special = "\"'[]{}=.,#\n\r\t \\$-_:0123456789eEinf";
     return below(2) == 0 ? special[below(special.size())] : static_cast<char>(below(256));
   }
@@ -54,7 +54,7 @@ std::uint64_t chosen_seed() {
   return set != nullptr ? std::strtoull(set, nullptr, 10) : 20240229;
 }
 
-/// The key whose name the change is in; null: it is elsewhere.
+/// The key whose name contains the change; null if none.
 const key_place* key_hit(const toml_keys& keys, const mutation& change) {
   for (const key_place& key : keys.keys) {
     const bool added = change.before == '\0';
@@ -136,15 +136,15 @@ TEST_CASE("a changed character is refused, harmless, or a legitimate change of a
     const toml_keys keys = keys_of(text);
     const bool comment_or_line =
         change.before == '#' || change.after == '#' || change.before == '\n' || change.after == '\n';
-    // A misspelt key must not leave its value at the default without a word: if the load succeeds there is
-    // still a key at this place, one that exists, since unknown keys are refused.
+    // A misspelt key must not silently leave its value at the default: if the load succeeds, there is still a
+    // known key at this place, because unknown keys are refused.
     if (const key_place* const hit = key_hit(keys, change); hit != nullptr && !comment_or_line) {
       const toml_keys after = keys_of(change.text);
       bool still_a_key = false;
       for (const key_place& key : after.keys) still_a_key = still_a_key || key.begin == hit->begin;
       if (!still_a_key) FAIL(file.name << ": a key vanished at byte " << change.at << ":\n" << change.text);
     }
-    // Between statements nothing has a meaning but the signs that begin or end a comment.
+    // Between statements only the characters that begin or end a comment have a meaning.
     if (!comment_or_line && !inside_a_statement(keys, change.at)) {
       FAIL(file.name << ": a change between statements, at byte " << change.at << ", changed the config:\n"
                      << change.text);

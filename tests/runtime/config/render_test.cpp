@@ -1,4 +1,4 @@
-// What people and programs see.
+// Diagnostics as text and as JSON.
 #include "support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -70,8 +70,8 @@ error: 'name' is given twice
 )");
 }
 
-// What the scanner of keys (toml_scan.hpp) is kept for: toml++ stops at the first key that is given twice and does
-// not say where it was given before.
+// The reason for the key scanner (toml_scan.hpp): toml++ stops at the first duplicate key and does not say
+// where the first one is.
 TEST_CASE(
     "every key that is given twice is shown with both places, and the mistakes behind it are shown too") {
   CHECK(shown("[dataset]\ntype = \"synthetic\"\ntype = \"raw\"\n[log]\nlevel = \"info\"\n[dataset]\nsamples "

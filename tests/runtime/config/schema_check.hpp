@@ -1,5 +1,5 @@
-// As much of a JSON Schema validator as penstock's schema needs, so that the tests depend on no Python
-// package.
+// The subset of a JSON Schema validator that penstock's schema needs, so that the tests do not depend on a
+// Python package.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,8 +8,8 @@
 
 namespace penstock::config_file::testing {
 
-/// Empty: the value fits. Else where it does not and why. Throws on a keyword that it does not know, lest a
-/// new one be taken for satisfied.
+/// Empty if the value matches; else where it does not, and why. Throws on an unknown keyword, so that a new
+/// one is not taken for satisfied.
 std::string schema_mismatch(const nlohmann::json& schema, const nlohmann::json& value,
                             const std::string& at = "");
 

@@ -1,5 +1,5 @@
-// What the tests of runtime/config share: a folder of their own, the corpus with its expectations, and short
-// ways to load a text.
+// Shared by the tests of runtime/config: a temporary folder, the corpus with its expectations, and helpers to
+// load a text.
 #pragma once
 
 #include "runtime/config/diagnostic.hpp"
@@ -14,14 +14,14 @@
 
 namespace penstock::config_file {
 
-/// Catch2 shows a failed comparison of diagnostics as people would read them.
+/// Lets Catch2 print diagnostics as text.
 inline std::ostream& operator<<(std::ostream& out, const diagnostic& what) {
   return out << render({what}, colour::off);
 }
 
 namespace testing {
 
-/// A new folder below the system's temporary one, gone with the object.
+/// A new folder in the system's temporary folder; removed by the destructor.
 class temporary_folder {
  public:
   temporary_folder();
@@ -50,7 +50,7 @@ loading load_text(std::string_view text, environment_list environment = {},
 /// All diagnostics as text; "loaded" if there are none.
 std::string complaints_of(const loading& result);
 
-/// What a corpus file says about itself in its first lines.
+/// The expectations in the first lines of a corpus file.
 struct corpus_file {
   std::string name;
   source_request request;

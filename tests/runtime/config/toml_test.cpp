@@ -24,7 +24,7 @@ std::vector<std::string> key_paths(std::string_view text) {
   return paths;
 }
 
-/// The names of the keys that must not be there, each with what it clashes with.
+/// The names of the clashing keys, each with what it clashes with.
 std::vector<std::string> clashing(std::string_view text) {
   std::vector<std::string> names;
   for (const clash& one : clashes_of(scan_keys(text))) {
@@ -93,7 +93,7 @@ TEST_CASE("tables may be opened in any order, but not twice and not inside value
 }
 
 TEST_CASE("clashes are what toml++ refuses, and without them it parses") {
-  // The scanner's rules are a second opinion; this keeps the two from drifting apart.
+  // The scanner repeats toml++'s rules; this test keeps the two consistent.
   for (const char* const text :
        {"a = 1\na = 2\n", "[t]\na=1\n[t]\nb=2\n", "a = { b = 1, c = 2, b = 3 }\n", "a = 1\na.b = 2\n",
         "[a.b]\n[a]\nb.c = 1\n", "a.b = 1\n[a]\nc = 1\n", "[[a]]\nx = 1\n[a]\nx = 1\n",

@@ -1,4 +1,4 @@
-// Configs that a program fills in itself keep the same rules.
+// Configs built in code must follow the same rules.
 #include "runtime/config/validate.hpp"
 
 #include "support.hpp"
@@ -20,7 +20,7 @@ penstock::config sound() {
   return values;
 }
 
-/// The keys that are complained of, in order.
+/// The keys with diagnostics, in order.
 template <class Change>
 std::vector<std::string> keys_after(Change change) {
   penstock::config values = sound();

@@ -15,7 +15,7 @@ using namespace penstock::control;
 
 namespace {
 
-/// A folder for sockets that is ours alone.
+/// A private folder for sockets.
 class runtime_folder {
  public:
   runtime_folder() {
@@ -55,7 +55,7 @@ TEST_CASE("no session takes over the live socket of another one, however many of
 
 TEST_CASE("a socket whose session is gone is replaced") {
   const runtime_folder here;
-  REQUIRE(bind_session_socket("photos", 17));  // closed at once, and left there
+  REQUIRE(bind_session_socket("photos", 17));  // closed at once; its file remains
   const auto next = bind_session_socket("photos", 18);
   REQUIRE(next);
   CHECK_FALSE(next->renamed);

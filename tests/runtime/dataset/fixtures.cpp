@@ -82,7 +82,7 @@ bytes exif_block(unsigned orientation, bool big_endian) {
   block = as_bytes(big_endian ? "MM" : "II");
   number(42, 2);
   number(8, 4);
-  number(2, 2);  // entries: ImageWidth as an unrelated one, Orientation
+  number(2, 2);  // entries: ImageWidth (unrelated), Orientation
   number(0x0100, 2);
   number(3, 2);
   number(1, 4);

@@ -1,4 +1,4 @@
-// What the tests of this folder share: temporary folders, pictures in memory, encoders.
+// Shared by the tests of this folder: temporary folders, pictures in memory, encoders.
 #pragma once
 
 #include "runtime/dataset/picture/box.hpp"
@@ -16,7 +16,7 @@ namespace penstock::testing {
 
 using bytes = std::vector<std::byte>;
 
-/// A folder that is gone when the test ends.
+/// A temporary folder, removed by the destructor.
 class temporary_folder {
  public:
   temporary_folder();
@@ -50,7 +50,7 @@ struct jpeg_options {
   unsigned horizontal = 2;  ///< sampling factors of luma; chroma has 1 x 1
   unsigned vertical = 2;
   bool progressive = false;
-  bool grey_with_factors = false;  ///< some grey files have them too, to no effect
+  bool grey_with_factors = false;  ///< some grey files have them too, without effect
   bool interleaved = true;         ///< false: a scan for each component
   unsigned restart_rows = 0;       ///< rows of blocks between restart markers
   unsigned orientation = 0;        ///< an Exif segment with this value, if not 0
@@ -67,7 +67,7 @@ struct png_options {
 /// 1 channel: grey; 3: RGB; 4: RGBA. 16 bits: each byte twice.
 bytes encode_png(const raster& picture, const png_options& options = {});
 
-/// An Exif block as it stands in an APP1 segment behind "Exif\0\0".
+/// An Exif block as in an APP1 segment after "Exif\0\0".
 bytes exif_block(unsigned orientation, bool big_endian = false);
 
 /// Collects the rows of a window as RGB.

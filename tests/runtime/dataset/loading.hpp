@@ -58,7 +58,7 @@ inline bytes load_one(Dataset& dataset, std::uint64_t index, const request_optio
   return memory.guards_intact() ? memory.tensor(0) : as_bytes("wrote outside its slot");
 }
 
-/// The sentence with which a sample fails; empty if it does not.
+/// The error message of a sample; empty if it loads.
 inline std::string load_error(Dataset& dataset, std::uint64_t index) {
   try {
     load_one(dataset, index);

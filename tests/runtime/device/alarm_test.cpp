@@ -26,7 +26,7 @@ TEST_CASE("an alarm rings once, not before its time") {
   const steady_time due = now() + 5ms;
   clock.set(due);
   CHECK(rung.get_future().get() >= due);
-  // What it rings for next shows that nothing came in between.
+  // The next ring shows that there was none in between.
   std::promise<void> again;
   clock.on_ring([&] {
     ++times;

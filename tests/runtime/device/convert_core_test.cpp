@@ -1,5 +1,5 @@
 // The conversion kernels' arithmetic, run on the host: the same functions that the kernels call, in a loop,
-// against the host device. What is left for a GPU to show is that the compiler and the launches are right.
+// against the host device. Tests on a GPU then only need to check the compiler and the launches.
 #include "runtime/device/cuda/convert_core.hpp"
 
 #include "runtime/device/cuda/kernel_step.hpp"
@@ -16,7 +16,7 @@ using namespace penstock::device_test;
 
 namespace {
 
-// What the kernels' roundings do with intrinsics.
+// Like the kernels' rounding policies, which use intrinsics.
 struct rounding_base {
   static constexpr unsigned group = 8;
   using intermediate = float;
@@ -45,7 +45,7 @@ struct to_uint8 {
   static void store_group(element* to, const std::uint32_t (&x)[group]) { std::copy(x, x + group, to); }
 };
 
-/// As launch_convert does it: groups where they fit, else pixels.
+/// Like launch_convert: groups where they fit, else pixels.
 template <class Rounding>
 void convert(const kernel_step& s) {
   const std::uint32_t pixels = s.rows * pixels_of(s);

@@ -1,4 +1,4 @@
-// What only a GPU can show. Not run where there is none (label gpu).
+// Tests that need a GPU; skipped where there is none (label gpu).
 #include "runtime/device/cuda/cuda_device.hpp"
 #include "runtime/device/host_device.hpp"
 #include "tests/runtime/device/support.hpp"
@@ -218,12 +218,12 @@ TEST_CASE("a caller on one GPU that takes batches from another stays where it wa
     CHECK(s.device->finish({there}));
     CHECK(s.device->release(0, {there}));
     CHECK(still_on_the_first());
-    // A stream of the caller's GPU has nothing to do with the batch: an error, and no harm.
+    // A stream of another GPU has nothing to do with the batch: an error without side effects.
     CHECK_FALSE(s.device->release(1, {here}));
     CHECK(still_on_the_first());
     CHECK(s.device->release(1, {}));
     CHECK(still_on_the_first());
-    // And the caller's own work goes on there.
+    // The caller's own work on it continues.
     void* mine = nullptr;
     REQUIRE(cudaMalloc(&mine, 1) == cudaSuccess);
     cudaPointerAttributes where{};
@@ -339,7 +339,7 @@ TEST_CASE("uploads beside a consumer's kernel of equal length take little longer
   cudaStreamDestroy(mine);
 }
 
-// The context of this process is lost by it, so it runs in a process of its own, through the next test.
+// Poisons the context of its process, so the next test runs it in a separate process.
 TEST_CASE("an illegal access poisons the context", "[.poison]") {
   plain_stage s(4096, 1, 1);
   driver drive(*s.device);
@@ -355,7 +355,7 @@ TEST_CASE("an illegal access poisons the context", "[.poison]") {
   CHECK(told.error().message.find("at or before") != std::string::npos);
   CHECK(told.error().message.find("CUDA error 700") != std::string::npos);
   CHECK(told.error().message.find("only a new process can use the device again") != std::string::npos);
-  // Nothing of it hangs.
+  // None of these calls may hang.
   const auto begin = std::chrono::steady_clock::now();
   s.device->close();
   CHECK(seconds_since(begin) < 5);

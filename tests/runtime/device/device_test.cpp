@@ -1,4 +1,5 @@
-// What any device must do. Built twice: against the host device, and against the CUDA device (label gpu).
+// The contract of every device. Built twice: against the host device, and against the CUDA device (label
+// gpu).
 #include "runtime/device/device.hpp"
 
 #include "tests/runtime/device/support.hpp"

@@ -11,7 +11,7 @@ using device::exclusive_use;
 
 namespace {
 
-// Not a GPU that anybody has, and another one in each test process.
+// A GPU name that does not exist, different in each test process.
 std::string some_gpu(const char* which) {
   return "GPU-test-" + std::to_string(::getpid()) + "-" + which;
 }

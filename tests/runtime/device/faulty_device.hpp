@@ -1,5 +1,5 @@
-// A device around another one that notes who calls what from which thread, checks that nothing is copied over
-// something that is still in use, and fails or hangs where it is told to. For tests of the owner actor.
+// A decorator for a device: records each call with its thread, checks that no copy overwrites memory in use,
+// and fails or hangs on demand. For tests of the owner actor.
 #pragma once
 
 #include "runtime/device/device.hpp"
@@ -27,12 +27,12 @@ class faulty_device final : public device::device {
  public:
   explicit faulty_device(std::unique_ptr<penstock::device::device> inner) : inner_(std::move(inner)) {}
 
-  // Told before the owner starts.
+  // Call before the owner starts.
   void fail(fault how) { fault_ = std::move(how); }
-  /// Copies begin, and poll() has no news of them any more.
+  /// Copies start, but poll() never reports them.
   void hang() { hangs_ = true; }
-  /// The third poll() from now on does not return before go_on(): the owner's thread stands still. It has no news, and
-  /// the two after it have none; then nothing hangs any more.
+  /// The third poll() from now on blocks until go_on(), and with it the owner's thread. This poll() and the
+  /// next two report nothing; after that everything works again.
   void hang_and_stand_still() {
     hangs_ = true;
     polls_until_standing_ = 3;
@@ -43,10 +43,10 @@ class faulty_device final : public device::device {
     goes_on_.notify_all();
   }
   void say_that_it_waits_for_the_consumer(bool waits) { waits_ = waits; }
-  /// The next so many releases are refused, as during a stream capture of the program's.
+  /// Refuses the next `count` releases, as during a stream capture of the program.
   void refuse_releases(int count) { refused_releases_ = count; }
 
-  // What was seen.
+  // What was recorded.
   [[nodiscard]] std::set<std::thread::id> threads() const {
     const std::lock_guard hold(mutex_);
     return threads_;
@@ -60,7 +60,7 @@ class faulty_device final : public device::device {
     const std::lock_guard hold(mutex_);
     return late_calls_;
   }
-  /// A buffer was written while the consumer had it, or a slot was read twice at a time.
+  /// Whether a buffer was written while the consumer held it, or a slot was read twice at the same time.
   [[nodiscard]] bool overlapped() const {
     const std::lock_guard hold(mutex_);
     return overlapped_;
@@ -160,7 +160,7 @@ class faulty_device final : public device::device {
   mutable std::mutex mutex_;
   std::set<std::thread::id> threads_;
   std::map<std::string, int> calls_;
-  std::set<std::uint32_t> buffers_;                          // written, or with the consumer
+  std::set<std::uint32_t> buffers_;                          // being written, or held by the consumer
   std::set<std::pair<std::uint32_t, std::uint64_t>> slots_;  // being read
   std::map<std::uint64_t, std::pair<std::uint32_t, std::uint64_t>> slot_of_;
   bool overlapped_ = false;

@@ -1,4 +1,4 @@
-// Which device a name in the config means.
+// Interpretation of [gpu] device.
 #include "runtime/device/device.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,4 @@
-// NVML and the look at a GPU's processes, with a library that is made up: tests/cli/doctor/fake_driver.cpp.
+// NVML and the list of a GPU's processes, with a fake library: tests/cli/doctor/fake_driver.cpp.
 #include "runtime/device/nvml.hpp"
 
 #include "runtime/device/gpu_process_watch.hpp"
@@ -17,7 +17,7 @@ namespace {
 
 const std::string fake_uuid = "GPU-11111111-1111-1111-1111-111111111111";
 
-/// The library asks the environment of this process.
+/// The fake library reads the environment of this process.
 void set_processes(const std::string& list) {
   ::setenv("FAKE_PROCESSES", list.c_str(), 1);
 }

@@ -62,7 +62,7 @@ class driver {
   bool news_ = false;
 };
 
-/// As device memory and mapped slots are aligned.
+/// Memory with the alignment of device memory and mapped slots.
 class aligned_bytes {
  public:
   explicit aligned_bytes(std::size_t bytes)
@@ -78,7 +78,8 @@ class aligned_bytes {
   std::byte* data_;
 };
 
-/// A batch of random shape, type, layout and bytes; every third one has sizes that the vector path likes.
+/// A batch of random shape, type, layout and bytes; every third one has sizes for which the vector path is
+/// used.
 struct random_case {
   explicit random_case(unsigned seed) {
     std::mt19937 draw(seed);
@@ -114,7 +115,7 @@ struct random_case {
                        name_of(settings.type), settings.layout == image_layout::nchw ? "nchw" : "nhwc");
   }
 
-  /// The whole device buffer after an upload into poisoned memory.
+  /// The whole device buffer after an upload into memory filled with a pattern.
   [[nodiscard]] std::vector<std::byte> run(device::device& d,
                                            void (*fill)(std::byte*, std::byte, std::size_t) = nullptr) const {
     REQUIRE(d.open());

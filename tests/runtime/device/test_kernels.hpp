@@ -10,9 +10,9 @@ namespace penstock::device_test {
 
 /// Multiplies and adds on every multiprocessor for about `cycles` of the clock; touches no memory.
 cudaError_t launch_busy(std::uint64_t cycles, cudaStream_t stream);
-/// Writes where nothing is.
+/// Writes to an invalid address.
 cudaError_t launch_illegal_access(cudaStream_t stream);
-/// `to[0]` becomes what `from[0]` is after so many cycles.
+/// Copies from[0] to to[0] after `cycles` cycles.
 cudaError_t launch_late_read(const std::uint8_t* from, std::uint8_t* to, std::uint64_t cycles,
                              cudaStream_t stream);
 

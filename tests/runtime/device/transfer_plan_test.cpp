@@ -121,7 +121,7 @@ TEST_CASE("a batch of variable size has the first number of its longest row, nev
   CHECK(plan->row_bytes(0, extents_with({3, 7, 1})) == 28);
   CHECK(plan->payload_bytes(3, extents_with({3, 7, 1})) == 3 * (28 + 8 + 8));
   CHECK(extents_with({}) == batch_extents{0, 0, 0});
-  // What a broken worker may leave there.
+  // Values that a broken worker may leave there.
   CHECK(extents_with({1'000'000'000'000, -5}) == batch_extents{10, 0, 0});
 }
 

@@ -1,7 +1,7 @@
-// A child as penstock's own: guarded by the lifeline (descriptor 3), says "ready" and waits. With an argument
-// it first starts a program of its own in the same group, as user code in a worker might: "with-grandchild",
-// which sleeps; "with-large-grandchild", which has descriptor 4 for itself and so much memory that it takes
-// long to end.
+// A child like penstock's own: guarded by the lifeline (descriptor 3), prints "ready" and waits. With an
+// argument it first starts a program in the same group, as user code in a worker might: "with-grandchild",
+// which sleeps; "with-large-grandchild", which owns descriptor 4 and has so much memory that its exit takes
+// long.
 #include "runtime/process/lifeline.hpp"
 
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ void be_large() {
   void* memory = std::malloc(bytes);
   if (memory == nullptr) ::_exit(1);
   std::memset(memory, 1, bytes);
-  asm volatile("" : : "r"(memory) : "memory");  // written for certain
+  asm volatile("" : : "r"(memory) : "memory");  // forces the write
   std::puts("ready");
   std::fflush(stdout);
   while (true) ::pause();

@@ -27,7 +27,7 @@ TEST_CASE("a place shows what its process writes, and as previous what the one b
   CHECK(texts(book.read({"worker/0", false, {}, {}})) == strings{"first"});
   CHECK(book.read({"worker/0", true, {}, {}}).lines.empty());
   book.ended("worker/0");
-  // Between two processes there is nothing else to show.
+  // Between two processes there is no running one to show.
   CHECK(texts(book.read({"worker/0", false, {}, {}})) == strings{"first"});
   book.begin("worker/0", 2);
   book.wrote("worker/0", 2, "second", {}, 6);

@@ -62,7 +62,7 @@ exit_report reap_now(const child& dying) {
   return *report;
 }
 
-/// What a shell script prints, and how it ends.
+/// The output of a shell script, and how it ended.
 std::pair<std::string, exit_report> output_of(spawn_request request) {
   pipe_ends out = make_pipe();
   request.fds.push_back({out.write.get(), 1});
@@ -81,7 +81,7 @@ std::string states_of(pid_t group) {
     std::ifstream stat(process.path() / "stat");
     std::string line;
     if (!std::getline(stat, line)) continue;
-    std::istringstream fields(line.substr(line.rfind(')') + 1));  // the name may hold anything
+    std::istringstream fields(line.substr(line.rfind(')') + 1));  // the name may contain anything
     char state = 0;
     pid_t parent = 0;
     pid_t its_group = 0;
@@ -119,8 +119,7 @@ bool is_readable(const unique_fd& fd) {
   return ::poll(&entry, 1, 0) == 1;
 }
 
-/// A new process that got the number of one that was reaped before; nothing if the kernel does not let us
-/// choose.
+/// A new process with the pid of one that was reaped before; empty if the kernel does not allow choosing it.
 std::optional<child> reuse_pid(pid_t wanted) {
   std::ofstream("/proc/sys/kernel/ns_last_pid") << wanted - 1 << std::flush;
   auto stranger = spawn(shell("sleep 1000")).value();
@@ -151,7 +150,7 @@ TEST_CASE("a child has no descriptor but those handed over") {
   const unique_fd leaky(
       ::fcntl(null.get(), F_DUPFD, 77));  // not close-on-exec, as an embedding program may have them
   REQUIRE(leaky);
-  // The shell itself has the folder open while it lists.
+  // The shell itself has the folder open while listing it.
   const auto [listing, report] = output_of(shell("echo /proc/self/fd/*"));
   CHECK(listing == "/proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 /proc/self/fd/3\n");
 }
@@ -211,7 +210,7 @@ TEST_CASE("what a child started dies with it") {
   REQUIRE(started);
   out.write.reset();
   REQUIRE(read_line(out.read) == "started");
-  ::kill(started->pid, SIGKILL);  // the leader alone
+  ::kill(started->pid, SIGKILL);  // only the leader
   reap_now(*started);
   CHECK(group_is_gone(started->pid));
 }
@@ -245,7 +244,7 @@ TEST_CASE("the death of the session kills its children, stopped ones and grandch
   pipe_ends out = make_pipe();
   const pid_t session = ::fork();
   if (session == 0) {
-    // Its own lifeline end is the only one; it holds it until it is killed.
+    // The child holds the only copy of its lifeline end until it is killed.
     auto made = lifeline::create();
     auto started =
         spawn({guarded_child(), {"with-grandchild"}, {}, {{made->read_end.get(), 3}, {out.write.get(), 1}}});
@@ -306,7 +305,7 @@ TEST_CASE(
   }
   signal_group(gone, SIGKILL);
   reap(gone, std::chrono::seconds(10));
-  ::poll(nullptr, 0, 50);  // a signal that was sent would have ended it by now
+  ::poll(nullptr, 0, 50);  // a signal would have killed it by now
   CHECK_FALSE(is_readable(stranger->pidfd));
   ::kill(-stranger->pid, SIGKILL);
   reap_now(*stranger);
@@ -330,7 +329,7 @@ TEST_CASE("what a child started dies with it although the program ignores SIGCHL
 TEST_CASE("the end of a child is reported when nothing that it started can write any more") {
   io_thread io;
   pipe_ends said = make_pipe();
-  pipe_ends held = make_pipe();  // by the grandchild alone, until its memory is gone
+  pipe_ends held = make_pipe();  // held only by the grandchild, until its memory is freed
   std::promise<bool> grandchild_gone;
   std::unique_ptr<child_process> child;
   boost::asio::post(io.context(), [&] {
@@ -345,7 +344,7 @@ TEST_CASE("the end of a child is reported when nothing that it started can write
     held.write.reset();
   });
   REQUIRE(read_line(said.read) == "ready");
-  boost::asio::post(io.context(), [&] { ::kill(child->pid(), SIGKILL); });  // the leader alone
+  boost::asio::post(io.context(), [&] { ::kill(child->pid(), SIGKILL); });  // only the leader
   CHECK(grandchild_gone.get_future().get());
   std::promise<void> dropped;
   boost::asio::post(io.context(), [&] {

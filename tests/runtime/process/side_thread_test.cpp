@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What a task may hang in.
+/// A place where a task can hang.
 struct obstacle {
   std::promise<void> reached;
   std::promise<void> removed;
@@ -79,14 +79,14 @@ TEST_CASE(
   CHECK_FALSE(watch.found_in(8));
   watch.look({8, 9, 7});  // it may only be slow
   watch.look({8, 9, 7});
-  // Asked as the supervisor does: again and again, never waiting.
+  // Polled like the supervisor does, without waiting.
   while (!watch.found_in(8) || !watch.found_in(9)) std::this_thread::yield();
   CHECK(watch.found_in(8)->pid == 9);
   CHECK_FALSE(watch.found_in(7));
   CHECK(*looks_at_7 == 1);
   what->removed.set_value();
   while (!watch.found_in(7)) std::this_thread::yield();
-  while (watch.found_in(8)) watch.look({9, 7});  // it is not named any more
+  while (watch.found_in(8)) watch.look({9, 7});  // it is no longer in the list
 }
 
 TEST_CASE("a watch is destroyed although looks hang") {

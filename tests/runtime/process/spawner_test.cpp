@@ -1,5 +1,5 @@
-// A program on a file system that does not answer: a lease on the program's file holds up whoever executes
-// it, until the lease is given back (or the kernel breaks it, /proc/sys/fs/lease-break-time seconds later).
+// A program on a file system that does not respond, simulated by a file lease: executing the program blocks
+// until the lease is released (or the kernel breaks it, /proc/sys/fs/lease-break-time seconds later).
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
 
@@ -27,7 +27,7 @@ namespace {
 
 class slow_program {
  public:
-  slow_program() : before_(::signal(SIGIO, SIG_IGN)) {  // how the kernel asks for the lease
+  slow_program() : before_(::signal(SIGIO, SIG_IGN)) {  // the kernel's request for the lease
     std::string name = "/tmp/penstock-slow-XXXXXX";
     ::mkdtemp(name.data());
     folder_ = name;
@@ -45,7 +45,7 @@ class slow_program {
 
   [[nodiscard]] std::string path() const { return (folder_ / "program").string(); }
   [[nodiscard]] bool held() const { return held_; }
-  /// Somebody waits for the file.
+  /// Whether a process waits for the file.
   [[nodiscard]] bool awaited() const { return ::fcntl(lease_.get(), F_GETLEASE) != F_WRLCK; }
   void give_way() { ::fcntl(lease_.get(), F_SETLEASE, F_UNLCK); }
 
@@ -105,7 +105,7 @@ TEST_CASE(
   const auto stuck = here.start({program.path(), {}, {}, {}}, words_of(first));
   const auto behind = here.start({"true", {}, {}, {}}, words_of(second));
   here.start({"true", {}, {}, {}}, words_of(third));
-  // The kernel asks for the lease when somebody waits for it.
+  // The kernel requests the lease when a process waits for the file.
   while (!program.awaited()) std::this_thread::yield();
   CHECK(here.at_hand() == "executing '" + program.path() + "'");
   behind->give_up();
@@ -113,7 +113,7 @@ TEST_CASE(
   CHECK(first.get_future().get() == "executing '" + program.path() + "' did not return and was given up");
   CHECK(second.get_future().get() == "starting 'true' was given up before its turn came");
   CHECK(third.get_future().get() == "it runs");
-  behind->give_up();  // too late, and no harm
+  behind->give_up();  // too late, and harmless
 }
 
 TEST_CASE("a program whose file system does not answer holds up neither signals nor the end of the session") {

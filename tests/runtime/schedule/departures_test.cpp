@@ -56,7 +56,7 @@ TEST_CASE("whoever is gone is not told, and its successor in the same place begi
   CHECK(due(d, 0).empty());
   const worker_ref successor{0, 2};
   d.drains(successor, false);
-  d.gone(first);  // late news
+  d.gone(first);  // repeated: ignored
   CHECK(due(d, 1).empty());
   CHECK(due(d, 0) == std::vector{successor});
 }

@@ -27,7 +27,7 @@ epoch_book fresh(std::uint64_t batches = 3, std::uint64_t samples = 10) {
   return {ours, shape_of(batches, samples), start};
 }
 
-/// A batch of four rows but for the last of each three; every batch has lost one sample to a failure.
+/// Batches of four rows, except every third one; every batch has lost one sample to a failure.
 delivered_batch lossy(stream_position p) {
   return {p, p % 3 == 2 ? 0U : 3U, 1, 0, 100 + p, std::nullopt, start};
 }
@@ -48,7 +48,7 @@ std::string digest_of(std::initializer_list<std::uint64_t> batches) {
   return chain.hex();
 }
 
-/// The bytes of a state of the first version: its digests are a list, and it has no settings.
+/// The bytes of a version 1 state: its digests are a list, and it has no settings.
 std::vector<std::byte> of_the_first_version(const stream_state& s,
                                             const std::vector<std::uint64_t>& digests) {
   std::vector<std::byte> bytes;
@@ -149,7 +149,7 @@ TEST_CASE("an epoch that is left and begun again is counted anew, and so is a st
   CHECK(book.epochs()[1].batches == 10);
   CHECK(book.epochs()[1].delivered == 40);
   CHECK(book.epochs()[1].digest == digest_of({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
-  book.begin_at(0);  // a whole one once more
+  book.begin_at(0);  // start the whole epoch again
   book.delivered(full(0));
   CHECK(book.epochs().size() == 3);
   CHECK(book.state().delivered == 4);
@@ -163,7 +163,7 @@ TEST_CASE("an epoch's time goes from the demand for its first batch to the deliv
   SECTION("when the consumer says what it demanded") {
     book.delivered(at(0, start + 1s, start + 3s));
     book.delivered(at(1, start + 4s, start + 5s));
-    book.delivered(at(2, start + 60s, start + 61s));  // after a pause that is nobody's epoch
+    book.delivered(at(2, start + 60s, start + 61s));  // after a pause that belongs to no epoch
     book.delivered(at(3, start + 62s, start + 63s));
     CHECK(book.epochs()[0].took == 4s);
     CHECK(book.epochs()[1].took == 3s);
@@ -209,7 +209,7 @@ TEST_CASE("a state is at most 1 KiB, however long the epoch and whatever is quar
     const auto back = parse_state(bytes);
     REQUIRE(back);
     CHECK(back->digests == state.digests);
-    // The first of them; the others are found again.
+    // The first ones; the others will be quarantined again.
     CHECK(back->quarantined_samples.size() >= 12);
     CHECK(std::ranges::equal(back->quarantined_samples,
                              std::span(state.quarantined_samples).first(back->quarantined_samples.size())));

@@ -1,6 +1,6 @@
-// The book of jobs against a small world (job_world.hpp), driven by random scripts: deaths in the middle of rows and
-// after reports, cancels, time-outs, late and impossible news, kept results, drains, new places, pauses. A script that
-// fails is shrunk and printed.
+// Model test of the job book against a small world (job_world.hpp), driven by random scripts: deaths in the
+// middle of rows and after reports, cancels, timeouts, late and impossible messages, kept results, drains,
+// new places, pauses. A failing script is shrunk and printed.
 #include "tests/runtime/schedule/job_world.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -31,7 +31,7 @@ job_world_settings random_settings(random_choice& choose) {
 }
 
 script random_script(random_choice& choose) {
-  // Accidents are rarer than work, in some scripts much rarer.
+  // Faults are rarer than work, in some scripts much rarer.
   const std::uint32_t calm = 1 + choose.below(8);
   constexpr job_act usual[] = {job_act::submit,  job_act::submit,  job_act::work,    job_act::work,
                                job_act::work,    job_act::work,    job_act::deliver, job_act::deliver,
@@ -74,7 +74,7 @@ testing::model<job_act, job_world_settings> model_that_counts(job_world_tally& t
 TEST_CASE("every job is settled once and runs once at a time, whatever dies, is cancelled or comes late") {
   job_world_tally tally;
   testing::explore(model_that_counts(tally));
-  // A world in which something never happens has not tried it.
+  // Check coverage: every outcome must have occurred.
   CHECK(tally.ends.size() == 7);
   for (const std::uint64_t often : {tally.bundles, tally.trials, tally.ahead, tally.fresh, tally.revoked,
                                     tally.ended, tally.refreshed, tally.emptied, tally.charged, tally.late})

@@ -1,5 +1,5 @@
-// What becomes of jobs: results, cancelling, late and impossible news; one rule at a time. Deaths are tried in
-// job_deaths_test.cpp, who gets which lease in job_leasing_test.cpp, the interplay of all in job_book_model_test.cpp.
+// Outcomes of jobs: results, cancelling, late and impossible messages; one rule per test. Deaths are in
+// job_deaths_test.cpp, leasing in job_leasing_test.cpp, combinations in job_book_model_test.cpp.
 #include "tests/runtime/schedule/job_pool.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -164,7 +164,7 @@ TEST_CASE("cancelling a job that runs ends its worker and takes from it what it 
   const auto said = p.go();
   REQUIRE(said.size() == 3);
   CHECK(only<revoke_row>(said).size() == 2);
-  REQUIRE(std::holds_alternative<end_worker>(said[2]));  // behind the revocations
+  REQUIRE(std::holds_alternative<end_worker>(said[2]));  // after the revocations
   CHECK(std::get<end_worker>(said[2]).who == a1);
   CHECK_FALSE(std::get<end_worker>(said[2]).at_once);
   CHECK(p.book.cancel(2) == cancelled::running);
@@ -172,7 +172,7 @@ TEST_CASE("cancelling a job that runs ends its worker and takes from it what it 
   CHECK(p.book.cancel(2, false, true) == cancelled::running);
   CHECK(only<end_worker>(p.go()).at(0).at_once);
   p.submit();
-  CHECK(p.leases().empty());  // nothing for a worker that is being ended
+  CHECK(p.leases().empty());  // no lease for a worker that is being killed
   CHECK_FALSE(p.die(order, 0, row_at::begun));
   const settle_job end = settled(p.go());
   CHECK(end.job == 2);

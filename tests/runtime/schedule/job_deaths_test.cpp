@@ -1,4 +1,5 @@
-// What a worker's death makes of its jobs, one rule at a time. The interplay of all is explored in job_book_model_test.cpp.
+// What happens to the jobs of a dead worker, one rule per test. Combinations are tested in
+// job_book_model_test.cpp.
 #include "tests/runtime/schedule/job_pool.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -182,7 +183,7 @@ TEST_CASE("a job that is not idempotent is never begun twice") {
     CHECK(end.how == job_end::worker_lost);
     CHECK(end.causes == causes{"SIGSEGV"});
     p.book.worker_joined(a2, 1);
-    CHECK(jobs_of(p.lease()) == jobs{3});  // it had not begun
+    CHECK(jobs_of(p.lease()) == jobs{3});  // it had not started
   }
 }
 

@@ -1,4 +1,4 @@
-// Which job goes to which worker, one rule at a time. Their interplay is explored in job_book_model_test.cpp.
+// Which job goes to which worker, one rule per test. Combinations are tested in job_book_model_test.cpp.
 #include "tests/runtime/schedule/job_pool.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -16,7 +16,7 @@ TEST_CASE("while nobody knows how long a function takes, each of its jobs travel
   p.submit_many(5);
   p.book.worker_joined(a1, 4);
   const auto orders = p.leases();
-  REQUIRE(orders.size() == 2);  // the one to work on, and one ahead
+  REQUIRE(orders.size() == 2);  // the current one, and one queued
   CHECK(jobs_of(orders[0]) == jobs{1});
   CHECK(jobs_of(orders[1]) == jobs{2});
   CHECK(p.book.waiting() == 3);
@@ -137,7 +137,7 @@ TEST_CASE("when nothing waits, an idle worker takes over the later half of what 
   REQUIRE(order.rows.size() == 6);
   p.book.worker_joined(b1, 1);
   const auto asked = only<revoke_row>(p.go());
-  REQUIRE(asked.size() == 3);  // of rows 1 .. 5: row 0 counts as begun
+  REQUIRE(asked.size() == 3);  // of rows 1 .. 5: row 0 counts as started
   CHECK(asked[0].row == 3);
   CHECK(asked[2].row == 5);
   CHECK(asked[2].job == 7);
@@ -195,7 +195,7 @@ TEST_CASE("a slot whose last rows were revoked is leased again only when its wor
   p.book.worker_drains(a1, true);
   REQUIRE(only<revoke_row>(p.go()).size() == 3);
   p.book.row_revoked(order.lease, 2);
-  REQUIRE(p.book.seen(table_of(order, 2)) == job_arrival::accepted);  // read without a word of the worker's
+  REQUIRE(p.book.seen(table_of(order, 2)) == job_arrival::accepted);  // read without a report from the worker
   CHECK(p.book.rows_of(0) == 0);
   auto late = table_of(order, 2, row_at::revoked);
   CHECK(p.book.reported(late) == job_arrival::accepted);  // so the lease was still current

@@ -1,4 +1,4 @@
-// A pool small enough to reason about: the book of jobs, and the tables as its workers would have written them.
+// A pool small enough to reason about: the job book, and tables as its workers would write them.
 #pragma once
 
 #include "runtime/schedule/job_book.hpp"
@@ -23,10 +23,10 @@ std::vector<T> only(const std::vector<schedule::job_command>& commands) {
   return found;
 }
 
-/// Slots with room for 8 small jobs beside their results.
+/// Slots with room for 8 small jobs and their results.
 inline constexpr schedule::job_book_settings small_slots{3, 8, 1ms, 1ms, 4096, 64, 64};
 
-/// So many rows that are over, then one that is `then`, then rows that wait.
+/// A table whose first rows are over, then one in state `then`, then waiting rows.
 inline schedule::lease_reading table_of(const schedule::lease_jobs& order, std::size_t finished,
                                         row_at then = row_at::waiting, nanoseconds busy = 100us) {
   schedule::lease_reading table{order.lease, {}};
@@ -37,7 +37,7 @@ inline schedule::lease_reading table_of(const schedule::lease_jobs& order, std::
   return table;
 }
 
-/// All rows finished, and each result kept where it lies.
+/// All rows finished, and each result kept in the slot.
 inline schedule::lease_reading kept(const schedule::lease_jobs& order) {
   schedule::lease_reading table = table_of(order, order.rows.size());
   for (row_reading& row : table.rows) row.keeps_slot = true;
@@ -50,7 +50,7 @@ inline std::vector<job_id> jobs_of(const schedule::lease_jobs& order) {
   return jobs;
 }
 
-/// A book, a clock that stands still until it is moved, and what was said since the last look.
+/// A book and a clock that moves only when the test advances it.
 struct small_pool {
   explicit small_pool(const schedule::job_book_settings& settings = small_slots) : book(settings) {}
 
@@ -62,12 +62,12 @@ struct small_pool {
   void submit_many(int count) {
     for (int i = 0; i < count; ++i) submit();
   }
-  /// Carries out nothing: commands are looked at by the test.
+  /// Returns the commands for the test to check; carries out none.
   std::vector<schedule::job_command> go() { return book.advance(now); }
   std::vector<schedule::lease_jobs> leases() { return only<schedule::lease_jobs>(go()); }
   schedule::lease_jobs lease() { return leases().at(0); }
 
-  /// Tells it how long a function takes, through a worker that comes and goes.
+  /// Teaches the book how long a function takes, with a temporary worker.
   void teach(nanoseconds busy, std::uint32_t function = 0) {
     const worker_ref teacher{1000, ++teachers};
     book.worker_joined(teacher, 1);
@@ -81,7 +81,7 @@ struct small_pool {
                                           row_at then, bool blames = true) {
     return book.worker_died(order.lease.holder, {table_of(order, finished, then)}, "SIGSEGV", blames, now);
   }
-  /// Dies of the job that it has just begun, and is replaced.
+  /// The worker dies of the job that it has just started, and is replaced.
   void crash(const schedule::lease_jobs& order, std::uint32_t slots = 2) {
     die(order, 0, row_at::begun);
     const worker_ref next{order.lease.holder.worker, order.lease.holder.incarnation + 1};
@@ -100,14 +100,14 @@ inline constexpr worker_ref a2{0, 2};
 inline constexpr worker_ref b1{1, 1};
 inline constexpr worker_ref helper1{small_pool::helper, 1};
 
-/// The only end that was said.
+/// The only settle_job in the commands.
 inline schedule::settle_job settled(const std::vector<schedule::job_command>& said) {
   const auto all = only<schedule::settle_job>(said);
   REQUIRE(all.size() == 1);
   return all[0];
 }
 
-/// A bundle of so many rows with worker 0.
+/// A bundle of `count` rows leased to worker 0.
 inline schedule::lease_jobs bundle_of(small_pool& p, int count, bool idempotent = true) {
   p.teach(1us);
   p.book.worker_joined(a1, 1);

@@ -126,7 +126,7 @@ void job_world::submit() {
 void job_world::cancel(std::uint32_t pick) {
   if (jobs_.empty()) return;
   job_id number = 1 + pick % jobs_.size();
-  // Of jobs that are over only one in a hundred: they are most.
+  // Consider only one in a hundred settled jobs, because most are settled.
   for (std::size_t i = 0; i < jobs_.size() && at(number).settled && pick % 100 != 0; ++i)
     number = 1 + number % jobs_.size();
   job_state& job = at(number);
@@ -157,7 +157,7 @@ void job_world::cancel(std::uint32_t pick) {
   }
 }
 
-/// The session reads a table without a word of its worker's.
+/// The session reads a table without a report from its worker.
 void job_world::look_at(const lease_ref& lease) {
   table& t = memory_.at({lease.holder.worker, lease.slot});
   for (cell& c : t.rows) c.seen |= c.at == row_at::begun;
@@ -168,7 +168,7 @@ void job_world::look_at(const lease_ref& lease) {
 void job_world::release(std::uint32_t pick) {
   if (memory_.empty()) return;
   table& t = std::next(memory_.begin(), static_cast<std::ptrdiff_t>(pick % memory_.size()))->second;
-  if (t.kept == 0) return books_.result_gone(t.lease);  // late news, or of a result that never lay there
+  if (t.kept == 0) return books_.result_gone(t.lease);  // late, or about a result that was never there
   --t.kept;
   t.pinned = std::min(t.pinned, t.kept);
   books_.result_gone(t.lease);
@@ -191,7 +191,7 @@ void job_world::start(std::uint32_t number) {
                        number == sacrificial_place);
 }
 
-/// One step: a row is begun, or ends, or is passed over.
+/// One step: a row is started, finished or skipped.
 void job_world::work(std::uint32_t number, bool tells) {
   place& p = places_[number];
   if (!p.alive || p.leases.empty()) return;
@@ -239,7 +239,7 @@ void job_world::finish_row(std::uint32_t number, cell& c) {
       for (std::uint32_t i = p.next_row; i < t.rows.size(); ++i) t.rows[i].overwritten = true;
       return die(number, true);
     }
-    case kind::hanging: return;  // until somebody watches
+    case kind::hanging: return;  // until a timeout
     case kind::plain:
     case kind::thrower:
     case kind::too_large: break;
@@ -292,7 +292,7 @@ void job_world::die(std::uint32_t number, bool blames) {
   p.next_row = 0;
 }
 
-/// What has to become of a job whose worker is dead.
+/// The expected fate of a job whose worker is dead.
 void job_world::lose(cell& c, std::uint32_t number, bool was_running, bool blamed) {
   job_state& job = at(c.job);
   job.running = false;

@@ -1,7 +1,7 @@
-// A world for the book of jobs: workers that run rows one by one, tables that they write, messages that are on their way,
-// a session that carries out commands, callers that keep results and cancel jobs. It knows by itself what each job is,
-// where it runs and what has to become of it, and throws a violation where the book says otherwise. Used by
-// job_book_model_test.cpp.
+// A simulated world for the job book: workers that run rows one by one, tables that they write, messages in
+// transit, a session that carries out commands, callers that keep results and cancel jobs. It tracks
+// independently where each job runs and how it must end, and throws a violation when the book disagrees. Used
+// by job_book_model_test.cpp.
 #pragma once
 
 #include "runtime/schedule/job_book.hpp"
@@ -34,21 +34,21 @@ struct job_world_settings {
   std::uint32_t rows_max = 4;
   std::uint32_t max_attempts = 3;
   std::uint64_t jobs = 40;            ///< at most
-  std::uint32_t odd_jobs = 30;        ///< of 100: kill, throw, hang ...
+  std::uint32_t odd_jobs = 30;        ///< percentage that kill, throw, hang ...
   std::uint32_t fresh_jobs = 5;       ///< of 100
-  std::uint64_t salt = 0;             ///< which ones
-  bool outside_kills_charge = false;  ///< a kill from outside looks like the fault of what ran
-  bool deaths_unreported = false;     ///< a planted bug: nobody tells the book
+  std::uint64_t salt = 0;             ///< selects which ones
+  bool outside_kills_charge = false;  ///< kills from outside are charged to the current job
+  bool deaths_unreported = false;     ///< an injected bug: the book is not told of deaths
 };
 
-/// How often a world came by what there is to come by, over all scripts.
+/// Coverage: how often each situation occurred, over all scripts.
 struct job_world_tally {
   std::map<schedule::job_end, std::uint64_t> ends;
   std::uint64_t bundles = 0, trials = 0, ahead = 0, fresh = 0, revoked = 0, ended = 0, refreshed = 0,
                 emptied = 0, charged = 0, late = 0;
 };
 
-/// What a job computes, and how long its function says that it took.
+/// The result of a job, and its reported run time.
 [[nodiscard]] std::uint64_t result_of(schedule::job_id job);
 [[nodiscard]] nanoseconds time_of(std::uint32_t function);
 
@@ -63,7 +63,7 @@ class job_world {
 
   job_world(const job_world_settings& settings, job_world_tally& tally);
   void perform(step<job_act> s);
-  /// No more accidents: everything has to be settled now, in a bounded number of steps.
+  /// No more faults: everything must be settled in a bounded number of steps.
   void finish();
 
  private:
@@ -72,11 +72,11 @@ class job_world {
   struct job_state {
     schedule::job_request request;
     kind what = kind::plain;
-    bool keeps = false;  // its result is large, so it is left in its slot
+    bool keeps = false;  // its result is large, so it stays in its slot
     bool waiting = true;
     bool running = false;
     bool ending = false;     // cancelled while it ran
-    bool cancelled = false;  // before it began
+    bool cancelled = false;  // before it started
     bool leased_before = false;
     std::uint32_t begun = 0;
     std::uint32_t charged = 0;
@@ -89,24 +89,24 @@ class job_world {
     schedule::job_id job = 0;
     row_at at = row_at::waiting;
     bool overwritten = false;
-    bool seen = false;  // somebody has read that it was begun
+    bool seen = false;  // the book has read that it was started
     steady_time begun{};
     std::uint64_t result = 0;
   };
   struct table {
     lease_ref lease;
     std::vector<cell> rows;
-    std::uint32_t kept = 0;    // results that callers have not taken
-    std::uint32_t pinned = 0;  // of them: cannot be copied out
-    bool asked_empty = false;  // an empty_slot was said
+    std::uint32_t kept = 0;    // results that callers have not freed
+    std::uint32_t pinned = 0;  // of these: cannot be copied out
+    bool asked_empty = false;  // an empty_slot was emitted
   };
 
   struct place {
     std::uint32_t incarnation = 0;
     bool alive = false;
     bool draining = false;
-    bool doomed = false;      // an end_worker was said
-    bool refreshing = false;  // a refresh_worker was said
+    bool doomed = false;      // an end_worker was emitted
+    bool refreshing = false;  // a refresh_worker was emitted
     std::uint32_t given = 0;  // leases
     std::uint32_t begun = 0;  // rows
     std::deque<lease_ref> leases;
@@ -156,7 +156,7 @@ class job_world {
                                              std::uint32_t end) const;
   [[nodiscard]] bool revoke(const lease_ref& lease, std::uint32_t row);
 
-  // What has to hold when there is nothing left to be done.
+  // Invariants when there is nothing left to do.
   void check_rest() const;
   void check_idle(std::uint32_t number, const place& p) const;
   [[nodiscard]] bool idle(std::uint32_t number, const place& p) const;
@@ -177,9 +177,9 @@ class job_world {
   std::map<std::uint32_t, place> places_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, table> memory_;  // by place and slot
   std::deque<message> in_transit_;
-  std::deque<message> heard_;  // some of what was delivered
+  std::deque<message> heard_;  // some delivered messages
   std::set<schedule::job_id> waiting_ordinary_;
-  std::set<schedule::job_id> leasable_;  // the same, when the commands at hand were decided
+  std::set<schedule::job_id> leasable_;  // the same, at the time of the current commands
   bool paused_ = false;
   bool trials_given_up_ = false;
 };

@@ -1,4 +1,4 @@
-// The session of job_world: carries out what the book says, and looks whether it may be so.
+// The session of job_world: carries out the book's commands, and checks that each is allowed.
 #include "tests/runtime/schedule/job_world.hpp"
 
 #include <algorithm>
@@ -200,7 +200,8 @@ void job_world::check_result(const settle_job& end, const job_state& job) {
   must(end.keeps_slot == (job.keeps && c.at == row_at::finished), "a result is kept, or not");
   if (!end.keeps_slot) return;
   ++t.kept;
-  // Whose bytes somebody looks at cannot be copied out; one slot of a place is always without such results.
+  // A result whose bytes are in use cannot be copied out; at least one slot of a place is always without such
+  // results.
   std::uint32_t others = 0;
   for (const auto& [where, other] : memory_)
     others += where.first == lease.holder.worker && &other != &t && other.pinned > 0 ? 1 : 0;
@@ -229,7 +230,7 @@ lease_reading job_world::read(const lease_ref& lease, std::uint32_t first, std::
 
 void job_world::deliver(std::uint32_t pick) {
   if (in_transit_.empty()) return;
-  // Messages of one worker keep their order; those of different workers do not.
+  // Messages of one worker stay in order; those of different workers need not.
   const worker_ref sender = in_transit_[pick % in_transit_.size()].lease.holder;
   const auto first =
       std::ranges::find_if(in_transit_, [&](const message& m) { return m.lease.holder == sender; });
@@ -298,7 +299,7 @@ void job_world::check_rest() const {
   }
 }
 
-/// And the book knows it.
+/// And the book agrees.
 bool job_world::idle(std::uint32_t number, const place& p) const {
   return p.leases.empty() && books_.rows_of(number) == 0 && !has_untold_news(number);
 }

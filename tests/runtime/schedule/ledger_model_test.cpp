@@ -1,6 +1,6 @@
-// The ledger against a small world of workers, memory, a device and a consumer, driven by random scripts:
-// deaths at any moment, messages that arrive late, owners that die. An independent record of what lies in
-// each slot finds every lost, doubled, reordered or overwritten batch. A script that fails is shrunk and
+// Model test of the ledger against a small world of workers, memory, a device and a consumer, driven by
+// random scripts: deaths at any time, late messages, owners that die. An independent record of the contents
+// of each slot detects every lost, duplicated, reordered or overwritten batch. A failing script is shrunk and
 // printed.
 #include "runtime/schedule/ledger.hpp"
 #include "tests/runtime/schedule/random_scripts.hpp"
@@ -41,7 +41,7 @@ struct world_settings {
   std::set<std::uint64_t> killers;       // kill in every attempt
   std::set<std::uint64_t> killers_once;  // kill in the first attempt of each epoch
   std::set<std::uint64_t> broken;        // fail with an error
-  bool deaths_unreported = false;        // a planted bug: nobody tells the ledger
+  bool deaths_unreported = false;        // an injected bug: the ledger is not told of deaths
 };
 
 constexpr std::uint32_t sacrificial_place = 100;
@@ -79,7 +79,7 @@ class world {
     std::deque<held_lease> leases;
   };
 
-  struct memory {  // what a slot really holds
+  struct memory {  // the actual contents of a slot
     std::vector<std::uint64_t> samples;
     bool being_written = false;
   };
@@ -153,7 +153,7 @@ class world {
 
   void deliver(std::uint32_t pick) {
     if (in_transit_.empty()) return;
-    // Messages of one worker keep their order; those of different workers do not.
+    // Messages of one worker stay in order; those of different workers need not.
     const worker_ref sender = in_transit_[pick % in_transit_.size()].lease.holder;
     const auto first =
         std::ranges::find_if(in_transit_, [&](const auto& r) { return r.lease.holder == sender; });
@@ -166,8 +166,8 @@ class world {
       throw violation{"a report was not accepted, or accepted though it was late"};
   }
 
-  // From outside, at any moment: between samples nothing is charged. The sacrificial worker is spared, since
-  // a kill from outside looks exactly like the death of its sample.
+  // A kill from outside, at any time; between samples nothing is charged. Not of the sacrificial worker,
+  // because there a kill from outside looks exactly like a death by its sample.
   void kill(std::uint32_t number) {
     place& p = places_[number];
     if (!p.alive) return;
@@ -216,7 +216,8 @@ class world {
       if (const auto* load = std::get_if<load_command>(&c)) take_lease(*load);
       if (const auto* upload = std::get_if<upload_command>(&c)) take_upload(*upload);
       if (const auto* lost = std::get_if<sample_quarantined>(&c)) {
-        // Outside kills can hit the same sample again and again; once it was cleared twice, that counts.
+        // Kills from outside can hit the same sample repeatedly; once it was cleared twice, the next one
+        // quarantines it.
         const std::uint32_t charged = charged_[{plan_.epoch_of(lost->position), lost->sample}];
         const bool untried = lost->causes.back() == "could not be tried alone: no worker for it";
         const bool proved =
@@ -338,7 +339,7 @@ class world {
     expected_upload_ = delivered_;
   }
 
-  // An owner died of one of the batches that it had, and that was once too often.
+  // An owner died of one of its batches, for the last time allowed.
   void leave_out(std::uint32_t pick) {
     if (uploads_.empty()) return;
     const upload_command poison = uploads_[pick % uploads_.size()];
@@ -348,7 +349,7 @@ class world {
     left_out_.insert(poison.position);
   }
 
-  // No more accidents: everything has to come out now, in a bounded number of steps.
+  // No more faults: everything must be delivered in a bounded number of steps.
   void finish() {
     const std::uint64_t bound = 1000 + end_ * 60 * (settings_.batch_size + 4);
     books_.set_paused(false);
@@ -400,7 +401,7 @@ world_settings random_settings(random_choice& choose) {
 }
 
 script random_script(random_choice& choose) {
-  // Accidents are rarer than work, in some scripts much rarer.
+  // Faults are rarer than work, in some scripts much rarer.
   const std::uint32_t calm = 1 + choose.below(8);
   script made(50 + choose.below(450));
   for (step& s : made) {

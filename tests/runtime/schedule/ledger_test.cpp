@@ -1,4 +1,4 @@
-// The ledger's rules one by one. Their interplay is explored in ledger_model_test.cpp.
+// The ledger's rules one by one. Combinations are tested in ledger_model_test.cpp.
 #include "runtime/schedule/ledger.hpp"
 
 #include "tests/runtime/schedule/small_plan.hpp"
@@ -33,7 +33,7 @@ flight_mark mark_of(const load_command& load, std::uint32_t row) {
   return {load.lease.slot, load.lease.generation, row};
 }
 
-/// Kills the holder of `load` on its row and brings the next incarnation.
+/// Kills the holder of `load` on this row and starts the next incarnation.
 std::optional<charge> kill_on(ledger& books, const load_command& load, std::uint32_t row) {
   const auto charged = books.worker_died(load.lease.holder, mark_of(load, row), "SIGSEGV");
   books.worker_joined({load.lease.holder.worker, load.lease.holder.incarnation + 1}, 2);
@@ -396,7 +396,7 @@ TEST_CASE("after the owner's death everything unacknowledged is uploaded again, 
   REQUIRE(uploads.size() == 2);
   CHECK(uploads[0].position == 1);
   CHECK(uploads[1].position == 2);
-  books.slot_released(3);  // the dead owner's last words
+  books.slot_released(3);  // a late message of the dead owner
   CHECK(books.stale_dropped() == 1);
 }
 
@@ -480,7 +480,7 @@ TEST_CASE("a batch that kills owners is delivered with 0 rows, whatever becomes 
 }
 
 TEST_CASE("a batch that is left out changes no other batch, so a run that is resumed behind it is the same") {
-  // Whatever is to be replaced, sample 0 is asked first.
+  // The first replacement tried is always sample 0.
   class first_sample_replaces final : public small_plan {
    public:
     using small_plan::small_plan;

@@ -1,6 +1,6 @@
-// Model tests: a small world follows a random script, step by step, until something is violated; then the
-// script is shrunk to what is needed for the same violation and printed, to become a test of its own. Used by the
-// tests of pure cores, which say what the world is; explore() is the rest.
+// Model tests: a small world follows a random script, step by step, until an invariant is violated; then the
+// script is shrunk to what is needed for the same violation and printed, so that it can become a regression
+// test. Used by the tests of pure cores, which define the world; explore() does the rest.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>
@@ -18,7 +18,7 @@
 
 namespace penstock::testing {
 
-/// Thrown by a world in which something is not as it has to be.
+/// Thrown by a world in which an invariant is violated.
 struct violation {
   std::string what;
 };
@@ -26,13 +26,14 @@ struct violation {
 template <class Act>
 struct step {
   Act what{};
-  std::uint32_t pick = 0;  ///< taken modulo the choices there are, so that any part of a script is a script
+  /// taken modulo the number of choices, so that any part of a script is a valid script
+  std::uint32_t pick = 0;
 };
 
 template <class Act>
 using script_of = std::vector<step<Act>>;
 
-/// Leaves out whatever is not needed for `same` to hold of what remains.
+/// Removes all steps that are not needed for `same` to hold.
 template <class Act>
 script_of<Act> shrunk(script_of<Act> script, const std::function<bool(const script_of<Act>&)>& same) {
   for (std::size_t part = script.size() / 2; part > 0; part /= 2) {
@@ -50,7 +51,7 @@ script_of<Act> shrunk(script_of<Act> script, const std::function<bool(const scri
   return script;
 }
 
-/// As it is written in a test.
+/// As source code for a test.
 template <class Act>
 std::string as_text(const script_of<Act>& script, std::span<const char* const> names) {
   std::string text;
@@ -74,7 +75,7 @@ inline std::uint64_t seed_of_this_run() {
   return fixed != nullptr ? std::strtoull(fixed, nullptr, 10) : std::random_device{}();
 }
 
-/// What a model test explores. Settings say what a world is like, a planted mistake included.
+/// A model test. Settings describe a world, including an injected bug.
 template <class Act, class Settings>
 struct model {
   const char* name = "";
@@ -82,10 +83,10 @@ struct model {
   script_of<Act> (*random_script)(random_choice&) = nullptr;
   Settings (*random_settings)(random_choice&) = [](random_choice&) { return Settings(); };
   std::string (*describe)(const Settings&) = [](const Settings&) { return std::string(); };
-  /// Throws a violation. The number of steps that were done: a world may end before its script.
+  /// Throws a violation. Returns the number of steps done: a world may end before its script.
   std::function<std::size_t(const Settings&, const script_of<Act>&)> run;
 
-  /// What goes wrong; empty: nothing.
+  /// The violation; empty if none.
   [[nodiscard]] std::string trouble_with(const Settings& settings, const script_of<Act>& script) const {
     try {
       static_cast<void>(run(settings, script));
@@ -101,8 +102,8 @@ struct model {
   }
 };
 
-/// A million steps in worlds and by scripts that chance chooses; fails the test with the shortest script that shows
-/// what went wrong. The number of scripts.
+/// Runs a million steps of random scripts in random worlds; fails the test with the shortest script that
+/// shows the violation. Returns the number of scripts.
 template <class Act, class Settings>
 std::uint64_t explore(const model<Act, Settings>& m) {
   const std::uint64_t seed = seed_of_this_run();
@@ -124,7 +125,7 @@ std::uint64_t explore(const model<Act, Settings>& m) {
   return scripts;
 }
 
-/// Whether a few hundred scripts show what is wrong with a world: a model that finds no planted mistake proves nothing.
+/// Whether a few hundred scripts find the bug injected into a world: a model that misses it proves nothing.
 template <class Act, class Settings>
 bool finds_a_mistake(const model<Act, Settings>& m, const Settings& planted) {
   random_choice choose(1);

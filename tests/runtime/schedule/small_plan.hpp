@@ -1,4 +1,4 @@
-// A plan small enough to reason about: samples in order, `batch_size` a batch, the same in every epoch.
+// A plan small enough to reason about: samples in order, `batch_size` per batch, the same in every epoch.
 #pragma once
 
 #include "runtime/schedule/ledger.hpp"

@@ -1,4 +1,4 @@
-// Deaths, trials and quarantine of samples, one rule at a time.
+// Deaths, trials and quarantine of samples, one rule per test.
 #include "runtime/schedule/suspicion.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -15,7 +15,7 @@ constexpr stream_position batch = 3;
 constexpr lease_ref lease{{64, 1}, 0, 1};
 constexpr lease_ref next_lease{{64, 2}, 0, 2};
 
-/// Dies in company on two workers, as it takes to be isolated with three attempts.
+/// Two ordinary deaths on different workers: enough to be isolated when max_attempts is 3.
 void isolate(suspicion& s, const suspect& who) {
   CHECK_FALSE(s.charge_death(who, batch, false, 0, "SIGSEGV"));
   CHECK_FALSE(s.charge_death(who, batch, false, 1, "SIGBUS"));
@@ -121,7 +121,8 @@ TEST_CASE("deaths of one epoch are none of the next, and a quarantine ends the t
   s.begin_trial(tom, lease);
   CHECK(s.charge_death(tom, batch, true, 64, "SIGSEGV"));
   CHECK_FALSE(s.anybody_isolated());
-  // A lease of the next epoch was out: its death is noted, the quarantine is not told again.
+  // A lease of the next epoch was in progress: its death is recorded, but the quarantine is not reported
+  // again.
   CHECK_FALSE(s.charge_death(tom_later, batch, false, 2, "SIGSEGV"));
 }
 

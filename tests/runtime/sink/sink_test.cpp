@@ -114,7 +114,7 @@ TEST_CASE("a place that cannot be written is refused by name and leaves nothing 
   REQUIRE_FALSE(nowhere);
   CHECK(nowhere.error().message.find("missing/x.npy': No such file or directory") != std::string::npos);
 
-  // A limit on file sizes stands for a full disk: the write fails half-way.
+  // A limit on file sizes simulates a full disk: the write fails half-way.
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   const auto old = ::signal(SIGXFSZ, SIG_IGN);

@@ -1,4 +1,4 @@
-// Who is waited for, one situation a test.
+// What the stream waits for, one situation per test.
 #include "runtime/supervision/awaited.hpp"
 
 #include "tests/runtime/supervision/progress_facts.hpp"

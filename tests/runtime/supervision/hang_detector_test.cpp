@@ -8,7 +8,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Looks at the right intervals while the test lets time pass.
+/// Polls at the right intervals while the test advances the clock.
 class watcher {
  public:
   explicit watcher(std::uint32_t workers, hang_settings settings = {1s, 1s, 1s})
@@ -20,7 +20,7 @@ class watcher {
     detector_.look(now_, signs);
   }
 
-  /// Verdicts of the whole time, each worker once.
+  /// All verdicts in this time, each worker once.
   std::vector<hang_verdict> pass(nanoseconds time, bool hearts_beat = true) {
     std::vector<hang_verdict> all;
     for (const auto end = now_ + time; now_ < end;) {

@@ -1,7 +1,7 @@
-// The GPU owner's supervision in a small world: a scheduler that orders uploads and orders them again when they are
-// lost, a process that obeys, lies, crashes, hangs, survives or cannot be started, an operator, and a session that ends
-// at any moment. What must hold is checked after every step from records of the world's own. A script that fails is
-// shrunk and printed.
+// Model test of the GPU owner's supervision in a small world: a scheduler that orders uploads and repeats
+// lost ones; a process that works, violates the protocol, crashes, hangs, survives SIGKILL or cannot be
+// started; an operator; and a session that ends at any time. Invariants are checked after every step against
+// the world's own records. A failing script is shrunk and printed.
 #include "runtime/supervision/owner_supervision.hpp"
 #include "tests/runtime/schedule/random_scripts.hpp"
 
@@ -32,7 +32,7 @@ using script = testing::script_of<act>;
 struct world_settings {
   poison_rule on_poison = poison_rule::skip;
   std::set<stream_position> killers;  // batches that the sink dies of
-  bool forgets_losses = false;        // a planted mistake of the world: lost uploads are not ordered again
+  bool forgets_losses = false;        // an injected bug: lost uploads are not ordered again
 };
 
 constexpr stream_position batches = 12;
@@ -57,12 +57,12 @@ class world {
     std::uint32_t incarnation = 0;
     bool introduced = false;
     bool opened = false;
-    bool frozen = false;       // does not react to what it is told, and its heart does not beat
+    bool frozen = false;       // does not react to messages and sends no heartbeats
     bool told_to_stop = false;
     bool killed = false;
     bool spawned = false;      // the spawn has been reported
     bool stalled = false;      // the spawn does not return unless it is killed
-    bool stubborn = false;     // nor then
+    bool stubborn = false;     // not even then
     std::deque<upload_order> has;
     std::set<std::uint64_t> copied;
     std::optional<upload_order> in_hand;
@@ -186,7 +186,8 @@ class world {
     const upload_order done = *std::exchange(here_->in_hand, std::nullopt);
     here_->has.pop_front();
     here_->copied.erase(done.upload);
-    if (!owner_.delivered(here_->incarnation, now_, done.upload)) return;  // it had lied before
+    // it had violated the protocol before
+    if (!owner_.delivered(here_->incarnation, now_, done.upload)) return;
     require(ordered_.erase(done.position) == 1, "a batch was delivered that was not owed");
     require(delivered_.insert(done.position).second, "a batch was delivered twice");
   }
@@ -268,7 +269,7 @@ class world {
 
   // ---- in the end ---------------------------------------------------------------------------------------------
 
-  /// Nobody disturbs any more: everything is delivered and the owner goes, or the run has failed with a reason.
+  /// No more faults: everything is delivered and the owner exits, or the run has failed with a reason.
   void finish() {
     for (int i = 0; i < 20'000 && !failed_ && !closed_; ++i) {
       pass(100ms);
@@ -307,7 +308,7 @@ class world {
   std::uint64_t last_sent_ = 0;
   stream_position next_ = 0;
   std::map<stream_position, int> crashed_in_hand_;
-  std::set<stream_position> ordered_;    // owed
+  std::set<stream_position> ordered_;    // ordered and not delivered yet
   std::set<stream_position> delivered_;  // or left out
 };
 
@@ -321,7 +322,7 @@ world_settings random_settings(testing::random_choice& choose) {
 script random_script(testing::random_choice& choose) {
   script steps(1 + choose.below(120));
   for (auto& s : steps) {
-    // Mostly work, now and then trouble.
+    // Mostly work, sometimes faults.
     static constexpr act work[] = {act::pass, act::get_ready, act::order, act::copy, act::take, act::deliver};
     s.what = choose.below(4) != 0 ? work[choose.below(std::size(work))]
                                   : static_cast<act>(choose.below(static_cast<std::uint32_t>(act::count)));

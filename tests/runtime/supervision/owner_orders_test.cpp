@@ -45,7 +45,7 @@ TEST_CASE("copies and deliveries that were not ordered, come twice or out of ord
   CHECK_FALSE(o.delivered(1));
   CHECK(o.delivered(1).has_value());
   o.order(upload(4, 3));
-  CHECK(o.copied(4).has_value());  // it was not told of it yet
+  CHECK(o.copied(4).has_value());  // not sent to it yet
 }
 
 TEST_CASE("a death begins another era, forgets what was ordered, and drops orders of before") {
@@ -54,7 +54,7 @@ TEST_CASE("a death begins another era, forgets what was ordered, and drops order
   CHECK(loss.era == 1);
   CHECK_FALSE(loss.suspect);
   CHECK(o.outstanding() == 0);
-  o.order(upload(3, 1, 0));  // the scheduler had not heard of it
+  o.order(upload(3, 1, 0));  // the scheduler did not know of it yet
   CHECK_FALSE(o.has_unsent());
   o.order(upload(4, 0, 1));
   CHECK(o.take_unsent().size() == 1);
@@ -75,7 +75,7 @@ TEST_CASE("a batch that two owners died of in hand is proven, one that was deliv
       REQUIRE_FALSE(o.copied(u));
       REQUIRE_FALSE(o.delivered(u));
     }
-    o.order(upload(5, 1, 1));  // a seek came back to it
+    o.order(upload(5, 1, 1));  // a seek returned to it
     static_cast<void>(o.take_unsent());
     CHECK_FALSE(o.lose_owner(suspicion_rule::in_hand, 5).proven);
   }

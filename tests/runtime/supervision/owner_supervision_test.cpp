@@ -1,4 +1,5 @@
-// The GPU owner's process under supervision, without a process: what it is told, when it is ended, what its deaths mean.
+// Supervision of the GPU owner, without a process: messages to it, when it is terminated, and the
+// consequences of its deaths.
 #include "runtime/supervision/owner_supervision.hpp"
 
 #include "runtime/base/exit_codes.hpp"
@@ -36,7 +37,7 @@ upload_order upload(std::uint64_t number, stream_position position, std::uint64_
   return {number, era, 0, position, 0, position, 0, 0, {position}};
 }
 
-/// Says what happens, keeps what is commanded.
+/// Feeds events and collects commands.
 struct stage {
   explicit stage(const owner_settings& settings = usual()) : owner(settings, now) {
     owner.open(now);
@@ -163,7 +164,7 @@ TEST_CASE("a start that fails for want of descriptors is tried again after a bac
 TEST_CASE("a start of the owner that does not return is given up, and the error names the program") {
   stage s;
   s.waits_in = "executing '/mnt/penstock-gpu'";
-  s.now += 1h;  // nobody looked
+  s.now += 1h;  // no poll in between
   s.look();
   s.pass(119s);
   CHECK(s.signals().empty());
@@ -231,7 +232,7 @@ TEST_CASE("acknowledgements out of order fence the owner; the batches go to the 
   CHECK(s.owner.copied(1, s.now, 1));
   CHECK(s.owner.copied(1, s.now, 2));
   CHECK_FALSE(s.owner.delivered(1, s.now, 2));
-  CHECK_FALSE(s.owner.delivered(1, s.now, 1));  // nothing that it says counts any more
+  CHECK_FALSE(s.owner.delivered(1, s.now, 1));  // its messages are ignored from now on
   s.look();
   CHECK(s.signals() == std::vector{SIGKILL});
   s.die(signalled(SIGKILL));

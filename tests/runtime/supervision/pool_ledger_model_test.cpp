@@ -1,9 +1,9 @@
 // The pool and the ledger together, as the supervisor and the scheduler drive them, in a small world of
 // processes, time, operators and a device: starts that fail, deaths at any moment, processes that survive
 // SIGKILL, samples that kill, backoff, canaries, isolation, a sacrificial worker that never comes up, every
-// restart type, scaling, draining, restarts. What must hold is checked after every step from records of the
-// world's own. After each script the stream has to come to its end without any operator's help, unless an
-// operator emptied the pool or it has failed with a reason. A script that fails is shrunk and printed.
+// restart type, scaling, draining, restarts. Invariants are checked after every step against the world's own
+// records. After each script the stream must reach its end without an operator, unless an operator emptied
+// the pool or it has failed with a reason. A failing script is shrunk and printed.
 #include "runtime/schedule/ledger.hpp"
 #include "runtime/supervision/pool.hpp"
 #include "tests/runtime/schedule/random_scripts.hpp"
@@ -48,10 +48,10 @@ struct world_settings {
   std::uint64_t epochs = 1;
   std::uint32_t intensity = 5;
   restart_type type = restart_type::permanent;
-  bool sacrificial_fails = false;  // its setup does
+  bool sacrificial_fails = false;  // its setup fails
   std::set<std::uint64_t> killers;
   std::set<std::uint64_t> killers_once;
-  bool deaths_untold = false;  // a planted bug: nobody tells the pool
+  bool deaths_untold = false;  // an injected bug: the pool is not told of deaths
 };
 
 class world {
@@ -190,7 +190,7 @@ class world {
       throw violation{"a report was not accepted, or accepted though it was late"};
   }
 
-  // The sacrificial worker is spared while it tries a sample: its end would decide about the sample.
+  // Do not kill the sacrificial worker during a trial: its death would quarantine the sample.
   static bool tries_a_sample(const process& p) {
     return p.who.worker == sacrificial_place && !p.leases.empty();
   }
@@ -202,12 +202,12 @@ class world {
     return flight_mark{held.load.lease.slot, held.load.lease.generation, held.next_row};
   }
 
-  // From outside, at any moment.
+  // A kill from outside, at any time.
   void kill(process* p) {
     if (p != nullptr && !tries_a_sample(*p)) die(*p, mark_of(*p));
   }
 
-  // Something that all of them need is gone: half the pool and more at once.
+  // A common cause: kills half the pool or more at once.
   void kill_idle() {
     std::vector<worker_ref> idle;
     for (const auto& [number, p] : processes_) {
@@ -216,7 +216,7 @@ class world {
     for (const worker_ref who : idle) kill(&processes_.at(who.worker));
   }
 
-  // Operators turn to what is in trouble: a place that waits for its restart, be it the canary.
+  // Operators drain places in trouble: one that waits for its restart, possibly the canary.
   void drain_backoff(std::uint32_t pick) {
     std::vector<std::uint32_t> waiting;
     for (const place_view& v : pool_.places()) {
@@ -225,12 +225,12 @@ class world {
     if (!waiting.empty()) drain(waiting[pick % waiting.size()]);
   }
 
-  // Of its own accord, between samples.
+  // It exits by itself, between samples.
   void exit_0(process* p) {
     if (p != nullptr && !p->wedged && !tries_a_sample(*p)) die(*p, std::nullopt, death::how::normal);
   }
 
-  // It was killed and does not end; what it had is loaded by others.
+  // It survives SIGKILL; its leases are loaded by others.
   void wedge(process* p) {
     if (p == nullptr || p->wedged || tries_a_sample(*p)) return;
     pool_.child_unkillable(p->who, "no heartbeat");
@@ -324,7 +324,7 @@ class world {
     next_upload_ = delivered_;
   }
 
-  // ---- after every step: both are asked what to do, until neither has anything left
+  // ---- after every step: carry out commands of both until there are none
 
   void settle() {
     for (int round = 0; round < 20; ++round) {
@@ -409,8 +409,8 @@ class world {
     p->second.leases.push_back({load, 0, {}});
   }
 
-  // No more accidents, and nobody helps: the stream ends, the pool fails with a reason, or it waits for the
-  // operator who emptied it; once he has the workers restarted, it goes on.
+  // No more faults and no operators: the stream ends, the pool fails with a reason, or it waits for the
+  // operator who emptied it; it continues after a restart of the workers.
   void finish() {
     books_.set_paused(false);
     go_on();
@@ -425,7 +425,7 @@ class world {
     everybody_comes_back();
   }
 
-  // The longest backoff later nobody waits for a restart any more.
+  // After the longest backoff no place waits for a restart any more.
   void everybody_comes_back() {
     for (int i = 0; i < 40 && !gave_up_; ++i) {
       now_ += 1s;
@@ -441,7 +441,7 @@ class world {
     }
   }
 
-  // Until the stream ends, or nobody is left to do anything.
+  // Runs until the stream ends, or there is nothing left to do.
   void go_on() {
     settle();
     const std::uint64_t bound = 6'000 + end_ * 80 * (settings_.batch_size + 4);
@@ -506,7 +506,7 @@ world_settings random_settings(random_choice& choose) {
 }
 
 script random_script(random_choice& choose) {
-  // Short scripts are wild: nothing that comes later puts right what they spoiled.
+  // Wild scripts are short, with many faults and no recovery afterwards.
   const bool wild = choose.below(2) == 0;
   const std::uint32_t calm = wild ? 1 : 1 + choose.below(12);
   script made(wild ? 5 + choose.below(45) : 50 + choose.below(450));

@@ -1,5 +1,5 @@
-// What a pool may show and do, from a record of its own: what operators said, what died how, and what the pool has
-// given up. Used by the model of pool and ledger, which is the world that pool_record is told about.
+// Checks the behaviour of a pool against an independent record of operators' orders, deaths and given-up
+// places. Used by the model test of pool and ledger.
 #pragma once
 
 #include "runtime/supervision/pool.hpp"
@@ -17,7 +17,7 @@ namespace penstock::testing {
 inline constexpr std::uint32_t workers_max = 8;
 inline constexpr std::uint32_t sacrificial_place = workers_max;
 
-/// A process as it really is.
+/// The actual state of a process.
 struct living_process {
   bool ready = false;
   bool wedged = false;  ///< it survives SIGKILL
@@ -41,7 +41,7 @@ class pool_record {
     }
     operator_emptied_it_ = false;
   }
-  /// Of a place that the pool has.
+  /// For a place that exists.
   void drained(std::uint32_t worker) {
     const bool came = coming(worker);
     wanted_[worker] = false;
@@ -54,12 +54,12 @@ class pool_record {
     ended_.erase(worker);
     counted_[worker].clear();
   }
-  /// The wish for the sacrificial worker has changed: its deaths begin again.
+  /// want_sacrificial() has changed: its deaths are counted from zero again.
   void trial_changed() { counted_[sacrificial_place].clear(); }
   void start_failed(std::uint32_t worker, bool draining, steady_time now) {
     if (!draining) counted_[worker].push_back(now);
   }
-  /// Neither a sample nor what it had achieved excuses a death that counts.
+  /// Counts a death that is neither charged to a sample nor fruitful.
   void died(std::uint32_t worker, bool draining, supervision::death::how how, bool counts, steady_time now) {
     wedged_.erase(worker);
     if (counts && !draining) counted_[worker].push_back(now);
@@ -86,7 +86,7 @@ class pool_record {
     if (restarts_.size() > 50) throw violation{"more than fifty restarts in a second"};
   }
 
-  /// Either a place was given up by the rules, or there were too few for a minute.
+  /// Valid reasons: a place was given up by the rules, or too few were ready for a minute.
   void check_failure(const failure& why, steady_time now) const {
     const bool too_often =
         std::ranges::any_of(counted_, [&](const auto& entry) { return too_many(entry.second, now); });
@@ -147,9 +147,11 @@ class pool_record {
   std::uint32_t intensity_;
   restart_type type_;
   std::map<std::uint32_t, std::uint32_t> incarnations_;
-  std::map<std::uint32_t, bool> wanted_;                      // as operators said last
-  std::set<std::uint32_t> ended_;                             // and the restart type brings nobody back
-  std::set<std::uint32_t> wedged_;                            // a place is taken until its process ends
+  std::map<std::uint32_t, bool> wanted_;  // the operators' latest orders
+  // ended, and not restarted because of the restart type
+  std::set<std::uint32_t> ended_;
+  // the place stays occupied until its process ends
+  std::set<std::uint32_t> wedged_;
   std::map<std::uint32_t, std::deque<steady_time>> counted_;  // since the last operator's action
   std::deque<steady_time> restarts_;
   std::set<std::uint32_t> known_failed_;

@@ -18,7 +18,7 @@ pool_settings with_workers(std::uint32_t workers) {
   return settings;
 }
 
-/// A pool and the little world around it: every start succeeds at once unless the test says otherwise.
+/// A pool with simulated processes: every start succeeds at once unless the test says otherwise.
 class world {
  public:
   explicit world(const pool_settings& settings) : children(settings) { children.open(now); }
@@ -50,7 +50,7 @@ class world {
   steady_time now{};
   pool children;
   std::vector<worker_ref> drained;
-  std::vector<std::string> given_up;  // why the sacrificial worker does not come up
+  std::vector<std::string> given_up;  // why the sacrificial worker could not be started
 
  private:
   std::optional<failure> failure_;
@@ -343,7 +343,7 @@ TEST_CASE("the sacrificial worker comes when it is wanted and goes when it is no
   w.children.want_sacrificial(true, w.now);
   CHECK(w.started() == std::vector<worker_ref>{{64, 1}});
   w.children.child_ready({64, 1}, w.now);
-  w.kill({64, 1});  // it is there to die
+  w.kill({64, 1});  // deaths of the sacrificial worker are expected
   CHECK(w.started() == std::vector<worker_ref>{{64, 2}});
   w.children.child_ready({64, 2}, w.now);
   w.children.want_sacrificial(false, w.now);

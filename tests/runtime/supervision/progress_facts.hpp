@@ -1,4 +1,4 @@
-// Made-up sessions for the tests of who is waited for.
+// Made-up sessions for the tests of awaited and progress_watch.
 #pragma once
 
 #include "runtime/supervision/awaited.hpp"

@@ -1,4 +1,4 @@
-// Whether the stream moves. Time is the test's.
+// Detection of stalls. The test sets the clock.
 #include "runtime/supervision/progress_watch.hpp"
 
 #include "tests/runtime/supervision/progress_facts.hpp"

@@ -1,5 +1,5 @@
-// The end of one child: the ladder of signals, its reasons, and what the end means. A model test tries every order of
-// events against what must hold of all of them.
+// Termination of one child: the sequence of signals, the reasons, and the meaning of its exit. A model test
+// tries random orders of events against invariants.
 #include "runtime/supervision/termination.hpp"
 
 #include "tests/runtime/schedule/random_scripts.hpp"
@@ -32,7 +32,7 @@ std::vector<int> signals_in(const std::vector<termination_command>& commands) {
   return numbers;
 }
 
-/// Looks every 100 ms until `until`; the signals that were sent meanwhile.
+/// Polls every 100 ms until `until`; returns the signals sent.
 std::vector<int> signals_until(termination& t, steady_time& now, steady_time until) {
   std::vector<int> numbers;
   while (now < until) {
@@ -97,7 +97,7 @@ TEST_CASE("a child that closes its link and ends within the grace died of its ow
     const auto commands = t.advance(begin + 250ms);
     CHECK(std::get<killing_begins>(commands.at(0)).reason == "it closed its link but did not exit");
     CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::protocol);
-    CHECK(t.cause_of(signalled(SIGSEGV)) == death_cause::signal);  // it was ending by itself meanwhile
+    CHECK(t.cause_of(signalled(SIGSEGV)) == death_cause::signal);  // it was already ending by itself
   }
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("a child that was told to stop has its time, and less when somebody lo
   CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::stopped);
   CHECK(t.left_as_told(signalled(SIGKILL)));
   CHECK(t.left_as_told(exited(0)));
-  CHECK_FALSE(t.left_as_told(signalled(SIGSEGV)));  // it crashed on its way out
+  CHECK_FALSE(t.left_as_told(signalled(SIGSEGV)));  // it crashed during its exit
 }
 
 TEST_CASE("the time in which nobody looked is not counted: the session was stopped, or the machine slept") {
@@ -174,10 +174,10 @@ constexpr const char* act_names[] = {"look", "sleep", "retire", "stop", "hang", 
 using script = testing::script_of<act>;
 
 struct world_settings {
-  bool forgets_kills = false;  // a planted mistake of the record
+  bool forgets_kills = false;  // an injected bug in the record
 };
 
-/// What must hold of any life: checked from a record of its own.
+/// Invariants of any sequence of events, checked against an independent record.
 std::size_t live(const world_settings& settings, const script& steps) {
   steady_time now = begin;
   termination t({}, now);
@@ -251,7 +251,7 @@ std::size_t live(const world_settings& settings, const script& steps) {
     if (killed && !written_off && now >= *killed + 5s) throw testing::violation{"it was not written off in time"};
     if (killed && !t.cause()) throw testing::violation{"killed without a reason"};
   }
-  // Whatever was wanted comes about, if only somebody looks.
+  // Every requested termination completes if it is polled.
   for (int i = 0; i < 2000 && wanted && !t.written_off(); ++i) {
     now += 100ms;
     static_cast<void>(t.advance(now));

@@ -1,4 +1,5 @@
-// Loader workers under supervision, without processes: introductions, ends and replacements; then any order of events.
+// Supervision of loader workers, without processes: introductions, ends and replacements; then random orders
+// of events.
 #include "runtime/supervision/worker_supervision.hpp"
 
 #include "runtime/base/exit_codes.hpp"
@@ -31,7 +32,7 @@ exit_report exited(int code) {
   return {7, exit_report::how::exited, code, {}};
 }
 
-/// Says what happens, keeps what is commanded.
+/// Feeds events and collects commands.
 struct stage {
   explicit stage(const worker_rules& rules = usual()) : workers(rules) {
     workers.open(now);
@@ -171,7 +172,7 @@ TEST_CASE(
     "a start that does not return is given up after the start deadline, and the error names the program") {
   stage s;
   s.work = "executing '/mnt/worker'";
-  s.now += 1h;  // nobody looked
+  s.now += 1h;  // no poll in between
   s.look();
   s.pass(29s);
   CHECK(s.signals().empty());
@@ -282,7 +283,7 @@ TEST_CASE("closing stops everybody, kills who stays, starts nobody and is told o
   s.workers.close(s.now, 10s);
   s.look();
   CHECK(s.all<stop_worker>().size() == 1);
-  s.workers.started(s.who(1), 8);  // it was on its way
+  s.workers.started(s.who(1), 8);  // the start was in progress
   s.look();
   CHECK(s.all<stop_worker>().size() == 2);
   s.pass(10s);
@@ -331,7 +332,7 @@ constexpr const char* act_names[] = {"pass", "sleep", "advance_one", "die", "exi
 using script = testing::script_of<act>;
 
 struct world_settings {
-  bool forgets_deaths = false;  // a planted mistake of the world: every fifth death is judged by nobody
+  bool forgets_deaths = false;  // an injected bug: every fifth death is not judged
 };
 
 class world {
@@ -514,7 +515,7 @@ class world {
       static_cast<void>(workers_.judged(who, now_, false, 1, ""));
   }
 
-  /// Nobody disturbs any more: every place that is wanted is filled, or everybody is gone.
+  /// No more faults: every wanted place is filled, or all processes are gone.
   void finish() {
     if (!closing_) {
       workers_.scale(3, now_);

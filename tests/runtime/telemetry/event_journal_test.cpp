@@ -1,4 +1,4 @@
-// The journal of events and the thread that tells them to a program's callback.
+// The journal of events and the thread that passes them to a program's callback.
 #include "runtime/telemetry/event_journal.hpp"
 
 #include "runtime/base/log.hpp"
@@ -79,7 +79,7 @@ TEST_CASE("a callback that stands still holds up nobody, and hears afterwards ho
   });
   journal->note(with_text("first"));
   entered.get_future().wait();
-  note_many(*journal, 1000);  // returns although nobody reads
+  note_many(*journal, 1000);  // returns although there is no reader
   go_on.set_value();
   caller.stop(10s);
   REQUIRE(heard.size() == 9);

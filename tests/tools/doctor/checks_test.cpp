@@ -16,7 +16,7 @@ using namespace penstock::doctor;
 
 namespace {
 
-/// A machine with one H200 and a job that fits: every row is ok, info or a skip that nobody asked for.
+/// A machine with one H200 and a job that fits: every row is ok, info or a skip.
 facts healthy() {
   facts f;
   f.build = {true, 13000, {"80-real", "90-real", "80-virtual"}};
@@ -154,7 +154,7 @@ const std::vector<mutation>& mutations() {
       {"gpu.selected", status::fail, "cuda:4 does not exist; there are: cuda:0 NVIDIA H200 GPU-0a",
        [](facts& f) {
          f.job.device = "cuda:4";
-         // Rows about the GPU itself are judged when it is known which one is meant.
+         // Rows about the GPU itself are judged only if the GPU is known.
        }},
       {"gpu.architecture", status::fail,
        "compute capability 7.5; this program has code for 80-real, 90-real, 80-virtual",

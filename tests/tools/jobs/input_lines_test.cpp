@@ -68,7 +68,7 @@ TEST_CASE("the hash of a line depends on all of its bytes and on nothing else") 
   CHECK(whole[0].hash == whole[2].hash);
   CHECK(whole[0].hash != whole[1].hash);
   CHECK(split("one line", 3)[0].hash == whole[0].hash);
-  // Also where only a beginning is kept.
+  // Also if only the beginning is kept.
   CHECK(split("one line\n", 3, 4)[0].hash == whole[0].hash);
   CHECK(split("one life\n", 3, 4)[0].hash != whole[0].hash);
 }

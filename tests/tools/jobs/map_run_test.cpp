@@ -38,7 +38,7 @@ job_outcome no(job_status status, const std::string& text = "it did not work") {
   return outcome_of(why);
 }
 
-/// Inputs, outputs and journals of runs, in a folder of their own.
+/// Inputs, outputs and journals of runs, in a temporary folder.
 class bench {
  public:
   bench() {
@@ -113,7 +113,7 @@ class bench {
   std::unique_ptr<map_run> run_;
 };
 
-/// Jobs that are over at once, each with its line in capitals.
+/// Jobs that end at once; the result is the line in capitals.
 result<void> at_once(const std::shared_ptr<const std::string>& line, const map_run::settle& settled) {
   std::string text = *line;
   std::ranges::transform(text, text.begin(),
@@ -122,7 +122,7 @@ result<void> at_once(const std::shared_ptr<const std::string>& line, const map_r
   return {};
 }
 
-/// Jobs that other threads end, in any order.
+/// Jobs that other threads finish, in any order.
 class crowd {
  public:
   explicit crowd(std::uint64_t seed) : random_(seed) {
@@ -412,7 +412,7 @@ TEST_CASE("a run that was interrupted goes on where it was, and its output is wh
         return {};
       }
       open.emplace_back(*line, std::move(settled));
-      // One of those that are under way ends.
+      // Finish one of the jobs in flight.
       const auto which = open.begin() + static_cast<std::ptrdiff_t>(random() % open.size());
       ++finished[which->first];
       which->second(ok(which->first));

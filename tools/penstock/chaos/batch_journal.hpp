@@ -1,4 +1,4 @@
-// The batches that the sink of a run really got, as its owners recorded them
+// The batches that the sink of a run actually got, as recorded by its owners
 // (actors/gpu_owner/journal_sink.hpp), for the checker of `penstock chaos`. Kept in memory: nothing is left
 // behind if chaos itself is killed.
 #pragma once

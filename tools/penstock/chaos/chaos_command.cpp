@@ -1,4 +1,4 @@
-// chaos: the same stream undisturbed and under faults, compared by a checker of its own.
+// chaos: runs the same stream undisturbed and under faults, and compares the two with an independent checker.
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"

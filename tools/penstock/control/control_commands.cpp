@@ -1,4 +1,4 @@
-// wait, restart, drain, scale, pause, resume and stop: what an operator tells a session to do.
+// wait, restart, drain, scale, pause, resume and stop: an operator's orders to a session.
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
@@ -144,7 +144,7 @@ int for_workers(const request_options& o, const std::string& verb) {
   return exit_ok;
 }
 
-/// Waits until nobody listens on the socket any more.
+/// Waits until no process listens on the socket any more.
 int wait_for_the_end(const request_options& o, const std::filesystem::path& socket,
                      std::optional<std::chrono::milliseconds> longest) {
   const auto until = std::chrono::steady_clock::now() + longest.value_or(24h * 365);

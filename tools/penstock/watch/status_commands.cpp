@@ -1,4 +1,4 @@
-// status, deaths and sessions: how a session stands, who died in it, and which ones there are.
+// status, deaths and sessions: the state of a session, the deaths in it, and the list of sessions.
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"

@@ -12,9 +12,10 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::int64_t moment = 100;  // nanoseconds: the width of what only happens, so that arrows find it
+// nanoseconds: the width of instantaneous events, so that arrows can attach to them
+constexpr std::int64_t moment = 100;
 
-// Tracks, in the order in which a batch passes them. Workers stand between scheduler and owner.
+// Tracks, in the order in which a batch passes them. Workers are between scheduler and owner.
 enum track : int { scheduler = 1, first_worker = 10, owner = 100'000, copy_stream, conversion, consumer };
 
 class builder {
@@ -36,7 +37,7 @@ class builder {
                          {"args", {{"sort_index", tid}}}});
     }
   }
-  /// A span on a track, moved behind what is there already. Gives where it begins.
+  /// Adds a span to a track, after the existing ones. Returns where it begins.
   std::int64_t span(int tid, const std::string& name, std::int64_t from, std::int64_t to, json args) {
     std::int64_t& free = free_from_[tid];
     from = std::max(from, free);
@@ -51,14 +52,14 @@ class builder {
                        {"args", std::move(args)}});
     return from;
   }
-  /// The batch's arrow: begins, goes on, ends.
+  /// The batch's arrow: start, step, end.
   void flow(const char* phase, int tid, std::int64_t at, std::uint64_t id) {
     json e{{"ph", phase}, {"pid", 1},       {"tid", tid},     {"ts", us(at)},
            {"id", id},    {"cat", "batch"}, {"name", "batch"}};
     if (phase[0] == 'f') e["bp"] = "e";
     events_.push_back(std::move(e));
   }
-  /// Waiting, of which there is much at a time: these may overlap.
+  /// Waiting spans, which may overlap.
   void wait(const char* what, std::uint64_t id, std::int64_t from, std::int64_t to) {
     if (from == 0 || to <= from) return;
     for (const bool begin : {true, false}) {
@@ -100,7 +101,7 @@ struct step {
   std::size_t rank;     // of the batch's steps
 };
 
-/// A batch's spans, as far as its stamps are known.
+/// A batch's spans, as far as its timestamps are known.
 std::vector<step> steps_of(const traced_batch& b, std::uint64_t index) {
   const std::string name = fmt::format("batch {}.{}", b.epoch, b.sequence);
   std::vector<step> steps;
@@ -155,13 +156,13 @@ json chrome_trace(const std::string& session, std::vector<traced_batch> batches,
                      fmt::format("worker/{}", batches[i].worker));
     for (step& s : steps_of(batches[i], i)) steps.push_back(std::move(s));
   }
-  // Track by track in the order of time, so that moving one span behind another moves as little as possible.
+  // Process tracks in the order of time, so that spans are moved as little as possible.
   std::ranges::stable_sort(steps, {}, &step::from);
   std::vector<std::vector<std::pair<std::size_t, std::pair<int, std::int64_t>>>> path(batches.size());
   std::vector<std::int64_t> reached(batches.size());
   for (const step& s : steps) {
     const traced_batch& b = batches[s.batch];
-    // Never before the batch's own step before, which may have been moved.
+    // Never before the batch's own previous step, which may have been moved.
     std::int64_t& last = reached[s.batch];
     const std::int64_t from = trace.span(
         s.tid, s.name, std::max(s.from, last), s.to,

@@ -1,6 +1,6 @@
-// Batches' stamps as a trace in Chrome's format, which Perfetto and chrome://tracing show: one track a
-// worker, the scheduler, the owner, the copy stream and the consumer; an arrow leads along each batch. Pure;
-// used by `penstock trace`.
+// Timestamps of batches as a trace in Chrome's format, for Perfetto and chrome://tracing: one track each for
+// the workers, the scheduler, the owner, the copy stream and the consumer; arrows connect the spans of a
+// batch. Pure; used by `penstock trace`.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -31,10 +31,10 @@ struct traced_batch {
   std::int64_t taken = 0;
   std::int64_t released = 0;
 };
-/// From the session's answer to "trace". Nothing if that is no batch.
+/// From the session's answer to "trace". Empty if it is not a batch.
 [[nodiscard]] std::optional<traced_batch> traced_batch_of(const nlohmann::ordered_json& passage);
 
-/// Something that happened to somebody: a death, a restart.
+/// An event of a worker or the owner: a death, a restart.
 struct traced_event {
   std::int64_t at = 0;
   std::optional<std::uint32_t> worker;  ///< on its track; else on the scheduler's
@@ -42,7 +42,8 @@ struct traced_event {
   std::string text;
 };
 
-/// No span is negative and spans of a track never overlap, however stamps of different threads fall.
+/// No span is negative and spans of a track never overlap, even if timestamps of different threads are
+/// inconsistent.
 [[nodiscard]] nlohmann::ordered_json chrome_trace(const std::string& session,
                                                   std::vector<traced_batch> batches,
                                                   const std::vector<traced_event>& events);

@@ -153,7 +153,7 @@ struct trace_recording {
   int refused = exit_ok;
 };
 
-/// The journal uses the time of day, the stages the steady clock: one moment is known in both.
+/// The journal uses the time of day, the stages the steady clock; one point in time is known in both.
 std::vector<traced_event> events_between(const session_choice& choice, const std::filesystem::path& socket,
                                          std::int64_t first_ns, std::int64_t last_ns) {
   const auto day = std::chrono::system_clock::now();

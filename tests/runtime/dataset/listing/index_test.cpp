@@ -127,7 +127,7 @@ TEST_CASE("an index with garbage anywhere is refused, or everything in it can be
   for (int i = 0; i < 6000; ++i) {
     bytes garbled = i % 2 == 0 ? images : records;
     for (std::uint32_t flips = 1 + random.below(3); flips > 0; --flips) {
-      // Mostly in the numbers, now and then with extreme values.
+      // Mostly in the numbers, sometimes with extreme values.
       const std::uint32_t at = random.below(static_cast<std::uint32_t>(garbled.size()));
       garbled[at] = random.below(4) == 0 ? std::byte{0xff} : static_cast<std::byte>(random() & 0xffU);
     }

@@ -124,7 +124,7 @@ TEST_CASE("epochs and seeds differ in their order and the same ones agree") {
 }
 
 TEST_CASE("the order of an epoch is what it was in every earlier version") {
-  // A saved state names batches by number: this order must never change without a new state format.
+  // A saved state identifies batches by number: this order must not change without a new state format.
   const plan made = *plan::create({.samples = 1000003, .seed = 1234, .batch_size = 4});
   CHECK(made.batch(0, 0) == std::vector<std::uint64_t>{53153, 382225, 80957, 825502});
   CHECK(made.batch(7, 100) == std::vector<std::uint64_t>{980790, 166812, 903925, 819678});

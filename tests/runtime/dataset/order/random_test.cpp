@@ -80,7 +80,7 @@ TEST_CASE("below() reaches every number under its bound about equally often and 
     }
     for (const int count : counts) CHECK((count > 1750 && count < 2250));
   }
-  // A bound for which a plain multiplication would prefer every other number by a third.
+  // A bound for which a plain multiplication would be biased by a third.
   constexpr std::uint32_t awkward = 0xc0000000U;
   int low = 0;
   for (int i = 0; i < 10000; ++i) low += random.below(awkward) < awkward / 2 ? 1 : 0;

@@ -47,7 +47,7 @@ std::int32_t number(const bytes& tensor, std::size_t i) {
   return value;
 }
 
-/// Without Catch2 printing thousands of bytes.
+/// Avoids that Catch2 prints thousands of bytes.
 bool equal(const sample_memory& one, const sample_memory& other, std::size_t tensor) {
   return one.tensor(tensor) == other.tensor(tensor);
 }
@@ -128,7 +128,7 @@ TEST_CASE("an orientation tag turns the picture, and orientation = ignore does n
   folder.write("a/1.jpg", encode_jpeg(picture));
   folder.write("a/6.jpg", encode_jpeg(picture, {.orientation = 6}));
   config all = settings(folder, augment_kind::none);
-  all.image.size = {60, 40};  // as the turned picture is: every pixel is copied
+  all.image.size = {60, 40};  // the size of the turned picture: every pixel is copied
   const auto turning = open(all);
   sample_memory turned(turning->describe());
   load_into(*turning, 1, turned);

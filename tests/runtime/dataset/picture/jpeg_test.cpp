@@ -55,7 +55,7 @@ pixel_box random_box(extent size, random_source& random) {
   return box;
 }
 
-/// Windows of all sizes, at the edges too, at every scale: the same bits as the whole picture has there.
+/// Windows of all sizes, also at the edges, at every scale: the same bits as in the whole picture.
 void compare_windows(const bytes& file, extent stored, random_source& random) {
   for (const unsigned denominator : {1U, 2U, 4U, 8U}) {
     const extent size{scaled_side(stored.width, denominator), scaled_side(stored.height, denominator)};
@@ -188,7 +188,7 @@ TEST_CASE("flipped bytes give a picture or a failure, never a crash") {
       const auto info = probe(file);
       if (!info || info->format != picture_format::jpeg) continue;
       if (std::uint64_t{info->stored.width} * info->stored.height > 1000000)
-        continue;  // what max_pixels is for
+        continue;  // limited by max_pixels
       const extent found = info->stored;
       const pixel_box window = random_box(found, random);
       if (!decode_all(file, found).error.empty()) ++failures;

@@ -15,7 +15,7 @@ TEST_CASE("the eight orientations place stored pixels as the EXIF standard says"
   struct expectation {
     unsigned value;
     extent seen;
-    pixel_box corner;  // of the seen picture: the box whose stored counterpart is the pixel (0, 0)
+    pixel_box corner;  // in the picture as seen: the box that maps to the stored pixel (0, 0)
   };
   const expectation all[] = {{1, {4, 3}, {0, 0, 1, 1}}, {2, {4, 3}, {0, 3, 1, 1}}, {3, {4, 3}, {2, 3, 1, 1}},
                              {4, {4, 3}, {2, 0, 1, 1}}, {5, {3, 4}, {0, 0, 1, 1}}, {6, {3, 4}, {0, 2, 1, 1}},
@@ -48,7 +48,7 @@ TEST_CASE("an EXIF block that is cut anywhere or holds nonsense means orientatio
   CHECK(orientation_in_exif(exif_block(0)) == 1);
   CHECK(orientation_in_exif(exif_block(9)) == 1);
   bytes far = block;
-  far[4] = far[5] = far[6] = far[7] = std::byte{0xff};  // the directory lies at 4 GiB
+  far[4] = far[5] = far[6] = far[7] = std::byte{0xff};  // the directory is at 4 GiB
   CHECK(orientation_in_exif(far) == 1);
   bytes wrong_type = block;
   wrong_type[24] = std::byte{2};  // ASCII

@@ -45,9 +45,9 @@ TEST_CASE("the orientation of a PNG is found before and behind its pixels") {
   const bytes block = testing::exif_block(3);
   REQUIRE(block.size() == 0x26);
   chunk.insert(chunk.end(), block.begin(), block.end());
-  chunk.resize(chunk.size() + 4);  // its checksum is the decoder's business
+  chunk.resize(chunk.size() + 4);  // the checksum is checked only by the decoder
   const bytes plain = encode_png(make_raster({9, 9}));
-  for (const std::size_t at : {std::size_t{33}, plain.size() - 12}) {  // behind IHDR, before IEND
+  for (const std::size_t at : {std::size_t{33}, plain.size() - 12}) {  // after IHDR, before IEND
     bytes file = plain;
     file.insert(file.begin() + static_cast<std::ptrdiff_t>(at), chunk.begin(), chunk.end());
     const auto info = probe(file);

@@ -17,7 +17,7 @@ using testing::raster;
 
 namespace {
 
-/// Feeds a picture to the resampler as a decoder would: only the rows and columns it asks for.
+/// Feeds a picture to the resampler like a decoder: only the rows and columns it needs.
 std::vector<std::uint8_t> resize(const raster& picture, const pixel_box& box, extent target,
                                  orientation turn = {}) {
   std::vector<std::uint8_t> out(std::size_t{target.width} * target.height * 3);
@@ -191,7 +191,7 @@ TEST_CASE("the fast kernels give the bits of the portable ones") {
     portable_kernels.vertical(rows.data(), weights.weights.data(), weights.taps, weights.shift, width,
                               expected_line.data());
     fast.vertical(rows.data(), weights.weights.data(), weights.taps, weights.shift, width, got_line.data());
-    const bool equal = expected_line == got_line;  // the byte behind the row included
+    const bool equal = expected_line == got_line;  // including the byte after the row
     REQUIRE(equal);
   }
 }

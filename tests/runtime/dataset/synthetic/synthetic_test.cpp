@@ -38,13 +38,13 @@ synthetic_dataset make(const dataset_config& config) {
   return synthetic_dataset(config);
 }
 
-/// What became of a process that loads one sample with a fault: a signal's number, or 256 + exit code, or 512
-/// if it stopped. Such processes do nothing else: no destructor, no buffer is flushed twice.
+/// How a process ended that loads one sample with a fault: the signal's number, 256 + exit code, or 512 if it
+/// stopped. Such processes run no destructors and flush no buffers.
 int fate_of(const fault_config& fault, std::uint32_t attempt = 1) {
   const pid_t child = ::fork();
   if (child == 0) {
     for (const int signal : {SIGSEGV, SIGABRT, SIGBUS})
-      std::signal(signal, SIG_DFL);  // Catch2's reporters stay out
+      std::signal(signal, SIG_DFL);  // keeps Catch2's handlers out
     const ::rlimit no_core{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core);
     const ::itimerval soon{{}, {0, 50'000}};
@@ -120,7 +120,7 @@ TEST_CASE(
       one.setup({0, 1, 5});
       other.setup({3, 2, 5});
       sample_memory reused(one.describe());
-      std::list<sample_memory> slots;  // as in an arena, a row's address is never anything else's
+      std::list<sample_memory> slots;  // as in an arena, the address of a row is never reused
       for (const std::uint64_t index : {7ULL, 99ULL, 0ULL, 7ULL}) {
         load_into(one, index, reused, {.seed = 5, .epoch = 2});
         sample_memory& fresh = slots.emplace_back(other.describe());
