@@ -150,6 +150,41 @@ class LaunchTest(PenstockTest):
                 delivered += json.load(file)["epochs"][0]["delivered"]
         self.assertEqual(delivered, 100)
 
+    def test_a_file_becomes_a_session_for_each_rank_with_one_report(self):
+        config = self.write("bytes.toml", '[dataset]\ntype = "synthetic"\nsamples = 100\nbytes_per_sample = 64\n'
+                                          '[sampler]\nbatch_size = 10\n[loader]\nworkers = 1\n')
+        code, out, err = self.penstock("launch", config, "--gpus", "host:2", "--json", "--quiet", "--digest", "--epochs", 2,
+                                       "--sink", "npy", "--out", os.path.join(self.folder, "out"))
+        self.assertEqual(code, EXIT_OK, err + out)
+        report = json.loads(out)
+        self.assertEqual((report["schema"], report["outcome"]), ("penstock.group/1", "finished"))
+        self.assertEqual([(rank["schema"], rank["rank"], rank["world_size"]) for rank in report["ranks"]],
+                         [("penstock.run/1", 0, 2), ("penstock.run/1", 1, 2)])
+        for rank in report["ranks"]:
+            self.assertEqual([epoch["delivered"] for epoch in rank["epochs"]], [50, 50])
+            self.assertEqual(rank["process"]["end"], "exit code 0")
+            self.check_sums(rank)
+        self.assertEqual(len({rank["epochs"][0]["digest"] for rank in report["ranks"]}), 2)
+        alone = self.run_json(config, "--digest", "--epochs", 2, "--set", "sampler.rank=1", "--set", "sampler.world_size=2")
+        self.assertEqual([epoch["digest"] for epoch in alone["epochs"]],
+                         [epoch["digest"] for epoch in report["ranks"][1]["epochs"]])
+        self.assertEqual(sorted(os.listdir(os.path.join(self.folder, "out"))), ["rank0", "rank1"])
+
+    def test_a_session_that_fails_at_its_start_ends_all_with_its_own_words(self):
+        config = self.write("worker.toml", '[dataset]\ntype = "synthetic"\nsamples = 100000\nbytes_per_sample = 64\n'
+                                           '[loader]\nworkers = 1\ncommand = ["no-such-worker"]\n')
+        code, out, err = self.penstock("launch", config, "--gpus", "host:2", "--json", "--quiet")
+        self.assertEqual(code, EXIT_FAILED, err + out)
+        report = json.loads(out)
+        self.assertIn("no-such-worker", report["error"]["message"])
+        self.assertIn(report["first_cause"]["rank"], (0, 1))
+
+    def test_a_file_that_is_wrong_is_refused_once_before_anything_starts(self):
+        config = self.write("wrong.toml", '[dataset]\ntype = "nonsense"\n')
+        code, out, err = self.penstock("launch", config, "--gpus", "host:4")
+        self.assertEqual((code, out), (EXIT_CONFIG, ""), err)
+        self.assertEqual(err.count("nonsense"), 1, err)
+
     def test_bad_input_is_refused_with_a_sentence(self):
         for arguments, words in [(["--gpus", "host:0", "--", "true"], "1 to 1024"),
                                  (["--gpus", "two", "--", "true"], "GPU numbers"),
@@ -157,7 +192,7 @@ class LaunchTest(PenstockTest):
                                  (["--gpus", "host:2", "--", "no-such-program"], "no program 'no-such-program'"),
                                  (["--gpus", "host:2", "--", self.folder], "not an executable program"),
                                  (["--gpus", "host:2", "--max-restarts", "-1", "--", "true"], "-1"),
-                                 (["--gpus", "host:2"], "PROGRAM")]:
+                                 (["--gpus", "host:2"], "FILE|PROGRAM")]:
             code, out, err = self.penstock("launch", *arguments)
             self.assertEqual((code, out), (EXIT_USAGE, ""), err)
             self.assertIn(words, err)

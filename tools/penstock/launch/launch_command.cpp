@@ -5,10 +5,12 @@
 #include "runtime/base/units.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/config_source.hpp"
 #include "tools/penstock/doctor/gather.hpp"
 #include "tools/penstock/doctor/root_files.hpp"
 #include "tools/penstock/doctor/throwaway.hpp"
 #include "tools/penstock/launch/launch_run.hpp"
+#include "tools/penstock/launch/session_ranks.hpp"
 #include "tools/penstock/launch/stray_processes.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
@@ -27,6 +29,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <limits>
 
 namespace penstock::cli {
 namespace {
@@ -35,12 +39,20 @@ constexpr std::uint32_t restarts_max = 1'000'000;
 
 struct launch_options {
   std::vector<std::string> words;
+  config_source source;  // of FILE
+  std::optional<std::uint64_t> batches;
+  bool digest = false;
+  std::string sink;
+  std::string out;
   std::string gpus = "all";
   std::uint32_t max_restarts = 0;
   std::string report;
   bool json = false;
   bool quiet = false;
   bool no_prefix = false;
+
+  /// One word that is no program: a config file.
+  [[nodiscard]] bool is_file() const { return words.size() == 1 && words[0].ends_with(".toml"); }
 };
 
 // ---- the machine --------------------------------------------------------------------------------------------------
@@ -120,10 +132,12 @@ result<launch_work> prepare(const launch_options& o) {
   const auto choice = parse_gpu_choice(o.gpus);
   if (!choice) return tl::unexpected(choice.error());
   launch_work work;
-  auto program = find_in_path(o.words[0]);
+  auto program = o.is_file() ? result<std::string>("/proc/self/exe") : find_in_path(o.words[0]);
   if (!program) return tl::unexpected(std::move(program.error()));
   work.program = std::move(*program);
-  work.arguments.assign(o.words.begin() + 1, o.words.end());
+  work.arguments = [words = std::vector<std::string>(o.words.begin() + 1, o.words.end())](std::uint32_t) {
+    return words;
+  };
   work.environment = doctor::environment_now();
   std::vector<launch_gpu> gpus;
   if (choice->which != gpu_choice::kind::host) {
@@ -148,6 +162,68 @@ result<launch_work> prepare(const launch_options& o) {
   return work;
 }
 
+// ---- sessions -----------------------------------------------------------------------------------------------------
+
+/// A folder that is removed with what is in it.
+class throwaway_folder {
+ public:
+  throwaway_folder() = default;
+  ~throwaway_folder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  throwaway_folder(const throwaway_folder&) = delete;
+  throwaway_folder& operator=(const throwaway_folder&) = delete;
+
+  result<void> make() {
+    std::error_code trouble;
+    const auto parent = std::filesystem::temp_directory_path(trouble);
+    std::string path = (parent / "penstock-launch-XXXXXX").string();
+    if (trouble || ::mkdtemp(path.data()) == nullptr)
+      return refuse_os(errc::io, trouble ? trouble.value() : errno, "making a folder for the ranks' reports");
+    path_ = path;
+    return {};
+  }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::vector<std::string> run_arguments(const launch_options& o) {
+  std::vector<std::string> words;
+  const auto add = [&words](const char* option, const std::string& value) {
+    words.emplace_back(option);
+    words.push_back(value);
+  };
+  for (const std::string& assignment : o.source.sets) add("--set", assignment);
+  if (o.source.epochs) add("--epochs", *o.source.epochs);
+  if (o.source.workers) add("--workers", *o.source.workers);
+  if (o.source.slots) add("--slots", *o.source.slots);
+  if (o.batches) add("--batches", std::to_string(*o.batches));
+  if (o.digest) words.emplace_back("--digest");
+  words.emplace_back("--quiet");
+  return words;
+}
+
+/// The file as the first rank will read it: an error is reported once, before anything starts.
+tl::expected<session_work, config_file::rejection> session_of(const launch_options& o, std::size_t ranks,
+                                                              const std::string& report_folder) {
+  config_source source = o.source;
+  source.sets.push_back("sampler.rank=0");
+  source.sets.push_back(fmt::format("sampler.world_size={}", ranks));
+  auto loaded = load(source);
+  if (!loaded) return tl::unexpected(std::move(loaded.error()));
+  return session_work{
+      source.file, loaded->values.name, loaded->values.metrics.listen, run_arguments(o), o.sink,
+      o.out,       report_folder};
+}
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
 // ---- the end ------------------------------------------------------------------------------------------------------
 
 const char* name_of(launch_outcome outcome) {
@@ -170,8 +246,9 @@ double seconds_of(const rank_facts& rank) {
   return std::chrono::duration<double>(rank.ended - rank.began).count();
 }
 
-/// Schema penstock.group/1, for ranks that are programs.
-nlohmann::ordered_json report_of(const launch_work& work, const launch_result& r) {
+/// Schema penstock.group/1. `sessions`: null if the ranks are programs.
+nlohmann::ordered_json report_of(const launch_work& work, const launch_result& r,
+                                 const session_work* sessions) {
   using nlohmann::ordered_json;
   ordered_json ranks = ordered_json::array();
   for (std::uint32_t i = 0; i < r.ranks.size(); ++i) {
@@ -190,6 +267,9 @@ nlohmann::ordered_json report_of(const launch_work& work, const launch_result& r
         {"left_behind", rank.left_behind},
         {"seconds", seconds_of(rank)},
         {"last_lines", rank.code == 0 ? "" : printable(r.last_lines[i])}};
+    const auto count = static_cast<std::uint32_t>(r.ranks.size());
+    if (sessions != nullptr)
+      one = rank_report(text_of_file(report_path(*sessions, i)), i, count, std::move(one));
     ranks.push_back(std::move(one));
   }
   ordered_json all{{"schema", "penstock.group/1"},  {"group", work.names.group},
@@ -226,8 +306,9 @@ void show_table(const launch_work& work, const launch_result& r) {
                      rows, terminal_width(STDERR_FILENO)));
 }
 
-int tell_end(const launch_options& o, const launch_work& work, const launch_result& r, int signal) {
-  const nlohmann::ordered_json report = report_of(work, r);
+int tell_end(const launch_options& o, const launch_work& work, const launch_result& r,
+             const session_work* sessions, int signal) {
+  const nlohmann::ordered_json report = report_of(work, r, sessions);
   if (o.json) print_json(report);
   if (!o.quiet) {
     show_table(work, r);
@@ -246,13 +327,25 @@ int tell_end(const launch_options& o, const launch_work& work, const launch_resu
   return exit_ok;
 }
 
-int launch(const launch_options& o) {
+int launch(launch_options o) {
+  if (o.is_file()) o.source.file = o.words[0];
   stop_signals signals;  // before any thread
   auto work = prepare(o);
   if (!work)
     return refuse_with(work.error().code == errc::usage ? exit_usage : exit_failed, work.error(), o.json);
   if (!o.report.empty()) {
     if (auto ok = check_replaceable(o.report); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+  }
+  throwaway_folder reports;
+  std::optional<session_work> sessions;
+  if (o.is_file()) {
+    if (auto ok = reports.make(); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+    auto session = session_of(o, work->places.size(), reports.path());
+    if (!session) return tell_rejection(session.error(), o.json);
+    sessions = std::move(*session);
+    work->arguments = [&work, &sessions](std::uint32_t rank) {
+      return rank_arguments(*sessions, work->places[rank], rank);
+    };
   }
   adopt_orphans();
   launch_result made;
@@ -265,7 +358,12 @@ int launch(const launch_options& o) {
     made = run.run();
     signals.ignore();
   }
-  return tell_end(o, *work, made, signals.received());
+  if (sessions && made.cause) {
+    if (const std::string why = own_words(text_of_file(report_path(*sessions, made.cause->rank)));
+        !why.empty())
+      made.cause->text += ": " + why;
+  }
+  return tell_end(o, *work, made, sessions ? &*sessions : nullptr, signals.received());
 }
 
 }  // namespace
@@ -275,22 +373,28 @@ void add_launch_command(verb_table& verbs) {
   CLI::App* const verb = &verbs.add(
       {"launch",
        verb_group::run,
-       "start one process of a program per GPU, as a group",
-       "Starts one process of PROGRAM for each GPU, with the variables that torchrun sets: RANK, LOCAL_RANK, "
-       "WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (a free port). GPU LOCAL_RANK is the rank's "
-       "own. "
-       "Each rank may only use its share of the cores near its GPU.\n\n"
+       "start a session or a program once per GPU, as a group of ranks",
+       "Starts one process for each GPU: with FILE a session (penstock run FILE), which delivers its part of "
+       "the "
+       "samples, otherwise PROGRAM. Each rank gets the variables that torchrun sets: RANK, LOCAL_RANK, "
+       "WORLD_SIZE, "
+       "LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (a free port). GPU LOCAL_RANK is the rank's own. Each "
+       "rank may "
+       "only use its share of the cores near its GPU.\n\n"
        "The output of the ranks is prefixed with their number. If a rank fails, the others get SIGTERM, and "
        "SIGKILL 4 s later; with --max-restarts all ranks are started again. The error names the rank that "
        "failed "
        "first. Processes that the ranks leave behind are killed.\n\n"
        "Ctrl-C and SIGTERM are passed on; the ranks have 25 s to end. A second signal kills them.",
-       {{"penstock launch --gpus all -- python train.py --epochs 3", "a PyTorch program on all GPUs"},
-        {"penstock launch --gpus 0,2 --max-restarts 3 -- ./trainer", "two GPUs; up to three restarts"},
-        {"penstock launch --gpus host:4 -- penstock run photos.toml",
-         "four sessions without a GPU; with rank = \"auto\" in [sampler] each has its part of the samples"}}},
+       {{"penstock launch photos.toml --gpus all", "a session on each GPU"},
+        {"penstock launch photos.toml --gpus host:4 --json --digest",
+         "four sessions without a GPU, one report"},
+        {"penstock launch --gpus all -- python train.py --epochs 3", "a PyTorch program on all GPUs"},
+        {"penstock launch --gpus 0,2 --max-restarts 3 -- ./trainer", "two GPUs; up to three restarts"}}},
       [o] { return launch(*o); });
-  verb->add_option("PROGRAM", o->words, "the program and its arguments, after --")->required();
+  verb->add_option("FILE|PROGRAM", o->words,
+                   "a config file (.toml); or, after --, a program and its arguments")
+      ->required();
   verb->add_option("--gpus", o->gpus,
                    "\"all\", GPU numbers such as 0,2,3, or host:N for N ranks without a GPU")
       ->type_name("GPUS")
@@ -299,6 +403,17 @@ void add_launch_command(verb_table& verbs) {
                                       "start all ranks again up to N times when one fails"),
                      {0, restarts_max})
       ->capture_default_str();
+  add_set_option(*verb, o->source);
+  verb->add_option("--epochs", o->source.epochs, "for each session: number of epochs")->type_name("N");
+  verb->add_option("--workers", o->source.workers, "for each session: worker processes, or \"auto\"")
+      ->type_name("N");
+  verb->add_option("--slots", o->source.slots, "for each session: slots of each worker")->type_name("N");
+  takes_whole_number(verb->add_option("--batches", o->batches, "each session stops after N batches"),
+                     {0, std::numeric_limits<std::uint64_t>::max()});
+  verb->add_flag("--digest", o->digest, "each session hashes every batch as it is on the device");
+  verb->add_option("--sink", o->sink, "where each session's batches go: null, npy, journal:PATH")
+      ->type_name("SINK");
+  verb->add_option("--out", o->out, "folder for --sink npy, with a folder for each rank")->type_name("DIR");
   verb->add_option("--report", o->report, "write a report to this file (JSON, schema penstock.group/1)")
       ->type_name("FILE");
   verb->add_flag("--no-prefix", o->no_prefix, "do not prefix lines with their rank");

@@ -122,7 +122,7 @@ void launch_run::start(std::uint32_t rank) {
   launch_names names = work_.names;
   names.restarts = book_.restarts();
   process::spawn_request request{work_.program,
-                                 work_.arguments,
+                                 work_.arguments(rank),
                                  rank_environment(work_.environment, names, work_.places, rank),
                                  {{out->write.get(), 1}, {err->write.get(), 2}},
                                  work_.places[rank].cores};

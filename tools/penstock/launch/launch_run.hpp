@@ -20,9 +20,9 @@
 namespace penstock::cli {
 
 struct launch_work {
-  std::string program;  ///< a path
-  std::vector<std::string> arguments;
-  std::vector<std::string> environment;  ///< ours
+  std::string program;                                                    ///< a path
+  std::function<std::vector<std::string>(std::uint32_t rank)> arguments;  ///< argv[1..]
+  std::vector<std::string> environment;                                   ///< ours
   std::vector<rank_place> places;
   launch_names names;
   launch_rules rules;

@@ -1,0 +1,65 @@
+#include "tools/penstock/launch/session_ranks.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+
+using namespace penstock::cli;
+
+namespace {
+
+/// What follows an option; the last one counts.
+std::string value_of(const std::vector<std::string>& words, const std::string& option,
+                     const std::string& key = {}) {
+  std::string found = "(none)";
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    if (words[i] == option && words[i + 1].starts_with(key)) found = words[i + 1];
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("each rank runs the same file, with a name, a device, files and a port of its own") {
+  const session_work work{"photos.toml", "photos",  "127.0.0.1:9100", {"--epochs", "2"},
+                          "npy",         "batches", "/tmp/x"};
+  const auto words = rank_arguments(work, {launch_gpu{5, "H100", "GPU-f", {}}, {}}, 3);
+  CHECK(words[0] == "run");
+  CHECK(words[1] == "photos.toml");
+  CHECK(value_of(words, "--epochs") == "2");
+  CHECK(value_of(words, "--set", "name=") == "name=photos-rank3");
+  CHECK(value_of(words, "--set", "sampler.rank=") == "sampler.rank=auto");
+  CHECK(value_of(words, "--set", "metrics.listen=") == "metrics.listen=127.0.0.1:9103");
+  CHECK(value_of(words, "--device") == "cuda:3");  // as CUDA_VISIBLE_DEVICES numbers it
+  CHECK(value_of(words, "--out") == "batches/rank3");
+  CHECK(value_of(words, "--report") == "/tmp/x/rank3.json");
+}
+
+TEST_CASE("ranks without a GPU use the host device; a port that the kernel chooses stays so") {
+  const session_work work{"bytes.toml", "bytes", "127.0.0.1:0", {}, "journal:j", "", "/tmp/x"};
+  const auto words = rank_arguments(work, {}, 1);
+  CHECK(value_of(words, "--device") == "host");
+  CHECK(value_of(words, "--set", "metrics.listen=") == "metrics.listen=127.0.0.1:0");
+  CHECK(value_of(words, "--sink") == "journal:j-rank1");
+  CHECK(value_of(words, "--out") == "(none)");
+}
+
+TEST_CASE("a rank's report is its session's, with rank and world size; one that wrote none has failed") {
+  const auto report =
+      rank_report(R"({"schema":"penstock.run/1","outcome":"finished"})", 1, 4, {{"end", "exit code 0"}});
+  CHECK(report["outcome"] == "finished");
+  CHECK(report["rank"] == 1);
+  CHECK(report["world_size"] == 4);
+  CHECK(report["process"]["end"] == "exit code 0");
+  for (const char* nothing : {"", "{", "[]"}) {
+    const auto none = rank_report(nothing, 0, 4, {{"end", "SIGKILL"}});
+    CHECK(none["outcome"] == "failed");
+    CHECK(none["error"]["message"] == "it wrote no report: SIGKILL");
+  }
+}
+
+TEST_CASE("a session's own words are the cause") {
+  CHECK(own_words(R"({"error":{"kind":"io","message":"no such folder"}})") == "no such folder");
+  CHECK(own_words(R"({"error":null})").empty());
+  CHECK(own_words("").empty());
+}

@@ -1,0 +1,73 @@
+#include "tools/penstock/launch/session_ranks.hpp"
+
+#include <fmt/core.h>
+
+#include <charconv>
+
+namespace penstock::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string with_rank(const std::string& text, std::uint32_t rank) {
+  return fmt::format("{}-rank{}", text, rank);
+}
+
+/// HOST:PORT with a port of the rank's own. 0 stays: the kernel chooses.
+std::string address_of(const std::string& listen, std::uint32_t rank) {
+  const std::size_t colon = listen.rfind(':');
+  if (colon == std::string::npos) return listen;
+  std::uint32_t port = 0;
+  const char* const end = listen.data() + listen.size();
+  if (std::from_chars(listen.data() + colon + 1, end, port).ptr != end || port == 0) return listen;
+  return fmt::format("{}:{}", listen.substr(0, colon), port + rank);
+}
+
+}  // namespace
+
+std::string report_path(const session_work& work, std::uint32_t rank) {
+  return fmt::format("{}/rank{}.json", work.report_folder, rank);
+}
+
+std::vector<std::string> rank_arguments(const session_work& work, const rank_place& place,
+                                        std::uint32_t rank) {
+  std::vector<std::string> words{"run", work.file};
+  words.insert(words.end(), work.arguments.begin(), work.arguments.end());
+  const auto add = [&words](const char* option, std::string value) {
+    words.emplace_back(option);
+    words.push_back(std::move(value));
+  };
+  add("--set", "sampler.rank=auto");
+  add("--set", "name=" + with_rank(work.name, rank));
+  if (!work.metrics_listen.empty()) add("--set", "metrics.listen=" + address_of(work.metrics_listen, rank));
+  add("--device", place.gpu ? fmt::format("cuda:{}", rank) : "host");
+  if (!work.sink.empty())
+    add("--sink", work.sink.starts_with("journal:") ? with_rank(work.sink, rank) : work.sink);
+  if (!work.out.empty()) add("--out", fmt::format("{}/rank{}", work.out, rank));
+  add("--report", report_path(work, rank));
+  return words;
+}
+
+ordered_json rank_report(const std::string& own, std::uint32_t rank, std::uint32_t world_size,
+                         ordered_json process) {
+  ordered_json report = ordered_json::parse(own, nullptr, false);
+  if (!report.is_object()) {
+    report = {
+        {"schema", "penstock.run/1"},
+        {"outcome", "failed"},
+        {"error", {{"kind", "rank_failed"}, {"message", "it wrote no report: " + process.value("end", "")}}},
+        {"epochs", ordered_json::array()}};
+  }
+  report["rank"] = rank;
+  report["world_size"] = world_size;
+  report["process"] = std::move(process);
+  return report;
+}
+
+std::string own_words(const std::string& own_report) {
+  const ordered_json report = ordered_json::parse(own_report, nullptr, false);
+  if (!report.is_object() || !report.contains("error") || !report["error"].is_object()) return {};
+  return report["error"].value("message", "");
+}
+
+}  // namespace penstock::cli
