@@ -44,7 +44,7 @@ class LaunchTest(PenstockTest):
         self.assertEqual((cause["rank"], cause["cause"]), (1, "exit code 3"))
         self.assertEqual(cause["pid"], report["ranks"][1]["pid"])
         self.assertEqual([rank["signal"] for rank in report["ranks"]], ["SIGTERM", None, "SIGTERM"])
-        self.assertIn("rank 1", report["error"]["message"])
+        self.assertIn("rank 1", report["error"])
         self.assertEqual(report["ranks"][1]["last_lines"].strip(), "no such file")
         self.assertIn("[rank1] no such file", err)
 
@@ -176,14 +176,14 @@ class LaunchTest(PenstockTest):
         code, out, err = self.penstock("launch", config, "--gpus", "host:2", "--json", "--quiet")
         self.assertEqual(code, EXIT_FAILED, err + out)
         report = json.loads(out)
-        self.assertIn("no-such-worker", report["error"]["message"])
+        self.assertIn("no-such-worker", report["error"])
         self.assertIn(report["first_cause"]["rank"], (0, 1))
 
     def test_a_file_that_is_wrong_is_refused_once_before_anything_starts(self):
         config = self.write("wrong.toml", '[dataset]\ntype = "nonsense"\n')
         code, out, err = self.penstock("launch", config, "--gpus", "host:4")
         self.assertEqual((code, out), (EXIT_CONFIG, ""), err)
-        self.assertEqual(err.count("nonsense"), 1, err)
+        self.assertEqual(err.count("error: "), 1, err)
 
     def test_bad_input_is_refused_with_a_sentence(self):
         for arguments, words in [(["--gpus", "host:0", "--", "true"], "1 to 1024"),

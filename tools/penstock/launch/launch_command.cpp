@@ -274,10 +274,11 @@ nlohmann::ordered_json report_of(const launch_work& work, const launch_result& r
   }
   ordered_json all{{"schema", "penstock.group/1"},  {"group", work.names.group},
                    {"outcome", name_of(r.outcome)}, {"error", nullptr},
-                   {"first_cause", nullptr},        {"restarts", r.restarts},
-                   {"ranks", std::move(ranks)}};
+                   {"error_kind", nullptr},         {"first_cause", nullptr},
+                   {"restarts", r.restarts},        {"ranks", std::move(ranks)}};
   if (r.cause) {
-    all["error"] = {{"kind", "rank_failed"}, {"message", cause_sentence(r)}};
+    all["error"] = cause_sentence(r);
+    all["error_kind"] = "rank_failed";
     all["first_cause"] = {{"rank", r.cause->rank},
                           {"host", host_name()},
                           {"pid", r.cause->pid > 0 ? ordered_json(r.cause->pid) : ordered_json()},

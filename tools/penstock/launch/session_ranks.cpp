@@ -52,11 +52,11 @@ ordered_json rank_report(const std::string& own, std::uint32_t rank, std::uint32
                          ordered_json process) {
   ordered_json report = ordered_json::parse(own, nullptr, false);
   if (!report.is_object()) {
-    report = {
-        {"schema", "penstock.run/1"},
-        {"outcome", "failed"},
-        {"error", {{"kind", "rank_failed"}, {"message", "it wrote no report: " + process.value("end", "")}}},
-        {"epochs", ordered_json::array()}};
+    report = {{"schema", "penstock.run/1"},
+              {"outcome", "failed"},
+              {"error", "it wrote no report: " + process.value("end", "")},
+              {"error_kind", "rank_failed"},
+              {"epochs", ordered_json::array()}};
   }
   report["rank"] = rank;
   report["world_size"] = world_size;
@@ -66,8 +66,8 @@ ordered_json rank_report(const std::string& own, std::uint32_t rank, std::uint32
 
 std::string own_words(const std::string& own_report) {
   const ordered_json report = ordered_json::parse(own_report, nullptr, false);
-  if (!report.is_object() || !report.contains("error") || !report["error"].is_object()) return {};
-  return report["error"].value("message", "");
+  const bool says = report.is_object() && report.contains("error") && report["error"].is_string();
+  return says ? report["error"].get<std::string>() : std::string();
 }
 
 }  // namespace penstock::cli
