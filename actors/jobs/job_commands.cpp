@@ -25,7 +25,11 @@ struct carry_out {
       open_job& job = s.jobs.at(row.job);
       const job_record& record = *job.record;
       jobs.push_back({&record, job.function, row.attempt});
-      if (!std::exchange(job.leased, true)) ++begun;
+      if (!std::exchange(job.leased, true)) {
+        ++begun;
+        --s.by_function[job.function].waiting;
+        ++s.by_function[job.function].running;
+      }
       if (record.rules().limit < s.shortest_limit && record.rules().limit.count() > 0) {
         s.shortest_limit = record.rules().limit;
         self->send(s.supervisor, supervisor::limits_in_use{s.shortest_limit});
@@ -52,6 +56,7 @@ struct carry_out {
     if (found == s.jobs.end()) return;
     const std::shared_ptr<job_record> record = std::move(found->second.record);
     if (!found->second.leased) ++begun;
+    note_end(s, found->second, end.how == schedule::job_end::result);
     s.jobs.erase(found);
     if (end.how == schedule::job_end::result) return succeed(record, end);
     job_failure why;
@@ -122,6 +127,12 @@ void tell_to_stop(scheduler_state& s, joined_worker& worker) {
 
 }  // namespace
 
+void note_end(scheduler_state& s, const open_job& job, bool ok) {
+  job_news::function_counts& counts = s.by_function[job.function];
+  --(job.leased ? counts.running : counts.waiting);
+  ++(ok ? counts.ok : counts.failed);
+}
+
 void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why) {
   ++s.tally.failed;
   s.around.meter->ended(record->argument().size());
@@ -130,7 +141,7 @@ void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job
 }
 
 void tell_callers(scheduler_state& s) {
-  s.around.news->jobs_ended(std::exchange(s.tally, {}));
+  s.around.news->jobs_ended(std::exchange(s.tally, {}), s.by_function);
   const auto ended = std::exchange(s.ended, {});
   for (const auto& tell : ended) tell();
   if (!ended.empty()) s.around.news->callers_told(ended.size());

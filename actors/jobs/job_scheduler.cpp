@@ -50,6 +50,8 @@ std::optional<schedule::charge> settle(scheduler_state& s, worker_ref who, bool 
   const auto charged = s.book->worker_died(who, last_readings(s, who), cause, blames, now);
   if (!charged) return std::nullopt;
   ++s.tally.retried;
+  if (const auto job = s.jobs.find(charged->job); job != s.jobs.end())
+    ++s.by_function[job->second.function].retried;
   return schedule::charge{charged->job, charged->job, charged->attempt, charged->alone};
 }
 

@@ -20,6 +20,9 @@
 #include <penstock/pool.hpp>
 
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace caf {
 class actor_system;
@@ -36,7 +39,18 @@ class job_news {
     std::uint64_t failed = 0;
     std::uint64_t retried = 0;
   };
-  virtual void jobs_ended(const tally& some) = 0;
+  /// What has become of the jobs of one function.
+  struct function_counts {
+    std::uint64_t waiting = 0;
+    std::uint64_t running = 0;
+    std::uint64_t ok = 0;
+    std::uint64_t failed = 0;
+    std::uint64_t retried = 0;
+  };
+  /// `functions` has them all, in the order in which functions_named() named them.
+  virtual void jobs_ended(const tally& some, std::span<const function_counts> functions) = 0;
+  /// The functions of the worker program, once.
+  virtual void functions_named(const std::vector<std::string>& names) = 0;
   /// The callers of so many of them know it.
   virtual void callers_told(std::uint64_t jobs) = 0;
   /// Only for failures worth an event: poisoned, timed_out, worker_lost.

@@ -48,7 +48,8 @@ struct scheduler_state {
   std::unique_ptr<schedule::job_book> book;
   std::unordered_map<schedule::job_id, open_job> jobs;
   std::map<std::string, std::uint32_t, std::less<>> functions;
-  std::vector<std::shared_ptr<job_record>> early;  // submitted before the functions are known
+  std::vector<job_news::function_counts> by_function;  // by their numbers
+  std::vector<std::shared_ptr<job_record>> early;      // submitted before the functions are known
   std::map<std::uint32_t, place_slots> places;
   std::map<std::uint32_t, joined_worker> workers;
   std::map<std::pair<std::uint32_t, std::uint32_t>, lying_results> in_slots;  // by place and slot
@@ -73,6 +74,8 @@ void decide_soon(self_pointer self);
 
 /// Carries out the book's commands.
 void act(self_pointer self);
+/// In what is known of its function.
+void note_end(scheduler_state& s, const open_job& job, bool ok);
 void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why);
 /// The callers of jobs that have ended hear of it: after the statistics, which they may ask for at once.
 void tell_callers(scheduler_state& s);

@@ -44,6 +44,7 @@ void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
   const std::uint64_t bytes = record->argument().size();
   const bool alone = place_slots::travels_alone(bytes, s.around.shape.slot_bytes);
   s.jobs[record->number()] = {record, function->second, false};
+  ++s.by_function[function->second].waiting;
   s.book->submit({record->number(), function->second, alone ? s.around.shape.slot_bytes : bytes,
                   record->rules().limit, record->rules().idempotent, record->rules().fresh});
 }
@@ -51,6 +52,8 @@ void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
 void learn_functions(scheduler_state& s, const functions_known& news) {
   for (std::uint32_t i = 0; i < news.names.size(); ++i) s.functions.emplace(news.names[i], i);
   s.functions_known = true;
+  s.by_function.resize(news.names.size());
+  s.around.news->functions_named(news.names);
   for (const auto& record : std::exchange(s.early, {})) enter(s, record);
 }
 
@@ -76,6 +79,7 @@ void end_all(scheduler_state& s, const failure& why) {
   s.book->set_paused(true);
   for (const auto& [number, job] : std::exchange(s.jobs, {})) {
     if (!job.leased) s.around.meter->begun(1);
+    note_end(s, job, false);
     fail_job(s, job.record, {job_status::cancelled, {}, why.message, {}, {}, 0});
   }
 }

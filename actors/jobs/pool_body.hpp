@@ -90,7 +90,8 @@ class Pool::body final : public jobs::job_desk,
   void worker_died(const death_report& death) override;
   void gave_up(const failure& why) override;
   void pool_closed() override;
-  void jobs_ended(const tally& some) override;
+  void jobs_ended(const tally& some, std::span<const function_counts> functions) override;
+  void functions_named(const std::vector<std::string>& names) override;
   void callers_told(std::uint64_t jobs) override;
   void job_failed(std::uint64_t job, const std::string& function, const job_failure& why) override;
   void counted(std::uint64_t running, std::uint64_t stale_dropped) override;
@@ -122,9 +123,13 @@ class Pool::body final : public jobs::job_desk,
   session::ending ending_;
   jobs::callback_thread callbacks_;
 
+  std::uint64_t poisoned_ = 0;  // used only by callbacks of the scheduler
+
   mutable std::mutex tally_mutex_;
   std::condition_variable tally_changed_;
   pool_statistics tally_;
+  std::vector<std::string> function_names_;
+  std::vector<function_counts> by_function_;
   std::uint64_t told_ = 0;  // jobs whose callers know that they have ended
 
   std::mutex close_mutex_;

@@ -4,6 +4,7 @@
 #include "actors/session/sizing.hpp"
 #include "actors/session/wiring.hpp"
 #include "runtime/arena/memory_budget.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/config/validate.hpp"
 
@@ -43,7 +44,7 @@ void Pool::body::start() {
   if (!ending_.begin()) return;
   board_.begun(now_steady());
   tell(session::event_of(event_kind::run_started,
-                         fmt::format("the pool starts with {} workers", workers_.load())));
+                         "the pool starts with " + penstock::counted(workers_.load(), "worker")));
   if (options_.on_event) listener_ = std::make_unique<telemetry::event_caller>(journal_, options_.on_event);
   if (auto ok = try_start(); !ok) throw error(ok.error());
 }
@@ -183,7 +184,7 @@ void Pool::body::scale(std::uint32_t workers) {
     if (engine_) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers});
   }
   board_.configured(workers);
-  tell(session::event_of(event_kind::scaled, fmt::format("scaled to {} workers", workers)));
+  tell(session::event_of(event_kind::scaled, "scaled to " + penstock::counted(workers, "worker")));
 }
 
 void Pool::body::restart(std::uint32_t worker) {
@@ -268,6 +269,11 @@ pool_statistics Pool::body::statistics() const {
   all.waiting = held.waiting;
   all.argument_bytes = held.argument_bytes;
   all.result_bytes = held.result_bytes;
+  for (std::size_t i = 0; i < by_function_.size(); ++i) {
+    const function_counts& f = by_function_[i];
+    if (f.waiting + f.running + f.ok + f.failed == 0) continue;
+    all.functions.push_back({function_names_.at(i), f.waiting, f.running, f.ok, f.failed, f.retried});
+  }
   return all;
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t rows_max = 256;  // of a lease: 256 rows x 128 bytes = 32 KiB of table
+constexpr std::uint32_t rows_max = 256;           // of a lease: 256 rows x 128 bytes = 32 KiB of table
+constexpr std::size_t poisoned_jobs_kept = 1000;  // for `penstock quarantine`
 // A job may run for hours; one that has a limit says so itself.
 constexpr nanoseconds no_item_timeout = std::chrono::hours(24 * 365);
 
@@ -59,7 +60,11 @@ void Pool::body::spawn_actors(engine& e) {
 void Pool::body::open_control_socket(engine& e) {
   session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_);
   controls.status = [this] { return status(); };
-  controls.progress = [] { return supervision::progress_facts{}; };
+  controls.progress = [this] {
+    supervision::progress_facts facts;
+    facts.status = status();
+    return facts;
+  };
   controls.times = std::make_shared<batch_times>();  // no batches pass here
   controls.workers_max = settings_.loader.limits.max;
   session::open_control_socket(*e.io, settings_.name, std::move(controls), e.server);
@@ -97,12 +102,17 @@ void Pool::body::pool_closed() {
   ending_.pool_gone();
 }
 
-void Pool::body::jobs_ended(const tally& some) {
-  if (some.ok + some.failed + some.retried == 0) return;
+void Pool::body::jobs_ended(const tally& some, std::span<const function_counts> functions) {
   const std::lock_guard hold(tally_mutex_);
   tally_.ok += some.ok;
   tally_.failed += some.failed;
   tally_.retried += some.retried;
+  by_function_.assign(functions.begin(), functions.end());
+}
+
+void Pool::body::functions_named(const std::vector<std::string>& names) {
+  const std::lock_guard hold(tally_mutex_);
+  function_names_ = names;
 }
 
 void Pool::body::callers_told(std::uint64_t jobs) {
@@ -113,6 +123,8 @@ void Pool::body::callers_told(std::uint64_t jobs) {
 
 void Pool::body::job_failed(std::uint64_t job, const std::string& function, const job_failure& why) {
   if (why.status == job_status::exception || why.status == job_status::cancelled) return;
+  if (why.status == job_status::poisoned && poisoned_++ < poisoned_jobs_kept)
+    board_.sample_quarantined({0, 0, job, function, why.text, why.attempts, why.causes});
   const std::string text = fmt::format("job {} ({}): {}{}{}", job, function, name_of(why.status),
                                        why.text.empty() ? "" : ": ", why.text);
   log::warn("jobs", "{}", text);
@@ -120,7 +132,7 @@ void Pool::body::job_failed(std::uint64_t job, const std::string& function, cons
 }
 
 void Pool::body::counted(std::uint64_t running, std::uint64_t stale_dropped) {
-  board_.counted(stale_dropped, 0);
+  board_.counted(stale_dropped, poisoned_);
   const std::lock_guard hold(tally_mutex_);
   tally_.running = running;
 }

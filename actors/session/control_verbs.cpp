@@ -22,7 +22,7 @@ constexpr std::size_t passages_in_an_answer = 1000;
 
 bool is_ready(const session_status& s) {
   const auto wanted = [](const worker_status& w) { return w.state != "stopped"; };
-  return s.gpu_state == "ready" && std::ranges::any_of(s.workers, wanted) &&
+  return (s.jobs || s.gpu_state == "ready") && std::ranges::any_of(s.workers, wanted) &&
          std::ranges::all_of(s.workers,
                              [&](const worker_status& w) { return !wanted(w) || w.state == "ready"; });
 }
@@ -77,7 +77,9 @@ json deaths_of(const session_controls& controls) {
   mark_sacrificial(workers, "worker", controls);
   json owners = json::array();
   for (const owner_death_report& d : controls.owner_deaths()) owners.push_back(telemetry::as_json(d));
-  return control::good_answer({{"deaths", std::move(workers)}, {"owner_deaths", std::move(owners)}});
+  return control::good_answer({{"deaths", std::move(workers)},
+                               {"owner_deaths", std::move(owners)},
+                               {"of", controls.status().jobs ? "jobs" : "samples"}});
 }
 
 json pipeline(const session_controls& controls) {
@@ -101,6 +103,8 @@ control::answer events_after(const json& request, bool last_call, const session_
 
 /// {"after": N}: the batches released after number N; without it, only the number of the newest.
 json trace(const json& request, const session_controls& controls) {
+  if (controls.status().jobs)
+    return control::refusal(exit_refused, "usage", "this is a pool of jobs: it has no batches to trace");
   const json number = request.value("after", json());
   if (number.is_null())
     return control::good_answer(passages_as_json(*controls.times, 0, 0, std::chrono::steady_clock::now()));
@@ -113,17 +117,20 @@ json trace(const json& request, const session_controls& controls) {
 json quarantine(const json& request, const session_controls& controls) {
   const json what = request.value("act", json("list"));
   const std::string act = what.is_string() ? what.get<std::string>() : std::string();
+  const bool of_jobs = controls.status().jobs.has_value();
   if (act == "list") {
     json all = json::array();
     for (const quarantine_report& q : controls.quarantine()) {
       if (!q.lifted) all.push_back(telemetry::as_json(q));
     }
-    return control::good_answer({{"quarantine", std::move(all)}});
+    return control::good_answer({{"quarantine", std::move(all)}, {"of", of_jobs ? "jobs" : "samples"}});
   }
   const json sample = request.value("sample", json());
   if ((act != "retry" && act != "release") || !sample.is_number_unsigned())
     return control::refusal(exit_refused, "usage",
                             "quarantine: 'act' must be list, or retry or release with a sample");
+  if (of_jobs)
+    return control::refusal(exit_refused, "usage", "a poisoned job is not tried again: submit it again");
   if (!controls.lift_quarantine(sample.get<std::uint64_t>(), act == "release")) {
     return control::refusal(exit_no_target, "no_target",
                             fmt::format("sample {} is not quarantined", sample.get<std::uint64_t>()));

@@ -1,5 +1,6 @@
 #include "actors/session/session_events.hpp"
 
+#include "actors/supervisor/death_record.hpp"
 #include "runtime/base/counted.hpp"
 
 #include <fmt/core.h>
@@ -63,7 +64,7 @@ event event_of(event_kind kind, std::string text) {
 event event_of(const death_report& d) {
   std::string text =
       with_pid(fmt::format("worker {}", d.worker), d.pid) + " " + end_in_words(d.cause, d.signal, d.code);
-  if (d.sample) text += ", while loading " + sample_in_words(*d.sample, d.path.value_or(""));
+  text += supervisor::charge_in_words(d);
   event e = event_of(event_kind::worker_died, std::move(text));
   e.time = d.time;
   e.worker = d.worker;

@@ -2,7 +2,19 @@
 
 #include "runtime/base/text.hpp"
 
+#include <fmt/core.h>
+
 namespace penstock::supervisor {
+namespace {
+
+/// Workers of a pool call what they run "thumbnail (job 17)".
+std::optional<std::string> work_in_hand(std::string_view name) {
+  const std::size_t end = name.rfind(" (job ");
+  if (end == std::string_view::npos || end == 0) return std::nullopt;
+  return printable(name.substr(0, end));
+}
+
+}  // namespace
 
 std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w) {
   const arena::flight_state& at = w.last_flight.state;
@@ -12,7 +24,7 @@ std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w) {
 }
 
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
-                       const scheduler::judgement& verdict, steady_time now) {
+                       const scheduler::judgement& verdict, charged_work kind, steady_time now) {
   death_report r;
   r.worker = w.who.worker;
   r.pid = w.pid;
@@ -20,7 +32,11 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   r.cause = ending.cause_of(*w.ended);
   if (w.ended->ending == process::exit_report::how::signalled) r.signal = process::signal_name(w.ended->code);
   if (w.ended->ending == process::exit_report::how::exited) r.code = w.ended->code;
-  if (verdict.charged) {
+  if (verdict.charged && kind == charged_work::jobs) {
+    r.job = verdict.charged->sample;
+    r.attempt = verdict.charged->attempt;
+    r.work = work_in_hand(w.last_flight.sample_name);
+  } else if (verdict.charged) {
     r.sample = verdict.charged->sample;
     r.attempt = verdict.charged->attempt;
     r.epoch = verdict.epoch;
@@ -35,6 +51,13 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   r.stack = w.stack;
   r.last_output = w.last_lines;
   return r;
+}
+
+std::string charge_in_words(const death_report& d) {
+  const std::optional<std::string>& name = d.job ? d.work : d.path;
+  const std::string in_brackets = name ? fmt::format(" ({})", *name) : "";
+  if (d.job) return fmt::format(", while running job {}{}", *d.job, in_brackets);
+  return d.sample ? fmt::format(", while loading sample {}{}", *d.sample, in_brackets) : "";
 }
 
 }  // namespace penstock::supervisor

@@ -31,8 +31,14 @@ struct worker_facts {
 /// The sample that it was loading, from the last reading of its flight recorder.
 std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w);
 
-/// Call once it has ended and the scheduler has decided which sample the death is charged to.
+/// What a death is charged to: samples, or the jobs of a pool.
+enum class charged_work : std::uint8_t { samples, jobs };
+
+/// Call once it has ended and the scheduler has decided what the death is charged to.
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
-                       const scheduler::judgement& verdict, steady_time now);
+                       const scheduler::judgement& verdict, charged_work kind, steady_time now);
+
+/// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)"; empty if nothing is charged.
+[[nodiscard]] std::string charge_in_words(const death_report& death);
 
 }  // namespace penstock::supervisor

@@ -228,15 +228,16 @@ void settle_death_of(self_pointer self, const scheduler::judgement& verdict) {
   const worker_facts* w = find(s, verdict.who);
   const supervision::termination* ending = s.workers->ending_of(verdict.who);
   if (w == nullptr || ending == nullptr || !w->ended) return;
-  const death_report report = as_report(*w, *ending, verdict, now_of(self));
+  const death_report report =
+      as_report(*w, *ending, verdict, s.around.settings.pool ? charged_work::jobs : charged_work::samples,
+                now_of(self));
   const std::uint64_t samples = w->last_flight.samples_done;
   const auto news =
       s.workers->judged(verdict.who, now_of(self), verdict.charged.has_value(), samples, w->last_lines);
   s.facts.erase(verdict.who.worker);
   if (news.unasked) {
-    log::warn("supervisor", "worker {} (pid {}) ended: {}{}{}", report.worker, report.pid, news.cause,
-              report.sample ? fmt::format(", while loading sample {}", *report.sample) : "",
-              report.path ? fmt::format(" ({})", *report.path) : "");
+    log::warn("supervisor", "worker {} (pid {}) ended: {}{}", report.worker, report.pid, news.cause,
+              charge_in_words(report));
     s.last_deaths[report.worker] = report;
   }
   if (news.worth_telling) s.around.news->worker_died(report);

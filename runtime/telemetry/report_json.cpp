@@ -26,16 +26,6 @@ double rate(double amount, double seconds) {
   return seconds > 0 ? std::round(amount / seconds * 10) / 10 : 0;
 }
 
-std::string as_utc(std::chrono::system_clock::time_point time) {
-  const auto whole = std::chrono::floor<std::chrono::seconds>(time);
-  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(time - whole).count();
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(whole);
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, micros);
-}
-
 json as_json(const device_report& device) {
   return {{"kind", device.kind}, {"name", device.name}, {"uuid", or_null(device.uuid)}};
 }
@@ -75,6 +65,16 @@ json as_json(const worker_status& w) {
 
 }  // namespace
 
+std::string as_utc(std::chrono::system_clock::time_point time) {
+  const auto whole = std::chrono::floor<std::chrono::seconds>(time);
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(time - whole).count();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(whole);
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, micros);
+}
+
 const char* name_of(run_outcome outcome) noexcept {
   switch (outcome) {
     case run_outcome::running: return "running";
@@ -91,24 +91,29 @@ json as_json(const quarantine_report& q) {
 }
 
 json as_json(const death_report& d) {
-  return {{"worker", d.worker},
-          {"pid", d.pid},
-          {"incarnation", d.incarnation},
-          {"cause", penstock::name_of(d.cause)},
-          {"signal", or_null(d.signal)},
-          {"code", or_null(d.code)},
-          {"sample", or_null(d.sample)},
-          {"path", or_null(d.path)},
-          {"epoch", or_null(d.epoch)},
-          {"seq", or_null(d.sequence)},
-          {"attempt", d.attempt},
-          {"phase", d.phase},
-          {"time", as_utc(d.time)},
-          {"lived_seconds", rounded(d.lived_seconds)},
-          {"rss_bytes", d.rss_bytes},
-          {"wait_channel", d.wait_channel.empty() ? json(nullptr) : json(d.wait_channel)},
-          {"stack", d.stack},
-          {"last_output", d.last_output}};
+  json j{{"worker", d.worker},
+         {"pid", d.pid},
+         {"incarnation", d.incarnation},
+         {"cause", penstock::name_of(d.cause)},
+         {"signal", or_null(d.signal)},
+         {"code", or_null(d.code)},
+         {"sample", or_null(d.sample)},
+         {"path", or_null(d.path)},
+         {"epoch", or_null(d.epoch)},
+         {"seq", or_null(d.sequence)},
+         {"attempt", d.attempt},
+         {"phase", d.phase},
+         {"time", as_utc(d.time)},
+         {"lived_seconds", rounded(d.lived_seconds)},
+         {"rss_bytes", d.rss_bytes},
+         {"wait_channel", d.wait_channel.empty() ? json(nullptr) : json(d.wait_channel)},
+         {"stack", d.stack},
+         {"last_output", d.last_output}};
+  if (d.job) {
+    j["job"] = *d.job;
+    j["work"] = or_null(d.work);
+  }
+  return j;
 }
 
 json as_json(const owner_death_report& d) {
@@ -126,6 +131,15 @@ json as_json(const owner_death_report& d) {
 }
 
 json as_json(const pool_statistics& p) {
+  json functions = json::array();
+  for (const function_statistics& f : p.functions) {
+    functions.push_back({{"name", f.name},
+                         {"waiting", f.waiting},
+                         {"running", f.running},
+                         {"ok", f.ok},
+                         {"failed", f.failed},
+                         {"retried", f.retried}});
+  }
   return {{"submitted", p.submitted},
           {"waiting", p.waiting},
           {"running", p.running},
@@ -133,7 +147,8 @@ json as_json(const pool_statistics& p) {
           {"failed", p.failed},
           {"retried", p.retried},
           {"argument_bytes", p.argument_bytes},
-          {"result_bytes", p.result_bytes}};
+          {"result_bytes", p.result_bytes},
+          {"functions", std::move(functions)}};
 }
 
 json as_json(const run_report& r) {

@@ -13,11 +13,13 @@ nlohmann::ordered_json as_json(const session_status& status);
 nlohmann::ordered_json as_json(const death_report& death);
 nlohmann::ordered_json as_json(const owner_death_report& death);
 nlohmann::ordered_json as_json(const quarantine_report& quarantined);
-/// One line of `penstock events --json`. "time" is UTC with microseconds: "2026-11-20T14:04:18.123456Z".
+/// One line of `penstock events --json`. "time" is as_utc().
 nlohmann::ordered_json as_json(const event& what);
 /// {"error": {"kind": "...", "message": "..."}}: what every verb prints with --json when it fails.
 nlohmann::ordered_json as_json(const failure& why);
 
 [[nodiscard]] const char* name_of(run_outcome outcome) noexcept;
+/// "2026-11-20T14:04:18.123456Z".
+[[nodiscard]] std::string as_utc(std::chrono::system_clock::time_point time);
 
 }  // namespace penstock::telemetry

@@ -72,5 +72,79 @@ TEST_CASE("deaths of workers and of GPU owners are one list in the order in whic
   CHECK_FALSE(all[0].contains("worker"));
   CHECK(all[1].contains("worker"));
   CHECK(cli::hint_after_deaths(all) == "penstock logs worker/0 --previous");
-  CHECK(cli::deaths_for_people(all, 0).find("\ngpu ") != std::string::npos);
+  CHECK(cli::deaths_for_people(all, false, 0).find("\ngpu ") != std::string::npos);
+}
+
+namespace {
+
+session_status pool_status() {
+  session_status s;
+  s.session = "thumbs";
+  s.pid = 77;
+  s.state = "ok";
+  s.jobs = pool_statistics{};
+  s.jobs->submitted = 40;
+  s.jobs->waiting = 12;
+  s.jobs->running = 2;
+  s.jobs->ok = 25;
+  s.jobs->failed = 1;
+  s.jobs->functions = {{"thumbnail", 11, 2, 24, 1, 3}, {"checksum", 1, 0, 1, 0, 0}};
+  worker_status w;
+  w.id = 1;
+  w.state = "ready";
+  w.samples = 9;
+  w.current_sample = "thumbnail (job 31)";
+  w.current_sample_seconds = 1.5;
+  w.last_death = death_report{};
+  w.last_death->cause = death_cause::signal;
+  w.last_death->signal = "SIGSEGV";
+  w.last_death->job = 17;
+  w.last_death->work = "thumbnail";
+  w.last_death->attempt = 2;
+  s.workers = {w};
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("the status of a pool tells its jobs, by function and by worker, and nothing of batches or a GPU") {
+  const std::string text = cli::status_for_people(telemetry::as_json(pool_status()), {}, 200);
+  INFO(text);
+  CHECK(text.starts_with("thumbs  ok  pid 77  40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed\n"));
+  CHECK(text.find("function   waiting  running  ok  failed  retried\n"
+                  "thumbnail       11        2  24       1        3\n"
+                  "checksum         1        0   1       0        0\n") != std::string::npos);
+  CHECK(text.find("SIGSEGV in job 17") != std::string::npos);
+  CHECK(text.find("thumbnail (job 31) for 1.5 s") != std::string::npos);
+  for (const char* const word : {"epoch", "batch", "sample", "gpu"})
+    CHECK(text.find(word) == std::string::npos);
+}
+
+TEST_CASE("a pool without jobs has no table of functions") {
+  session_status s = pool_status();
+  s.jobs = pool_statistics{};
+  const std::string text = cli::status_for_people(telemetry::as_json(s), {}, 200);
+  CHECK(text.find("0 jobs submitted") != std::string::npos);
+  CHECK(text.find("function") == std::string::npos);
+}
+
+TEST_CASE("the description of a pool tells its jobs, by function and by worker") {
+  const nlohmann::ordered_json pipeline{
+      {"status", telemetry::as_json(pool_status())}, {"batches", nullptr}, {"waits_for", "2 running jobs"}};
+  const std::string text = cli::description_for_people(cli::description_of(pipeline, {}), 200);
+  INFO(text);
+  CHECK(text.find("40 jobs submitted, 12 waiting") != std::string::npos);
+  CHECK(text.find("    thumbnail       11 waiting, 2 running, 24 ok, 1 failed") != std::string::npos);
+  CHECK(text.find("job 17 (thumbnail), attempt 2") != std::string::npos);
+  CHECK(text.find("  running           thumbnail (job 31) for 1.5 s") != std::string::npos);
+  for (const char* const word : {"epoch", "batch", "sample", "gpu"})
+    CHECK(text.find(word) == std::string::npos);
+}
+
+TEST_CASE("deaths in a pool are told by job and work") {
+  const auto all = nlohmann::ordered_json::array({telemetry::as_json(*pool_status().workers[0].last_death)});
+  const std::string text = cli::deaths_for_people(all, true, 200);
+  INFO(text);
+  CHECK(text.find("job  attempt  work") != std::string::npos);
+  CHECK(text.find(" 17        2  thumbnail") != std::string::npos);
 }

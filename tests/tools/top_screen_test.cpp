@@ -106,3 +106,32 @@ TEST_CASE("a screen of any size is never overrun") {
     }
   }
 }
+
+TEST_CASE("the screen of a pool tells jobs a second and the functions with the most to do") {
+  const auto pool = [](std::int64_t seconds, std::uint64_t done) {
+    json all = look(seconds, done, 1);
+    json functions = json::array();
+    for (int i = 0; i < 5; ++i) {
+      functions.push_back({{"name", "f" + std::to_string(i)},
+                           {"waiting", i},
+                           {"running", 0},
+                           {"ok", 1},
+                           {"failed", 0},
+                           {"retried", 0}});
+    }
+    all.at("status")["jobs"] = {{"submitted", done + 10}, {"waiting", 10},     {"running", 0},
+                                {"ok", done - 1},         {"failed", 1},       {"retried", 0},
+                                {"argument_bytes", 0},    {"result_bytes", 0}, {"functions", functions}};
+    return all;
+  };
+  const auto screen = top_screen({pool(0, 1), pool(7, 701), pool(10, 2201)}, "", {100, 24}, 0, false);
+  CHECK(has(screen, "500 jobs/s  (mean of 10 s: 220)"));
+  CHECK(has(screen, "2211 jobs submitted, 10 waiting, 0 running, 2200 ok, 1 failed"));
+  CHECK(has(screen, "f4  4 waiting"));
+  CHECK(has(screen, "f3  3 waiting"));
+  CHECK(has(screen, "and 3 other functions"));
+  CHECK(has(screen, "jobs/s"));
+  CHECK_FALSE(has(screen, "samples"));
+  CHECK_FALSE(has(screen, "epoch"));
+  CHECK(screen.size() == 24);
+}

@@ -75,8 +75,10 @@ struct death_report {
   std::optional<std::string> path;
   std::optional<std::uint64_t> epoch;
   std::optional<std::uint64_t> sequence;
-  std::uint32_t attempt = 0;  ///< of the sample; 0 if none is charged
-  std::string phase;          ///< what it was doing: "idle", "setup", "loading", "checking", "collating"
+  std::optional<std::uint64_t> job{};  ///< in a pool: the job that the death is charged to; no sample then
+  std::optional<std::string> work{};   ///< its function, or what that calls its work
+  std::uint32_t attempt = 0;           ///< of the sample or job; 0 if none is charged
+  std::string phase;  ///< what it was doing: "idle", "setup", "loading", "checking", "collating"
   std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
   std::uint64_t rss_bytes = 0;     ///< resident memory shortly before the end; 0: never reported
@@ -115,6 +117,16 @@ struct failure_report {
   std::string error;
 };
 
+/// What has become of the jobs of one function.
+struct function_statistics {
+  std::string name;
+  std::uint64_t waiting = 0;
+  std::uint64_t running = 0;  ///< given to workers at least once, and not ended
+  std::uint64_t ok = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t retried = 0;
+};
+
 /// What has become of the jobs of a pool so far.
 struct pool_statistics {
   std::uint64_t submitted = 0;
@@ -125,6 +137,7 @@ struct pool_statistics {
   std::uint64_t retried = 0;         ///< retries after a worker's death that was charged to the job
   std::uint64_t argument_bytes = 0;  ///< of jobs that have not ended
   std::uint64_t result_bytes = 0;    ///< kept outside of slots
+  std::vector<function_statistics> functions{};  ///< those that were called
 };
 
 struct run_report {

@@ -30,17 +30,17 @@ std::string words_of(const json& list) {
   return words;
 }
 
-void tell(const json& all) {
-  if (all.empty()) return say("no sample is quarantined");
+void tell(const json& all, bool of_jobs = false) {
+  if (all.empty()) return say(of_jobs ? "no job is poisoned" : "no sample is quarantined");
   std::vector<std::vector<std::string>> rows;
   for (const json& q : all) {
     rows.push_back({q.at("sample").dump(), q.at("attempts").dump(), words_of(q.at("causes")),
                     q.at("path").is_null() ? "-" : q.at("path").get<std::string>()});
   }
-  print_raw(text_table({{"sample", column_side::right},
+  print_raw(text_table({{of_jobs ? "job" : "sample", column_side::right},
                         {"attempts", column_side::right},
                         {"causes"},
-                        {"path", column_side::left, true}},
+                        {of_jobs ? "function" : "path", column_side::left, true}},
                        rows, terminal_width(1)));
 }
 
@@ -104,7 +104,7 @@ int quarantine(const quarantine_options& o) {
   json question{{"verb", "quarantine"}, {"act", o.act}};
   if (o.sample) question["sample"] = *o.sample;
   return ask_session(o.choice, std::move(question), answer_deadline, [&](const json& result) {
-    if (o.act == "list") return tell(result.at("quarantine"));
+    if (o.act == "list") return tell(result.at("quarantine"), result.value("of", json()) == "jobs");
     say(fmt::format("sample {}: {}", *o.sample, o.act == "retry" ? "will be tried again" : "released"));
   });
 }
@@ -118,7 +118,8 @@ void add_quarantine_commands(verb_table& verbs) {
        verb_group::operate,
        "samples that kill workers: list them, try or release one",
        "retry lets the live session load the sample again from its current position on; the entry in the "
-       "quarantine file stays. release also removes it from the file. With --file no session is needed.",
+       "quarantine file stays. release also removes it from the file. With --file no session is needed. Of a "
+       "pool of jobs, list shows the poisoned ones.",
        {{"penstock quarantine list", "sample, attempts, causes, path"},
         {"penstock quarantine retry 17", "once its file has been repaired"},
         {"penstock quarantine release 17 --file bad.jsonl", "so that the next run loads it"}}},

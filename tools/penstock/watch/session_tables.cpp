@@ -21,7 +21,24 @@ std::string text_of(const json& value) {
 std::string last_death_of(const json& worker) {
   const json& d = worker.at("last_death");
   if (d.is_null()) return "-";
+  if (d.contains("job")) return fmt::format("{} in job {}", ending_of(d), text_of(d.at("job")));
   return d.at("sample").is_null() ? ending_of(d) : ending_of(d) + " on " + text_of(d.at("sample"));
+}
+
+/// "1 job", "17 jobs".
+std::string counted_of(const json& jobs, const char* key) {
+  return counted(jobs.at(key).get<std::uint64_t>(), "job");
+}
+
+/// What a worker is running, and for how long.
+std::string work_of(const json& worker) {
+  if (worker.at("current_sample").is_null()) return "-";
+  const json& seconds = worker.at("current_sample_seconds");
+  return seconds.is_number()
+             ? fmt::format(
+                   "{} for {}", text_of(worker.at("current_sample")),
+                   duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9))))
+             : text_of(worker.at("current_sample"));
 }
 
 std::string state_of(const json& worker) {
@@ -49,6 +66,16 @@ std::string processes_on_gpu(const json& gpu) {
 
 }  // namespace
 
+bool is_pool(const json& status) {
+  return status.value("jobs", json()).is_object();
+}
+
+std::string jobs_for_people(const json& jobs) {
+  return fmt::format("{} submitted, {} waiting, {} running, {} ok, {} failed", counted_of(jobs, "submitted"),
+                     text_of(jobs.at("waiting")), text_of(jobs.at("running")), text_of(jobs.at("ok")),
+                     text_of(jobs.at("failed")));
+}
+
 std::string worker_name(const json& one) {
   const json& id = one.contains("worker") ? one.at("worker") : one.at("id");
   return "worker/" + text_of(id) + (one.value("sacrificial", false) ? " (sacrificial)" : "");
@@ -60,47 +87,92 @@ std::string ending_of(const json& d) {
   return cause == "signal" ? text_of(d.at("signal")) : cause;
 }
 
+namespace {
+
+std::string functions_for_people(const json& jobs, std::size_t width) {
+  std::vector<std::vector<std::string>> rows;
+  for (const json& f : jobs.value("functions", json::array())) {
+    rows.push_back({text_of(f.at("name")), text_of(f.at("waiting")), text_of(f.at("running")),
+                    text_of(f.at("ok")), text_of(f.at("failed")), text_of(f.at("retried"))});
+  }
+  if (rows.empty()) return "";
+  return text_table({{"function", column_side::left, true},
+                     {"waiting", column_side::right},
+                     {"running", column_side::right},
+                     {"ok", column_side::right},
+                     {"failed", column_side::right},
+                     {"retried", column_side::right}},
+                    rows, width);
+}
+
+void add_pool(std::string& out, const json& s, std::size_t width) {
+  out += cut_to(fmt::format("{}  {}  pid {}  {}", text_of(s.at("session")), text_of(s.at("state")),
+                            text_of(s.at("pid")), jobs_for_people(s.at("jobs"))),
+                width) +
+         "\n";
+  out += functions_for_people(s.at("jobs"), width);
+}
+
+void add_stream(std::string& out, const json& s, std::size_t width) {
+  const auto line = [&](const std::string& text) { out += cut_to(text, width) + "\n"; };
+  line(fmt::format("{}  {}  pid {}  epoch {}  {}, {} delivered", text_of(s.at("session")),
+                   text_of(s.at("state")), text_of(s.at("pid")), text_of(s.at("epoch")),
+                   counted(s.at("batches_delivered").get<std::uint64_t>(), "batch", "batches"),
+                   counted(s.at("samples_delivered").get<std::uint64_t>(), "sample")));
+  const json stalled = s.value("stalled", json());
+  if (stalled.is_object())
+    line(fmt::format("stalled for {:.0f} s, {}", stalled.at("seconds").get<double>(),
+                     text_of(stalled.at("text"))));
+}
+
+void add_gpu(std::string& out, const json& gpu, std::size_t width) {
+  const auto restarts = gpu.value("restarts", std::uint64_t{0});
+  out += cut_to(fmt::format("gpu  {}  {}  {}  pid {}{}", text_of(gpu.at("state")), text_of(gpu.at("name")),
+                            text_of(gpu.at("placement")), text_of(gpu.at("pid")),
+                            restarts == 0 ? "" : "  " + counted(restarts, "restart")),
+                width) +
+         "\n";
+  if (gpu.contains("processes") && gpu.at("processes").is_array())
+    out += cut_to(processes_on_gpu(gpu), width) + "\n";
+}
+
+void add_workers(std::string& out, const json& s, std::size_t width) {
+  const bool pool = is_pool(s);
+  std::vector<std::vector<std::string>> rows;
+  for (const json& w : s.at("workers")) {
+    rows.push_back({worker_name(w), state_of(w), text_of(w.at("pid")), text_of(w.at("restarts")),
+                    text_of(w.at("samples")), bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()),
+                    last_death_of(w)});
+    if (pool) rows.back().push_back(work_of(w));
+  }
+  if (rows.empty()) return;
+  std::vector<table_column> columns{{"worker"},
+                                    {"state", column_side::left, true},
+                                    {"pid", column_side::right},
+                                    {"restarts", column_side::right},
+                                    {pool ? "jobs" : "samples", column_side::right},
+                                    {"memory", column_side::right},
+                                    {"last death", column_side::left, true}};
+  if (pool) columns.push_back({"running", column_side::left, true});
+  out += text_table(columns, rows, width);
+}
+
+}  // namespace
+
 std::string status_for_people(const json& s, const target& meant, std::size_t width) {
   std::string out;
-  const auto line = [&](const std::string& text) { out += cut_to(text, width) + "\n"; };
-  if (meant.means(target_kind::scheduler)) {
-    line(fmt::format("{}  {}  pid {}  epoch {}  {}, {} delivered", text_of(s.at("session")),
-                     text_of(s.at("state")), text_of(s.at("pid")), text_of(s.at("epoch")),
-                     counted(s.at("batches_delivered").get<std::uint64_t>(), "batch", "batches"),
-                     counted(s.at("samples_delivered").get<std::uint64_t>(), "sample")));
-    const json stalled = s.value("stalled", json());
-    if (stalled.is_object())
-      line(fmt::format("stalled for {:.0f} s, {}", stalled.at("seconds").get<double>(),
-                       text_of(stalled.at("text"))));
-  }
-  if (meant.means(target_kind::gpu)) {
-    const json& gpu = s.at("gpu");
-    const auto restarts = gpu.value("restarts", std::uint64_t{0});
-    line(fmt::format("gpu  {}  {}  {}  pid {}{}", text_of(gpu.at("state")), text_of(gpu.at("name")),
-                     text_of(gpu.at("placement")), text_of(gpu.at("pid")),
-                     restarts == 0 ? "" : "  " + counted(restarts, "restart")));
-    if (gpu.contains("processes") && gpu.at("processes").is_array()) line(processes_on_gpu(gpu));
-  }
-  const json& workers = s.at("workers");
-  if (!workers.empty()) {
-    std::vector<std::vector<std::string>> rows;
-    for (const json& w : workers) {
-      rows.push_back({worker_name(w), state_of(w), text_of(w.at("pid")), text_of(w.at("restarts")),
-                      text_of(w.at("samples")), bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()),
-                      last_death_of(w)});
-    }
-    out += text_table({{"worker"},
-                       {"state", column_side::left, true},
-                       {"pid", column_side::right},
-                       {"restarts", column_side::right},
-                       {"samples", column_side::right},
-                       {"memory", column_side::right},
-                       {"last death", column_side::left, true}},
-                      rows, width);
-  }
-  if (meant.kind == target_kind::all && (s.at("failed") != 0 || s.at("quarantined") != 0))
-    line(fmt::format("{} failed, {} quarantined", counted(s.at("failed").get<std::uint64_t>(), "sample"),
-                     text_of(s.at("quarantined"))));
+  const bool pool = is_pool(s);
+  if (meant.means(target_kind::scheduler)) pool ? add_pool(out, s, width) : add_stream(out, s, width);
+  // A pool has no GPU of its own, unless it is asked for.
+  if (meant.means(target_kind::gpu) && (!pool || meant.kind == target_kind::gpu))
+    add_gpu(out, s.at("gpu"), width);
+  add_workers(out, s, width);
+  if (!pool && meant.kind == target_kind::all && (s.at("failed") != 0 || s.at("quarantined") != 0))
+    out += cut_to(fmt::format("{} failed, {} quarantined",
+                              counted(s.at("failed").get<std::uint64_t>(), "sample"),
+                              text_of(s.at("quarantined"))),
+                  width) +
+           "\n";
   return out;
 }
 
@@ -132,7 +204,9 @@ std::string hint_after_deaths(const json& deaths) {
              : "penstock logs gpu --previous";
 }
 
-std::string deaths_for_people(const json& deaths, std::size_t width) {
+std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t width) {
+  const char* const number = of_jobs ? "job" : "sample";
+  const char* const name = of_jobs ? "work" : "path";
   std::vector<std::vector<std::string>> rows;
   for (const json& d : deaths) {
     const std::string lived = duration_for_people(
@@ -143,16 +217,16 @@ std::string deaths_for_people(const json& deaths, std::size_t width) {
       continue;
     }
     rows.push_back({worker_name(d), text_of(d.at("pid")), ending_of(d), lived,
-                    d.at("sample").is_null() ? text_of(d.at("phase")) : text_of(d.at("sample")),
-                    d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), text_of(d.at("path"))});
+                    text_of(d.value(number, json()).is_null() ? d.at("phase") : d.at(number)),
+                    d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), text_of(d.value(name, json()))});
   }
   return text_table({{"process"},
                      {"pid", column_side::right},
                      {"ended by"},
                      {"lived", column_side::right},
-                     {"sample", column_side::right},
+                     {number, column_side::right},
                      {"attempt", column_side::right},
-                     {"path", column_side::left, true}},
+                     {name, column_side::left, true}},
                     rows, width);
 }
 
@@ -170,7 +244,10 @@ std::string event_for_people(const json& e, std::size_t width) {
 json description_of(const json& pipeline, const target& meant) {
   const json& s = pipeline.at("status");
   json about{{"schema", "penstock.describe/1"}, {"session", s.at("session")}, {"state", s.at("state")}};
-  if (meant.means(target_kind::scheduler)) {
+  const bool pool = is_pool(s);
+  if (pool) about["pool"] = true;
+  if (meant.means(target_kind::scheduler) && pool) about["jobs"] = s.at("jobs");
+  if (meant.means(target_kind::scheduler) && !pool) {
     about["scheduler"] = {{"epoch", s.at("epoch")},
                           {"batches_delivered", s.at("batches_delivered")},
                           {"samples_delivered", s.at("samples_delivered")},
@@ -180,7 +257,7 @@ json description_of(const json& pipeline, const target& meant) {
                           {"batches", pipeline.at("batches")},
                           {"waits_for", pipeline.at("waits_for")}};
   }
-  if (meant.means(target_kind::gpu)) {
+  if (meant.means(target_kind::gpu) && (!pool || meant.kind == target_kind::gpu)) {
     about["gpu"] = s.at("gpu");
     about["gpu"]["bytes_uploaded"] = s.at("bytes_uploaded");
     about["gpu"]["waits_for"] = pipeline.at("waits_for");
@@ -226,7 +303,10 @@ void add_death(fields& f, const json& d) {
   f.add("last death", fmt::format("{} after {}, incarnation {}, pid {}", ending_of(d),
                                   seconds_for_people(d.at("lived_seconds")), text_of(d.at("incarnation")),
                                   text_of(d.at("pid"))));
-  if (!d.at("sample").is_null()) {
+  if (d.contains("job")) {
+    f.add("  charged to", fmt::format("job {} ({}), attempt {}", text_of(d.at("job")), text_of(d.at("work")),
+                                      text_of(d.at("attempt"))));
+  } else if (!d.at("sample").is_null()) {
     f.add("  charged to", fmt::format("sample {} ({}), attempt {}", text_of(d.at("sample")),
                                       text_of(d.at("path")), text_of(d.at("attempt"))));
   }
@@ -256,6 +336,20 @@ std::string description_for_people(const json& about, std::size_t width) {
                       text_of(b.at("in_use"))));
     f.add("the device waits", "for " + text_of(s->at("waits_for")));
   }
+  if (const auto jobs = about.find("jobs"); jobs != about.end()) {
+    f.heading(fmt::format("jobs of {}", text_of(about.at("session"))));
+    f.add("state", text_of(about.at("state")));
+    f.add("jobs", jobs_for_people(*jobs));
+    f.add("retried", counted(jobs->at("retried").get<std::uint64_t>(), "job"));
+    f.add("arguments", bytes_for_people(jobs->at("argument_bytes").get<std::uint64_t>()));
+    f.add("kept results",
+          bytes_for_people(jobs->at("result_bytes").get<std::uint64_t>()) + " outside of slots");
+    for (const json& one : jobs->value("functions", json::array())) {
+      f.add(("  " + text_of(one.at("name"))).c_str(),
+            fmt::format("{} waiting, {} running, {} ok, {} failed", text_of(one.at("waiting")),
+                        text_of(one.at("running")), text_of(one.at("ok")), text_of(one.at("failed"))));
+    }
+  }
   if (const auto g = about.find("gpu"); g != about.end()) {
     f.heading("gpu");
     f.add("state", text_of(g->at("state")));
@@ -283,14 +377,16 @@ std::string description_for_people(const json& about, std::size_t width) {
     f.add("process",
           fmt::format("pid {}, incarnation {}, {}", text_of(w.at("pid")), text_of(w.at("incarnation")),
                       counted(w.at("restarts").get<std::uint64_t>(), "restart")));
-    f.add("samples", text_of(w.at("samples")) + " by this incarnation");
+    const bool pool = about.value("pool", false);
+    f.add(pool ? "jobs" : "samples", text_of(w.at("samples")) + " by this incarnation");
     f.add("memory", bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()));
-    f.add("loading", w.at("current_sample").is_null()
-                         ? "nothing"
-                         : fmt::format("{} for {}", text_of(w.at("current_sample")),
-                                       w.at("current_sample_seconds").is_number()
-                                           ? seconds_for_people(w.at("current_sample_seconds"))
-                                           : "-"));
+    f.add(pool ? "running" : "loading",
+          w.at("current_sample").is_null()
+              ? "nothing"
+              : fmt::format("{} for {}", text_of(w.at("current_sample")),
+                            w.at("current_sample_seconds").is_number()
+                                ? seconds_for_people(w.at("current_sample_seconds"))
+                                : "-"));
     if (!w.at("last_death").is_null()) add_death(f, w.at("last_death"));
   }
   return std::move(f).text();

@@ -15,10 +15,17 @@ namespace penstock::cli {
 /// A suggested next command; empty if all is well.
 [[nodiscard]] std::string hint_after_status(const nlohmann::ordered_json& status);
 [[nodiscard]] std::string hint_after_deaths(const nlohmann::ordered_json& deaths);
-[[nodiscard]] std::string deaths_for_people(const nlohmann::ordered_json& deaths, std::size_t width);
+/// `of_jobs`: in a pool.
+[[nodiscard]] std::string deaths_for_people(const nlohmann::ordered_json& deaths, bool of_jobs,
+                                            std::size_t width);
 
 /// Of workers and of GPU owners, oldest first: the answer to "deaths" as one list.
 [[nodiscard]] nlohmann::ordered_json all_deaths(const nlohmann::ordered_json& answer);
+
+/// Whether it is the status of a pool of jobs.
+[[nodiscard]] bool is_pool(const nlohmann::ordered_json& status);
+/// "40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed", from a pool's statistics.
+[[nodiscard]] std::string jobs_for_people(const nlohmann::ordered_json& jobs);
 
 /// "worker/3", "worker/64 (sacrificial)": for an entry of status, or of deaths.
 [[nodiscard]] std::string worker_name(const nlohmann::ordered_json& one);

@@ -76,7 +76,7 @@ int deaths(const request_options& o) {
   return ask_session(o.choice, {{"verb", "deaths"}}, answer_deadline, [&](const json& result) {
     const json all = all_deaths(result);
     if (all.empty()) return say("no worker or GPU owner has died");
-    print_raw(deaths_for_people(all, terminal_width(1)));
+    print_raw(deaths_for_people(all, result.value("of", json()) == "jobs", terminal_width(1)));
     if (o.stacks) print_stacks(all);
     say("next: " + hint_after_deaths(all));
   });
@@ -91,7 +91,8 @@ json session_facts(const control::found_session& s) {
              {"age_seconds", nullptr},
              {"epoch", nullptr},
              {"samples_delivered", nullptr},
-             {"samples_expected", nullptr}};
+             {"samples_expected", nullptr},
+             {"jobs", nullptr}};
   // The socket is as old as the session.
   std::error_code fault;
   if (const auto made = std::filesystem::last_write_time(s.path, fault); !fault) {
@@ -100,7 +101,7 @@ json session_facts(const control::found_session& s) {
   }
   const auto answer = control::ask(s.path, {{"verb", "status"}}, look_deadline);
   if (!answer || !answer->value("ok", false)) return about;
-  for (const char* key : {"state", "pid", "epoch", "samples_delivered", "samples_expected"})
+  for (const char* key : {"state", "pid", "epoch", "samples_delivered", "samples_expected", "jobs"})
     about[key] = answer->at("result").value(key, json());
   return about;
 }
@@ -111,6 +112,12 @@ std::vector<std::string> session_row(const json& s) {
     return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
   };
   std::string progress = "-";
+  if (is_pool(s)) {
+    const json& jobs = s.at("jobs");
+    progress =
+        fmt::format("{} of {}", jobs.at("ok").get<std::uint64_t>() + jobs.at("failed").get<std::uint64_t>(),
+                    counted(jobs.at("submitted").get<std::uint64_t>(), "job"));
+  }
   if (s.at("samples_expected").is_number() && s.at("samples_expected") != 0) {
     const double part = s.at("samples_delivered").get<double>() / s.at("samples_expected").get<double>();
     progress = fmt::format("{:.0f} %, epoch {}", std::floor(std::min(part, 1.0) * 100), text("epoch"));
@@ -166,9 +173,8 @@ void add_status(verb_table& verbs) {
       {"status",
        verb_group::operate,
        "show the state of a live session",
-       "One table: the session, its device, and its workers with their last deaths. A target limits it to "
-       "those "
-       "lines.",
+       "One table: the session, its device, and its workers with their last deaths; of a pool of jobs, what "
+       "has become of them by function. A target limits it to those lines.",
        {{"penstock status", "the only live session"},
         {"penstock status worker/3 --json | jq .workers[0].current_sample", "what worker 3 is working on"},
         {"penstock status --check --session photos",
@@ -184,8 +190,8 @@ void add_deaths(verb_table& verbs) {
       {"deaths",
        verb_group::operate,
        "list the deaths of workers and GPU owners",
-       "The last 1000 of each, oldest first: cause, signal or exit code, and the sample that the death is "
-       "charged to. With --json, owners are in a separate list, owner_deaths.",
+       "The last 1000 of each, oldest first: cause, signal or exit code, and the sample or job that the "
+       "death is charged to. With --json, owners are in a separate list, owner_deaths.",
        {{"penstock deaths", "as a table"},
         {"penstock deaths --json | jq '.deaths[-1].last_output'", "the last output of the last one"}}},
       deaths);

@@ -17,6 +17,7 @@ using json = nlohmann::ordered_json;
 
 // Above the workers: seven lines and the table's head. Below: how many are hidden, the event, the keys.
 constexpr std::size_t lines_around_workers = 7 + 1 + 3;
+constexpr std::size_t functions_shown = 3;  // of a pool
 
 std::string text_of(const json& value) {
   return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
@@ -59,7 +60,13 @@ struct rates {
   double batches = 0;
   double bytes = 0;
   double waited = 0;  // share of the time
+  double jobs = 0;    // of a pool
 };
+
+double jobs_ended(const json& status) {
+  const json jobs = status.value("jobs", json());
+  return jobs.is_object() ? number(jobs, "ok") + number(jobs, "failed") : 0.0;
+}
 
 rates rates_between(const json& before, const json& now) {
   rates r;
@@ -73,6 +80,7 @@ rates rates_between(const json& before, const json& now) {
   r.samples = per_second("samples_delivered");
   r.batches = per_second("batches_delivered");
   r.bytes = per_second("bytes_uploaded");
+  r.jobs = std::max(0.0, jobs_ended(b) - jobs_ended(a)) / r.seconds;
   r.waited = std::clamp(
       (number(now, "device_waited_seconds") - number(before, "device_waited_seconds")) / r.seconds, 0.0, 1.0);
   return r;
@@ -104,7 +112,7 @@ std::vector<json> in_order_of_interest(const json& now) {
 }
 
 std::vector<std::string> worker_lines(const json& before, const std::vector<json>& workers, double seconds,
-                                      std::size_t width) {
+                                      bool pool, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
   for (const json& w : workers) {
     std::string state = text_of(w.at("state"));
@@ -124,10 +132,10 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
                                        {"state", column_side::left, true},
                                        {"pid", column_side::right},
                                        {"restarts", column_side::right},
-                                       {"samples/s", column_side::right},
+                                       {pool ? "jobs/s" : "samples/s", column_side::right},
                                        {"memory", column_side::right},
                                        {"for", column_side::right},
-                                       {"sample", column_side::left, true}},
+                                       {pool ? "job" : "sample", column_side::left, true}},
                                       rows, width);
   std::vector<std::string> lines;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -146,6 +154,53 @@ std::string progress_text(const json& status, const rates& r, std::size_t width)
   std::string text = fmt::format("{} {:3.0f} %", bar(part, width >= 120 ? 40 : 16), part * 100);
   if (r.samples > 0) text += "  " + time_text((expected - std::min(done, expected)) / r.samples) + " left";
   return text;
+}
+
+/// The lines between the head and the table: five.
+void add_stream(std::vector<std::string>& lines, const json& now, const rates& r, const rates& mean,
+                const std::string& awaited, std::size_t width) {
+  const json& s = now.at("status");
+  const auto add = [&](const std::string& line) { lines.push_back(cut_to(line, width)); };
+  add(spread(fmt::format("{} samples/s  {} batches/s  {}/s  (mean of {}: {})", rate_text(r.samples),
+                         rate_text(r.batches), bytes_for_people(static_cast<std::uint64_t>(r.bytes)),
+                         time_text(mean.seconds), rate_text(mean.samples)),
+             progress_text(s, mean, width), width));
+  const json& gpu = s.at("gpu");
+  add(fmt::format("device   {} ({}); the consumer waited {:.0f} % of the time", text_of(gpu.at("state")),
+                  text_of(gpu.at("name")), r.waited * 100));
+  lines.push_back(awaited);
+  const json& b = now.at("batches");
+  add(fmt::format("batches  loading {}  loaded {}  uploading {}  ready {}  in use {}",
+                  text_of(b.at("loading")), text_of(b.at("loaded")), text_of(b.at("uploading")),
+                  text_of(b.at("ready")), text_of(b.at("in_use"))));
+  add(fmt::format("samples  {} delivered, {} failed, {} quarantined", text_of(s.at("samples_delivered")),
+                  text_of(s.at("failed")), text_of(s.at("quarantined"))));
+}
+
+/// As many lines: the rate, all jobs, and the functions with the most jobs that have not ended.
+void add_pool(std::vector<std::string>& lines, const json& s, const rates& r, const rates& mean,
+              std::size_t width) {
+  const auto add = [&](const std::string& line) { lines.push_back(cut_to(line, width)); };
+  const json& jobs = s.at("jobs");
+  add(fmt::format("{} jobs/s  (mean of {}: {})", rate_text(r.jobs), time_text(mean.seconds),
+                  rate_text(mean.jobs)));
+  add(jobs_for_people(jobs));
+  const json all = jobs.value("functions", json::array());
+  std::vector<json> functions(all.begin(), all.end());
+  std::ranges::stable_sort(functions, std::ranges::greater(),
+                           [](const json& f) { return number(f, "waiting") + number(f, "running"); });
+  for (std::size_t i = 0; i < functions_shown; ++i) {
+    if (i >= functions.size()) {
+      lines.emplace_back();
+    } else if (i + 1 == functions_shown && functions.size() > functions_shown) {
+      add(fmt::format("  and {} other functions", functions.size() - i));
+    } else {
+      const json& f = functions[i];
+      add(fmt::format("  {}  {} waiting, {} running, {} ok, {} failed", text_of(f.at("name")),
+                      text_of(f.at("waiting")), text_of(f.at("running")), text_of(f.at("ok")),
+                      text_of(f.at("failed"))));
+    }
+  }
 }
 
 }  // namespace
@@ -174,37 +229,30 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
 
   std::string head =
       spread(fmt::format("penstock {}  {}", text_of(s.at("session")), state),
-             fmt::format("epoch {}  pid {}", text_of(s.at("epoch")), text_of(s.at("pid"))), width);
+             is_pool(s) ? fmt::format("pid {}", text_of(s.at("pid")))
+                        : fmt::format("epoch {}  pid {}", text_of(s.at("epoch")), text_of(s.at("pid"))),
+             width);
   if (const std::size_t at = head.find("  " + state); colours && at != std::string::npos)
     head = in_colour("1", head.substr(0, at)) + "  " + in_colour(state_colour(state), state) +
            head.substr(at + 2 + state.size());
   lines.push_back(head);
-  add(spread(fmt::format("{} samples/s  {} batches/s  {}/s  (mean of {}: {})", rate_text(r.samples),
-                         rate_text(r.batches), bytes_for_people(static_cast<std::uint64_t>(r.bytes)),
-                         time_text(mean.seconds), rate_text(mean.samples)),
-             progress_text(s, mean, width), width));
-  const json& gpu = s.at("gpu");
-  add(fmt::format("device   {} ({}); the consumer waited {:.0f} % of the time", text_of(gpu.at("state")),
-                  text_of(gpu.at("name")), r.waited * 100));
-  const json stalled = s.value("stalled", json());
-  if (stalled.is_object()) {
-    lines.push_back(
-        in_colour("31;1", cut_to(fmt::format("stalled  {:.0f} s, {}", stalled.at("seconds").get<double>(),
-                                             text_of(stalled.at("text"))),
-                                 width)));
+  if (is_pool(s)) {
+    add_pool(lines, s, r, mean, width);
   } else {
-    add("waits    for " + text_of(now.at("waits_for")));
+    const json stalled = s.value("stalled", json());
+    const std::string awaited =
+        stalled.is_object()
+            ? in_colour("31;1",
+                        cut_to(fmt::format("stalled  {:.0f} s, {}", stalled.at("seconds").get<double>(),
+                                           text_of(stalled.at("text"))),
+                               width))
+            : cut_to("waits    for " + text_of(now.at("waits_for")), width);
+    add_stream(lines, now, r, mean, awaited, width);
   }
-  const json& b = now.at("batches");
-  add(fmt::format("batches  loading {}  loaded {}  uploading {}  ready {}  in use {}",
-                  text_of(b.at("loading")), text_of(b.at("loaded")), text_of(b.at("uploading")),
-                  text_of(b.at("ready")), text_of(b.at("in_use"))));
-  add(fmt::format("samples  {} delivered, {} failed, {} quarantined", text_of(s.at("samples_delivered")),
-                  text_of(s.at("failed")), text_of(s.at("quarantined"))));
   add("");
 
   const std::vector<json> workers = in_order_of_interest(now);
-  const std::vector<std::string> table = worker_lines(looks.before, workers, r.seconds, width);
+  const std::vector<std::string> table = worker_lines(looks.before, workers, r.seconds, is_pool(s), width);
   const std::size_t first = std::min(first_worker, last_first_worker(workers.size(), size));
   const std::size_t end = std::min(workers.size(), first + rows_for_workers(size));
   lines.push_back(in_colour("7", padded(cut_to(table.front(), width), width)));
