@@ -3,7 +3,9 @@
 #include "actors/protocol/command_job.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
 #include "runtime/base/write_all.hpp"
+#include "runtime/process/process_facts.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -16,9 +18,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <vector>
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
@@ -26,7 +30,10 @@ extern char** environ;  // NOLINT: POSIX declares it nowhere
 namespace penstock::job_worker {
 namespace {
 
+using clock = std::chrono::steady_clock;
+
 constexpr std::size_t shown_of_a_command = 200;
+constexpr std::chrono::milliseconds memory_is_looked_at_every{50};
 
 std::string shown(const protocol::command_job& job) {
   std::string line;
@@ -125,13 +132,65 @@ pid_t start(const protocol::command_job& job, captured& out, captured& err) {
   return pid;
 }
 
+/// Private memory of a command and all that it has started.
+class memory_limit {
+ public:
+  memory_limit(pid_t command, std::uint64_t most) : command_(command), most_(most) {}
+
+  /// For poll().
+  [[nodiscard]] int patience() const {
+    return most_ > 0 ? static_cast<int>(memory_is_looked_at_every.count()) : -1;
+  }
+  /// Kills them all if they have more. Looks no more often than patience() says.
+  void enforce() {
+    if (most_ == 0 || clock::now() < next_look_) return;
+    next_look_ = clock::now() + memory_is_looked_at_every;
+    const std::uint64_t now = private_bytes();
+    if (now <= most_) return;
+    exceeded_ = now;
+    kill_all();
+  }
+  /// What it had when it was killed; 0: it was not.
+  [[nodiscard]] std::uint64_t exceeded() const { return exceeded_; }
+
+ private:
+  /// Stopped first: none of them may start another one, or die before those that it has started are known.
+  void kill_all() const {
+    std::set<pid_t> all{command_};
+    ::kill(command_, SIGSTOP);
+    for (bool more = true; more;) {
+      more = false;
+      for (const pid_t one : process::descendants_of(command_)) {
+        if (all.insert(one).second) more = ::kill(one, SIGSTOP) == 0 || more;
+      }
+    }
+    for (const pid_t one : all) ::kill(one, SIGKILL);
+  }
+  [[nodiscard]] std::uint64_t private_bytes() const {
+    std::vector<pid_t> all = process::descendants_of(command_);
+    all.push_back(command_);
+    std::uint64_t sum = 0;
+    for (const pid_t one : all) {
+      if (const auto facts = process::look_at(one)) sum += facts->rss_anon_bytes;
+    }
+    return sum;
+  }
+
+  pid_t command_;
+  std::uint64_t most_;
+  std::uint64_t exceeded_ = 0;
+  clock::time_point next_look_ = clock::now();
+};
+
 /// Until the command itself is over; what it has started may hold the pipes.
-int status_of(pid_t pid, captured& out, captured& err) {
+int status_of(pid_t pid, captured& out, captured& err, memory_limit& memory) {
   const unique_fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
   bool over = !process;
   while (!over) {
     std::array<pollfd, 3> news{{{out.fd(), POLLIN, 0}, {err.fd(), POLLIN, 0}, {process.get(), POLLIN, 0}}};
-    if (::poll(news.data(), news.size(), -1) <= 0) continue;
+    const int ready = ::poll(news.data(), news.size(), memory.patience());
+    memory.enforce();
+    if (ready <= 0) continue;
     over = news[2].revents != 0;
     if (news[0].revents != 0) out.take();
     if (news[1].revents != 0) err.take();
@@ -166,12 +225,25 @@ int status_of(pid_t pid, captured& out, captured& err) {
 void run_command(JobCall& call) {
   const auto job = protocol::command_job_from(call.argument());
   if (!job) throw job_exception("command", job.error().message, {});
+  call.describe(shown(*job));
   captured out(job->output_bytes_max);
   captured err(job->output_bytes_max);
-  const int status = status_of(start(*job, out, err), out, err);
+  const auto begun = clock::now();
+  const pid_t pid = start(*job, out, err);
+  memory_limit memory(pid, job->memory_bytes_max);
+  const int status = status_of(pid, out, err, memory);
+  if (memory.exceeded() > 0) {
+    throw job_exception(
+        "memory",
+        fmt::format("the command used {} of memory; the limit is {}", bytes_for_people(memory.exceeded()),
+                    bytes_for_people(job->memory_bytes_max)),
+        {});
+  }
   if (WIFSIGNALED(status)) end_like(WTERMSIG(status), *job, call.job());
-  call.give(protocol::as_bytes(
-      protocol::command_outcome{WEXITSTATUS(status), std::move(out.output), std::move(err.output)}));
+  const std::chrono::nanoseconds took = clock::now() - begun;
+  call.give(protocol::as_bytes(protocol::command_outcome{WEXITSTATUS(status), std::move(out.output),
+                                                         std::move(err.output),
+                                                         static_cast<std::uint64_t>(took.count())}));
 }
 
 }  // namespace penstock::job_worker

@@ -13,6 +13,10 @@ std::span<std::byte> JobCall::result(std::uint64_t bytes) {
   return room_.reserve(bytes);
 }
 
+void JobCall::describe(std::string_view work) {
+  room_.describe(work);
+}
+
 void JobCall::shorten_result(std::uint64_t bytes) {
   room_.shorten(bytes);
 }

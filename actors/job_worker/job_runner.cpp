@@ -27,6 +27,7 @@ constexpr auto look_every = 50us;
 constexpr auto parcel_deadline = 10s;  // if it takes longer, the session is gone
 constexpr auto parcel_slice = 50ms;    // in between, check for a revoked row and for stop_work
 constexpr int exit_code_of_strays = 1;
+constexpr std::size_t work_name_max = 450;  // the flight recorder keeps 500 bytes
 
 }  // namespace
 
@@ -81,6 +82,30 @@ class job_runner::lease_in_hand {
   std::uint32_t reported_ = 0;
   steady_time reported_at_ = clock::now();
   steady_time looked_ = reported_at_;
+};
+
+/// What a function gets: room for its result, and a place where it may say what it works on.
+class job_runner::described_room final : public JobCall::room {
+ public:
+  described_room(job_runner& runner, lease_in_hand& lease, std::uint32_t row, const arena::job_reading& job,
+                 steady_time since)
+      : runner_(runner), lease_(lease), row_(row), job_(job), since_(since) {}
+
+  std::span<std::byte> reserve(std::uint64_t bytes) override { return lease_.room.reserve(bytes); }
+  void shorten(std::uint64_t bytes) override { lease_.room.shorten(bytes); }
+  void describe(std::string_view work) override {
+    if (::getpid() != runner_.process_) return;  // forked by the function
+    runner_.context_.flight.publish(
+        {arena::phase::loading, lease_.order().slot, row_, lease_.order().generation},
+        runner_.name_for_people(job_, work), job_.limit, since_);
+  }
+
+ private:
+  job_runner& runner_;
+  lease_in_hand& lease_;
+  const std::uint32_t row_;
+  const arena::job_reading& job_;
+  const steady_time since_;
 };
 
 job_runner::job_runner(const job_context& context)
@@ -160,7 +185,8 @@ result<job_runner::step> job_runner::run_row(lease_in_hand& lease, std::uint32_t
     return damaged(lease.order(), fmt::format("row {} cannot be begun, and was not revoked", row));
   }
   lease.room.forget();
-  ending how = call(*job, argument, lease.room);
+  described_room room(*this, lease, row, *job, now);
+  ending how = call(*job, argument, lease.room, room);
   how.busy = clock::now() - now;
   context_.flight.publish(arena::phase::checking);
   look_after(*job, lease.room, how);
@@ -197,7 +223,7 @@ result<job_runner::step> job_runner::fetch_argument(lease_in_hand& lease, std::u
 }
 
 job_runner::ending job_runner::call(const arena::job_reading& job, std::span<const std::byte> argument,
-                                    result_room& room) {
+                                    const result_room& room, JobCall::room& given_room) {
   ending how;
   if (job.function >= context_.functions.size()) {
     how.fail(row_state::failed, "penstock::error",
@@ -205,7 +231,7 @@ job_runner::ending job_runner::call(const arena::job_reading& job, std::span<con
                          context_.functions.size()));
     return how;
   }
-  JobCall given(argument, room, job.job, job.attempt, context_.me.worker);
+  JobCall given(argument, given_room, job.job, job.attempt, context_.me.worker);
   try {
     const stage_range range("job");
     context_.functions[job.function].run(given);
@@ -299,10 +325,15 @@ bool job_runner::send_elsewhere(lease_in_hand& lease, std::uint32_t row, const r
 
 /// "thumbnail (job 17)".
 std::string_view job_runner::name_for_people(const arena::job_reading& job) {
+  return name_for_people(job, job.function < context_.functions.size()
+                                  ? std::string_view(context_.functions[job.function].name)
+                                  : std::string_view());
+}
+
+std::string_view job_runner::name_for_people(const arena::job_reading& job, std::string_view work) {
   std::array<char, 20> digits{};
   const char* const end = std::to_chars(digits.begin(), digits.end(), job.job).ptr;
-  name_.clear();
-  if (job.function < context_.functions.size()) name_ += context_.functions[job.function].name;
+  name_ = work.substr(0, work_name_max);
   name_ += " (job ";
   name_.append(static_cast<const char*>(digits.data()), end);
   name_ += ')';

@@ -65,6 +65,7 @@ class job_runner {
  private:
   struct ending;
   class lease_in_hand;
+  class described_room;
   enum class step : std::uint8_t { over, stopped };
 
   [[nodiscard]] static tl::unexpected<failure> damaged(const protocol::run_jobs& lease,
@@ -72,13 +73,15 @@ class job_runner {
   result<step> run_row(lease_in_hand& lease, std::uint32_t row);
   result<step> fetch_argument(lease_in_hand& lease, std::uint32_t row, const arena::job_reading& job,
                               mapping& elsewhere, std::span<const std::byte>& argument);
-  ending call(const arena::job_reading& job, std::span<const std::byte> argument, result_room& room);
+  ending call(const arena::job_reading& job, std::span<const std::byte> argument, const result_room& room,
+              JobCall::room& given_room);
   void look_after(const arena::job_reading& job, const result_room& room, ending& how);
   void settle_process();
   void hand_over(lease_in_hand& lease, std::uint32_t row, ending how);
   result_room::place keep_error(result_room& room, ending& how) const;
   bool send_elsewhere(lease_in_hand& lease, std::uint32_t row, const result_room::place& place);
   std::string_view name_for_people(const arena::job_reading& job);
+  std::string_view name_for_people(const arena::job_reading& job, std::string_view work);
 
   job_context context_;
   argument_parcels arguments_;

@@ -62,14 +62,14 @@ class reader {
 
 std::vector<std::byte> as_bytes(const command_job& job) {
   writer to;
-  to.number(job_magic).number(job.output_bytes_max).number(job.arguments.size());
+  to.number(job_magic).number(job.output_bytes_max).number(job.memory_bytes_max).number(job.arguments.size());
   for (const std::string& argument : job.arguments) to.text(argument);
   return std::move(to.bytes);
 }
 
 std::vector<std::byte> as_bytes(const command_outcome& outcome) {
   writer to;
-  to.number(outcome_magic).number(static_cast<std::uint32_t>(outcome.exit_code));
+  to.number(outcome_magic).number(static_cast<std::uint32_t>(outcome.exit_code)).number(outcome.took_ns);
   for (const command_output* one : {&outcome.out, &outcome.err}) to.number(one->written).text(one->kept);
   return std::move(to.bytes);
 }
@@ -79,6 +79,7 @@ result<command_job> command_job_from(std::span<const std::byte> bytes) {
   command_job job;
   const bool ours = from.number() == job_magic;
   job.output_bytes_max = from.number();
+  job.memory_bytes_max = from.number();
   const std::uint64_t count = from.number();
   if (!ours || !from.good() || count > command_job::arguments_max)
     return refuse(errc::protocol, "{} bytes that are no command line came as one", bytes.size());
@@ -102,6 +103,7 @@ result<command_outcome> command_outcome_from(std::span<const std::byte> bytes) {
   const std::uint64_t code = from.number();
   bool possible = code <= 0xffff'ffffU;
   outcome.exit_code = static_cast<std::int32_t>(static_cast<std::uint32_t>(code));
+  outcome.took_ns = from.number();
   for (command_output* one : {&outcome.out, &outcome.err}) {
     one->written = from.number();
     one->kept = from.text();

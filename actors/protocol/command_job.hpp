@@ -22,6 +22,7 @@ struct command_job {
   std::vector<std::string>
       arguments{};  ///< argv; the program is the first, looked up in PATH; no shell sees them
   std::uint64_t output_bytes_max = 1 << 20;  ///< kept of what it writes to stdout, and as much of stderr
+  std::uint64_t memory_bytes_max = 0;        ///< private memory of it and what it has started; 0: no limit
 
   bool operator==(const command_job&) const = default;
 };
@@ -40,6 +41,7 @@ struct command_outcome {
   std::int32_t exit_code = 0;
   command_output out{};
   command_output err{};
+  std::uint64_t took_ns = 0;
 
   bool operator==(const command_outcome&) const = default;
 };

@@ -1,5 +1,7 @@
 """penstock map: a job for each line, results in the order of the lines, whatever dies or is interrupted meanwhile."""
 
+import random
+
 from harness import *
 
 ODD_JOBS = os.path.join(BIN, "odd-jobs")
@@ -126,6 +128,45 @@ class CommandTest(MapTest):
         self.assertGreaterEqual(found[0]["result"]["stdout_bytes"], 100000)
         self.assertNotIn("stderr_bytes", found[0]["result"])
 
+    def test_a_command_that_uses_too_much_memory_is_ended_and_the_others_are_not(self):
+        program = self.write("use.py", "import sys, time\nx = bytearray(int(sys.argv[1]) << 20)\n"
+                                       "if len(x) > 100 << 20: time.sleep(1000)\nprint(len(x))\n")
+        found, _ = self.map("--command", "python3 %s {}" % program, "--memory", "100MiB", "--set", "log.level=error",
+                            items=["1", "200", "2"], expect=EXIT_FAILED)
+        self.assertEqual([line["status"] for line in found], ["ok", "exception", "ok"])
+        self.assertEqual((found[1]["attempts"], found[1]["error"]["type"]), (1, "memory"))
+        self.assertRegex(found[1]["error"]["text"], r"^the command used [12]\d\d MiB of memory; the limit is 100 MiB$")
+
+    def test_the_job_log_has_a_line_for_each_job_with_its_time_and_those_of_a_run_that_goes_on_are_added(self):
+        arguments = ("--command", "sh -c 'sleep 0.1; exit \"$1\"' sh {}", "--fail-on-exit", "--job-log", self.path("log"),
+                     "--journal", self.path("journal"))
+        self.map(*arguments, items=["0", "3"], expect=EXIT_FAILED)
+        self.map(*arguments, items=["0", "3", "00"], expect=EXIT_FAILED)
+        with open(self.path("log")) as file:
+            log = [json.loads(line) for line in file.read().splitlines()]
+        log.sort(key=lambda line: line["index"])
+        self.assertEqual([(line["index"], line["status"], line["exit"], line["line"]) for line in log],
+                         [(0, "ok", 0, "0"), (1, "exception", 3, "3"), (2, "ok", 0, "00")])
+        self.assertEqual(log[1]["text"], "the command exited with 3")
+        for line in log:
+            self.assertTrue(0.1 <= line["seconds"] < 30, line)
+            self.assertRegex(line["time"], r"^\d{4}-\d\d-\d\dT.*Z$")
+
+    def test_a_job_log_on_a_full_disk_ends_the_run(self):
+        _, summary = self.map("--command", "true", "--job-log", "/dev/full", items=["a"] * 100, expect=EXIT_FAILED)
+        self.assertIn("writing the job log '/dev/full'", summary["error"]["message"])
+
+    def test_an_output_on_a_full_disk_ends_the_run_and_the_journal_has_what_was_done(self):
+        self.write("in", "a\n" * 100)
+        arguments = ("map", "--command", "echo", "--input", self.path("in"), "--journal", self.path("journal"), "--json", "--quiet")
+        code, out, err = self.penstock(*arguments, "--output", "/dev/full")
+        self.assertEqual(code, EXIT_FAILED, err)
+        self.assertIn("No space left on device", json.loads(out)["error"]["message"])
+        code, out, err = self.penstock(*arguments, "--output", self.path("out.jsonl"))
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertGreater(json.loads(out)["from_journal"], 0)
+        self.assertEqual([line["result"]["stdout"] for line in self.lines()], ["a\n"] * 100)
+
     def test_a_line_with_a_byte_that_no_argument_can_hold_is_named(self):
         with open(self.path("in"), "wb") as file:
             file.write(b"a\nb\0c\nd\n")
@@ -150,7 +191,10 @@ class CommandTest(MapTest):
                                  (("--command", "./no-such-program {}"), "no-such-program"),
                                  (("--command", "true", "--retry-failed"), "--journal"),
                                  (("--command", "true", "--journal", self.path("in")), "same file"),
+                                 (("--command", "true", "--job-log", self.path("in")), "same file"),
                                  (("--command", "true", "--keep-output", "many"), "--keep-output"),
+                                 (("--command", "true", "--memory", "much"), "--memory"),
+                                 ((self.config(), "--function", "f", "--memory", "1GiB"), "[loader.limits] memory"),
                                  (("--command", "true", "--retries", "-1"), "whole number"),
                                  (("--command", "true", "--on-bad-line", "ignore"), "ignore"),
                                  ((self.config(), "--function", "f", "--fail-on-exit"), "--fail-on-exit")):
@@ -236,6 +280,12 @@ class FunctionTest(MapTest):
         found, _ = self.map(config, "--function", "fill", items=["10", str(3 << 20), "10"], expect=EXIT_FAILED)
         self.assertEqual([line["status"] for line in found], ["ok", "too_large", "ok"])
 
+    def test_a_worker_program_that_is_not_there_ends_the_run_with_its_reason_however_few_the_lines(self):
+        config = self.write("jobs.toml", '[loader]\ncommand = ["./no-such-program"]\n[log]\nlevel = "off"\n')
+        _, summary = self.map(config, "--function", "echo", items=["1"], expect=EXIT_FAILED)
+        self.assertEqual(summary["outcome"], "failed")
+        self.assertIn("no-such-program", summary["error"]["message"])
+
     def test_a_worker_program_that_is_none_of_a_pool_ends_the_run_with_its_reason(self):
         config = self.write("jobs.toml", "[jobs]\nqueue = 4\n[log]\nlevel = \"off\"\n")
         self.write("in", "1\n" * 10)
@@ -258,6 +308,44 @@ class FunctionTest(MapTest):
             return usage.ru_maxrss
         few, many = peak(1000), peak(50000)
         self.assertLess(many, few + 32 * 1024, "KiB")
+
+
+class NemesisTest(MapTest):
+    JOBS = int(os.environ.get("PENSTOCK_SOAK_JOBS", 1000))
+
+    def test_while_workers_and_commands_are_killed_at_random_no_job_is_lost_and_the_output_is_whole_and_in_order(self):
+        seed = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
+        fate = random.Random(seed)
+        items = ["%d-%d" % (i, fate.randrange(1 << 30)) for i in range(self.JOBS)]
+        self.write("in", "".join(item + "\n" for item in items))
+        # Three deaths name a job, and the nemesis may well meet one three times.
+        process = self.start("map", "--command", "sh -c 'echo \"$1\"; echo \"$1\" >&2' sh {}", "--input", "in", "--output", "out.jsonl",
+                             "--workers", 2, "--json", "--quiet", "--set", "quarantine.max_attempts=100", "--set", "log.level=off",
+                             "--set", "loader.restart.intensity.max=1000",
+                             "--set", "loader.restart.intensity.within=1s", "--set", "loader.restart.backoff.base=1ms",
+                             "--set", "loader.restart.backoff.max=5ms")
+        killed = 0
+        while process.poll() is None:
+            victims = descendants_of(process.pid)
+            if victims:
+                try:
+                    os.kill(fate.choice(victims), signal.SIGKILL)
+                    killed += 1
+                except ProcessLookupError:
+                    pass
+            try:
+                process.wait(timeout=fate.uniform(0, 0.1))
+            except subprocess.TimeoutExpired:
+                pass
+        out, err = process.communicate()
+        told = "seed %d, %d kills\n%s" % (seed, killed, err.decode())
+        self.assertEqual(process.returncode, EXIT_OK, told)
+        found = self.lines()
+        self.assertEqual([line["index"] for line in found], list(range(len(items))), told)
+        self.assertEqual([line["result"] for line in found], [{"exit": 0, "stdout": i + "\n", "stderr": i + "\n"} for i in items], told)
+        self.assertEqual(json.loads(out)["counts"]["ok"], len(items), told)
+        self.assertGreater(killed, 5, told)
+        print("%d jobs, seed %d: %d kills, %d jobs tried again" % (len(items), seed, killed, sum(line["attempts"] > 1 for line in found)))
 
 
 class JournalTest(MapTest):
@@ -356,17 +444,57 @@ class LifeTest(MapTest):
         self.assertEqual({line["status"] for line in self.lines()}, {"cancelled"})
         self.assertEqual([pid for pid in below if alive(pid)], [])
 
-    def test_verbs_of_sessions_work_on_it(self):
-        process = self.live("--quiet")
-        code, out, err = self.penstock("status", "--json")
-        self.assertEqual(code, EXIT_OK, err)
-        status = json.loads(out)
+    def test_verbs_of_sessions_tell_of_jobs(self):
+        process = self.live("--quiet", "--json")
+        status = self.of_session("status")
         self.assertEqual(len(status["workers"]), 2)
-        code, out, _ = self.penstock("sessions", "--json")
-        self.assertIn("map", out)
-        self.assertEqual(self.penstock("stop")[0], EXIT_OK)
-        self.assertEqual(process.wait(timeout=30), EXIT_FAILED)
+        self.assertEqual({w["current_sample"].split(" (job")[0] for w in status["workers"]}, {"sleep 1000.5"})
+        command = status["jobs"]["functions"][0]
+        self.assertEqual((command["name"], command["ok"], command["failed"]), ("command", 0, 0))
+        self.assertEqual(command["waiting"] + command["running"], 10)
+        for verb, words in (("status", "10 jobs submitted"), ("sessions", "0 of 10 jobs"), ("top", "10 jobs submitted"),
+                            ("deaths", "no worker or GPU owner has died"), ("quarantine", "no job is poisoned")):
+            code, out, err = self.penstock(verb, *(["--once"] if verb == "top" else []))
+            self.assertEqual(code, EXIT_OK, err)
+            self.assertIn(words, out + err)
+            for word in ("sample", "batch", "epoch"):
+                self.assertNotIn(word, out)
+        self.assertEqual(self.penstock("wait", "--for=ready", "--timeout", "10s")[0], EXIT_OK)
+        code, _, err = self.penstock("trace", "--out", self.path("trace.json"))
+        self.assertNotEqual(code, EXIT_OK)
+        self.assertIn("it has no batches to trace", err)
+
+        self.assertEqual(self.penstock("scale", "3")[0], EXIT_OK)
+        self.wait_until(lambda: sum(name_of(pid) == "sleep" for pid in descendants_of(process.pid)) == 3, "a third command")
+        self.assertEqual(self.penstock("stop", "--now")[0], EXIT_OK)
+        out, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, EXIT_FAILED)
+        self.assertEqual(json.loads(out)["outcome"], "stopped")
         self.assertEqual({line["status"] for line in self.lines()}, {"cancelled"})
+
+    def test_a_command_that_dies_is_told_by_job_and_command(self):
+        self.write("in", "first\ndie\nwait\n")
+        script = self.script('case $1 in die) kill -SEGV $$;; wait) exec sleep 1000.5;; esac')
+        process = self.start("map", "--command", script + " {}", "--input", "in", "--output", "out.jsonl", "--workers", 3,
+                             "--set", "log.level=off", "--quiet")
+        self.wait_until(lambda: self.of_session("quarantine").get("quarantine"), "a poisoned job")
+        deaths = self.of_session("deaths")["deaths"]
+        self.assertEqual([(d["job"], d["attempt"], d["sample"]) for d in deaths], [(2, 1, None), (2, 2, None), (2, 3, None)])
+        self.assertIn("script.sh die", deaths[0]["work"])
+        code, out, err = self.penstock("events")
+        self.assertRegex(out, r"ended: SIGSEGV, while running job 2 \(.*script\.sh die\)")
+        code, out, err = self.penstock("quarantine")
+        self.assertRegex(out, r"job +attempts +causes +function\n +2 +3 +SIGSEGV, SIGSEGV, SIGSEGV +command")
+        code, _, err = self.penstock("quarantine", "retry", "2")
+        self.assertNotEqual(code, EXIT_OK)
+        self.assertIn("a poisoned job is not tried again", err)
+        self.assertEqual(self.penstock("stop", "--now")[0], EXIT_OK)
+        process.wait(timeout=30)
+
+    def of_session(self, verb):
+        """The answer of the only session, once it has one."""
+        code, out, _ = self.penstock(verb, "--json")
+        return json.loads(out) if code == EXIT_OK else {}
 
     def test_a_sigkill_leaves_no_process_behind(self):
         process = self.live("--quiet")

@@ -31,7 +31,9 @@ class commands : public fake_pool {
     const read_row row = row_of(std::move(arguments));
     INFO(row.error.text);
     REQUIRE(row.state == row_state::finished);
-    return protocol::command_outcome_from(std::as_bytes(std::span(row.result))).value();
+    auto done = protocol::command_outcome_from(std::as_bytes(std::span(row.result))).value();
+    CHECK(std::exchange(done.took_ns, 0) > 0);
+    return done;
   }
 };
 
@@ -90,6 +92,40 @@ TEST_CASE("what a command leaves running in the background keeps nobody waiting"
   CHECK(done.out.kept == "started\n");
   pool.say(protocol::stop_work{});
   CHECK(pool.end_of_process().exited_with(0));  // also waits until its group is gone
+}
+
+TEST_CASE("a command that comes to use more memory than it may is ended with all that it has started") {
+  commands pool;
+  // The grandchild uses it.
+  const std::string script =
+      "sleep 1000 & echo $! >&2; sh -c 'x=$(head -c 100000000 /dev/zero | tr \"\\0\" x); sleep 1000'; true";
+  protocol::command_job job{{"sh", "-c", script}};
+  job.memory_bytes_max = 64U << 20U;
+  const read_row row = pool.run_one({protocol::command_function, as_argument(job)});
+  CHECK(row.state == row_state::failed);
+  CHECK(row.error.type == "memory");
+  INFO(row.error.text);
+  CHECK(row.error.text.starts_with("the command used "));
+  CHECK(row.error.text.ends_with("; the limit is 64.0 MiB"));
+  // Of the worker's process group; zombies aside.
+  CHECK(pool.outcome_of({"pgrep", "-r", "R,S,T,D", "-g", "0", "sleep"}).exit_code == 1);
+  CHECK(pool.outcome_of({"true"}).exit_code == 0);
+}
+
+TEST_CASE("a command within its memory is left alone") {
+  commands pool;
+  protocol::command_job job{{"sleep", "0.2"}};
+  job.memory_bytes_max = 64U << 20U;
+  CHECK(pool.run_one({protocol::command_function, as_argument(job)}).state == row_state::finished);
+}
+
+TEST_CASE("what a worker is running is told as the command") {
+  commands pool;
+  const auto order = pool.lease({{protocol::command_function, as_argument({{"sleep", "1000"}})}});
+  pool.say(order);
+  pool.wait_for(0, row_state::begun);
+  // Very soon.
+  while (pool.flights.read(0).sample_name != "sleep 1000 (job 1)") std::this_thread::yield();
 }
 
 TEST_CASE("a command that a signal ended is a death of its worker by the same signal") {

@@ -10,10 +10,10 @@ using namespace penstock::protocol;
 
 TEST_CASE("a command line and its outcome come back as they were") {
   for (const command_job& job :
-       {command_job{{"true"}}, command_job{{"a b", "", "\xff\n"}, 0}, command_job{{"x"}, ~0ULL}})
+       {command_job{{"true"}}, command_job{{"a b", "", "\xff\n"}, 0}, command_job{{"x"}, ~0ULL, 7}})
     CHECK(command_job_from(as_bytes(job)).value() == job);
   for (const command_outcome& one :
-       {command_outcome{}, command_outcome{255, {"out", 3}, {std::string("\0e", 2), 1ULL << 40}},
+       {command_outcome{}, command_outcome{255, {"out", 3}, {std::string("\0e", 2), 1ULL << 40}, 12},
         command_outcome{-1, {}, {}}})
     CHECK(command_outcome_from(as_bytes(one)).value() == one);
 }

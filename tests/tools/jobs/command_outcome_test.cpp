@@ -10,7 +10,7 @@ using nlohmann::json;
 namespace {
 
 protocol::command_outcome exited(int code, const std::string& out = "", const std::string& err = "") {
-  return {code, {out, out.size()}, {err, err.size()}};
+  return {code, {out, out.size()}, {err, err.size()}, 1'500'000'000};
 }
 
 }  // namespace
@@ -19,6 +19,8 @@ TEST_CASE("a command's result has its exit code and what it wrote") {
   const job_outcome outcome = outcome_of(exited(0, "a\n\"b\"", "\xff"), exit_rule::must_be_0);
   CHECK(outcome.status == job_status::ok);
   CHECK(outcome.error == "null");
+  CHECK(outcome.seconds == 1.5);
+  CHECK(outcome.exit_code == 0);
   CHECK_FALSE(outcome.again);
   CHECK(json::parse(outcome.result) == json{{"exit", 0}, {"stdout", "a\n\"b\""}, {"stderr", "\xEF\xBF\xBD"}});
 }

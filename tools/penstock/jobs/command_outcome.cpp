@@ -22,6 +22,8 @@ std::string_view last_line_of(std::string_view text) {
 job_outcome outcome_of(const protocol::command_outcome& done, exit_rule rule) {
   job_outcome outcome;
   outcome.result = fmt::format(R"({{"exit":{})", done.exit_code);
+  outcome.exit_code = done.exit_code;
+  outcome.seconds = static_cast<double>(done.took_ns) * 1e-9;
   add_output(outcome.result, "stdout", done.out);
   add_output(outcome.result, "stderr", done.err);
   outcome.result += '}';

@@ -20,11 +20,13 @@ inline constexpr std::array all_job_statuses{
 struct job_outcome {
   job_status status = job_status::ok;
   std::uint32_t attempts = 0;
-  std::string result = "null";  ///< JSON on one line
-  std::string error = "null";   ///< JSON on one line: {"text": ..} and whatever else is known
-  std::string text{};           ///< of a failure: one sentence
-  bool again = false;           ///< --retries may repeat it
-  bool ends_run = false;        ///< every job would end like this: there is no such function
+  std::string result = "null";              ///< JSON on one line
+  std::string error = "null";               ///< JSON on one line: {"text": ..} and whatever else is known
+  std::string text{};                       ///< of a failure: one sentence
+  std::optional<double> seconds{};          ///< that a command ran, in its last attempt
+  std::optional<std::int32_t> exit_code{};  ///< of a command
+  bool again = false;                       ///< --retries may repeat it
+  bool ends_run = false;                    ///< every job would end like this: there is no such function
 };
 
 /// A JSON value unchanged (numbers keep their digits), on one line. Anything else becomes a JSON string, with invalid

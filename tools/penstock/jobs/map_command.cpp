@@ -1,15 +1,14 @@
 // map: runs a job for each line of a file in a pool, and writes the results in the order of the lines.
-#include "actors/protocol/command_job.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
-#include "tools/penstock/jobs/command_outcome.hpp"
-#include "tools/penstock/jobs/command_template.hpp"
+#include "tools/penstock/jobs/job_log.hpp"
 #include "tools/penstock/jobs/map_progress.hpp"
 #include "tools/penstock/jobs/map_run.hpp"
+#include "tools/penstock/jobs/map_work.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/run/progress.hpp"
@@ -50,6 +49,8 @@ struct map_options {
   std::string output = "-";
   std::uint32_t retries = 0;
   std::string journal;
+  std::string job_log;
+  std::string memory;
   bool retry_failed = false;
   bool fail_on_exit = false;
   std::string on_bad_line = "fail";
@@ -57,108 +58,6 @@ struct map_options {
   bool json = false;
   bool quiet = false;
 };
-
-// ---- functions and commands -------------------------------------------------------------------------------
-
-/// Turns lines into arguments, and results into outcomes.
-class work {
- public:
-  virtual ~work() = default;
-  [[nodiscard]] virtual std::string function() const = 0;
-  [[nodiscard]] virtual line_rule lines() const = 0;
-  /// Identifies the work of a journal.
-  [[nodiscard]] virtual std::string as_json() const = 0;
-  [[nodiscard]] virtual Argument argument_of(const std::shared_ptr<const std::string>& line) const = 0;
-  [[nodiscard]] virtual job_outcome outcome_of_result(std::span<const std::byte> bytes) const = 0;
-};
-
-class function_work final : public work {
- public:
-  explicit function_work(std::string name) : name_(std::move(name)) {}
-  [[nodiscard]] std::string function() const override { return name_; }
-  [[nodiscard]] line_rule lines() const override { return line_rule::json; }
-  [[nodiscard]] std::string as_json() const override {
-    return fmt::format(R"({{"function":{}}})", json_string(name_));
-  }
-  [[nodiscard]] Argument argument_of(const std::shared_ptr<const std::string>& line) const override {
-    return Argument::borrowed(std::as_bytes(std::span(*line)), line);
-  }
-  [[nodiscard]] job_outcome outcome_of_result(std::span<const std::byte> bytes) const override {
-    job_outcome outcome;
-    outcome.result = json_of_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    return outcome;
-  }
-
- private:
-  std::string name_;
-};
-
-class command_work final : public work {
- public:
-  command_work(command_template command, std::string as_given, exit_rule exits,
-               std::uint64_t output_bytes_max)
-      : command_(std::move(command)),
-        as_given_(std::move(as_given)),
-        exits_(exits),
-        output_bytes_max_(output_bytes_max) {}
-  [[nodiscard]] std::string function() const override { return protocol::command_function; }
-  [[nodiscard]] line_rule lines() const override { return line_rule::text; }
-  [[nodiscard]] std::string as_json() const override {
-    return fmt::format(R"({{"command":{},"fail_on_exit":{}}})", json_string(as_given_),
-                       exits_ == exit_rule::must_be_0);
-  }
-  [[nodiscard]] Argument argument_of(const std::shared_ptr<const std::string>& line) const override {
-    return protocol::as_bytes(protocol::command_job{command_.words_for(*line), output_bytes_max_});
-  }
-  [[nodiscard]] job_outcome outcome_of_result(std::span<const std::byte> bytes) const override {
-    const auto done = protocol::command_outcome_from(bytes);
-    if (done) return outcome_of(*done, exits_);
-    job_failure why;
-    why.text = done.error().message;
-    return outcome_of(why);
-  }
-
- private:
-  const command_template command_;
-  const std::string as_given_;
-  const exit_rule exits_;
-  const std::uint64_t output_bytes_max_;
-};
-
-job_outcome outcome_of_job(Job job, const work& what) {
-  if (const auto why = job.why()) return outcome_of(*why);
-  const Result result = job.get();
-  job_outcome outcome = what.outcome_of_result(result.bytes());
-  outcome.attempts = job.attempts();
-  return outcome;
-}
-
-result<void> begin_job(Pool& pool, const work& what, const std::shared_ptr<const std::string>& line,
-                       const map_run::settle& settled) {
-  try {
-    Job job = pool.submit(what.function(), what.argument_of(line));
-    job.then([settled, &what](const Job& ended) {
-      job_outcome outcome;
-      try {
-        outcome = outcome_of_job(ended, what);
-      } catch (const std::exception& e) {  // no memory for the result
-        job_failure why;
-        why.status = job_status::too_large;
-        why.text = fmt::format("reading its result: {}", e.what());
-        outcome = outcome_of(why);
-      }
-      settled(std::move(outcome));
-    });
-    return {};
-  } catch (const error& e) {
-    if (e.code() != errc::out_of_memory) return tl::unexpected(e.as_failure());
-    job_failure why;
-    why.status = job_status::too_large;
-    why.text = e.what();
-    settled(outcome_of(why));
-    return {};
-  }
-}
 
 // ---- the command line -------------------------------------------------------------------------------------
 
@@ -170,6 +69,8 @@ result<void> check_usage(const map_options& o) {
   if (!o.function.empty() && o.source.file.empty())
     return refuse(errc::usage,
                   "--function needs FILE: its [loader] command is the worker program with the function");
+  if (o.command.empty() && !o.memory.empty())
+    return refuse(errc::usage, "--memory needs --command; for functions set [loader.limits] memory");
   if (o.command.empty() && o.fail_on_exit) return refuse(errc::usage, "--fail-on-exit needs --command");
   if (o.retry_failed && o.journal.empty())
     return refuse(errc::usage, "--retry-failed needs --journal, which records the failed jobs");
@@ -204,15 +105,17 @@ std::string path_of_workers(const config& settings) {
 }
 
 result<std::unique_ptr<work>> work_of(const map_options& o, const config& settings) {
-  if (!o.function.empty()) return std::make_unique<function_work>(o.function);
+  if (!o.function.empty()) return call_function(o.function);
   auto command = command_template::parse(o.command);
   if (!command) return tl::unexpected(std::move(command.error()));
   if (auto ok = check_program(*command, path_of_workers(settings)); !ok)
     return tl::unexpected(std::move(ok.error()));
   const auto keep = parse_bytes(o.keep_output);
   if (!keep) return refuse(errc::usage, "--keep-output: {}", keep.error().message);
-  return std::make_unique<command_work>(std::move(*command), o.command,
-                                        o.fail_on_exit ? exit_rule::must_be_0 : exit_rule::any_is_ok, *keep);
+  const auto memory = parse_bytes(o.memory.empty() ? "0B" : o.memory);
+  if (!memory) return refuse(errc::usage, "--memory: {}", memory.error().message);
+  return run_command_line(std::move(*command), o.command,
+                          o.fail_on_exit ? exit_rule::must_be_0 : exit_rule::any_is_ok, {*keep, *memory});
 }
 
 // ---- files ------------------------------------------------------------------------------------------------
@@ -240,7 +143,7 @@ result<void> empty_output(const open_output& output) {
 }
 
 /// Writing to a file while reading it would destroy the input or never end.
-result<void> check_different(int input, int output, const std::string& journal) {
+result<void> check_different(int input, int output, const map_options& o) {
   std::map<std::pair<dev_t, ino_t>, std::string> seen;
   const auto add = [&seen](const struct stat& facts, const std::string& name) -> result<void> {
     if (!S_ISREG(facts.st_mode)) return {};
@@ -255,7 +158,10 @@ result<void> check_different(int input, int output, const std::string& journal) 
   if (::fstat(output, &facts) == 0) {
     if (auto ok = add(facts, "the output"); !ok) return ok;
   }
-  if (!journal.empty() && ::stat(journal.c_str(), &facts) == 0) return add(facts, "the journal");
+  if (!o.journal.empty() && ::stat(o.journal.c_str(), &facts) == 0) {
+    if (auto ok = add(facts, "the journal"); !ok) return ok;
+  }
+  if (!o.job_log.empty() && ::stat(o.job_log.c_str(), &facts) == 0) return add(facts, "the job log");
   return {};
 }
 
@@ -273,7 +179,10 @@ struct map_result {
   double seconds = 0;
   std::optional<failure> trouble;
   int signal = 0;
-  [[nodiscard]] bool stopped() const { return signal != 0 || (trouble && trouble->code == errc::stopped); }
+  bool by_order = false;  // of `penstock stop`
+  [[nodiscard]] bool stopped() const {
+    return signal != 0 || by_order || (trouble && trouble->code == errc::stopped);
+  }
 };
 
 const char* outcome_name(const map_result& r) {
@@ -337,10 +246,15 @@ map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& i
     }
     if (auto ok = run.run(); !ok) made.trouble = ok.error();
     pool.close();
+    made.counts = run.counts();
+    // Jobs are cancelled by a signal, by an order, or because the pool failed; after the last line nobody was told.
+    if (!made.trouble && made.counts.of(job_status::cancelled) > 0) {
+      made.trouble = pool.report().error;
+      made.by_order = !made.trouble;
+    }
   }
   signals.ignore();
   made.signal = signals.received();
-  made.counts = run.counts();
   made.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return made;
 }
@@ -366,13 +280,19 @@ int map(map_options o) {
   if (!input) return no(input.error());
   auto output = open_for_results(o.output);
   if (!output) return no(output.error());
-  if (auto ok = check_different((*input)->fd(), output->fd, o.journal); !ok) return no(ok.error());
+  if (auto ok = check_different((*input)->fd(), output->fd, o); !ok) return no(ok.error());
   std::unique_ptr<map_journal> journal;
   if (!o.journal.empty()) {
     auto opened = map_journal::open(o.journal, (*what)->as_json());
     if (!opened) return no(opened.error());
     journal = std::move(*opened);
     tell_journal(*journal, o.journal);
+  }
+  std::unique_ptr<job_log> jobs;
+  if (!o.job_log.empty()) {
+    auto opened = job_log::open(o.job_log);
+    if (!opened) return no(opened.error());
+    jobs = std::move(*opened);
   }
   try {
     Pool pool(settings);
@@ -388,6 +308,7 @@ int map(map_options o) {
     around.input = input->get();
     around.output = output->fd;
     around.journal = journal.get();
+    around.log = jobs.get();
     around.start = [&pool, &what](const auto& line, const auto& settled) {
       return begin_job(pool, **what, line, settled);
     };
@@ -455,6 +376,12 @@ void add_map_command(verb_table& verbs) {
   verb->add_option("--journal", o->journal,
                    "record finished jobs in this file, and skip those that it contains")
       ->type_name("JOURNAL");
+  verb->add_option("--job-log", o->job_log,
+                   "append a line for each job when it ends: time, exit code, seconds, input line")
+      ->type_name("LOG");
+  verb->add_option("--memory", o->memory,
+                   "end a command that uses more private memory, with all that it has started")
+      ->type_name("SIZE");
   verb->add_flag("--retry-failed", o->retry_failed, "repeat jobs of the journal that are not ok");
   verb->add_flag("--fail-on-exit", o->fail_on_exit,
                  "commands that exit with a code other than 0 have failed");

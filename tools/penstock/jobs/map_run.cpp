@@ -246,6 +246,11 @@ void map_run::over(const std::shared_ptr<job>& what, const job_outcome& outcome,
   if (is_final && outcome.status != job_status::cancelled && around_.journal != nullptr) {
     if (auto ok = around_.journal->append(what->hash, line); !ok) lose_output(std::move(ok.error()));
   }
+  if (around_.log != nullptr) {
+    const std::string text = job_log_line(std::chrono::system_clock::now(), what->index, outcome,
+                                          what->line ? std::string_view(*what->line) : std::string_view());
+    if (auto ok = around_.log->add(text); !ok) lose_output(std::move(ok.error()));
+  }
   if (outcome.status != job_status::ok && outcome.status != job_status::cancelled && !outcome.ends_run)
     tell_failure(*what, outcome);
   arrived(*what, outcome.status, std::move(line), false);

@@ -11,6 +11,7 @@
 
 #include "runtime/base/result.hpp"
 #include "tools/penstock/jobs/input_lines.hpp"
+#include "tools/penstock/jobs/job_log.hpp"
 #include "tools/penstock/jobs/job_outcome.hpp"
 #include "tools/penstock/jobs/map_journal.hpp"
 #include "tools/penstock/jobs/ordered_lines.hpp"
@@ -64,6 +65,7 @@ class map_run {
     line_source* input = nullptr;
     int output = -1;                 ///< a blocking descriptor
     map_journal* journal = nullptr;  ///< null without one
+    job_log* log = nullptr;          ///< the same
     starter start;
     std::function<void()> abandon;  ///< called when the output or the journal fails: cancels the running jobs
     std::function<void(const std::string&)> tell;  ///< a line for the user; called on any thread

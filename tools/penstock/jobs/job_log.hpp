@@ -1,0 +1,39 @@
+// The log of `penstock map --job-log`: a line of JSON for each job when it ends, with when, how long and what; results are
+// in the output. Appended to, so that the runs that share a journal share it too.
+//
+//   {"time":"2026-11-22T04:17:02.330582Z","index":6,"status":"ok","attempts":1,"exit":0,"seconds":1.302,"text":null,"line":"cat.jpg"}
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
+#include "tools/penstock/jobs/job_outcome.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace penstock::cli {
+
+/// With its line feed. "exit" and "seconds" are null unless a command exited; "text" is null for ok. Pure.
+[[nodiscard]] std::string job_log_line(std::chrono::system_clock::time_point ended, std::uint64_t index,
+                                       const job_outcome& outcome, std::string_view input_line);
+
+class job_log {
+ public:
+  /// Creates a missing file.
+  static result<std::unique_ptr<job_log>> open(const std::string& path);
+  /// Thread-safe.
+  result<void> add(std::string_view line);
+
+ private:
+  job_log(std::string path, unique_fd file) : path_(std::move(path)), file_(std::move(file)) {}
+
+  const std::string path_;
+  const unique_fd file_;
+  std::mutex mutex_;  // lines are whole even if a write is split
+};
+
+}  // namespace penstock::cli
