@@ -168,8 +168,10 @@ void act(self_pointer self) {
   if (s.book->waiting() > 0 && !std::exchange(s.asks_in_a_second, true))
     self->delayed_send(job_scheduler_actor(self), ask_again, decide_jobs{decide_jobs::reason::second});
   const auto look = s.book->next_look();
-  if (look && !std::exchange(s.asks_for_room, true))
-    self->delayed_send(job_scheduler_actor(self), *look - now, decide_jobs{decide_jobs::reason::room});
+  if (look && (!s.looks_at || *look < *s.looks_at)) {
+    s.looks_at = look;
+    self->delayed_send(job_scheduler_actor(self), *look - now, decide_jobs{decide_jobs::reason::look});
+  }
 }
 
 }  // namespace penstock::jobs

@@ -126,7 +126,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
       [self](const meet_supervisor& news) { self->state.supervisor = news.supervisor; },
       [self](const decide_jobs& order) {
         if (order.why == decide_jobs::reason::second) self->state.asks_in_a_second = false;
-        if (order.why == decide_jobs::reason::room) self->state.asks_for_room = false;
+        if (order.why == decide_jobs::reason::look) self->state.looks_at.reset();
         act(self);
       },
       [self](const stop_jobs&) {

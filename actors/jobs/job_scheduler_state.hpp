@@ -61,7 +61,7 @@ struct scheduler_state {
   bool functions_known = false;
   bool decision_due = false;
   bool asks_in_a_second = false;
-  bool asks_for_room = false;
+  std::optional<steady_time> looks_at;  // when a decide_jobs comes that the book has asked for
   bool sacrificial = false;
 };
 

@@ -378,6 +378,7 @@ void job_book::lose_row(const row& lost, bool at_work, const last_words& words) 
   if (blamed) {
     e.charged = true;
     e.avoid = words.worker;
+    e.charged_at = words.now;
     auto poisoned = suspicion_.charge_death(as_suspect(e.request.job), e.request.job, words.alone,
                                             words.worker, words.cause);
     if (poisoned) return settle(e, {.how = job_end::poisoned, .causes = std::move(poisoned->causes)});

@@ -55,6 +55,8 @@ struct job_book_settings {
   std::uint32_t rows_max = 256;          ///< of a lease
   nanoseconds bundle_goal{1'000'000};    ///< expected work of a bundle
   nanoseconds room_patience{1'000'000};  ///< how long a result may stay in a slot that is needed
+  /// How long a suspect waits for a worker other than the one that it killed.
+  nanoseconds suspect_patience{100'000'000};
   std::uint64_t slot_bytes = 0;
   std::uint64_t row_bytes = 0;  ///< of each row of the slot's table; and of its header
   std::uint64_t head_bytes = 0;
@@ -202,8 +204,8 @@ class job_book {
   /// The commands to carry out now, in order. Call after one or several events, once a second while jobs
   /// wait, and at next_look().
   [[nodiscard]] std::vector<job_command> advance(steady_time now);
-  /// When `room_patience` expires for a needed slot, as of the last advance(); empty if no slot is waited
-  /// for.
+  /// When `room_patience` expires for a needed slot, or `suspect_patience` for a suspect that an idle worker avoids, as
+  /// of the last advance(); empty if neither is waited for.
   [[nodiscard]] std::optional<steady_time> next_look() const noexcept { return next_look_; }
 
   // Jobs.
@@ -276,6 +278,7 @@ class job_book {
     bool charged = false;     // with a death at least
     bool ending = false;      // its worker is being killed to end it
     std::uint32_t avoid = 0;  // the worker that died of it last, if it is charged
+    steady_time charged_at{};
     std::uint32_t runs = 0;
     // While it is leased:
     std::uint32_t worker = 0;
@@ -292,8 +295,11 @@ class job_book {
     void remove(const job_entry& e);
     [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
     [[nodiscard]] std::uint64_t size() const noexcept { return count_; }
-    /// The first job that does not avoid `worker`; if it is the `only` worker, the first of all.
-    [[nodiscard]] job_entry* first_for(std::uint32_t worker, bool only) const;
+    /// The first job that does not avoid `worker`; if it is the `only` worker, the first of all. Jobs that were
+    /// charged until `patient_since` avoid nobody any more.
+    [[nodiscard]] job_entry* first_for(std::uint32_t worker, bool only, steady_time patient_since) const;
+    /// When the first of the jobs that avoid `worker` was charged.
+    [[nodiscard]] std::optional<steady_time> first_charged(std::uint32_t worker) const;
     [[nodiscard]] job_id first() const;  ///< of all; there is one
 
    private:
@@ -353,7 +359,7 @@ class job_book {
   void prepare_for_fresh(steady_time now);
   [[nodiscard]] std::uint64_t processes_under_way(steady_time now) const;
   void refresh(std::uint32_t index, worker& w);
-  void lease_suspects();
+  void lease_suspects(steady_time now);
   void lease_ordinary();
   void lease_bundle(std::uint32_t index, std::uint64_t share);
   void lease_alone(std::uint32_t index, job_entry& e);
@@ -362,6 +368,10 @@ class job_book {
   void ask_for_room(std::uint32_t index, worker& w, steady_time now);
   void move_work(steady_time now);
   [[nodiscard]] takeover revoke_half_for(std::uint32_t idle, std::uint32_t victim, steady_time now);
+  /// The first suspect or fresh job that may run there.
+  [[nodiscard]] job_entry* first_of(const choosy_jobs& some, std::uint32_t index, steady_time now) const;
+  void look_when_patience_ends(steady_time now);
+  void look_again(steady_time when);
   [[nodiscard]] bool works(const worker& w) const;
   [[nodiscard]] bool wants_more(const worker& w) const;
   [[nodiscard]] bool something_for(const worker& w) const;

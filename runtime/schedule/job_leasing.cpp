@@ -39,10 +39,11 @@ std::vector<job_command> job_book::advance(steady_time now) {
     for (const auto& [index, w] : workers_.all()) loaders_ += w.takes_leases() && is_loader(w) ? 1 : 0;
     lease_trials();
     lease_fresh(now);
-    lease_suspects();
+    lease_suspects(now);
     lease_ordinary();
     ask_for_room(now);
     move_work(now);
+    look_when_patience_ends(now);
   }
   return std::exchange(outbox_, {});
 }
@@ -50,6 +51,23 @@ std::vector<job_command> job_book::advance(steady_time now) {
 /// Whether it may get leases.
 bool job_book::works(const worker& w) const {
   return w.takes_leases() && !w.more.ending && !w.more.refreshing;
+}
+
+/// For idle workers that may run a waiting job later.
+void job_book::look_when_patience_ends(steady_time now) {
+  if (suspected_.empty() && fresh_.empty()) return;
+  for (const auto& [index, w] : workers_.all()) {
+    if (!is_loader(w) || !works(w) || !is_idle(w)) continue;
+    for (const choosy_jobs* some : {&suspected_, &fresh_}) {
+      const auto charged = some->first_charged(index);
+      if (charged && *charged + settings_.suspect_patience > now)
+        look_again(*charged + settings_.suspect_patience);
+    }
+  }
+}
+
+void job_book::look_again(steady_time when) {
+  next_look_ = std::min(next_look_.value_or(when), when);
 }
 
 bool job_book::wants_more(const worker& w) const {
@@ -115,13 +133,13 @@ void job_book::lease_trials() {
 }
 
 /// Idle workers first; then busy ones, because there may never be an idle one.
-void job_book::lease_suspects() {
+void job_book::lease_suspects(steady_time now) {
   for (const bool ahead : {false, true}) {
     for (auto& [index, w] : workers_.all()) {
       if (suspected_.empty()) return;
       if (!is_loader(w) || !works(w) || w.more.reserved || is_idle(w) == ahead) continue;
       while (!w.free.empty() && (is_idle(w) || (ahead && wants_more(w)))) {
-        job_entry* e = suspected_.first_for(index, loaders_ == 1);
+        job_entry* e = first_of(suspected_, index, now);
         if (e == nullptr) break;
         lease_alone(index, *e);
       }
@@ -173,7 +191,7 @@ void job_book::lease_fresh(steady_time now) {
   for (auto& [index, w] : workers_.all()) {
     if (fresh_.empty()) break;
     if (!is_loader(w) || !works(w) || !w.more.untouched || w.free.empty()) continue;
-    if (job_entry* e = fresh_.first_for(index, loaders_ == 1)) lease_alone(index, *e);
+    if (job_entry* e = first_of(fresh_, index, now)) lease_alone(index, *e);
   }
   prepare_for_fresh(now);
 }
@@ -189,7 +207,7 @@ void job_book::prepare_for_fresh(steady_time now) {
   }
   std::uint64_t coming = wanted == 0 ? 0 : processes_under_way(now);
   const auto could_serve = [&](std::uint32_t index, const worker& w) {
-    return is_loader(w) && works(w) && !w.more.untouched && fresh_.first_for(index, loaders_ == 1) != nullptr;
+    return is_loader(w) && works(w) && !w.more.untouched && first_of(fresh_, index, now) != nullptr;
   };
   for (auto& [index, w] : workers_.all()) {
     if (coming >= wanted) break;
@@ -220,7 +238,7 @@ std::uint64_t job_book::processes_under_way(steady_time now) const {
     const auto& [index, w] = entry;
     if (!is_loader(w) || w.draining) return false;
     if (w.more.refreshing) return w.alive || now - w.more.died < replacement_patience;
-    return works(w) && w.more.untouched && fresh_.first_for(index, loaders_ == 1) != nullptr;
+    return works(w) && w.more.untouched && first_of(fresh_, index, now) != nullptr;
   }));
 }
 
@@ -260,7 +278,7 @@ void job_book::ask_for_room(std::uint32_t index, worker& w, steady_time now) {
     }
   }
   if (best == w.slots.end()) {
-    if (ripe) next_look_ = std::min(next_look_.value_or(*ripe), *ripe);
+    if (ripe) look_again(*ripe);
     return;
   }
   best->use.asked = true;
@@ -303,8 +321,10 @@ job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t v
       const row& r = known.rows[i];
       const bool first = number == from.more.order.front() && i == known.first_open;
       if (first || r.at != row_state::waiting || r.asked || r.job->request.fresh) continue;
-      if (r.job->charged && r.job->avoid == idle && loaders_ > 1) {
+      const steady_time patient_until = r.job->charged_at + settings_.suspect_patience;
+      if (r.job->charged && r.job->avoid == idle && loaders_ > 1 && now < patient_until) {
         without = takeover::nothing_for_it;
+        look_again(patient_until);
       } else {
         movable.push_back({number, i});
       }
@@ -340,18 +360,37 @@ void job_book::choosy_jobs::remove(const job_entry& e) {
   --count_;
 }
 
-job_book::job_entry* job_book::choosy_jobs::first_for(std::uint32_t worker, bool only) const {
+job_book::job_entry* job_book::choosy_jobs::first_for(std::uint32_t worker, bool only,
+                                                      steady_time patient_since) const {
   job_entry* best = nullptr;
   for (const auto& [avoided, jobs] : by_avoided_) {
-    if (avoided == worker && !only) continue;
-    job_entry* e = jobs.begin()->second;
+    const auto may_run = [&](const auto& entry) {
+      return only || avoided != worker || entry.second->charged_at <= patient_since;
+    };
+    const auto first = std::ranges::find_if(jobs, may_run);
+    if (first == jobs.end()) continue;
+    job_entry* e = first->second;
     if (best == nullptr || e->request.job < best->request.job) best = e;
   }
   return best;
 }
 
+std::optional<steady_time> job_book::choosy_jobs::first_charged(std::uint32_t worker) const {
+  const auto group = by_avoided_.find(worker);
+  if (group == by_avoided_.end()) return std::nullopt;
+  const auto& first = *std::ranges::min_element(group->second, {},
+                                                [](const auto& entry) { return entry.second->charged_at; });
+  return first.second->charged_at;
+}
+
+/// A suspect should run elsewhere than where it killed, in case that place is the cause. But the other workers may be
+/// busy for hours.
+job_book::job_entry* job_book::first_of(const choosy_jobs& some, std::uint32_t index, steady_time now) const {
+  return some.first_for(index, loaders_ == 1, now - settings_.suspect_patience);
+}
+
 job_id job_book::choosy_jobs::first() const {
-  return first_for(0, true)->request.job;
+  return first_for(0, true, {})->request.job;
 }
 
 }  // namespace penstock::schedule

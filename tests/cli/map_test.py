@@ -475,7 +475,7 @@ class LifeTest(MapTest):
     def test_a_command_that_dies_is_told_by_job_and_command(self):
         self.write("in", "first\ndie\nwait\n")
         script = self.script('case $1 in die) kill -SEGV $$;; wait) exec sleep 1000.5;; esac')
-        process = self.start("map", "--command", script + " {}", "--input", "in", "--output", "out.jsonl", "--workers", 3,
+        process = self.start("map", "--command", script + " {}", "--input", "in", "--output", "out.jsonl", "--workers", 2,
                              "--set", "log.level=off", "--quiet")
         self.wait_until(lambda: self.of_session("quarantine").get("quarantine"), "a poisoned job")
         deaths = self.of_session("deaths")["deaths"]

@@ -72,7 +72,7 @@ struct decide_jobs {
   enum class reason : std::uint8_t {
     news,
     second,  ///< one second has passed, and jobs wait
-    room     ///< a result may have occupied a needed slot for too long
+    look     ///< the book's next_look()
   };
   reason why = reason::news;
 };

@@ -70,6 +70,42 @@ TEST_CASE("a suspect runs on another worker, even if it has to wait for that one
   CHECK(jobs_of(again) == jobs{2});
 }
 
+TEST_CASE("a suspect that no other worker comes to run in time runs where it has killed") {
+  small_pool p;
+  p.book.worker_joined(b1, 2);
+  p.submit();
+  const lease_jobs long_one = p.lease();
+  p.book.worker_joined(a1, 1);
+  p.submit();
+  p.crash(p.lease(), 1);
+  const lease_jobs ahead = p.lease();
+  CHECK(ahead.lease.holder == b1);  // behind the long one
+  REQUIRE(p.go().empty());
+  REQUIRE(p.book.next_look() == p.now + small_slots.suspect_patience);
+  p.now = *p.book.next_look();
+  const auto asked = p.go();
+  REQUIRE(asked.size() == 1);
+  CHECK(std::get<revoke_row>(asked[0]).job == 2);
+  p.book.row_revoked(ahead.lease, 0);
+  const lease_jobs again = p.lease();
+  CHECK(again.lease.holder == a2);
+  CHECK(again.rows[0].attempt == 2);
+}
+
+TEST_CASE("a suspect that waits for another worker is begun where it has killed when time is up") {
+  small_pool p;
+  p.book.worker_joined(b1, 1);
+  p.submit();
+  const lease_jobs long_one = p.lease();
+  p.book.worker_joined(a1, 1);
+  p.submit();
+  p.crash(p.lease(), 1);
+  REQUIRE(p.leases().empty());  // the other one has no slot
+  REQUIRE(p.book.next_look() == p.now + small_slots.suspect_patience);
+  p.now = *p.book.next_look();
+  CHECK(p.lease().lease.holder == a2);
+}
+
 TEST_CASE("where there is no other worker a suspect runs in the next incarnation") {
   small_pool p;
   p.book.worker_joined(a1, 1);

@@ -24,7 +24,7 @@ std::vector<T> only(const std::vector<schedule::job_command>& commands) {
 }
 
 /// Slots with room for 8 small jobs and their results.
-inline constexpr schedule::job_book_settings small_slots{3, 8, 1ms, 1ms, 4096, 64, 64};
+inline constexpr schedule::job_book_settings small_slots{3, 8, 1ms, 1ms, 100ms, 4096, 64, 64};
 
 /// A table whose first rows are over, then one in state `then`, then waiting rows.
 inline schedule::lease_reading table_of(const schedule::lease_jobs& order, std::size_t finished,

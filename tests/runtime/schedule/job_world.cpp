@@ -306,6 +306,7 @@ void job_world::lose(cell& c, std::uint32_t number, bool was_running, bool blame
     job.fate = job_end::worker_lost;
   } else if (was_running && blamed) {
     job.died_of_it = number;
+    job.died_at = now_;
     if (++job.charged == settings_.max_attempts) job.fate = job_end::poisoned;
   }
   job.waiting = !job.fate;

@@ -59,7 +59,7 @@ inline void must(bool holds, const char* otherwise) {
 class job_world {
  public:
   static constexpr std::uint32_t sacrificial_place = 100;
-  static constexpr schedule::job_book_settings slots_of_4k{3, 4, 1ms, 1ms, 4096, 64, 64};
+  static constexpr schedule::job_book_settings slots_of_4k{3, 4, 1ms, 1ms, 25ms, 4096, 64, 64};
 
   job_world(const job_world_settings& settings, job_world_tally& tally);
   void perform(step<job_act> s);
@@ -81,6 +81,7 @@ class job_world {
     std::uint32_t begun = 0;
     std::uint32_t charged = 0;
     std::optional<std::uint32_t> died_of_it;
+    steady_time died_at{};
     std::optional<schedule::job_end> fate;  // decided by a death
     bool settled = false;
   };

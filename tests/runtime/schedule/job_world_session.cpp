@@ -16,7 +16,8 @@ void job_world::come_to_rest() {
     carry_out(commands);
   }
   const auto look = books_.next_look();
-  must(!look || (*look > now_ && *look <= now_ + slots_of_4k.room_patience),
+  must(!look || (*look > now_ &&
+                 *look <= now_ + std::max(slots_of_4k.room_patience, slots_of_4k.suspect_patience)),
        "a look that is due, or too late");
   check_rest();
 }
@@ -85,7 +86,8 @@ void job_world::check_row(const lease_jobs& order, const leased_job& row, const 
   must(is_isolated(job) == (number == sacrificial_place), "the wrong kind of worker for a suspect");
   must(!job.request.fresh || p.given == 0, "a fresh job for a process that was given something");
   const bool avoidable = number != sacrificial_place && anyone_but(number);
-  must(job.died_of_it != number || !avoidable, "a suspect runs where it has killed");
+  const bool patient = now_ < job.died_at + slots_of_4k.suspect_patience;
+  must(job.died_of_it != number || !avoidable || !patient, "a suspect runs where it has killed");
 }
 
 bool job_world::is_isolated(const job_state& job) const {
@@ -327,7 +329,8 @@ void job_world::check_idle(std::uint32_t number, const place& p) const {
     must(has_free_slot(number) || books_.next_look(),
          "a worker stands still behind results that could be copied");
     if (!has_free_slot(number)) return;
-    const bool avoids = !alone && job.died_of_it == number && anyone_but(number);
+    const bool patient = now_ < job.died_at + slots_of_4k.suspect_patience;
+    const bool avoids = !alone && job.died_of_it == number && anyone_but(number) && patient;
     const bool wants_other = job.request.fresh && p.given > 0;
     must(avoids || wants_other, "a job waits while a worker is free that may run it");
     must(!alone, "a fresh suspect waits and nobody is replaced for it");
