@@ -8,13 +8,18 @@
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/core.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <random>
 #include <set>
+#include <tuple>
 
 using namespace penstock;
 using namespace penstock::testing;
@@ -27,8 +32,59 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text != nullptr ? std::stoull(text) : otherwise;
 }
 
+/// This process and those that it will start, in a memory cgroup of 1 GiB, where the test may make one.
+class memory_cgroup {
+ public:
+  memory_cgroup() {
+    for (const auto& [root, limit, controller] :
+         {std::tuple{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", ":memory:"},
+          std::tuple{"/sys/fs/cgroup", "memory.max", "::"}}) {
+      std::error_code no;
+      const std::filesystem::path folder =
+          std::filesystem::path(root) / fmt::format("penstock-nemesis-{}", ::getpid());
+      if (!std::filesystem::create_directory(folder, no)) continue;
+      const auto home = std::filesystem::path(root + here(controller)) / "cgroup.procs";
+      if (say(folder / limit, std::to_string(1U << 30U)) && std::filesystem::exists(home, no) &&
+          say(folder / "cgroup.procs", std::to_string(::getpid()))) {
+        folder_ = folder;
+        home_ = home;
+        return;
+      }
+      std::filesystem::remove(folder, no);
+    }
+  }
+  /// All others have ended.
+  ~memory_cgroup() {
+    if (!made()) return;
+    say(home_, std::to_string(::getpid()));
+    ::rmdir(folder_.c_str());
+  }
+  memory_cgroup(const memory_cgroup&) = delete;
+  memory_cgroup& operator=(const memory_cgroup&) = delete;
+  [[nodiscard]] bool made() const { return !folder_.empty(); }
+
+ private:
+  static bool say(const std::filesystem::path& file, const std::string& text) {
+    std::ofstream to(file);
+    return static_cast<bool>(to << text << std::flush);
+  }
+  /// The cgroup of this process below the controller's root.
+  static std::string here(const std::string& controller) {
+    std::ifstream all("/proc/self/cgroup");
+    for (std::string line; std::getline(all, line);) {
+      if (const auto at = line.find(controller); at != std::string::npos)
+        return line.substr(at + controller.size());
+    }
+    return {};
+  }
+
+  std::filesystem::path folder_;
+  std::filesystem::path home_;
+};
+
 /// The fault of a job's first attempt; "always_kill": of every attempt. The first word of its argument.
-std::string fault_of(std::uint64_t number, const std::set<std::uint64_t>& killers, std::mt19937_64& random) {
+std::string fault_of(std::uint64_t number, const std::set<std::uint64_t>& killers, bool oom,
+                     std::mt19937_64& random) {
   if (killers.contains(number)) return "always_kill";
   switch (random() % 4000) {
     case 0: return "kill";
@@ -37,6 +93,7 @@ std::string fault_of(std::uint64_t number, const std::set<std::uint64_t>& killer
     case 3: return "exit";
     case 4: return "leak";
     case 5: return "hang";
+    case 6: return oom ? "oom" : "none";
     default: return "none";
   }
 }
@@ -63,7 +120,9 @@ class nemesis {
  private:
   void run() {
     while (!over_) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20 + random_() % 60));
+      // Now and then long enough for a job that hangs to reach its time limit.
+      const std::uint64_t pause = random_() % 100 == 0 ? 2500 : 20 + random_() % 60;
+      std::this_thread::sleep_for(std::chrono::milliseconds(pause));
       const session_status status = pool_.status();
       if (status.workers.empty()) continue;
       const worker_status& victim = status.workers[random_() % status.workers.size()];
@@ -94,6 +153,9 @@ TEST_CASE(
   std::set<std::uint64_t> killers;
   while (killers.size() < 3) killers.insert(random() % count);
 
+  const memory_cgroup small;
+  if (!small.made()) fmt::print("no memory cgroup can be made here: nothing is killed by the kernel\n");
+
   config c = odd_jobs(2);
   c.loader.hang.heartbeat_timeout = 300ms;
   c.loader.limits.memory = byte_size{256U << 20U};
@@ -115,7 +177,7 @@ TEST_CASE(
       "odd",
       [&]() -> std::optional<Argument> {
         if (given == count) return std::nullopt;
-        const std::string fault = fault_of(given, killers, random);
+        const std::string fault = fault_of(given, killers, small.made(), random);
         if (fault != "none") faults[given] = fault;
         return argument_of(given++, fault);
       },
@@ -142,6 +204,14 @@ TEST_CASE(
     }
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  std::map<std::string, int> of_fault;
+  for (const auto& [number, fault] : faults) ++of_fault[fault];
+  for (const auto& [fault, jobs] : of_fault) fmt::print("{} x {}, ", jobs, fault);
+  std::map<std::string, int> of_cause;
+  for (const death_report& death : pool.report().deaths) ++of_cause[name_of(death.cause)];
+  fmt::print("the last deaths by cause:");
+  for (const auto& [cause, deaths] : of_cause) fmt::print(" {} x {}", deaths, cause);
+  fmt::print("\n");
   fmt::print(
       "{} right, {} timed out, {} poisoned, {} wrong; {} kills and {} stops from outside, {} deaths in all; "
       "{:.1f} s\n",
@@ -150,5 +220,6 @@ TEST_CASE(
   for (const std::string& one : wrong) UNSCOPED_INFO(one);
   CHECK(wrong.empty());
   CHECK(named == killers);
+  if (of_fault.contains("oom") && count <= 10'000) CHECK(of_cause["oom"] > 0);
   CHECK(right + timed_out + named.size() == count);
 }

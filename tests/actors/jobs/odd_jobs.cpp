@@ -34,6 +34,11 @@ void note_begin(const JobCall& call) {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
+/// In a memory cgroup.
+[[noreturn]] void take_memory_until_killed() {
+  while (true) std::memset(new char[32U << 20U], 1, 32U << 20U);
+}
+
 std::string surroundings() {
   const char* const variable = std::getenv("LEFT_BEHIND");
   sigset_t blocked;
@@ -73,6 +78,7 @@ void odd(JobCall& call) {
     if (fault == "exit") std::exit(0);
     if (fault == "leak") std::memset(new char[300U << 20U], 1, 300U << 20U);
     if (fault == "hang") wait_for_ever();
+    if (fault == "oom") take_memory_until_killed();
   }
   call.give(call.argument());
 }
