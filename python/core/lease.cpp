@@ -126,9 +126,40 @@ lease::~lease() {
 }
 
 void lease::release() {
-  if (!give_back_) return;
-  for (leased_tensor& t : tensors) t.data = nullptr;
-  std::exchange(give_back_, {})(std::move(batch_), std::move(streams_));
+  give_back back;
+  {
+    const std::lock_guard hold(mutex_);
+    back = std::exchange(give_back_, {});
+    if (back) released_ = true;
+  }
+  if (back) back(std::move(batch_), std::move(streams_));
+}
+
+void lease::release_unless_viewed() {
+  {
+    const std::lock_guard hold(mutex_);
+    if (views_ > 0) return;
+    views_ = 1;  // whoever comes from here on finds it released
+    released_ = released_ || give_back_;
+  }
+  release();
+}
+
+void lease::begin_view() {
+  const std::lock_guard hold(mutex_);
+  if (released_) {
+    throw error(
+        {errc::usage,
+         "this batch went back to the GPU when its session was closed: copy what is to be kept before that "
+         "(close() does it where torch is loaded)",
+         0});
+  }
+  ++views_;
+}
+
+void lease::end_view() noexcept {
+  const std::lock_guard hold(mutex_);
+  --views_;
 }
 
 void lease::record(stream_handle stream) {
@@ -141,7 +172,7 @@ void lease::record(stream_handle stream) {
 
 std::vector<std::byte> lease::read_back(std::size_t tensor) const {
   const leased_tensor& t = tensors.at(tensor);
-  if (give_back_) return batch_.read_back(t.name);
+  if (cuda_device >= 0) return batch_.read_back(t.name);
   const auto* begin = static_cast<const std::byte*>(t.data);
   return {begin, begin + t.bytes};
 }
@@ -176,6 +207,13 @@ dlpack::data_type type_of(dtype type) {
 /// What a consumer holds: the DLPack object, the arrays that it points to, and the lease.
 template <class Managed>
 struct holder {
+  holder() = default;
+  ~holder() {
+    if (held) held->end_view();
+  }
+  holder(const holder&) = delete;
+  holder& operator=(const holder&) = delete;
+
   Managed managed{};
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
@@ -187,6 +225,7 @@ Managed* make(std::shared_ptr<lease> held, const leased_tensor& t, int cuda_devi
   auto h = std::make_unique<holder<Managed>>();
   h->shape = t.shape;
   h->strides = t.strides;
+  if (held) held->begin_view();
   h->held = std::move(held);
   const auto where = cuda_device < 0 ? dlpack::device_type::cpu : dlpack::device_type::cuda;
   h->managed.tensor = {t.data,

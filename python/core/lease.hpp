@@ -70,6 +70,12 @@ class lease {
   void record(stream_handle stream);
   /// Gives the buffer back now. From here on tensors are only described, and records are still there.
   void release();
+  /// The same, if nobody has a view of the buffer. For the end of the session.
+  void release_unless_viewed();
+  /// Notes a view that ends (DLPack), or one of whose end nobody hears (its address was given out). Throws error
+  /// (errc::usage) after release().
+  void begin_view();
+  void end_view() noexcept;
   /// A tensor's bytes on the host: waits for a copy if it is on a GPU. Throws error.
   [[nodiscard]] std::vector<std::byte> read_back(std::size_t tensor) const;
 
@@ -80,11 +86,14 @@ class lease {
   std::shared_ptr<std::byte> block_;
   Batch batch_;
   give_back give_back_;
-  mutable std::mutex mutex_;  // guards streams_
+  mutable std::mutex mutex_;  // guards what follows, and give_back_
   std::vector<stream_handle> streams_;
+  std::size_t views_ = 0;
+  bool released_ = false;
 };
 
-/// A new DLPack object, for a capsule; the consumer calls its deleter. `tensor` is one of the lease's.
+/// A new DLPack object, for a capsule; the consumer calls its deleter. `tensor` is one of the lease's. Throws error as
+/// begin_view().
 void* make_managed_tensor(std::shared_ptr<lease> held, const leased_tensor& tensor, int cuda_device);
 void* make_managed_tensor_versioned(std::shared_ptr<lease> held, const leased_tensor& tensor,
                                     int cuda_device);

@@ -1,19 +1,16 @@
 // The module penstock._core: sessions, batches and configs for the Python classes of the same names, which hold what
 // is defined here and are documented there. Texts (events, reports) cross as JSON.
+#include "python/core/module.hpp"
+
 #include "python/core/lease.hpp"
 #include "python/core/session_core.hpp"
 
-#include <penstock/json.hpp>
-
-#include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cmath>
-
-namespace nb = nanobind;
 
 namespace penstock::python {
 namespace {
@@ -222,6 +219,7 @@ void bind_sessions(nb::module_& m) {
         }
         return nb::bytes(reinterpret_cast<const char*>(state.data()), state.size());
       });
+  m.def("leave_the_rest_to_the_exit", &leave_the_rest_to_the_exit, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<epoch_handle>(m, "Epoch").def("next", &epoch_handle::next);
 }
 
@@ -342,7 +340,10 @@ void bind_batches(nb::module_& m) {
       .def_prop_ro("nbytes", [](const tensor_handle& t) { return t.facts().bytes; })
       .def_prop_ro("shape", [](const tensor_handle& t) { return t.facts().shape; })
       .def_prop_ro("address",
-                   [](const tensor_handle& t) { return reinterpret_cast<std::uint64_t>(t.facts().data); })
+                   [](const tensor_handle& t) {
+                     t.held->begin_view();  // of whose end nobody tells us
+                     return reinterpret_cast<std::uint64_t>(t.facts().data);
+                   })
       .def_prop_ro("cuda_device", &tensor_handle::cuda_device)
       .def("dlpack", &capsule_of, nb::arg("versioned"))
       .def("record_stream", [](const tensor_handle& t,
@@ -395,10 +396,12 @@ void bind_configs(nb::module_& m) {
 }  // namespace penstock::python
 
 NB_MODULE(_core, m) {
+  namespace nb = nanobind;
   nb::register_exception_translator(penstock::python::translate);
   // At the end of the interpreter objects may still be alive, in the globals of a module: no reason to complain.
   nb::set_leak_warnings(false);
   penstock::python::bind_configs(m);
   penstock::python::bind_sessions(m);
   penstock::python::bind_batches(m);
+  penstock::python::bind_pools(m);
 }

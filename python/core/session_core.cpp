@@ -1,5 +1,6 @@
 #include "python/core/session_core.hpp"
 
+#include <condition_variable>
 #include <thread>
 #include <utility>
 
@@ -13,7 +14,27 @@ constexpr std::chrono::milliseconds end_of_closed = 500ms;
 // How long next() waits while the program's own views hold every buffer.
 constexpr auto hold_timeout = 5s;
 
+// Threads that free the memory of closed sessions behind their last views; the process must not exit under them.
+struct freeing {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int threads = 0;
+  bool leaving = false;
+
+  static freeing& get() {
+    static auto* all = new freeing;  // never destroyed: a thread may outlive main()
+    return *all;
+  }
+};
+
 }  // namespace
+
+void leave_the_rest_to_the_exit() {
+  freeing& all = freeing::get();
+  std::unique_lock hold(all.mutex);
+  all.leaving = true;
+  all.changed.wait_for(hold, 30s, [&] { return all.threads == 0; });
+}
 
 std::shared_ptr<session_core> session_core::make(config settings, core_options options) {
   return std::shared_ptr<session_core>(new session_core(std::move(settings), std::move(options)));
@@ -60,6 +81,9 @@ class session_core::taking {
 
 session_core::~session_core() {
   close();
+  freeing& all = freeing::get();
+  const std::lock_guard hold(all.mutex);
+  if (all.leaving && !freed_) static_cast<void>(session_.release());
 }
 
 std::shared_ptr<lease> session_core::next() {
@@ -85,6 +109,8 @@ std::shared_ptr<lease> session_core::lend(std::optional<Batch> batch) {
       });
   const std::lock_guard hold(mutex_);
   ++lent_;
+  std::erase_if(leases_, [](const std::weak_ptr<lease>& old) { return old.expired(); });
+  leases_.push_back(lent);
   return lent;
 }
 
@@ -98,7 +124,19 @@ void session_core::returned(Batch batch, std::vector<stream_handle> streams) {
     last_after_close = lent_ == 0 && closing_ && !freed_;
   }
   // Freeing waits for threads and makes CUDA calls, which whoever dropped the last view must not have to do.
-  if (last_after_close) std::thread([home = shared_from_this()] { home->free_memory(); }).detach();
+  if (!last_after_close) return;
+  freeing& all = freeing::get();
+  const std::lock_guard hold(all.mutex);
+  if (all.leaving) return;
+  ++all.threads;
+  std::thread([home = shared_from_this()]() mutable {
+    home->free_memory();
+    home.reset();
+    freeing& here = freeing::get();
+    const std::lock_guard done(here.mutex);
+    --here.threads;
+    here.changed.notify_all();
+  }).detach();
 }
 
 /// Returns buffers to the ring behind the work of the streams that used them.
@@ -155,7 +193,16 @@ void session_core::stop(std::optional<std::chrono::milliseconds> at_most) noexce
 
 void session_core::close() noexcept {
   if (closing_.exchange(true)) return;
-  if (!stopped_) session_->stop(end_of_closed);      // wakes who waits for a batch
+  if (!stopped_) session_->stop(end_of_closed);  // wakes who waits for a batch
+  std::vector<std::weak_ptr<lease>> leases;
+  {
+    const std::lock_guard hold(mutex_);
+    leases.swap(leases_);
+  }
+  // Batches that the program merely has not dropped yet do not keep the device.
+  for (const std::weak_ptr<lease>& weak : leases) {
+    if (const auto held = weak.lock()) held->release_unless_viewed();
+  }
   if (lent() > 0) return;                            // the last view frees the memory: returned()
   if (taker_ == std::this_thread::get_id()) return;  // a signal handler: the call that it interrupts does it
   free_memory();

@@ -29,6 +29,10 @@ struct core_options {
   std::function<void()> look_after_signals;  ///< may throw; called without the GIL
 };
 
+/// For the interpreter's exit: waits for memory that is being freed, and lets what is viewed from now on be freed by the
+/// end of the process.
+void leave_the_rest_to_the_exit();
+
 class session_core : public std::enable_shared_from_this<session_core> {
  public:
   static std::shared_ptr<session_core> make(config settings, core_options options);
@@ -75,7 +79,8 @@ class session_core : public std::enable_shared_from_this<session_core> {
   std::atomic<std::thread::id> taker_{};  // who holds it to take a batch: its signal handlers may call us
   std::optional<std::chrono::steady_clock::time_point> all_lent_since_;  // of the call that waits
 
-  mutable std::mutex mutex_;  // guards the next three
+  mutable std::mutex mutex_;                  // guards the next four
+  std::vector<std::weak_ptr<lease>> leases_;  // of buffers, at most as many as there are
   std::vector<used_batch> returned_;
   std::uint32_t lent_ = 0;
   bool freed_ = false;

@@ -11,6 +11,7 @@ What there is:
 
 Session         a pipeline that a config file describes, as an iterator of batches
 Batch, Tensor   what it yields: tensors in host or device memory, without copies where that is safe
+Pool            worker processes that run functions: the concurrent.futures.Executor that never breaks
 load_config     reads and checks a config file; Config is the result
 error           what everything here raises, with a subclass for each kind (penstock.config_error, ...)
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from penstock._batch import Tensor as Tensor
     from penstock._config import Config as Config
     from penstock._config import load_config as load_config
+    from penstock._pool import Future as Future
+    from penstock._pool import Pool as Pool
     from penstock._session import Epoch as Epoch
     from penstock._session import Session as Session
 
@@ -37,12 +40,14 @@ _PARTS = {
     "Batch": "penstock._batch",
     "Config": "penstock._config",
     "Epoch": "penstock._session",
+    "Future": "penstock._pool",
+    "Pool": "penstock._pool",
     "Session": "penstock._session",
     "Tensor": "penstock._batch",
     "load_config": "penstock._config",
 }
 
-__all__ = ["Batch", "Config", "Epoch", "Session", "Tensor", "load_config", *_errors.__all__]
+__all__ = ["Batch", "Config", "Epoch", "Future", "Pool", "Session", "Tensor", "load_config", *_errors.__all__]
 
 
 def __getattr__(name: str) -> object:

@@ -1,7 +1,7 @@
 """Batches and their tensors. Nothing here needs NumPy or torch; with them, batches become their arrays."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from penstock import _core
@@ -40,9 +40,9 @@ class Tensor:
 
     __slots__ = ("_core", "_kept", "name", "shape", "dtype")
 
-    def __init__(self, core: _core.Tensor, kept: Any = None) -> None:
+    def __init__(self, core: _core.Tensor) -> None:
         self._core = core
-        self._kept = kept  # a torch tensor with the copy, if the ring could not lend its buffer
+        self._kept: Any = None  # a torch tensor with a copy, once the buffer of the ring has gone back
         self.name: str = core.name  #: "image"
         self.shape: tuple[int, ...] = tuple(core.shape)  #: rows first
         self.dtype: str = core.dtype  #: "uint8", "float16", "bfloat16", ...
@@ -189,11 +189,11 @@ class Batch:
     copied into torch's memory (without torch, next() raises usage_error after 5 s).
     """
 
-    __slots__ = ("_lease", "_tensors", "_records")
+    __slots__ = ("__weakref__", "_lease", "_records", "_tensors")
 
-    def __init__(self, lease: _core.Lease, kept: Optional[dict[str, Any]] = None) -> None:
+    def __init__(self, lease: _core.Lease) -> None:
         self._lease = lease
-        self._tensors = {t.name: Tensor(t, kept.get(t.name) if kept else None) for t in lease.tensors()}
+        self._tensors = {t.name: Tensor(t) for t in lease.tensors()}
         self._records: Optional[dict[str, Tensor]] = None
 
     @property
@@ -239,6 +239,13 @@ class Batch:
         native = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))
         self._lease.record_stream(int(native))
 
+    def _keep(self) -> None:
+        """Copies into torch's memory what lies in the ring, and returns the buffer."""
+        for tensor in self._tensors.values():
+            if tensor._kept is None:
+                tensor._kept = tensor.torch().clone()
+        self._lease.release()  # behind the copies: .torch() has recorded their stream
+
     def __getitem__(self, name: str) -> Tensor:
         try:
             return self._tensors[name]
@@ -274,16 +281,26 @@ class Batch:
 
 def batch_of(lease: _core.Lease, last_buffer: bool) -> Batch:
     """The batch over a lease. `last_buffer`: the session has no buffer left: copy this batch if torch can hold it."""
-    if not last_buffer or lease.cuda_device < 0 or not _torch_is_there():
-        return Batch(lease)
-    _say_once()
-    kept = {name: tensor.torch().clone() for name, tensor in Batch(lease).items()}
-    lease.release()  # behind the copies: .torch() has recorded their stream
-    return Batch(lease, kept)
+    batch = Batch(lease)
+    if last_buffer and lease.cuda_device >= 0 and _torch_is_there():
+        _say_once()
+        batch._keep()
+    return batch
+
+
+def keep_all(batches: Iterable[Batch]) -> None:
+    """For the end of a session: what the program still holds stays right, if torch can hold it."""
+    if sys.modules.get("torch") is None:
+        return
+    for batch in batches:
+        try:
+            batch._keep()
+        except Exception:  # a device that can no longer copy: its batches say so when they are used
+            return
 
 
 def _torch_is_there() -> bool:
-    if "torch" in sys.modules:
+    if sys.modules.get("torch") is not None:
         return True
     try:
         import torch  # noqa: F401

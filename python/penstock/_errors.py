@@ -28,6 +28,14 @@ __all__ = [
     "stopped_error",
     "timed_out_error",
     "job_failed_error",
+    "job_cancelled_error",
+    "job_device_error",
+    "job_exception_error",
+    "job_poisoned_error",
+    "job_timed_out_error",
+    "job_too_large_error",
+    "job_worker_lost_error",
+    "remote_traceback",
 ]
 
 
@@ -185,9 +193,60 @@ class timed_out_error(error, TimeoutError):
 
 
 class job_failed_error(error):
-    """A job of a pool ended without a result."""
+    """A job of a pool ended without a result: the base of the next seven.
+
+    Attributes:
+        status: how it ended: "poisoned", "timed_out", ...
+        type, traceback: of what the function raised, as text; empty if it raised nothing.
+        causes: the deaths of workers that are charged to the job, oldest first.
+        attempts: how often it was begun.
+    """
 
     code = "job_failed"
+    status: str = ""
+    type: str = ""
+    traceback: str = ""
+    causes: "list[str]" = []
+    attempts: int = 0
+
+
+class job_exception_error(job_failed_error):
+    """The function raised something that cannot be pickled, or not be made again here; str() has its type and text."""
+
+
+class job_poisoned_error(job_failed_error):
+    """The job killed every worker that tried it: `causes` has each death."""
+
+
+class job_timed_out_error(job_failed_error, TimeoutError):
+    """It ran longer than its timeout; its worker was replaced."""
+
+    def __init__(self, message: str, os_code: int = 0) -> None:
+        super().__init__(message)
+        self.os_code = os_code
+
+
+class job_cancelled_error(job_failed_error):
+    """It was killed (Future.kill()), or the pool ended before it: str() says why."""
+
+
+class job_worker_lost_error(job_failed_error):
+    """Its worker died, and it may not be begun twice (idempotent=False)."""
+
+
+class job_too_large_error(job_failed_error):
+    """Its argument or its result does not fit into [jobs] memory."""
+
+
+class job_device_error(job_failed_error):
+    """Its work on the device failed."""
+
+
+class remote_traceback(Exception):
+    """The cause of an exception that was raised in a worker: str() is the traceback there."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0] if self.args else ""}"""'
 
 
 _BY_CODE: dict[str, type[error]] = {

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Optional, Union
 
 from penstock import _core
-from penstock._batch import Batch, batch_of
+from penstock._batch import Batch, batch_of, keep_all
 from penstock._config import Config, Path, load_config
 from penstock._errors import usage_error
 
@@ -87,6 +87,7 @@ class Session:
             self._config._core, digests, batches, b"" if state is None else bytes(state), control_socket, listener
         )
         self._buffers = self._core.buffers
+        self._lent: weakref.WeakSet[Batch] = weakref.WeakSet()  # of a GPU's buffers
         _LIVING.add(self)
 
     # ---- batches --------------------------------------------------------------------------------------------------
@@ -128,7 +129,10 @@ class Session:
                 return False
 
     def _batch_of(self, lease: _core.Lease) -> Batch:
-        return batch_of(lease, self._core.lent >= self._buffers)
+        batch = batch_of(lease, self._core.lent >= self._buffers)
+        if lease.cuda_device >= 0:
+            self._lent.add(batch)
+        return batch
 
     # ---- control --------------------------------------------------------------------------------------------------
 
@@ -143,6 +147,8 @@ class Session:
     def close(self) -> None:
         """Ends everything within half a second (after stop(): in the time given there). Batches that are still held
         stay valid. Also at the end of a `with` block, when the session is garbage, and at the interpreter's exit."""
+        if not self._core.closed:
+            keep_all(list(self._lent))
         self._core.close()
 
     @property
@@ -235,4 +241,5 @@ _LIVING: "weakref.WeakSet[Session]" = weakref.WeakSet()
 @atexit.register
 def _close_all() -> None:
     for session in list(_LIVING):
-        session.close()
+        session._core.close()
+    _core.leave_the_rest_to_the_exit()

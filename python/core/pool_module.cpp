@@ -1,0 +1,181 @@
+// Pools of jobs in the module penstock._core, for the Python class Pool, which holds what is defined here.
+#include "python/core/module.hpp"
+#include "python/core/parts.hpp"
+
+#include <penstock/pool.hpp>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+namespace penstock::python {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Between two looks after signals.
+constexpr auto slice = 50ms;
+
+std::optional<std::chrono::nanoseconds> as_nanoseconds(std::optional<double> seconds) {
+  if (!seconds) return std::nullopt;
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(std::clamp(*seconds, 0.0, 1e8) * 1e9));
+}
+
+/// The parts of a job's argument in one piece.
+Argument joined(const std::vector<nb::object>& parts) {
+  const part_views views(parts);
+  const nb::gil_scoped_release others_run;
+  std::vector<std::byte> whole(views.size());
+  views.write(whole);
+  return Argument(std::move(whole));
+}
+
+/// How a job ended, for the Python future: ("ok", result bytes) or (status, type, text, traceback, causes, attempts).
+nb::tuple outcome_of(Job& job) {
+  if (const auto why = job.why()) {
+    return nb::make_tuple(name_of(why->status), nb::bytes(why->type.data(), why->type.size()),
+                          nb::bytes(why->text.data(), why->text.size()),
+                          nb::bytes(why->traceback.data(), why->traceback.size()), nb::cast(why->causes),
+                          why->attempts);
+  }
+  Result result = job.get();
+  const auto bytes = result.bytes();
+  // A copy: what the caller keeps of a result must not hold up the slots.
+  return nb::make_tuple(
+      "ok", nb::steal<nb::object>(PyByteArray_FromStringAndSize(reinterpret_cast<const char*>(bytes.data()),
+                                                                static_cast<Py_ssize_t>(bytes.size()))));
+}
+
+// A pool may not be destroyed on its own callback thread, where the last reference to it may go.
+thread_local bool on_callback_thread = false;
+
+/// What Python calls when a job has ended, on the pool's callback thread. Dropped with the GIL, wherever the last copy
+/// of the std::function goes.
+class callback {
+ public:
+  explicit callback(nb::object called) : called_(std::make_shared<held>(std::move(called))) {}
+  void operator()(Job job) const {
+    if (Py_IsInitialized() == 0) return;
+    on_callback_thread = true;  // it calls nothing else
+    const nb::gil_scoped_acquire gil;
+    const nb::object called = std::exchange(called_->object, {});
+    if (!called.is_valid()) return;
+    try {
+      called(outcome_of(job));
+    } catch (nb::python_error& raised) {
+      raised.discard_as_unraisable(called);
+    }
+  }
+
+ private:
+  struct held {
+    explicit held(nb::object o) : object(std::move(o)) {}
+    ~held() {
+      if (!object.is_valid()) return;
+      const nb::gil_scoped_acquire gil;
+      object.reset();
+    }
+    held(const held&) = delete;
+    held& operator=(const held&) = delete;
+    nb::object object;
+  };
+  std::shared_ptr<held> called_;
+};
+
+class pool_handle {
+ public:
+  pool_handle(const config& settings, bool control_socket) {
+    pool_options options;
+    options.control_socket = control_socket;
+    const nb::gil_scoped_release others_run;
+    pool_ = std::make_unique<Pool>(settings, std::move(options));
+  }
+  ~pool_handle() {
+    const nb::gil_scoped_release others_run;
+    if (on_callback_thread) {
+      std::thread([pool = std::move(pool_)]() mutable { pool.reset(); }).detach();
+    } else {
+      pool_.reset();
+    }
+  }
+  pool_handle(const pool_handle&) = delete;
+  pool_handle& operator=(const pool_handle&) = delete;
+
+  Job submit(const std::vector<nb::object>& parts, std::optional<double> timeout,
+             std::optional<bool> idempotent, std::optional<bool> fresh, nb::object when_done) {
+    const Argument argument = joined(parts);
+    const job_options options{as_nanoseconds(timeout), idempotent, fresh};
+    std::function<void(Job)> then = callback(std::move(when_done));
+    while (true) {
+      {
+        const nb::gil_scoped_release others_run;
+        try {
+          Job job = pool_->submit("call", argument, options, slice);
+          job.then(std::move(then));
+          return job;
+        } catch (const error& full) {
+          if (full.code() != errc::timed_out) throw;
+        }
+      }
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+  }
+  bool finish(double seconds) {
+    const auto until = std::chrono::steady_clock::now() + *as_nanoseconds(seconds);
+    while (true) {
+      {
+        const nb::gil_scoped_release others_run;
+        const auto left = until - std::chrono::steady_clock::now();
+        if (pool_->finish(std::clamp<std::chrono::nanoseconds>(left, 0ns, slice))) return true;
+        if (left <= slice) return false;
+      }
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+  }
+  void close() {
+    const nb::gil_scoped_release others_run;
+    pool_->close();
+  }
+  void stop(std::optional<double> seconds) {
+    std::optional<std::chrono::milliseconds> at_most;
+    if (const auto time = as_nanoseconds(seconds))
+      at_most = std::chrono::duration_cast<std::chrono::milliseconds>(*time);
+    const nb::gil_scoped_release others_run;
+    pool_->stop(at_most);
+  }
+  [[nodiscard]] Pool& pool() { return *pool_; }
+
+ private:
+  std::unique_ptr<Pool> pool_;
+};
+
+}  // namespace
+
+void bind_pools(nb::module_& m) {
+  nb::class_<Job>(m, "Job")
+      .def_prop_ro("number", &Job::number)
+      .def("cancel_if_waiting", &Job::cancel_if_waiting, nb::call_guard<nb::gil_scoped_release>())
+      .def("kill", &Job::kill, nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<pool_handle>(m, "Pool")
+      .def(nb::init<const config&, bool>(), nb::arg("settings"), nb::arg("control_socket"))
+      .def("submit", &pool_handle::submit, nb::arg("parts"), nb::arg("timeout").none(),
+           nb::arg("idempotent").none(), nb::arg("fresh").none(), nb::arg("when_done"))
+      .def("finish", &pool_handle::finish)
+      .def("stop", &pool_handle::stop, nb::arg("seconds").none())
+      .def("close", &pool_handle::close)
+      .def(
+          "scale", [](pool_handle& p, std::uint32_t workers) { p.pool().scale(workers); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "status", [](pool_handle& p) { return to_json(p.pool().status()); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "report", [](pool_handle& p) { return to_json(p.pool().report()); },
+          nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace penstock::python

@@ -1,0 +1,396 @@
+"""Pools of worker processes that no job can break, as a concurrent.futures.Executor."""
+
+import atexit
+import collections
+import concurrent.futures
+import copy
+import itertools
+import json
+import os
+import pickle
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Optional, TypeVar
+
+import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+from penstock import _core, _parts
+from penstock._config import Path, load_config
+from penstock._errors import (
+    job_cancelled_error,
+    job_device_error,
+    job_exception_error,
+    job_failed_error,
+    job_poisoned_error,
+    job_timed_out_error,
+    job_too_large_error,
+    job_worker_lost_error,
+    remote_traceback,
+    usage_error,
+)
+from penstock.worker import SETUP
+
+__all__ = ["Future", "Pool"]
+
+T = TypeVar("T")
+
+_KINDS: dict[str, type[job_failed_error]] = {
+    "exception": job_exception_error,
+    "poisoned": job_poisoned_error,
+    "timed_out": job_timed_out_error,
+    "cancelled": job_cancelled_error,
+    "worker_lost": job_worker_lost_error,
+    "too_large": job_too_large_error,
+    "device": job_device_error,
+}
+
+
+class Future(concurrent.futures.Future[T]):
+    """A job's future: a concurrent.futures.Future, which can also be killed.
+
+    cancel() keeps its standard meaning: it removes a job that has not begun, and leaves one that runs alone.
+    """
+
+    _job: Optional[_core.Job] = None
+    _pool: Any = None  # keeps the pool until the job has ended
+    _cancelling = False
+
+    def cancel(self) -> bool:
+        if self.cancelled():
+            return True
+        job = self._job
+        if self.done() or job is None:
+            return False
+        self._cancelling = True
+        if not job.cancel_if_waiting():
+            self._cancelling = False
+            return self.cancelled()
+        self._cancelled()
+        return True
+
+    def kill(self) -> bool:
+        """Ends the job, also one that runs: its worker is killed and replaced. The future then raises
+        job_cancelled_error. False: it had ended already. Does not wait."""
+        if self.done() or self._job is None:
+            return False
+        return self._job.kill()
+
+    def _cancelled(self) -> None:
+        """For whoever waits: also those of as_completed() and wait()."""
+        if super().cancel():
+            with self._condition:
+                tell = self._state == "CANCELLED"
+            if tell:
+                self.set_running_or_notify_cancel()
+
+    def _ended(self, outcome: tuple[Any, ...]) -> None:
+        """On the pool's callback thread."""
+        self._job = None
+        pool, self._pool = self._pool, None
+        try:
+            if outcome[0] == "cancelled" and self._cancelling:
+                self._cancelled()
+                return
+            try:
+                value = _parts.unpickled(_parts.split(outcome[1])) if outcome[0] == "ok" else None
+                raised = None if outcome[0] == "ok" else _error_of(*outcome)
+            except Exception as broken:  # a result whose class cannot be made here
+                value, raised = None, broken
+            if raised is not None:
+                self.set_exception(raised)
+            else:
+                self.set_result(value)  # type: ignore[arg-type,unused-ignore]
+        except concurrent.futures.InvalidStateError:
+            pass  # cancelled meanwhile
+        finally:
+            del pool
+
+
+def _error_of(status: str, kind: bytes, text: bytes, told: bytes, causes: list[str], attempts: int) -> BaseException:
+    shown, _, pickled = told.partition(b"\0")
+    traceback = shown.decode("utf-8", "replace")
+    if status == "exception" and pickled:
+        import base64
+
+        try:
+            original = pickle.loads(base64.b64decode(pickled))
+        except Exception:
+            original = None  # its class is not there, or it was cut
+        if isinstance(original, BaseException):
+            original.__cause__ = remote_traceback(traceback)
+            return original
+    message = text.decode("utf-8", "replace")
+    name = kind.decode("utf-8", "replace")
+    error = _KINDS.get(status, job_failed_error)(f"{name}: {message}" if status == "exception" and name else message)
+    error.status, error.type, error.traceback, error.causes, error.attempts = status, name, traceback, list(causes), attempts
+    if traceback:
+        error.__cause__ = remote_traceback(traceback)
+    return error
+
+
+class Pool(concurrent.futures.Executor):
+    """Worker processes that run functions; the concurrent.futures.Executor that never breaks.
+
+        with penstock.Pool(8) as pool:
+            futures = [pool.submit(decode, path) for path in paths]
+            for done in concurrent.futures.as_completed(futures):
+                use(done.result())
+
+    A worker that crashes, hangs or is killed is replaced; its job is tried again on another worker, then alone, and only
+    a job that keeps killing workers fails (job_poisoned_error, with the causes). No other job notices.
+
+    Workers are executed, not forked (`python -m penstock.worker`): programs need no `if __name__ == "__main__"`, and
+    functions of __main__, lambdas and closures travel by value (cloudpickle). Arrays travel beside the pickle.
+
+    Args:
+        max_workers: how many; None: one for each core.
+        initializer, initargs: called once in each worker, before its first job.
+        timeout: seconds for one run of a job, from the start of its function; then job_timed_out_error.
+        idempotent: False: a job is never begun twice; if its worker dies it fails with job_worker_lost_error.
+        fresh: True: each job runs in a process that has run nothing else.
+        name: for `penstock status` and the other verbs.
+        config: a config file, [jobs] and [loader], instead of the built-in one.
+        control_socket: let the verbs attach.
+        overrides: as for load_config: jobs={"memory": "4GiB"}, loader={"limits": {"memory": "1GiB"}}, ...
+
+    Raises:
+        config_error: a mistake in an argument or override.
+    """
+
+    def __init__(
+        self,
+        max_workers: Optional[int] = None,
+        *,
+        initializer: Optional[Callable[..., object]] = None,
+        initargs: tuple[Any, ...] = (),
+        timeout: Optional[float] = None,
+        idempotent: bool = True,
+        fresh: bool = False,
+        name: Optional[str] = None,
+        config: Optional[Path] = None,
+        control_socket: bool = True,
+        **overrides: Any,
+    ) -> None:
+        if max_workers is not None and max_workers < 1:
+            raise ValueError("max_workers must be greater than 0")
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer must be a callable")
+        self._setup = _setup_file(initializer, initargs)
+        own: dict[str, Any] = {
+            "loader.command": [sys.executable, "-P", "-m", "penstock.worker"],
+            f"loader.env.{SETUP}": f"/proc/{os.getpid()}/fd/{self._setup}",
+            "loader.env.PYTHONPATH": _python_path(),
+            **{f"loader.env.{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")},
+        }
+        if max_workers is not None:
+            own["loader.workers"] = max_workers
+            if max_workers > 64:
+                own["loader.limits.max"] = max_workers
+        if name is not None:
+            own["name"] = name
+        file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pool.toml") if config is None else config
+        self._config = load_config(file, **own, **overrides)
+        self._core = _core.Pool(self._config._core, control_socket)
+        self._queue = int(self._config["jobs.queue"])
+        self._shared = _Shared()
+        self._timeout, self._idempotent, self._fresh = timeout, idempotent, fresh
+        # Not at the interpreter's exit: what is queued is done then, perhaps by workers that are not started yet.
+        weakref.finalize(self._shared, os.close, self._setup).atexit = False
+        _LIVING.add(self)
+
+    # ---- jobs -----------------------------------------------------------------------------------------------------
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Queues fn(*args, **kwargs); gives its future. Waits while [jobs] queue or memory is full.
+
+        The future raises what fn raised, with the worker's traceback as its cause; or a job_failed_error:
+        job_poisoned_error, job_timed_out_error, job_worker_lost_error, job_too_large_error, job_cancelled_error.
+
+        Raises:
+            RuntimeError: the pool is shut down.
+            Exception: what pickling fn or an argument raises; nothing was queued.
+        """
+        future: Future[T] = Future()
+        parts = _parts.pickled((fn, args, kwargs))
+        with self._shared.lock:
+            if self._shared.shut:
+                raise usage_error("cannot schedule new futures after shutdown")
+            self._shared.entering += 1
+        try:
+            future._pool = self
+            future._job = self._core.submit(parts, self._timeout, self._idempotent, self._fresh, future._ended)
+        finally:
+            with self._shared.lock:
+                self._shared.entering -= 1
+                self._shared.entered.notify_all()
+        if future.done():  # it ended before we knew its job
+            future._job = None
+        self._shared.futures.add(future)
+        return future
+
+    def map(  # type: ignore[override,unused-ignore]
+        self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: Optional[float] = None, chunksize: int = 1
+    ) -> Iterator[T]:
+        """fn over the inputs, results in their order. Inputs are taken lazily: at most [jobs] queue jobs are under way.
+
+        Args:
+            timeout: seconds from this call until next() raises TimeoutError.
+            chunksize: ignored: small jobs are sent together anyway.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        inputs = zip(*iterables)
+        ahead: collections.deque[Future[T]] = collections.deque(
+            self.submit(fn, *each) for each in itertools.islice(inputs, self._queue)
+        )
+
+        def results() -> Iterator[T]:
+            try:
+                while ahead:
+                    result = ahead[0].result(None if end is None else max(0.0, end - time.monotonic()))
+                    ahead.popleft()
+                    for each in itertools.islice(inputs, 1):
+                        ahead.append(self.submit(fn, *each))
+                    yield result
+                    del result
+            finally:
+                for left in ahead:
+                    left.cancel()
+
+        return results()
+
+    def map_unordered(self, fn: Callable[..., T], *iterables: Iterable[Any]) -> Iterator[T]:
+        """The same, results as they come. An exception of a job is raised when its turn has come; others go on."""
+        inputs = zip(*iterables)
+        done: collections.deque[concurrent.futures.Future[T]] = collections.deque()
+        news = threading.Condition()
+
+        def ended(future: concurrent.futures.Future[T]) -> None:
+            with news:
+                done.append(future)
+                news.notify()
+
+        left = 0
+        for each in itertools.islice(inputs, self._queue):
+            self.submit(fn, *each).add_done_callback(ended)
+            left += 1
+
+        def results() -> Iterator[T]:
+            nonlocal left
+            while left:
+                with news:
+                    while not done:
+                        news.wait()
+                    future = done.popleft()
+                left -= 1
+                for each in itertools.islice(inputs, 1):
+                    self.submit(fn, *each).add_done_callback(ended)
+                    left += 1
+                yield future.result()
+
+        return results()
+
+    def options(
+        self, *, timeout: Optional[float] = None, idempotent: Optional[bool] = None, fresh: Optional[bool] = None
+    ) -> "Pool":
+        """The same pool, whose jobs have other options: pool.options(timeout=5, idempotent=False).submit(fn, x)."""
+        other = copy.copy(self)
+        if timeout is not None:
+            other._timeout = timeout
+        if idempotent is not None:
+            other._idempotent = idempotent
+        if fresh is not None:
+            other._fresh = fresh
+        return other
+
+    # ---- control --------------------------------------------------------------------------------------------------
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Takes no more jobs, and ends the workers when those that are there have ended.
+
+        Args:
+            wait: return only then.
+            cancel_futures: cancel those that have not begun.
+        """
+        with self._shared.lock:
+            self._shared.shut = True
+            while self._shared.entering:
+                self._shared.entered.wait()
+        if cancel_futures:
+            for future in list(self._shared.futures):
+                future.cancel()
+        if wait:
+            self._finish()
+        else:
+            threading.Thread(target=self._finish, name="penstock-pool-end").start()
+
+    def abort(self) -> None:
+        """Ends everything within half a second: jobs that have not ended raise job_cancelled_error."""
+        with self._shared.lock:
+            self._shared.shut = True
+        self._core.stop(0.5)
+        self._core.close()
+
+    def _finish(self) -> None:
+        try:
+            self._core.finish(1e8)
+        finally:
+            self._core.close()
+
+    def scale(self, workers: int) -> None:
+        """Changes the number of workers. Raises usage_error outside 1 .. [loader.limits] max."""
+        self._core.scale(workers)
+
+    def report(self) -> dict[str, Any]:
+        """What the pool has done: deaths, restarts, numbers of jobs; schema penstock.run/1."""
+        return json.loads(self._core.report())  # type: ignore[no-any-return]
+
+    def status(self) -> dict[str, Any]:
+        """Its current state, with every worker: schema penstock.status/1."""
+        return json.loads(self._core.status())  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<penstock.Pool {self._config.name!r}>"
+
+
+class _Shared:
+    """What a pool and its options() share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.entered = threading.Condition(self.lock)
+        self.entering = 0  # calls of submit() that have passed the door
+        self.shut = False
+        self.futures: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
+
+
+def _setup_file(initializer: Optional[Callable[..., object]], arguments: tuple[Any, ...]) -> int:
+    """A file in memory that every worker reads at its start, through our /proc: also those that replace others."""
+    file = os.memfd_create("penstock-pool-setup", os.MFD_CLOEXEC)
+    with open(file, "wb", closefd=False) as opened:
+        opened.write(pickle.dumps(_absolute(sys.path)))
+        opened.write(pickle.dumps(cloudpickle.dumps((initializer, arguments))))
+    return file
+
+
+def _absolute(path: Iterable[str]) -> list[str]:
+    return [os.path.abspath(each) if each == "" or not os.path.isabs(each) else each for each in path]
+
+
+def _python_path() -> str:
+    """So that a worker finds penstock, wherever we found it."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    known = os.environ.get("PYTHONPATH")
+    return here if not known else here + os.pathsep + known
+
+
+_LIVING: "weakref.WeakSet[Pool]" = weakref.WeakSet()
+
+
+@atexit.register
+def _finish_all() -> None:
+    """As the standard library's executors: jobs that are there are done before the interpreter ends."""
+    for pool in list(_LIVING):
+        pool.shutdown()

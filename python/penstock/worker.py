@@ -1,0 +1,99 @@
+"""The program of worker processes: `python -m penstock.worker`, executed by a Pool, never forked.
+
+It needs no `if __name__ == "__main__"` in the caller's program: functions of __main__ travel by value. It sees no GPU,
+its thread pools are one thread wide, and it loads neither a session nor CUDA.
+"""
+
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, Optional
+
+__all__ = ["main"]
+
+SETUP = "PENSTOCK_POOL_SETUP"  # the environment variable: a file with a pickle, see _begin()
+LONGEST_PICKLED_ERROR = 40_000  # a job's error has room for 64 KiB
+
+
+def main() -> None:
+    """Serves the pool that started this process, until it is told to stop."""
+    _begin()
+    from penstock import _worker
+
+    # Output that waits in a buffer would be lost with a crash.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(line_buffering=True)
+    sys.exit(_worker.job_loop(_run))
+
+
+def _begin() -> None:
+    """Takes over the caller's import path, then runs the pool's initializer."""
+    file = os.environ.pop(SETUP, None)
+    if file is None:
+        return
+    with open(file, "rb") as opened:
+        path = pickle.load(opened)
+        sys.path[:] = path
+        initializer, arguments = pickle.loads(pickle.load(opened))
+    if initializer is not None:
+        initializer(*arguments)
+
+
+Give = Callable[[list[Any]], None]
+
+
+def _run(argument: memoryview, give: Give, job: int, attempt: int) -> Optional[tuple[bytes, bytes, bytes]]:
+    """One job. Gives its result, or returns what it raised: type, text, traceback."""
+    from penstock import _parts
+
+    try:
+        # The job may keep what it got; the slot is used again.
+        parts = [memoryview(bytearray(part)) for part in _parts.split(argument)]
+        function, positional, named = _parts.unpickled(parts)
+        give(_parts.pickled(function(*positional, **named)))
+    except BaseException as raised:  # SystemExit too: it ends the job, not the worker
+        return _described(raised)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:
+                pass
+    return None
+
+
+def _described(raised: BaseException) -> tuple[bytes, bytes, bytes]:
+    """The traceback is followed by the exception itself, pickled, if it can be."""
+    # Without our own frame.
+    told = "".join(traceback.format_exception(type(raised), raised, raised.__traceback__.tb_next if raised.__traceback__ else None))
+    try:
+        text = str(raised)
+    except Exception as failed:
+        text = f"<str() of the exception raised {type(failed).__name__}>"
+    kind = type(raised)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    shown = told.encode("utf-8", "backslashreplace")
+    return name.encode("utf-8", "backslashreplace"), text.encode("utf-8", "backslashreplace"), shown + _pickled_error(raised, len(shown))
+
+
+def _pickled_error(raised: BaseException, taken: int) -> bytes:
+    import base64
+
+    import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+    try:
+        raised.__traceback__ = None
+        pickled = base64.b64encode(cloudpickle.dumps(raised))
+        pickle.loads(base64.b64decode(pickled))  # some can be pickled, and not be made again
+    except Exception:
+        return b""
+    if taken + len(pickled) > LONGEST_PICKLED_ERROR:
+        return b""
+    return b"\0" + pickled
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""joblib's Parallel on the backend "penstock": the same results, and a job that crashes is named."""
+
+import importlib.util
+import os
+import signal
+
+import penstock
+from package import *
+
+if importlib.util.find_spec("joblib") is not None:
+    import joblib
+    import penstock.joblib
+else:
+    joblib = None
+
+
+def square(x):
+    return x * x
+
+
+def leave(x):
+    if x == 5:
+        os._exit(3)
+    return x
+
+
+def fail(x):
+    raise ValueError("of job %d" % x)
+
+
+class JoblibTest(PackageTest):
+    def setUp(self):
+        super().setUp()
+        if joblib is None:
+            self.skipTest("joblib is not installed")
+
+    def test_results_come_in_order_and_pools_end_with_their_call(self):
+        with joblib.parallel_backend("penstock", n_jobs=2):
+            self.assertEqual(joblib.Parallel()(joblib.delayed(square)(x) for x in range(200)), [x * x for x in range(200)])
+            self.assertEqual(joblib.Parallel()(joblib.delayed(lambda x: -x)(x) for x in range(3)), [0, -1, -2])
+        self.no_children_left()
+
+    def test_one_job_at_a_time_needs_no_pool(self):
+        with joblib.parallel_backend("penstock", n_jobs=1):
+            self.assertEqual(joblib.Parallel()(joblib.delayed(os.getpid)() for _ in range(2)), [os.getpid()] * 2)
+
+    def test_an_exception_comes_through(self):
+        with joblib.parallel_backend("penstock", n_jobs=2):
+            with self.assertRaisesRegex(ValueError, "of job"):
+                joblib.Parallel()(joblib.delayed(fail)(x) for x in range(10))
+        self.no_children_left()
+
+    def test_a_job_that_ends_its_process_is_named(self):
+        with joblib.parallel_backend("penstock", n_jobs=2):
+            with self.assertRaises(penstock.job_poisoned_error):
+                joblib.Parallel()(joblib.delayed(leave)(x) for x in range(10))
+
+
+if __name__ == "__main__":
+    main()

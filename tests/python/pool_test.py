@@ -1,0 +1,301 @@
+"""Pools: an executor of the standard library that no job breaks; who is guilty is named, and nobody else notices."""
+
+import concurrent.futures
+import ctypes
+import gc
+import threading
+import time
+
+import numpy
+import penstock
+from package import *
+
+
+def square(x):
+    return x * x
+
+
+def crash(*_):
+    ctypes.string_at(0)
+
+
+def leave(*_):
+    os._exit(7)
+
+
+def hang(*_):
+    threading.Event().wait()
+
+
+def eat_all_memory(*_):
+    raise MemoryError("of the function")
+
+
+class OddError(Exception):
+    """Can be pickled, and not be made again."""
+
+    def __init__(self, one, two):
+        super().__init__("odd: %s %s" % (one, two))
+
+
+def fail(kind, *args):
+    raise kind(*args)
+
+
+class PoolTest(PackageTest):
+    def pool(self, workers=2, **given):
+        pool = penstock.Pool(workers, control_socket=False, **given)
+        self.addCleanup(pool.shutdown, cancel_futures=True)
+        return pool
+
+    # ---- as the standard library's executors ----------------------------------------------------------------------
+
+    def test_submit_map_wait_and_as_completed_work_as_for_any_executor(self):
+        with self.pool() as pool:
+            self.assertIsInstance(pool, concurrent.futures.Executor)
+            self.assertEqual(pool.submit(square, 12).result(20), 144)
+            self.assertEqual(pool.submit(pow, 2, exp=5).result(20), 32)
+            self.assertEqual(list(pool.map(square, range(200))), [x * x for x in range(200)])
+            self.assertEqual(list(pool.map(pow, [2, 3], [3, 2])), [8, 9])
+            futures = [pool.submit(square, x) for x in range(20)]
+            self.assertEqual({f.result() for f in concurrent.futures.as_completed(futures)}, {x * x for x in range(20)})
+            done, left = concurrent.futures.wait([pool.submit(square, x) for x in range(5)])
+            self.assertEqual((len(done), len(left)), (5, 0))
+            self.assertEqual(sorted(pool.map_unordered(square, range(50))), sorted(x * x for x in range(50)))
+
+    def test_functions_without_a_module_travel_and_a_program_needs_no_main_guard(self):
+        out = self.ran("""
+            import penstock
+            factor = 3
+            class Thing:
+                def __init__(self, x): self.x = x
+            def triple(thing): return Thing(thing.x * factor)
+            pool = penstock.Pool(2, control_socket=False)
+            print([t.x for t in pool.map(triple, [Thing(1), Thing(2)])], pool.submit(lambda: 7).result())
+            """)
+        self.assertEqual(out.strip(), "[3, 6] 7")
+
+    def test_arrays_arrive_whole_and_may_be_written_and_kept(self):
+        def double(array):
+            array *= 2  # its own copy
+            kept.append(array)
+            return array
+        kept = []
+        with self.pool(1) as pool:
+            arrays = [numpy.arange(n, dtype="float32") for n in (0, 3, 100_000, 1_000_000)]
+            results = list(pool.map(double, arrays))
+            for array, result in zip(arrays, results):
+                numpy.testing.assert_array_equal(result, array * 2)
+                result += 1
+            numpy.testing.assert_array_equal(arrays[1], [0, 1, 2])
+
+    def test_an_exception_is_raised_here_with_the_traceback_from_there(self):
+        with self.pool(1) as pool:
+            with self.assertRaises(ZeroDivisionError) as caught:
+                pool.submit(lambda: 1 // 0).result(20)
+            self.assertIsInstance(caught.exception.__cause__, penstock.remote_traceback)
+            self.assertIn("<lambda>", str(caught.exception.__cause__))
+            with self.assertRaisesRegex(penstock.job_exception_error, "OddError: odd: 1 2") as caught:
+                pool.submit(fail, OddError, 1, 2).result(20)
+            self.assertIn("in fail", caught.exception.traceback)
+            with self.assertRaises(SystemExit):
+                pool.submit(sys.exit, 3).result(20)
+            with self.assertRaises(KeyboardInterrupt):
+                pool.submit(fail, KeyboardInterrupt).result(20)
+            with self.assertRaises(MemoryError):
+                pool.submit(eat_all_memory).result(20)
+            with self.assertRaisesRegex(Exception, "pickle"):
+                pool.submit(threading.Lock).result(20)  # a result that cannot travel
+            self.assertEqual(pool.report()["workers"]["restarts"], 0)
+
+    def test_an_argument_that_cannot_be_pickled_is_refused_at_once(self):
+        with self.pool(1) as pool:
+            with self.assertRaisesRegex(TypeError, "pickle"):
+                pool.submit(square, threading.Lock())
+            self.assertEqual(pool.submit(square, 2).result(20), 4)
+
+    def test_a_waiting_job_is_cancelled_and_a_running_one_is_not(self):
+        release = os.path.join(self.folder, "release")
+
+        def until_released():
+            while not os.path.exists(release):
+                time.sleep(0.01)
+            return "done"
+        with self.pool(1) as pool:
+            running = pool.submit(until_released)
+            waiting = [pool.submit(until_released) for _ in range(20)]
+            self.wait_until(lambda: pool.status()["jobs"]["running"] > 0, "a job to run")
+            self.assertTrue(waiting[-1].cancel())
+            self.assertTrue(waiting[-1].cancelled())
+            with self.assertRaises(concurrent.futures.CancelledError):
+                waiting[-1].result(1)
+            self.assertIn(waiting[-1], concurrent.futures.wait(waiting[-1:], 5).done)
+            self.assertFalse(running.cancel())
+            open(release, "w").close()
+            self.assertEqual(running.result(20), "done")
+            self.assertEqual(waiting[0].result(20), "done")
+
+    def test_the_initializer_runs_once_in_each_worker_also_in_a_replacement(self):
+        def begin(value):
+            import builtins
+            builtins.begun_with = getattr(builtins, "begun_with", 0) + value
+
+        def look():
+            return begun_with  # noqa: F821
+        with self.pool(1, initializer=begin, initargs=(5,)) as pool:
+            self.assertEqual(pool.submit(look).result(20), 5)
+            with self.assertRaises(penstock.job_worker_lost_error):
+                pool.options(idempotent=False).submit(leave).result(20)
+            self.assertEqual(pool.submit(look).result(20), 5)
+
+    def test_after_shutdown_nothing_is_taken_and_what_was_there_is_done(self):
+        pool = self.pool()
+        futures = [pool.submit(square, x) for x in range(50)]
+        pool.shutdown()
+        self.assertEqual([f.result(0) for f in futures], [x * x for x in range(50)])
+        with self.assertRaisesRegex(RuntimeError, "after shutdown"):
+            pool.submit(square, 1)
+        other = self.pool()
+        futures = [other.submit(square, x) for x in range(50)]
+        other.shutdown(wait=False)
+        self.assertEqual([f.result(20) for f in futures], [x * x for x in range(50)])
+
+    # ---- what kills -----------------------------------------------------------------------------------------------
+
+    def guilty(self, function, signal_or_code):
+        with self.pool() as pool:
+            before = [pool.submit(square, x) for x in range(100)]
+            bad = pool.submit(function)
+            after = [pool.submit(square, x) for x in range(100)]
+            with self.assertRaises(penstock.job_poisoned_error) as caught:
+                bad.result(60)
+            self.assertEqual([f.result(60) for f in before + after], [x * x for x in range(100)] * 2)
+            self.assertEqual((caught.exception.status, caught.exception.attempts), ("poisoned", 3))
+            self.assertEqual(len(caught.exception.causes), 3)
+            for cause in caught.exception.causes:
+                self.assertIn(signal_or_code, cause)
+            self.assertEqual(pool.submit(square, 3).result(20), 9)
+
+    def test_a_job_that_crashes_is_named_and_no_other_job_notices(self):
+        self.guilty(crash, "SIGSEGV")
+
+    def test_a_job_that_ends_its_process_is_named_and_no_other_job_notices(self):
+        self.guilty(leave, "7")
+
+    def test_a_job_that_hangs_is_ended_by_its_timeout_and_no_other_job_notices(self):
+        with self.pool() as pool:
+            bad = pool.options(timeout=0.5).submit(hang)
+            good = [pool.submit(square, x) for x in range(100)]
+            with self.assertRaises(penstock.job_timed_out_error) as caught:
+                bad.result(60)
+            self.assertIsInstance(caught.exception, TimeoutError)
+            self.assertEqual([f.result(20) for f in good], [x * x for x in range(100)])
+
+    def test_a_running_job_can_be_killed(self):
+        with self.pool() as pool:
+            bad = pool.submit(hang)
+            self.wait_until(lambda: pool.status()["jobs"]["running"] > 0, "the job to run")
+            self.assertTrue(bad.kill())
+            with self.assertRaises(penstock.job_cancelled_error):
+                bad.result(20)
+            self.assertEqual(pool.submit(square, 5).result(20), 25)
+            self.assertFalse(bad.kill())
+
+    def test_a_job_that_may_not_be_repeated_is_begun_once(self):
+        marks = os.path.join(self.folder, "marks")
+
+        def leave_a_mark():
+            with open(marks, "a") as file:
+                file.write("x")
+            os._exit(1)
+        with self.pool(idempotent=False) as pool:
+            with self.assertRaises(penstock.job_worker_lost_error):
+                pool.submit(leave_a_mark).result(20)
+        with open(marks) as file:
+            self.assertEqual(file.read(), "x")
+
+    def test_workers_killed_among_a_thousand_jobs_lose_none(self):
+        def slow_square(x):
+            time.sleep(0.001)
+            return x * x
+        with self.pool(2) as pool:
+            futures = [pool.submit(slow_square, x) for x in range(1000)]
+            killed = 0
+            for wanted in (200, 500, 800):
+                futures[wanted].result(60)
+                worker = next(w for w in pool.status()["workers"] if w["pid"])
+                os.kill(worker["pid"], signal.SIGKILL)
+                killed += 1
+            self.assertEqual([f.result(60) for f in futures], [x * x for x in range(1000)])
+            self.assertGreaterEqual(pool.report()["workers"]["restarts"], killed - 1)
+
+    def test_fresh_jobs_run_in_processes_of_their_own(self):
+        with self.pool(2) as pool:
+            fresh = pool.options(fresh=True)
+            self.assertEqual(len({fresh.submit(os.getpid).result(30) for _ in range(3)}), 3)
+
+    # ---- mistakes, and the end ------------------------------------------------------------------------------------
+
+    def test_a_worker_that_cannot_start_says_why(self):
+        with self.pool(1, loader={"command": [sys.executable, "-c", "raise SystemExit('no penstock here')"]}) as pool:
+            with self.assertRaisesRegex(penstock.error, "no penstock here"):
+                pool.submit(square, 1).result(60)
+
+    def test_an_initializer_that_raises_ends_the_pool_with_its_words(self):
+        def begin():
+            raise ValueError("of the initializer")
+        with self.pool(1, initializer=begin, loader={"restart": {"intensity": {"max": 1}}}) as pool:
+            with self.assertRaisesRegex(penstock.error, "of the initializer"):
+                pool.submit(square, 1).result(60)
+
+    def test_mistakes_say_what_to_do(self):
+        with self.assertRaises(ValueError):
+            penstock.Pool(0)
+        with self.assertRaises(TypeError):
+            penstock.Pool(1, initializer=3)
+        with self.assertRaisesRegex(penstock.config_error, "queue"):
+            penstock.Pool(1, jobs={"queue": 0})
+
+    def test_pools_that_are_made_and_dropped_leave_nothing_behind(self):
+        def turn(times):
+            for _ in range(times):
+                pool = penstock.Pool(1, control_socket=False)
+                self.assertEqual(pool.submit(square, 3).result(20), 9)
+                del pool
+            gc.collect()
+            self.no_children_left()
+            return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+        before = turn(2)
+        self.wait_until(lambda: turn(4) == before, "as many descriptors and threads as before", seconds=20)
+
+    def test_a_killed_interpreter_leaves_no_worker(self):
+        process = self.program("""
+            import os, sys, time, penstock
+            pool = penstock.Pool(2, control_socket=False)
+            futures = [pool.submit(time.sleep, 60) for _ in range(4)]
+            while len(workers := [w["pid"] for w in pool.status()["workers"] if w["state"] == "ready"]) < 2: pass
+            print("workers", *workers, flush=True)
+            time.sleep(60)
+            """)
+        workers = self.said(process, "workers").split()
+        process.kill()
+        process.wait()
+        self.assertEqual(len(workers), 2)
+        self.wait_until(lambda: not any(alive(int(pid)) for pid in workers), "the end of all workers", seconds=3)
+
+    def test_jobs_that_are_there_are_done_before_the_interpreter_ends(self):
+        mark = os.path.join(self.folder, "mark")
+        self.ran("""
+            import sys, time, penstock
+            def late():
+                time.sleep(0.3)
+                open(sys_argv_1, "w").close()
+            sys_argv_1 = sys.argv[1]
+            pool = penstock.Pool(1, control_socket=False)
+            pool.submit(late)
+            """, mark)
+        self.assertTrue(os.path.exists(mark))
+
+
+if __name__ == "__main__":
+    main()
