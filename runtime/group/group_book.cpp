@@ -1,0 +1,248 @@
+#include "runtime/group/group_book.hpp"
+
+#include "runtime/base/units.hpp"
+
+#include <fmt/core.h>
+
+namespace penstock::group {
+namespace {
+
+/// Nobody needs more answers at once; the link admits fewer connections.
+constexpr std::size_t strangers_max = 256;
+
+std::string name_of(const member_report& r) {
+  return group::name_of(r.card);
+}
+
+std::string both(std::string_view what, const member_report& a, std::string_view of_a, const member_report& b,
+                 std::string_view of_b) {
+  return fmt::format("{} is {} at {} and {} at {}", what, of_a, name_of(a), of_b, name_of(b));
+}
+
+/// Empty: two ranks of one group can be like this.
+std::string difference(const member_report& a, const member_report& b) {
+  const rank_card& x = a.card;
+  const rank_card& y = b.card;
+  if (x.protocol != y.protocol)
+    return both("the version of the group's protocol", a, std::to_string(x.protocol), b,
+                std::to_string(y.protocol));
+  if (x.world_size != y.world_size)
+    return both("the world size", a, std::to_string(x.world_size), b, std::to_string(y.world_size));
+  const std::size_t settings = std::min(x.settings.size(), y.settings.size());
+  for (std::size_t i = 0; i < settings; ++i) {
+    const auto& [key, value] = x.settings[i];
+    if (key != y.settings[i].first) return both("a setting", a, key, b, y.settings[i].first);
+    if (value != y.settings[i].second) return both(key, a, value, b, y.settings[i].second);
+  }
+  if (x.settings.size() != y.settings.size()) {
+    return both("the number of settings", a, std::to_string(x.settings.size()), b,
+                std::to_string(y.settings.size()));
+  }
+  if (!x.device.empty() && x.device == y.device && !(x.shares_device && y.shares_device))
+    return fmt::format("{} and {} have the same GPU, {}", name_of(a), name_of(b), x.device);
+  return {};
+}
+
+}  // namespace
+
+group_book::group_book(group_settings settings, steady_time now) : settings_(settings), since_(now) {
+  view_.incarnations.resize(settings_.world_size);
+  seats_.resize(settings_.world_size);
+  for (seat& s : seats_) s.missing_since = now;
+}
+
+void group_book::heard(const member_report& report, steady_time now) {
+  const std::uint32_t rank = report.card.rank;
+  if (rank >= settings_.world_size) {
+    const std::string why =
+        fmt::format("{} is not in a world of {}, as rank 0 has it", name_of(report), settings_.world_size);
+    if (!established_ && !takes_over()) fail(report, why);
+    return refuse(report, why);
+  }
+  learn(report.view);
+  seat& s = seats_[rank];
+  if (s.latest && s.latest->card.process == report.card.process) {
+    update(s, report, now);
+  } else {
+    claim(s, report, now);
+  }
+}
+
+/// What an earlier coordinator had settled holds on.
+void group_book::learn(const group_view& known) {
+  if (known.outcome != group_outcome::none) end(known.outcome, known.cause);
+  if (known.generation == 0 || known.coordinator == settings_.process) return;
+  generation_known_ = std::max(generation_known_, known.generation);
+  if (established_) view_.generation = std::max(view_.generation, known.generation + 1);
+  for (std::size_t r = 0; r < std::min(known.incarnations.size(), view_.incarnations.size()); ++r)
+    view_.incarnations[r] = std::max(view_.incarnations[r], known.incarnations[r]);
+  if (!view_.facts) view_.facts = known.facts;
+  if (known.limit) view_.limit = std::max(view_.limit.value_or(0), *known.limit);
+  view_.communicator = std::max(view_.communicator, known.communicator);
+  if (known.phase == group_phase::stopping) stop_wanted_ = true;
+}
+
+void group_book::update(seat& s, const member_report& report, steady_time now) {
+  if (s.ended) return refuse(report, s.why_lost);
+  if (report.number <= s.latest->number) return;  // late, or twice
+  // Others may have come while it was away, and were not compared with it.
+  if (!s.present && !established_ && !fits(report, now)) return;
+  s.latest = report;
+  s.heard = now;
+  if (!s.present) {
+    s.present = true;
+    s.why_lost.clear();
+    note(group_event::kind::back, report.card.rank, fmt::format("{} is back", name_of(report)));
+  }
+  // Both are alive: both were heard twice since the second one came, some time apart. A late word proves nothing.
+  if (s.other && !s.other->seated_heard) s.other->seated_heard = now;
+  if (s.other && !established_ && !takes_over() && s.other->heard - s.other->since >= 2 * settings_.beat() &&
+      now - *s.other->seated_heard >= 2 * settings_.beat()) {
+    return fail(s.other->latest, fmt::format("rank {} was started twice: pid {} on {} and pid {} on {}",
+                                             report.card.rank, report.card.pid, report.card.host,
+                                             s.other->latest.card.pid, s.other->latest.card.host));
+  }
+  take_word(s);
+}
+
+/// A process claims a rank that another one has, had, or that nobody has had yet.
+void group_book::claim(seat& s, const member_report& report, steady_time now) {
+  if (over()) return refuse(report, "the group is over");
+  if (report.incarnation != 0 && report.incarnation < view_.incarnations[report.card.rank])
+    return refuse(report, fmt::format("{} was replaced", name_of(report)));
+  if (!s.latest) {
+    if (fits(report, now)) take(s, report, now);
+    return;
+  }
+  const member_report holder = *s.latest;
+  const std::string replaced =
+      fmt::format("{} was replaced by pid {} on {}", name_of(report), holder.card.pid, holder.card.host);
+  if (report.card.starts < holder.card.starts) return refuse(report, replaced);
+  const bool later = report.card.starts > holder.card.starts;
+  const bool both_known = report.incarnation != 0 && s.incarnation != 0;
+  if (!later && both_known && report.incarnation < s.incarnation) return refuse(report, replaced);
+  const bool better_known = report.incarnation > s.incarnation && (both_known || !established_);
+  if (s.present && !later && !better_known) {
+    if (!s.other || s.other->latest.card.process != report.card.process) {
+      s.other = rival{report, now, now, {}};
+    } else if (report.number > s.other->latest.number) {
+      s.other->latest = report;
+      s.other->heard = now;
+    }
+    return refuse(report, {});
+  }
+  if (!fits(report, now)) return;
+  if (s.present) {
+    lose(s, later ? "was started again" : "is not the process that the group knows", now);
+    if (over()) return refuse(report, "the group is over");
+  }
+  take(s, report, now);
+}
+
+void group_book::take(seat& s, const member_report& report, steady_time now) {
+  const bool known = report.incarnation != 0 && report.incarnation >= view_.incarnations[report.card.rank];
+  const bool again = s.latest.has_value() || s.incarnation != 0;
+  s = {};
+  s.latest = report;
+  s.present = true;
+  s.heard = now;
+  std::uint32_t& incarnation = view_.incarnations[report.card.rank];
+  if (known) {
+    incarnation = s.incarnation = report.incarnation;
+  } else if (established_) {
+    s.incarnation = ++incarnation;
+  }
+  if (established_) break_communicator();
+  note(again ? group_event::kind::replaced : group_event::kind::joined, report.card.rank,
+       fmt::format("{} {}", name_of(report), again ? "takes its place" : "has arrived"));
+  take_word(s);
+}
+
+/// What a rank says beside being there.
+void group_book::take_word(seat& s) {
+  const member_report& said = *s.latest;
+  view_.communicator = std::max(view_.communicator, said.communicator.number);
+  stop_wanted_ = stop_wanted_ || said.stop_wanted;
+  if (said.failed) return fail(said, *said.failed);
+  if (!said.left || over()) return;
+  s.ended = true;
+  lose(s, fmt::format("left at step {}", said.steps), s.heard);
+}
+
+bool group_book::fits(const member_report& report, steady_time now) {
+  for (seat& s : seats_) {
+    const bool counts = s.latest && (s.present || (established_ && s.incarnation != 0));
+    if (!counts || s.latest->card.rank == report.card.rank) continue;
+    const std::string why = difference(*s.latest, report);
+    if (why.empty()) continue;
+    if (!established_ && !takes_over()) {
+      fail(report, why);
+    } else if (s.incarnation == 0 && report.incarnation != 0) {
+      // The group is as the survivors have it.
+      s.ended = true;
+      s.why_lost = why;
+      s.present = false;
+      s.missing_since = now;
+      continue;
+    }
+    refuse(report, why);
+    return false;
+  }
+  return true;
+}
+
+void group_book::refuse(const member_report& report, std::string why) {
+  if (strangers_.size() >= strangers_max) return;
+  strangers_.push_back({report.card.process, report.number, std::move(why)});
+}
+
+void group_book::gone(std::uint64_t process, const std::string& why, steady_time now) {
+  for (seat& s : seats_) {
+    if (s.other && s.other->latest.card.process == process) s.other.reset();
+    if (!s.latest || s.latest->card.process != process) continue;
+    s.ended = true;
+    lose(s, why, now);
+  }
+}
+
+void group_book::lose(seat& s, const std::string& why, steady_time now) {
+  if (!s.present) return;
+  s.present = false;
+  s.cleared = false;
+  s.missing_since = now;
+  s.why_lost = why;
+  note(group_event::kind::lost, rank_of(s), fmt::format("{}: {}", name_of(*s.latest), why));
+  break_communicator();
+  // One that has delivered everything has nothing left to be lost.
+  if (settings_.waits_for_lost || s.latest->stream_over) return;
+  fail(*s.latest, why);
+}
+
+void group_book::communicator_id(std::uint64_t number, std::string id) {
+  if (making_ != making::drawing || number != view_.communicator) return;
+  communicator_id_ = std::move(id);
+  making_ = making::making;
+}
+
+void group_book::break_communicator() {
+  if (making_ != making::idle) making_ = making::aborting;
+}
+
+void group_book::fail(const member_report& whose, std::string cause) {
+  end(group_outcome::failed, group_cause{whose.card.rank, whose.card.host, whose.card.pid, std::move(cause)});
+}
+
+void group_book::end(group_outcome how, std::optional<group_cause> cause) {
+  if (over()) return;
+  view_.outcome = how;
+  view_.cause = std::move(cause);
+  view_.phase = group_phase::over;
+  note(group_event::kind::over, view_.cause ? view_.cause->rank : 0,
+       view_.cause ? view_.cause->cause : std::string());
+}
+
+void group_book::note(group_event::kind what, std::uint32_t rank, std::string text) {
+  outbox_.push_back(group_event{what, rank, std::move(text)});
+}
+
+}  // namespace penstock::group

@@ -1,0 +1,303 @@
+// What the coordinator decides between two events: group_book.hpp has the states.
+#include "runtime/base/counted.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/group/group_book.hpp"
+
+#include <fmt/core.h>
+
+namespace penstock::group {
+namespace {
+
+bool said(const std::optional<member_report>& latest, bool member_report::*flag) {
+  return latest && (*latest).*flag;
+}
+
+/// Nothing of a communicator is left in this rank.
+bool is_clean(const communicator_state& c) {
+  return c.at == communicator_state::how::none || c.at == communicator_state::how::aborted;
+}
+
+/// Whether a rank that was told `a` need not be told `b` at once.
+bool says_the_same(const group_order& a, const group_order& b) {
+  return a.view == b.view && a.standing == b.standing && a.incarnation == b.incarnation && a.go == b.go &&
+         a.everybody_knows == b.everybody_knows && a.lost == b.lost && a.communicator == b.communicator;
+}
+
+}  // namespace
+
+std::vector<group_command> group_book::advance(steady_time now) {
+  find_silent(now);
+  let_rivals_in(now);
+  gather(now);
+  compare_datasets();
+  await_lost(now);
+  watch_the_end();
+  tend_communicator();
+  if (over()) {
+    if (!over_since_) over_since_ = now;
+    may_leave_ = may_leave_ || everybody_knows() || now - *over_since_ >= settings_.end_grace;
+  }
+  write_orders(now);
+  return std::exchange(outbox_, {});
+}
+
+void group_book::find_silent(steady_time now) {
+  for (seat& s : seats_) {
+    if (s.other && now - s.other->heard > settings_.lost_after) s.other.reset();
+    // Known from a rank that had heard an earlier coordinator, after this process had reported.
+    if (s.present && s.incarnation != 0 && s.incarnation < view_.incarnations[rank_of(s)]) {
+      s.ended = true;
+      lose(s, "was replaced before rank 0 was started again", now);
+    }
+    if (s.present && now - s.heard > settings_.lost_after)
+      lose(s, fmt::format("nothing heard of it for {}", duration_as_config(settings_.lost_after)), now);
+  }
+}
+
+void group_book::let_rivals_in(steady_time now) {
+  if (over()) return;
+  for (seat& s : seats_) {
+    if (s.present || !s.other) continue;
+    const member_report next = std::exchange(s.other, std::nullopt)->latest;
+    claim(s, next, now);
+  }
+}
+
+void group_book::gather(steady_time now) {
+  if (established_ || over()) return;
+  const bool all = std::ranges::all_of(seats_, &seat::present);
+  const bool waited = now - since_ >= settings_.lost_after;
+  if (takes_over()) {
+    // Its predecessor may be cut off from everybody, and hand out.
+    const auto uncertain = [&](const seat& s) {
+      return rank_of(s) != 0 && s.latest && s.incarnation == 0 && s.latest->card.starts == 0;
+    };
+    if (waited || (all && std::ranges::none_of(seats_, uncertain))) establish(now);
+    return;
+  }
+  if (all) return establish(now);
+  std::string late;
+  std::string arrived;
+  std::optional<std::uint32_t> first;
+  for (const seat& s : seats_) {
+    if (s.present) {
+      arrived += (arrived.empty() ? "" : ", ") + name_of(s.latest->card);
+    } else if (now - s.missing_since > settings_.join_timeout) {
+      if (!first) first = rank_of(s);
+      late += (late.empty() ? "" : ", ") + std::to_string(rank_of(s));
+      if (!s.why_lost.empty()) late += fmt::format(" ({})", s.why_lost);
+    }
+  }
+  if (!first) return;
+  end(group_outcome::failed, group_cause{*first,
+                                         {},
+                                         0,
+                                         fmt::format("rank {} did not arrive within {}; arrived: {}", late,
+                                                     duration_as_config(settings_.join_timeout),
+                                                     arrived.empty() ? "none" : arrived)});
+}
+
+void group_book::establish(steady_time now) {
+  established_ = true;
+  view_.generation = generation_known_ + 1;
+  view_.coordinator = settings_.process;
+  bool holds_one = false;
+  for (seat& s : seats_) {
+    if (!s.present) {
+      s.missing_since = now;
+      if (s.why_lost.empty()) s.why_lost = "has not reported since rank 0 was started again";
+      continue;
+    }
+    std::uint32_t& incarnation = view_.incarnations[rank_of(s)];
+    if (s.incarnation == 0) s.incarnation = ++incarnation;
+    holds_one = holds_one || !is_clean(s.latest->communicator);
+  }
+  making_ = holds_one ? making::aborting : making::idle;
+  view_.phase = begun() ? group_phase::running : group_phase::describing;
+  note(group_event::kind::established, 0,
+       fmt::format("generation {}, {}", view_.generation, counted(seats_.size() - missing().size(), "rank")));
+}
+
+void group_book::compare_datasets() {
+  if (!established_ || over()) return;
+  // A rank that turned up late has told that the group had begun.
+  if (begun() && view_.phase == group_phase::describing) view_.phase = group_phase::running;
+  const member_report* first = nullptr;
+  bool all = true;
+  for (seat& s : seats_) {
+    if (!s.present || !s.latest->facts) {
+      all = false;
+      continue;
+    }
+    if (s.cleared) continue;
+    if (begun()) {
+      s.cleared = s.latest->facts->fingerprint == view_.facts->fingerprint;
+      if (s.cleared) continue;
+      s.ended = true;
+      lose(s,
+           fmt::format("its dataset has the fingerprint {}, that of the group {}",
+                       s.latest->facts->fingerprint, view_.facts->fingerprint),
+           s.heard);
+      continue;
+    }
+    if (first == nullptr) first = &*s.latest;
+    const stream_facts& a = *first->facts;
+    const stream_facts& b = *s.latest->facts;
+    if (a == b) continue;
+    const auto text = [](const stream_facts& f) {
+      return fmt::format("{} from position {} of epoch {}", f.fingerprint, f.position, f.epoch);
+    };
+    return fail(*s.latest, fmt::format("the dataset is {} at {} and {} at {}", text(a), name_of(first->card),
+                                       text(b), name_of(s.latest->card)));
+  }
+  if (begun() || !all) return;
+  view_.facts = first->facts;
+  view_.phase = group_phase::running;
+  for (seat& s : seats_) s.cleared = true;
+  note(group_event::kind::going, 0, "all ranks have described the same dataset");
+}
+
+void group_book::await_lost(steady_time now) {
+  if (!established_ || over() || view_.phase == group_phase::stopping) return;
+  const nanoseconds timeout = begun() ? settings_.rejoin_timeout : settings_.join_timeout;
+  for (const seat& s : seats_) {
+    if (s.present) continue;
+    const bool whole = said(s.latest, &member_report::stream_over);
+    // It has nothing left to deliver, but others may need it for steps that they take together.
+    if (whole && !settings_.communicator) continue;
+    const nanoseconds patience = settings_.waits_for_lost ? timeout
+                                 : whole                  ? settings_.lost_after
+                                                          : nanoseconds(0);
+    if (now - s.missing_since <= patience) continue;
+    const std::string why = patience > nanoseconds(0) ? fmt::format("{}, and not back within {}", s.why_lost,
+                                                                    duration_as_config(patience))
+                                                      : s.why_lost;
+    const rank_card card = s.latest ? s.latest->card : rank_card{};
+    return end(group_outcome::failed, group_cause{rank_of(s), card.host, card.pid, why});
+  }
+}
+
+void group_book::watch_the_end() {
+  if (over()) return;
+  if (stop_wanted_ && !begun() && (established_ || !takes_over()))
+    return end(group_outcome::stopped, std::nullopt);
+  if (!established_ || !begun()) return;
+  const auto whole = [](const seat& s) { return said(s.latest, &member_report::stream_over); };
+  if (std::ranges::all_of(seats_, whole)) return end(group_outcome::finished, std::nullopt);
+  if (!stop_wanted_) return;
+  if (std::exchange(view_.phase, group_phase::stopping) != group_phase::stopping)
+    note(group_event::kind::stopping, 0, "ranks freeze at their next batch");
+  freeze();
+}
+
+void group_book::freeze() {
+  bool all_frozen = true;
+  std::uint64_t most = view_.limit.value_or(0);
+  for (const seat& s : seats_) {
+    if (!s.latest) continue;
+    most = std::max(most, s.latest->steps);
+    if (s.present && !s.latest->frozen && !s.latest->stream_over) all_frozen = false;
+  }
+  if (!all_frozen) return;
+  view_.limit = most;
+  const auto done = [&](const seat& s) {
+    return !s.present || s.latest->stream_over || s.latest->steps >= most;
+  };
+  // Nobody can take the steps that are left, since each of them needs all ranks.
+  const bool stuck = settings_.communicator && making_ != making::ready;
+  if (stuck || std::ranges::all_of(seats_, done)) end(group_outcome::stopped, std::nullopt);
+}
+
+void group_book::tend_communicator() {
+  if (!settings_.communicator || !established_ || !begun() || over()) return;
+  using how = communicator_state::how;
+  const auto in_hand = [&](const seat& s) { return s.present && s.cleared; };
+  const bool complete = std::ranges::all_of(seats_, in_hand);
+  const auto state_of = [](const seat& s) -> const communicator_state& { return s.latest->communicator; };
+  const auto gave_up = [&](const seat& s) {
+    const communicator_state& c = state_of(s);
+    return c.number == view_.communicator &&
+           (c.at == how::broken || c.at == how::aborting || c.at == how::aborted);
+  };
+  if ((making_ == making::making || making_ == making::ready) && std::ranges::any_of(seats_, gave_up))
+    break_communicator();
+  if (making_ == making::aborting) {
+    const auto clean = [&](const seat& s) { return !s.present || is_clean(state_of(s)); };
+    if (std::ranges::all_of(seats_, clean)) making_ = making::idle;
+  }
+  if (making_ == making::idle && complete && view_.phase == group_phase::running) {
+    making_ = making::drawing;
+    // Numbers of two coordinators never meet: an order of the earlier one may still be on its way.
+    view_.communicator = std::max(view_.communicator + 1, (view_.generation << 32U) + 1);
+    outbox_.emplace_back(draw_communicator_id{view_.communicator});
+  }
+  const auto made = [&](const seat& s) {
+    return state_of(s).number == view_.communicator && state_of(s).at == how::made;
+  };
+  if (making_ == making::making && complete && std::ranges::all_of(seats_, made)) making_ = making::ready;
+}
+
+communicator_order group_book::communicator_for() const {
+  using act = communicator_order::act;
+  switch (making_) {
+    case making::making: return {act::make, view_.communicator, communicator_id_};
+    case making::ready: return {act::use, view_.communicator, {}};
+    case making::aborting: return {act::abort, view_.communicator, {}};
+    case making::idle:
+    case making::drawing: break;
+  }
+  return {act::none, view_.communicator, {}};
+}
+
+group_order group_book::order_for(const seat& s) const {
+  group_order order;
+  order.view = view_;
+  order.incarnation = s.incarnation;
+  order.everybody_knows = may_leave_;
+  order.lost = missing();
+  order.communicator = communicator_for();
+  if (s.present) {
+    // What is not answered does not prolong the rank's right to hand out.
+    order.heard = s.latest->number;
+    order.standing = established_ ? rank_standing::member : rank_standing::waiting;
+    order.go = established_ && s.cleared;
+  } else {
+    order.standing = rank_standing::lost;
+  }
+  return order;
+}
+
+void group_book::write_orders(steady_time now) {
+  for (seat& s : seats_) {
+    if (!s.latest || s.ended) continue;
+    group_order order = order_for(s);
+    if (s.told_at != never && now - s.told_at < settings_.beat() && says_the_same(s.told, order)) continue;
+    order.number = ++orders_;
+    s.told = order;
+    s.told_at = now;
+    outbox_.emplace_back(send_order{s.latest->card.process, std::move(order)});
+  }
+  for (stranger& who : std::exchange(strangers_, {})) {
+    group_order order;
+    order.view = view_;
+    order.number = ++orders_;
+    order.standing = who.refusal.empty() ? rank_standing::waiting : rank_standing::refused;
+    order.refusal = std::move(who.refusal);
+    outbox_.emplace_back(send_order{who.process, std::move(order)});
+  }
+}
+
+std::vector<std::uint32_t> group_book::missing() const {
+  std::vector<std::uint32_t> ranks;
+  for (const seat& s : seats_) {
+    if (!s.present) ranks.push_back(rank_of(s));
+  }
+  return ranks;
+}
+
+bool group_book::everybody_knows() const {
+  return std::ranges::all_of(
+      seats_, [&](const seat& s) { return !s.present || s.latest->view.outcome != group_outcome::none; });
+}
+
+}  // namespace penstock::group

@@ -1,0 +1,141 @@
+// What the members of a group and its coordinator tell each other, as plain values. Used by group_book (the coordinator's
+// side), member_book (a rank's side) and the links between them.
+//
+// Both messages say everything that their sender has to say, every time: a lost one is replaced by the next, one that
+// comes twice or late is recognised by its number, and a new coordinator finds what the group had agreed in the
+// reports of those that are left.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::group {
+
+inline constexpr std::uint32_t group_protocol = 1;
+
+/// A process of a rank; fixed for its life.
+struct rank_card {
+  std::uint32_t protocol = group_protocol;
+  std::uint32_t rank = 0;
+  std::uint32_t world_size = 0;
+  std::uint64_t process = 0;  ///< drawn at its start; tells two processes of one rank apart
+  std::uint32_t starts = 0;   ///< how often its launcher had started this rank before, if it says so
+  std::string host{};
+  std::int32_t pid = 0;
+  std::string device{};  ///< UUID of its GPU; empty: the host device
+  bool shares_device = false;
+  /// Everything that defines the stream and how the group deals with losses: name and value, in the same order in
+  /// every rank.
+  std::vector<std::pair<std::string, std::string>> settings{};
+};
+
+/// "rank 2 (node7, pid 4711)"
+[[nodiscard]] std::string name_of(const rank_card& card);
+
+/// What a rank knows once its dataset is described.
+struct stream_facts {
+  std::string fingerprint;
+  std::uint64_t epoch = 0;  ///< where the group begins
+  std::uint64_t position = 0;
+  bool operator==(const stream_facts&) const = default;
+};
+
+/// What ended a group, as all of its ranks report it.
+struct group_cause {
+  std::uint32_t rank = 0;
+  std::string host{};
+  std::int32_t pid = 0;
+  std::string cause{};
+  bool operator==(const group_cause&) const = default;
+};
+
+enum class group_phase : std::uint8_t {
+  gathering,   ///< ranks arrive
+  describing,  ///< all are there and agree in their settings; their datasets are compared next
+  running,
+  stopping,  ///< ranks freeze at their next hand-over, then deliver up to a common step
+  over,
+};
+
+enum class group_outcome : std::uint8_t { none, finished, stopped, failed };
+
+/// What is agreed. Every order carries it, and every report carries back what its rank has heard.
+struct group_view {
+  std::uint64_t generation = 0;   ///< of the coordinator; 0: it has not heard enough to be one
+  std::uint64_t coordinator = 0;  ///< its process
+  group_phase phase = group_phase::gathering;
+  std::vector<std::uint32_t> incarnations{};  ///< by rank
+  std::optional<stream_facts> facts{};
+  std::optional<std::uint64_t> limit{};  ///< stopping: all deliver so many batches. It may grow, never shrink
+  std::uint64_t communicator = 0;        ///< the last number that was given to one
+  group_outcome outcome = group_outcome::none;
+  std::optional<group_cause> cause{};  ///< of a failure: the first one
+  bool operator==(const group_view&) const = default;
+};
+
+/// How far a rank is with a communicator (semantics 40).
+struct communicator_state {
+  enum class how : std::uint8_t {
+    none,
+    making,
+    made,
+    broken,    ///< an asynchronous error; new scopes are refused
+    aborting,  ///< waits for open scopes
+    aborted,
+  };
+  std::uint64_t number = 0;
+  how at = how::none;
+  std::string cause{};
+  bool operator==(const communicator_state&) const = default;
+};
+
+/// A rank to the coordinator: at once when something changes, and at least every beat.
+struct member_report {
+  rank_card card;
+  std::uint64_t number = 0;       ///< counts up
+  std::uint32_t incarnation = 0;  ///< as the group gave it; 0: none yet
+  group_view view;                ///< what it has heard
+  std::optional<stream_facts> facts{};
+  std::uint64_t steps = 0;  ///< delivered, counted from the stream's beginning
+  bool stream_over = false;
+  bool frozen = false;
+  bool stop_wanted = false;
+  bool left = false;  ///< it ends by its own will before the others
+  std::optional<std::string> failed{};
+  communicator_state communicator{};
+};
+
+enum class rank_standing : std::uint8_t {
+  waiting,  ///< not counted yet
+  member,
+  lost,     ///< was one; is one again when this report is answered
+  refused,  ///< never will be one: `refusal` says why
+};
+
+/// What a rank is to do about the communicator.
+struct communicator_order {
+  enum class act : std::uint8_t { none, make, use, abort };
+  act what = act::none;
+  std::uint64_t number = 0;
+  std::string id{};  ///< of `make`
+  bool operator==(const communicator_order&) const = default;
+};
+
+/// The coordinator to a rank: at once when something changes, and at least every beat.
+struct group_order {
+  group_view view;
+  std::uint64_t number = 0;  ///< counts up
+  std::uint64_t heard = 0;   ///< number of the rank's last report
+  rank_standing standing = rank_standing::waiting;
+  std::string refusal{};
+  std::uint32_t incarnation = 0;  ///< the rank's
+  bool go = false;                ///< it may hand out batches
+  bool everybody_knows = false;   ///< the outcome: nobody has to stay for it
+  std::vector<std::uint32_t> lost{};
+  communicator_order communicator{};
+};
+
+}  // namespace penstock::group

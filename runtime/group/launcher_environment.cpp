@@ -1,0 +1,280 @@
+#include "runtime/group/launcher_environment.hpp"
+
+#include "runtime/base/text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+namespace penstock::group {
+namespace {
+
+struct launcher {
+  std::string name;  // for people
+  std::string rank, size, local_rank, local_size, starts;
+  std::vector<std::string> job;  // the first that is set, and the others behind it
+  std::string also{};            // has to be set too
+};
+
+const std::array<launcher, 6>& launchers() {
+  static const std::array<launcher, 6> all{{
+      {"penstock launch",
+       "RANK",
+       "WORLD_SIZE",
+       "LOCAL_RANK",
+       "LOCAL_WORLD_SIZE",
+       "PENSTOCK_GROUP_STARTS",
+       {},
+       "PENSTOCK_GROUP_STARTS"},
+      {"torchrun",
+       "RANK",
+       "WORLD_SIZE",
+       "LOCAL_RANK",
+       "LOCAL_WORLD_SIZE",
+       "TORCHELASTIC_RESTART_COUNT",
+       {"TORCHELASTIC_RUN_ID", "MASTER_PORT"}},
+      {"mpirun",
+       "OMPI_COMM_WORLD_RANK",
+       "OMPI_COMM_WORLD_SIZE",
+       "OMPI_COMM_WORLD_LOCAL_RANK",
+       "OMPI_COMM_WORLD_LOCAL_SIZE",
+       {},
+       {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
+      // srun sets PMI_RANK for some MPIs as well, but not this one.
+      {"mpiexec (Hydra)",
+       "PMI_RANK",
+       "PMI_SIZE",
+       "MPI_LOCALRANKID",
+       "MPI_LOCALNRANKS",
+       {},
+       {"PMI_PORT"},
+       "MPI_LOCALRANKID"},
+      {"srun",
+       "SLURM_PROCID",
+       "SLURM_NTASKS",
+       "SLURM_LOCALID",
+       {},
+       "SLURM_RESTART_COUNT",
+       {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+      {"Kubernetes",
+       "JOB_COMPLETION_INDEX",
+       "WORLD_SIZE",
+       "LOCAL_RANK",
+       "LOCAL_WORLD_SIZE",
+       {},
+       {"JOB_NAME"}},
+  }};
+  return all;
+}
+
+constexpr std::uint32_t world_size_max = 1'048'576;  // the limit of [sampler] world_size
+
+template <class Number>
+result<Number> number_in(const std::string& text, const std::string& name) {
+  Number number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, status] = std::from_chars(text.data(), end, number);
+  if (status == std::errc{} && rest == end) return number;
+  return refuse(errc::config, "{} is '{}', which is not a whole number", name,
+                printable(shortened(text, 60)));
+}
+
+result<std::optional<std::uint32_t>> number_if_set(const environment& variables, const std::string& name) {
+  const auto text = name.empty() ? std::nullopt : variables(name);
+  if (!text) return std::optional<std::uint32_t>();
+  auto number = number_in<std::uint32_t>(*text, name);
+  if (!number) return tl::unexpected(std::move(number.error()));
+  return std::optional(*number);
+}
+
+/// "4(x2),3": how many tasks each node has. The number of node `index`.
+std::optional<std::uint32_t> tasks_of_node(std::string_view list, std::uint32_t index) {
+  while (!list.empty()) {
+    const std::string_view item = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(list.size(), item.size() + 1));
+    std::uint32_t tasks = 0;
+    std::uint32_t times = 1;
+    const char* const end = item.data() + item.size();
+    const auto [rest, status] = std::from_chars(item.data(), end, tasks);
+    if (status != std::errc{}) return std::nullopt;
+    constexpr std::string_view repeat = "(x";
+    const std::string_view behind(rest, static_cast<std::size_t>(end - rest));
+    if (behind.starts_with(repeat)) std::from_chars(rest + repeat.size(), end, times);
+    if (index < times) return tasks;
+    index -= times;
+  }
+  return std::nullopt;
+}
+
+/// "gpu[03-07,9],login": "gpu03".
+std::string first_node(std::string_view list) {
+  const std::size_t bracket = list.find('[');
+  if (bracket == std::string_view::npos || bracket > list.find(','))
+    return std::string(list.substr(0, list.find(',')));
+  const std::string_view numbers = list.substr(bracket + 1);
+  return fmt::format("{}{}", list.substr(0, bracket), numbers.substr(0, numbers.find_first_of("-,]")));
+}
+
+result<void> add_local(launcher_place& place, const launcher& by, const environment& variables) {
+  auto local = number_if_set(variables, by.local_rank);
+  if (!local) return tl::unexpected(std::move(local.error()));
+  place.local_rank = *local;
+  auto size = number_if_set(variables, by.local_size);
+  if (!size) return tl::unexpected(std::move(size.error()));
+  place.local_world_size = *size;
+  if (by.name == "srun") {
+    const auto node = number_if_set(variables, "SLURM_NODEID");
+    auto tasks = variables("SLURM_STEP_TASKS_PER_NODE");
+    if (!tasks) tasks = variables("SLURM_TASKS_PER_NODE");
+    if (node && *node && tasks) place.local_world_size = tasks_of_node(*tasks, **node);
+  }
+  // A pod is a host of its own.
+  if (by.name == "Kubernetes" && !place.local_rank) {
+    place.local_rank = 0;
+    place.local_world_size = 1;
+  }
+  if (place.local_rank && place.local_world_size && *place.local_rank >= *place.local_world_size) {
+    return refuse(errc::config, "{} is {}, but there are {} ranks on this host, by {}", by.local_rank,
+                  *place.local_rank, *place.local_world_size, place.launcher);
+  }
+  return {};
+}
+
+std::string job_of(const launcher& by, const environment& variables) {
+  if (const auto given = variables("PENSTOCK_GROUP")) return *given;
+  std::string job;
+  for (const std::string& name : by.job) {
+    const auto part = variables(name);
+    if (!part || *part == "none") continue;  // torchrun without --rdzv-id
+    job += (job.empty() ? "" : ".") + *part;
+  }
+  return job;
+}
+
+/// FNV-1a.
+std::uint64_t hash_of(std::string_view text) {
+  std::uint64_t sum = 0xcbf29ce484222325;
+  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return sum;
+}
+
+result<group_address> parse_address(const std::string& text) {
+  if (text.size() > 1 && text.front() == '@')
+    return group_address{group_address::kind::abstract_socket, text.substr(1), 0};
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) {
+    return refuse(errc::config,
+                  "PENSTOCK_GROUP_ADDR is '{}'; it has to be host:port, [address]:port or @name",
+                  printable(shortened(text, 60)));
+  }
+  const auto port = number_in<std::uint16_t>(text.substr(colon + 1), "the port in PENSTOCK_GROUP_ADDR");
+  if (!port) return tl::unexpected(port.error());
+  std::string host = text.substr(0, colon);
+  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return group_address{group_address::kind::tcp, std::move(host), *port};
+}
+
+/// The name of an abstract socket has at most 107 bytes.
+std::string socket_name(std::uint32_t user, const std::string& job, const std::string& session) {
+  std::string name = fmt::format("penstock-group/{}/{}/{}", user, job, session);
+  constexpr std::size_t longest = 107;
+  if (name.size() > longest) name = fmt::format("penstock-group/{}/{:016x}", user, hash_of(name));
+  return name;
+}
+
+}  // namespace
+
+result<std::optional<launcher_place>> place_in(const environment& variables) {
+  const launcher* by = nullptr;
+  std::optional<std::string> rank;
+  for (const launcher& one : launchers()) {
+    if (!one.also.empty() && !variables(one.also)) continue;
+    rank = variables(one.rank);
+    if (!rank) continue;
+    by = &one;
+    break;
+  }
+  if (by == nullptr) return std::optional<launcher_place>();
+  launcher_place place{
+      .launcher = by->name, .rank_variable = by->rank, .local_rank_variable = by->local_rank};
+  const auto size = variables(by->size);
+  if (!size) {
+    const bool pod = by->name == "Kubernetes";
+    return refuse(
+        errc::config, "{} is set, but {} is not: {}", by->rank, by->size,
+        pod ? "Kubernetes sets the first; give the number of completions as the other in the pod's template"
+            : by->name + " sets both");
+  }
+  const auto own = number_in<std::uint32_t>(*rank, by->rank);
+  if (!own) return tl::unexpected(own.error());
+  const auto world = number_in<std::uint32_t>(*size, by->size);
+  if (!world) return tl::unexpected(world.error());
+  if (*world > world_size_max)
+    return refuse(errc::config, "{} is {}; a group has at most {} ranks", by->size, *world, world_size_max);
+  if (*own >= *world)
+    return refuse(errc::config, "{} is {}, which is not below {}, which is {}", by->rank, *own, by->size,
+                  *world);
+  place.rank = *own;
+  place.world_size = *world;
+  if (auto ok = add_local(place, *by, variables); !ok) return tl::unexpected(std::move(ok.error()));
+  const auto starts = number_if_set(variables, by->starts);
+  if (!starts) return tl::unexpected(starts.error());
+  place.starts = starts->value_or(0);
+  place.job = job_of(*by, variables);
+  return std::optional(std::move(place));
+}
+
+result<launcher_place> place_required(const environment& variables) {
+  auto found = place_in(variables);
+  if (!found) return tl::unexpected(std::move(found.error()));
+  if (*found) return std::move(**found);
+  std::string known;
+  for (const launcher& one : launchers())
+    known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", one.rank, one.name);
+  return refuse(errc::config, "no launcher has set a rank in the environment; looked for {}", known);
+}
+
+result<std::uint32_t> local_rank_of(const launcher_place& place) {
+  if (place.local_rank) return *place.local_rank;
+  return refuse(errc::config,
+                "{} is set, but {} is not, which says which rank on this host this is; {} sets both",
+                place.rank_variable, place.local_rank_variable, place.launcher);
+}
+
+result<group_address> address_of(const launcher_place& place, const environment& variables,
+                                 std::uint32_t user, const std::string& session) {
+  if (const auto given = variables("PENSTOCK_GROUP_ADDR")) return parse_address(*given);
+  const bool one_host = place.local_world_size == place.world_size;
+  if (one_host)
+    return group_address{group_address::kind::abstract_socket, socket_name(user, place.job, session), 0};
+  std::string host = variables("MASTER_ADDR").value_or("");
+  if (host.empty() && place.launcher == "srun") {
+    auto nodes = variables("SLURM_STEP_NODELIST");
+    if (!nodes) nodes = variables("SLURM_JOB_NODELIST");
+    if (nodes) host = first_node(*nodes);
+  }
+  if (host.empty()) {
+    return refuse(errc::config,
+                  "nothing says where rank 0 is: set MASTER_ADDR (torchrun does) to its host, or "
+                  "PENSTOCK_GROUP_ADDR to "
+                  "host:port, for all ranks");
+  }
+  if (place.job.empty()) {
+    return refuse(
+        errc::config,
+        "{} gives its jobs no name that all hosts know: set PENSTOCK_GROUP to one, the same for all ranks",
+        place.launcher);
+  }
+  // Below the ports that the kernel gives away by itself, which begin at 32768.
+  constexpr std::uint64_t first_port = 20'000;
+  constexpr std::uint64_t ports = 12'000;
+  const std::uint64_t place_of_job = hash_of(fmt::format("{}/{}", place.job, session)) % ports;
+  std::uint64_t port = first_port + place_of_job;
+  if (variables("MASTER_PORT") == std::to_string(port)) port = first_port + (place_of_job + 1) % ports;
+  return group_address{group_address::kind::tcp, std::move(host), static_cast<std::uint16_t>(port)};
+}
+
+}  // namespace penstock::group

@@ -1,0 +1,64 @@
+// Which rank this process is, by the environment that its launcher has made, and where its group meets (semantics 36).
+// Pure: the environment is an argument. Used when a session joins a group.
+//
+//   launcher                  rank                    world size              local rank
+//   penstock launch, torchrun RANK                    WORLD_SIZE              LOCAL_RANK
+//   mpirun of OpenMPI         OMPI_COMM_WORLD_RANK    OMPI_COMM_WORLD_SIZE    OMPI_COMM_WORLD_LOCAL_RANK
+//   mpiexec of MPICH (Hydra)  PMI_RANK                PMI_SIZE                MPI_LOCALRANKID
+//   srun                      SLURM_PROCID            SLURM_NTASKS            SLURM_LOCALID
+//   Kubernetes, indexed Job   JOB_COMPLETION_INDEX    WORLD_SIZE              LOCAL_RANK, else 0
+//
+// In this order: mpirun and mpiexec inside a Slurm allocation find the variables of Slurm too, which there are those of
+// the script or of a helper on each node, not of the rank.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace penstock::group {
+
+/// Looks a variable up; none: it is not set.
+using environment = std::function<std::optional<std::string>(const std::string& name)>;
+
+struct launcher_place {
+  std::string launcher;  ///< "torchrun", "srun", ...; for people
+  std::uint32_t rank = 0;
+  std::uint32_t world_size = 1;
+  std::optional<std::uint32_t> local_rank{};
+  std::optional<std::uint32_t> local_world_size{};  ///< ranks on this host
+  std::uint32_t starts = 0;                         ///< how often the launcher had started this rank before
+  std::string job{};                  ///< what tells groups of one user apart; empty: nothing does
+  std::string rank_variable{};        ///< where the rank stands
+  std::string local_rank_variable{};  ///< where the local rank would stand
+};
+
+/// None: no launcher has started this process. Refuses (errc::config) a rank without a size, what is not a number,
+/// and a rank outside its world, naming the variables and the launchers that set them.
+result<std::optional<launcher_place>> place_in(const environment& variables);
+
+/// The same where a launcher is needed: refuses too when there is none.
+result<launcher_place> place_required(const environment& variables);
+
+/// Refuses when the launcher has not said it.
+result<std::uint32_t> local_rank_of(const launcher_place& place);
+
+/// Where rank 0 listens and the others connect.
+struct group_address {
+  enum class kind : std::uint8_t { abstract_socket, tcp };
+  kind what = kind::abstract_socket;
+  std::string name{};  ///< of the abstract socket, without the leading zero; or the host
+  std::uint16_t port = 0;
+  bool operator==(const group_address&) const = default;
+};
+
+/// PENSTOCK_GROUP_ADDR ("host:port", "[v6]:port" or "@name"); else, with all ranks on one host, an abstract socket named
+/// after user, job and session; else MASTER_ADDR or Slurm's first node, and a port made of the job's id, which is never
+/// MASTER_PORT. Refuses (errc::config) when nothing says where, naming what would.
+result<group_address> address_of(const launcher_place& place, const environment& variables,
+                                 std::uint32_t user, const std::string& session);
+
+}  // namespace penstock::group

@@ -1,0 +1,130 @@
+// What one rank of a group does about it: whether it may hand out batches, when it freezes, makes or aborts its
+// communicator, and ends. Pure: no thread, no I/O, time is an argument. Orders come in as calls, reports go out of
+// advance(). The other side is group_book.
+//
+// A rank may hand out while the coordinator has answered a report that was sent less than `lost_after` ago. The
+// coordinator takes a rank for lost only when it has heard nothing for as long, so a rank that is cut off stops before
+// its replacement begins. It goes on when it is connected again, if it has not been replaced by then.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/group/group_messages.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace penstock::group {
+
+struct member_settings {
+  rank_card card;
+  bool waits_for_lost = false;
+  bool communicator = false;
+  nanoseconds join_timeout{120'000'000'000};
+  nanoseconds lost_after{10'000'000'000};
+  nanoseconds rejoin_timeout{600'000'000'000};
+  nanoseconds end_grace{5'000'000'000};  ///< how long it stays for others that do not know the end yet
+  [[nodiscard]] nanoseconds beat() const noexcept {
+    return std::min<nanoseconds>(lost_after / 8, nanoseconds(1'000'000'000));
+  }
+};
+
+// ---- commands ------------------------------------------------------------------------------------------------
+
+struct send_report {
+  member_report report;
+};
+/// Answer with communicator_made() or communicator_broken().
+struct make_communicator {
+  std::uint64_t number = 0;
+  std::string id;
+};
+/// Refuse new scopes, wait for open ones, and answer with communicator_aborted().
+struct abort_communicator {
+  std::uint64_t number = 0;
+};
+/// The last command: this rank ends.
+struct end_rank {
+  group_outcome how = group_outcome::none;
+  std::optional<group_cause> cause{};  ///< of a failure
+};
+
+using member_command = std::variant<send_report, make_communicator, abort_communicator, end_rank>;
+
+/// Not thread-safe.
+class member_book {
+ public:
+  /// `steps`: delivered by earlier incarnations of this rank, counted from the stream's beginning.
+  member_book(member_settings settings, std::uint64_t steps, steady_time now);
+
+  /// What is to be done now, in order. Call after every event and every beat.
+  [[nodiscard]] std::vector<member_command> advance(steady_time now);
+
+  /// From whoever has the group's secret and listens at its address. Late ones are ignored.
+  void heard(const group_order& order, steady_time now);
+  /// The coordinator's process has ended; a connection that broke is no proof of that.
+  void coordinator_gone(const std::string& why);
+
+  void described(stream_facts facts);
+  /// A batch was handed out: so many in all.
+  void delivered(std::uint64_t steps);
+  void stream_ended();
+  /// A signal, or an operator: the whole group is to stop at a common step.
+  void want_stop();
+  /// This rank alone ends, whatever the others do.
+  void leave();
+  /// This rank cannot go on; ends the group.
+  void fail(std::string why);
+
+  void communicator_made(std::uint64_t number);
+  void communicator_broken(std::uint64_t number, std::string cause);
+  void communicator_aborted(std::uint64_t number);
+
+  /// Whether the next batch may be handed out now. Ask before each.
+  [[nodiscard]] bool may_hand_out(steady_time now) const;
+  /// The communicator may be used: all ranks have made it.
+  [[nodiscard]] bool may_communicate() const noexcept;
+  [[nodiscard]] bool ended() const noexcept { return ended_; }
+  [[nodiscard]] const group_view& view() const noexcept { return view_; }
+  [[nodiscard]] std::uint32_t incarnation() const noexcept { return said_.incarnation; }
+  [[nodiscard]] std::uint64_t steps() const noexcept { return said_.steps; }
+
+ private:
+  struct sent_report {
+    std::uint64_t number = 0;
+    steady_time at{};
+  };
+
+  void follow(const group_order& order, steady_time now);
+  void prolong(std::uint64_t answered);
+  void tend_communicator();
+  void find_end(steady_time now);
+  void end(group_outcome how, std::optional<group_cause> cause);
+  [[nodiscard]] group_cause mine(std::string cause) const;
+  [[nodiscard]] group_cause of_rank_0(std::string cause) const;
+
+  member_settings settings_;
+  steady_time since_;
+  group_view view_;
+  member_report said_;            // the next report
+  bool changed_ = true;           // since the last one was sent
+  std::deque<sent_report> sent_;  // not answered; at most those of `lost_after`
+  std::optional<steady_time> sent_at_;
+  std::optional<steady_time> heard_at_;
+  steady_time may_until_{};         // hand out
+  std::uint64_t orders_heard_ = 0;  // the number of the last one, of this coordinator
+  communicator_order told_;
+  bool go_ = false;
+  bool everybody_knows_ = false;
+  std::optional<steady_time> knows_since_;  // the outcome
+  std::optional<steady_time> failing_since_;
+  std::optional<group_cause> own_end_;  // that nobody has to confirm
+  bool ended_ = false;
+  std::vector<member_command> outbox_;
+};
+
+}  // namespace penstock::group

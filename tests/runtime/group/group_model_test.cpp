@@ -1,0 +1,95 @@
+// The books of a group against a small world (group_world.hpp), driven by random scripts: deaths at any step, of rank 0 too,
+// messages that are lost, late or twice, hosts that are cut off, stops, communicators that break. A script that fails is
+// shrunk and printed.
+#include "tests/runtime/group/group_world.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using testing::group_act;
+using testing::group_world;
+using testing::group_world_settings;
+using testing::group_world_tally;
+using testing::random_choice;
+
+namespace {
+
+using script = testing::script_of<group_act>;
+
+group_world_settings random_settings(random_choice& choose) {
+  group_world_settings s;
+  s.ranks = choose.below(3) == 0 ? 1 + choose.below(16) : 1 + choose.below(4);
+  s.batches = 1 + choose.below(40);
+  s.waits = choose.below(4) != 0;
+  s.communicator = choose.below(3) == 0;
+  s.counts_starts = choose.below(2) == 0;
+  s.deaths_seen = choose.below(3) != 0;
+  if (s.ranks > 1 && choose.below(8) == 0) s.odd = choose.below(s.ranks);
+  if (s.ranks > 1 && choose.below(8) == 0) s.odd_data = choose.below(s.ranks);
+  return s;
+}
+
+script random_script(random_choice& choose) {
+  // Accidents are rarer than work, in some scripts much rarer.
+  const std::uint32_t calm = 1 + choose.below(12);
+  constexpr group_act usual[] = {
+      group_act::pass,    group_act::pass,      group_act::deliver,   group_act::deliver, group_act::deliver,
+      group_act::deliver, group_act::hand_over, group_act::hand_over, group_act::nccl,    group_act::start};
+  script made(100 + choose.below(500));
+  for (auto& s : made) {
+    s.what = static_cast<group_act>(choose.below(static_cast<std::uint32_t>(group_act::count)));
+    const bool rare = s.what == group_act::stop || s.what == group_act::leave || s.what == group_act::fail ||
+                      s.what == group_act::twin || s.what == group_act::wait;
+    if (choose.below(calm) != 0 || (rare && choose.below(20) != 0))
+      s.what = usual[choose.below(std::size(usual))];
+    s.pick = choose.below(10'000);
+  }
+  return made;
+}
+
+std::string describe(const group_world_settings& s) {
+  return fmt::format(
+      "ranks {}, batches {}, waits {}, communicator {}, counts_starts {}, deaths_seen {}, odd {}, odd_data "
+      "{}",
+      s.ranks, s.batches, s.waits, s.communicator, s.counts_starts, s.deaths_seen,
+      s.odd ? static_cast<int>(*s.odd) : -1, s.odd_data ? static_cast<int>(*s.odd_data) : -1);
+}
+
+testing::model<group_act, group_world_settings> model_that_counts(group_world_tally& tally) {
+  return {.name = "group model",
+          .act_names = testing::group_act_names,
+          .random_script = random_script,
+          .random_settings = random_settings,
+          .describe = describe,
+          .run = [&tally](const group_world_settings& settings, const script& steps_to_do) {
+            group_world w(settings, tally);
+            for (const auto& s : steps_to_do) w.perform(s);
+            w.finish();
+            return steps_to_do.size();
+          }};
+}
+
+}  // namespace
+
+TEST_CASE("a group agrees, survives or ends as one, whatever dies, is cut off, or comes late") {
+  group_world_tally tally;
+  testing::explore(model_that_counts(tally));
+  // A world in which something never happens has not tried it.
+  using group::group_outcome;
+  for (const group_outcome how : {group_outcome::finished, group_outcome::stopped, group_outcome::failed})
+    CHECK(tally.outcomes[how] > 200);
+  for (const std::uint64_t often :
+       {tally.replaced, tally.takeovers, tally.back, tally.cut_off, tally.communicators, tally.aborts,
+        tally.refused, tally.stops, tally.twins})
+    CHECK(often > 50);
+}
+
+TEST_CASE("the model of groups finds that a rank which is cut off goes on") {
+  group_world_settings planted;
+  planted.ranks = 3;
+  planted.batches = 40;
+  planted.counts_starts = false;
+  planted.goes_on_when_cut_off = true;
+  group_world_tally tally;
+  CHECK(testing::finds_a_mistake(model_that_counts(tally), planted));
+}

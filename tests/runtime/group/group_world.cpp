@@ -1,0 +1,425 @@
+#include "tests/runtime/group/group_world.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace penstock::testing {
+
+using namespace group;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr nanoseconds lost_after = 800ms;
+constexpr nanoseconds patience = 60s;   // join_timeout and rejoin_timeout
+constexpr nanoseconds long_away = 20s;  // nobody is away for so long unless a script says so
+constexpr nanoseconds beat = 100ms;
+
+void must(bool holds, const std::string& otherwise) {
+  if (!holds) throw violation{otherwise};
+}
+
+}  // namespace
+
+group_world::group_world(const group_world_settings& settings, group_world_tally& tally)
+    : settings_(settings), tally_(tally), ranks_(settings.ranks) {
+  may_fail_ = settings.odd.has_value() || settings.odd_data.has_value();
+}
+
+group_world::process* group_world::newest(std::uint32_t rank) {
+  for (auto p = alive_.rbegin(); p != alive_.rend(); ++p) {
+    if ((*p)->rank == rank) return p->get();
+  }
+  return nullptr;
+}
+
+group_world::process* group_world::coordinator() {
+  process* p = newest(0);
+  return p != nullptr && p->book ? p : nullptr;
+}
+
+group_world::process* group_world::any(std::uint32_t pick) {
+  return alive_.empty() ? nullptr : alive_[pick % alive_.size()].get();
+}
+
+/// A launcher that has heard from one rank how the group ended starts no other.
+bool group_world::starts_again(std::uint32_t rank) {
+  const launched_rank& r = ranks_[rank];
+  return newest(rank) == nullptr && (settings_.waits || r.starts == 0) &&
+         std::ranges::none_of(ranks_, &launched_rank::over);
+}
+
+group_world::process& group_world::start(std::uint32_t rank) {
+  const auto in_it = [](const auto& one) { return one->member->view().generation > 0; };
+  if (std::ranges::none_of(alive_, in_it)) {
+    // What comes now is another group: nobody knows of the one before.
+    ids_.clear();
+    made_by_.clear();
+  }
+  launched_rank& launched = ranks_[rank];
+  auto p = std::make_unique<process>();
+  p->token = ++tokens_;
+  p->rank = rank;
+  member_settings m;
+  m.card.rank = rank;
+  m.card.world_size = settings_.ranks;
+  m.card.process = p->token;
+  m.card.starts = settings_.counts_starts ? launched.starts : 0;
+  m.card.host = "host";
+  m.card.pid = static_cast<std::int32_t>(p->token);
+  m.card.settings = {{"sampler.seed", settings_.odd == rank ? "2" : "1"}};
+  m.waits_for_lost = settings_.waits;
+  m.communicator = settings_.communicator;
+  m.join_timeout = m.rejoin_timeout = patience;
+  m.lost_after = lost_after;
+  m.end_grace = 600ms;
+  p->member = std::make_unique<member_book>(m, launched.steps, now_);
+  if (launched.steps >= settings_.batches) p->member->stream_ended();
+  if (rank == 0) {
+    group_settings g;
+    g.world_size = settings_.ranks;
+    g.process = p->token;
+    g.waits_for_lost = settings_.waits;
+    g.communicator = settings_.communicator;
+    g.join_timeout = g.rejoin_timeout = patience;
+    g.lost_after = lost_after;
+    g.end_grace = 500ms;
+    p->book = std::make_unique<group_book>(g, now_);
+    if (++coordinators_ > 1) ++tally_.takeovers;
+  }
+  if (launched.starts++ > 0) ++tally_.replaced;
+  launched.away_since = never;
+  return *alive_.emplace_back(std::move(p));
+}
+
+void group_world::kill(process& p, bool loses_words) {
+  launched_rank& launched = ranks_[p.rank];
+  if (!settings_.waits || launched.over) may_fail_ = true;
+  if (std::ranges::any_of(ranks_, &launched_rank::over)) may_fail_ = may_differ_ = true;
+  launched.stop_disturbed = true;
+  launched.away_since = std::min(launched.away_since, now_);
+  if (!p.up.empty()) last_words_.push_back(p.up.back());
+  if (p.book) {
+    may_differ_ = true;
+    last_words_.clear();  // they were on their way to it
+    for (auto& other : alive_) {
+      other->up.clear();
+      other->down.clear();
+      if (settings_.deaths_seen && !other->cut && other.get() != &p)
+        other->member->coordinator_gone("rank 0 has ended");
+    }
+  } else if (process* c = coordinator(); c != nullptr && !p.cut) {
+    while (!loses_words && !p.up.empty()) carry_up(p, false);
+    if (settings_.deaths_seen) c->book->gone(p.token, "killed", now_);
+  }
+  std::erase_if(alive_, [&](const auto& one) { return one.get() == &p; });
+}
+
+/// A host is cut off, and its rank is started again on another one.
+void group_world::twin(std::uint32_t rank) {
+  process* const old = newest(rank);
+  if (rank == 0 || old == nullptr || settings_.counts_starts || alive_.size() > settings_.ranks + 2UL) return;
+  if (!settings_.waits) may_fail_ = true;
+  if (old->member->incarnation() == 0) may_fail_ = true;  // two at once, as far as the group can see
+  old->cut = true;
+  ranks_[rank].stop_disturbed = true;
+  ++tally_.twins;
+  may_differ_ = true;
+  start(rank);
+}
+
+void group_world::carry_up(process& p, bool again) {
+  process* const c = coordinator();
+  if (p.up.empty()) return;
+  if (c != nullptr && !p.cut) c->book->heard(p.up.front(), now_);
+  if (!again) p.up.pop_front();
+}
+
+void group_world::carry_down(process& p, bool again) {
+  if (p.down.empty()) return;
+  const group_order order = p.down.front();
+  if (!again) p.down.pop_front();
+  if (p.cut) return;
+  if (order.standing == rank_standing::refused) ++tally_.refused;
+  p.old_orders.push_back(order);
+  if (p.old_orders.size() > 8) p.old_orders.pop_front();
+  p.member->heard(order, now_);
+}
+
+bool group_world::hands_out(const process& p) const {
+  if (p.end) return false;
+  if (settings_.goes_on_when_cut_off && p.handed_out) return p.member->steps() < settings_.batches;
+  return p.member->may_hand_out(now_);
+}
+
+void group_world::hand_over(process& p) {
+  if (!hands_out(p)) return;
+  must(!settings_.odd && !settings_.odd_data, "a rank hands out although the ranks disagree");
+  p.handed_out = true;
+  const std::uint64_t steps = p.member->steps() + 1;
+  p.member->delivered(steps);
+  ranks_[p.rank].delivered = std::max(ranks_[p.rank].delivered, steps);
+  if (steps == settings_.batches) p.member->stream_ended();
+  if (newest(p.rank) == &p && tokens_ % 2 == 0)
+    ranks_[p.rank].steps = steps;  // else the launcher hears of it later
+}
+
+void group_world::do_nccl(process& p) {
+  if (p.to_abort) {
+    p.made = 0;
+    p.to_make.reset();
+    p.member->communicator_aborted(*std::exchange(p.to_abort, std::nullopt));
+    ++tally_.aborts;
+  } else if (p.to_make) {
+    const make_communicator make = *std::exchange(p.to_make, std::nullopt);
+    must(p.made == 0, "a communicator is made beside another one");
+    const auto [known, first] = ids_.try_emplace(make.number, make.id);
+    must(known->second == make.id, "two communicators have one number");
+    p.made = make.number;
+    made_by_[make.number].insert(p.rank);
+    p.member->communicator_made(make.number);
+  }
+}
+
+void group_world::advance_book(process& p) {
+  for (group_command& c : p.book->advance(now_)) {
+    if (auto* send = std::get_if<send_order>(&c)) {
+      for (auto& to : alive_) {
+        if (to->token == send->process && !to->cut && to->down.size() < 50) to->down.push_back(send->order);
+      }
+    } else if (auto* draw = std::get_if<draw_communicator_id>(&c)) {
+      p.book->communicator_id(draw->number, fmt::format("id {}", ++draws_));
+    } else if (std::get<group_event>(c).what == group_event::kind::back) {
+      ++tally_.back;
+    }
+  }
+}
+
+void group_world::advance_member(process& p) {
+  if (!p.described && p.member->view().generation > 0) {
+    p.described = true;
+    p.member->described({settings_.odd_data == p.rank ? "other" : "same", 0, 0});
+  }
+  for (member_command& c : p.member->advance(now_)) {
+    if (auto* report = std::get_if<send_report>(&c)) {
+      if (coordinator() != nullptr && !p.cut && p.up.size() < 50) p.up.push_back(std::move(report->report));
+    } else if (auto* make = std::get_if<make_communicator>(&c)) {
+      p.to_make = *make;
+    } else if (auto* abort = std::get_if<abort_communicator>(&c)) {
+      p.to_abort = abort->number;
+    } else {
+      p.end = std::get<end_rank>(c);
+      ended(p);
+    }
+  }
+}
+
+void group_world::ended(process& p) {
+  const group_view& known = p.member->view();
+  launched_rank& launched = ranks_[p.rank];
+  if (newest(p.rank) == &p) launched.steps = std::max(launched.steps, p.member->steps());
+  // The process before this one may have delivered it, and died when that was known.
+  if (p.end->how == group_outcome::finished)
+    must(launched.delivered == settings_.batches,
+         "a group has finished, and a rank has not delivered everything");
+  const bool undisturbed = !launched.stop_disturbed && !settings_.communicator && !left_;
+  if (p.end->how == group_outcome::stopped && known.limit && undisturbed && p.handed_out)
+    must(p.member->steps() == *known.limit || p.member->steps() == settings_.batches,
+         fmt::format("a rank has stopped at step {} and not at {}", p.member->steps(), *known.limit));
+  if (known.outcome != group_outcome::none) {
+    ++tally_.outcomes[known.outcome];
+    ends_.push_back(*p.end);
+    launched.over = true;
+    // Rank 0 died in that moment, and its next process asks ranks that are not there any more.
+    const process* c = coordinator();
+    if (c == nullptr || c->book->view().outcome == group_outcome::none) may_fail_ = may_differ_ = true;
+  } else {
+    // Refused, replaced, or cut off: its launcher may start it again.
+    launched.over = launched.over || !settings_.waits || left_;
+    if (newest(p.rank) == &p) launched.away_since = std::min(launched.away_since, now_);
+  }
+}
+
+void group_world::remove_ended() {
+  std::erase_if(alive_, [&](const auto& p) {
+    if (!p->end) return false;
+    return !p->book || p->book->may_leave() || p->book->view().outcome == group_outcome::none;
+  });
+}
+
+void group_world::advance() {
+  for (int again = 0; again < 1; ++again) {
+    if (process* c = coordinator()) advance_book(*c);
+    for (auto& p : alive_) advance_member(*p);
+  }
+  remove_ended();
+}
+
+void group_world::check() {
+  std::map<std::uint32_t, int> handing;
+  for (const auto& p : alive_) {
+    if (hands_out(*p) && ++handing[p->rank] > 1)
+      throw violation{"two processes of one rank may hand out at the same time"};
+    if (!p->end && p->member->may_communicate()) {
+      must(p->made != 0, "a rank uses a communicator that it has not made");
+      must(made_by_[p->made].size() == settings_.ranks,
+           "a communicator is used that not all ranks have made");
+    }
+  }
+  for (launched_rank& r : ranks_) {
+    if (r.away_since != never && now_ - r.away_since > long_away) may_fail_ = may_differ_ = true;
+  }
+}
+
+void group_world::pass(nanoseconds time) {
+  now_ += time;
+  // Where silence ends a group, chance alone must not make it.
+  if (!settings_.waits && now_ - exchanged_ > beat) exchange();
+  for (auto& p : alive_) {
+    if (newest(p->rank) == p.get()) ranks_[p->rank].steps = p->member->steps();
+    if (p->cut) ranks_[p->rank].away_since = std::min(ranks_[p->rank].away_since, now_);
+  }
+}
+
+void group_world::exchange() {
+  exchanged_ = now_;
+  for (auto& p : alive_) {
+    while (!p->up.empty()) carry_up(*p, false);
+    while (!p->down.empty()) carry_down(*p, false);
+  }
+}
+
+void group_world::accident(group_act what, std::uint32_t pick) {
+  process* const p = any(pick);
+  if (what == group_act::start) {
+    const std::uint32_t rank = pick % settings_.ranks;
+    if (starts_again(rank)) start(rank);
+    return;
+  }
+  if (p == nullptr) return;
+  switch (what) {
+    case group_act::lose:
+      if (pick % 2 == 0 && !p->up.empty()) p->up.pop_front();
+      if (pick % 2 == 1 && !p->down.empty()) p->down.pop_front();
+      break;
+    case group_act::repeat: pick % 2 == 0 ? carry_up(*p, true) : carry_down(*p, true); break;
+    case group_act::late:
+      if (!p->old_orders.empty() && pick % 2 == 0)
+        p->member->heard(p->old_orders[pick % p->old_orders.size()], now_);
+      if (process* c = coordinator(); c != nullptr && !last_words_.empty() && pick % 2 == 1)
+        c->book->heard(last_words_[pick % last_words_.size()], now_);
+      break;
+    case group_act::kill: kill(*p, pick % 3 == 0); break;
+    case group_act::cut:
+      if (p->rank == 0) break;
+      if (!settings_.waits) may_fail_ = may_differ_ = true;
+      p->cut = true;
+      ranks_[p->rank].stop_disturbed = true;
+      p->up.clear();
+      p->down.clear();
+      ++tally_.cut_off;
+      break;
+    case group_act::heal:
+      p->cut = false;
+      if (newest(p->rank) == p) ranks_[p->rank].away_since = never;
+      break;
+    case group_act::stop:
+      p->member->want_stop();
+      if (!std::exchange(stopped_, true)) ++tally_.stops;
+      break;
+    case group_act::break_nccl:
+      if (p->made != 0) p->member->communicator_broken(p->made, "an asynchronous error");
+      break;
+    case group_act::leave:
+      p->member->leave();
+      left_ = may_fail_ = may_differ_ = true;
+      break;
+    case group_act::fail:
+      p->member->fail("out of memory");
+      may_fail_ = may_differ_ = true;
+      break;
+    case group_act::twin: twin(pick % settings_.ranks); break;
+    case group_act::wait:
+      pass(nanoseconds(300ms) + nanoseconds(1ms) * (pick % 900));
+      if (!settings_.waits) may_fail_ = may_differ_ = true;
+      for (launched_rank& r : ranks_) r.stop_disturbed = true;
+      break;
+    default: break;
+  }
+}
+
+void group_world::perform(step<group_act> s) {
+  process* const p = any(s.pick);
+  switch (s.what) {
+    case group_act::pass: pass(nanoseconds(1ms) * (s.pick % 60)); break;
+    case group_act::hand_over:
+      if (p != nullptr) hand_over(*p);
+      break;
+    case group_act::deliver:
+      if (p != nullptr) s.pick % 2 == 0 ? carry_up(*p, false) : carry_down(*p, false);
+      break;
+    case group_act::nccl:
+      if (p != nullptr) do_nccl(*p);
+      break;
+    default: accident(s.what, s.pick);
+  }
+  advance();
+  check();
+}
+
+void group_world::finish() {
+  for (int round = 0;; ++round) {
+    must(round < 4000, "the group does not end");
+    pass(50ms);
+    bool over = true;
+    for (std::uint32_t rank = 0; rank < settings_.ranks; ++rank) {
+      if (starts_again(rank)) start(rank);
+      must(ranks_[rank].starts < 1000, "a rank is started for ever");
+    }
+    for (auto& p : alive_) {
+      p->cut = false;
+      ranks_[p->rank].away_since = never;
+    }
+    exchange();
+    for (std::size_t i = 0; i < alive_.size(); ++i) {
+      process& p = *alive_[i];
+      do_nccl(p);
+      do_nccl(p);
+      hand_over(p);
+      over = over && p.end.has_value();
+    }
+    advance();
+    check();
+    if (over && alive_.empty()) break;
+  }
+  check_the_end();
+  for (const auto& [number, ranks] : made_by_)
+    tally_.communicators += ranks.size() == settings_.ranks ? 1 : 0;
+}
+
+void group_world::check_the_end() const {
+  if (ends_.empty()) {
+    must(may_fail_, "no rank has heard how the group ended");
+    return;
+  }
+  const end_rank& first = ends_.front();
+  for (const end_rank& one : ends_) {
+    if (may_differ_) break;
+    must(one.how == first.how, "ranks end in different ways");
+    must(one.cause == first.cause, "ranks report different causes");
+  }
+  if (settings_.odd || settings_.odd_data) {
+    for (const end_rank& one : ends_)
+      must(one.how != group_outcome::finished, "ranks that disagree have finished");
+  }
+  if (may_fail_) return;
+  for (const end_rank& one : ends_) {
+    must(one.how != group_outcome::failed,
+         fmt::format("a group has failed that had no reason to: {}", one.cause ? one.cause->cause : "?"));
+    if (!stopped_)
+      must(one.how == group_outcome::finished, "a group has not finished, and nobody stopped it");
+  }
+}
+
+}  // namespace penstock::testing

@@ -1,0 +1,122 @@
+// A world for the books of a group: processes that launchers start and kill, links that lose, hold up and repeat messages,
+// clocks that move, streams that are delivered, communicators. It knows by itself what may be, and throws a violation
+// where the books do otherwise. Used by group_model_test.cpp.
+#pragma once
+
+#include "runtime/group/group_book.hpp"
+#include "runtime/group/member_book.hpp"
+#include "tests/runtime/schedule/random_scripts.hpp"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace penstock::testing {
+
+// clang-format off
+enum class group_act : std::uint8_t { pass, hand_over, deliver, lose, repeat, late, kill, start, cut, heal, stop, break_nccl, nccl,
+                                      leave, fail, twin, wait, count };
+inline constexpr const char* group_act_names[] = {"pass", "hand_over", "deliver", "lose", "repeat", "late", "kill", "start", "cut",
+                                                  "heal", "stop", "break_nccl", "nccl", "leave", "fail", "twin", "wait"};
+// clang-format on
+static_assert(std::size(group_act_names) == static_cast<std::size_t>(group_act::count));
+
+struct group_world_settings {
+  std::uint32_t ranks = 2;
+  std::uint64_t batches = 20;  ///< of the stream
+  bool waits = true;
+  bool communicator = false;
+  bool counts_starts = true;           ///< the launcher says how often it has started a rank
+  bool deaths_seen = true;             ///< a link says at once that its process is gone
+  std::optional<std::uint32_t> odd{};  ///< this rank has another seed
+  std::optional<std::uint32_t> odd_data{};
+  bool goes_on_when_cut_off = false;  ///< a planted mistake: nobody asks whether he may hand out
+};
+
+/// How often a world came by what there is to come by, over all scripts.
+struct group_world_tally {
+  std::map<group::group_outcome, std::uint64_t> outcomes;
+  std::uint64_t replaced = 0, takeovers = 0, back = 0, cut_off = 0, communicators = 0, aborts = 0,
+                refused = 0, stops = 0, twins = 0;
+};
+
+class group_world {
+ public:
+  group_world(const group_world_settings& settings, group_world_tally& tally);
+  void perform(step<group_act> s);
+  /// No more accidents: the group has to end now, in a bounded time.
+  void finish();
+
+ private:
+  struct process {
+    std::uint64_t token = 0;
+    std::uint32_t rank = 0;
+    std::unique_ptr<group::member_book> member{};
+    std::unique_ptr<group::group_book> book{};  // of rank 0
+    std::optional<group::end_rank> end{};
+    bool cut = false;  // nothing gets through to the coordinator or back
+    bool described = false;
+    bool handed_out = false;
+    std::deque<group::member_report> up{};
+    std::deque<group::group_order> down{};
+    std::deque<group::group_order> old_orders{};  // delivered before; may come again
+    std::uint64_t made = 0;                       // the communicator that it has
+    std::optional<group::make_communicator> to_make{};
+    std::optional<std::uint64_t> to_abort{};
+  };
+  struct launched_rank {
+    std::uint32_t starts = 0;
+    std::uint64_t steps = 0;      // what its launcher has of its state
+    std::uint64_t delivered = 0;  // by any of its processes
+    bool over = false;            // it ended by itself: it is not started again
+    bool stop_disturbed = false;
+    steady_time away_since = never;
+  };
+
+  [[nodiscard]] bool starts_again(std::uint32_t rank);
+  process& start(std::uint32_t rank);
+  void kill(process& p, bool loses_words);
+  void twin(std::uint32_t rank);
+  void advance();
+  void advance_book(process& p);
+  void advance_member(process& p);
+  void carry_up(process& p, bool again);
+  void carry_down(process& p, bool again);
+  void hand_over(process& p);
+  void do_nccl(process& p);
+  void remove_ended();
+  void ended(process& p);
+  void check();
+  void pass(nanoseconds time);
+  void exchange();
+  void accident(group_act what, std::uint32_t pick);
+  [[nodiscard]] process* newest(std::uint32_t rank);
+  [[nodiscard]] process* coordinator();
+  [[nodiscard]] process* any(std::uint32_t pick);
+  [[nodiscard]] bool hands_out(const process& p) const;
+  void check_the_end() const;
+
+  group_world_settings settings_;
+  group_world_tally& tally_;
+  steady_time now_{std::chrono::hours(1)};
+  std::vector<std::unique_ptr<process>> alive_;  // in the order of their starts
+  std::vector<launched_rank> ranks_;
+  std::vector<group::end_rank> ends_;             // by the group's word
+  std::vector<group::member_report> last_words_;  // of the dead
+  std::map<std::uint64_t, std::string> ids_;      // of communicators
+  std::map<std::uint64_t, std::set<std::uint32_t>> made_by_;
+  steady_time exchanged_{};  // when all messages were last delivered
+  std::uint64_t tokens_ = 0;
+  std::uint64_t draws_ = 0;
+  std::uint64_t coordinators_ = 0;
+  bool stopped_ = false;
+  bool left_ = false;
+  bool may_fail_ = false;    // something happened that a group need not survive
+  bool may_differ_ = false;  // and that keeps ranks from hearing the same end
+};
+
+}  // namespace penstock::testing
