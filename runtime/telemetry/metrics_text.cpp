@@ -123,6 +123,26 @@ void add_pipeline(page& p, const metrics_facts& f) {
   for (std::size_t i = 0; i < f.stages.size(); ++i) p.histogram("stage", stage_spans()[i].name, f.stages[i]);
 }
 
+void add_jobs(page& p, const pool_statistics& jobs) {
+  p.counter("penstock_jobs_submitted_total", "Jobs submitted.", jobs.submitted);
+  p.begin("penstock_jobs", "gauge", "Jobs that have not ended, by state.");
+  p.value("state", "waiting", jobs.waiting);
+  p.value("state", "running", jobs.running);
+  p.begin("penstock_jobs_ended_total", "counter", "Jobs that ended, by outcome.");
+  p.value("outcome", "ok", jobs.ok);
+  p.value("outcome", "failed", jobs.failed);
+  p.counter("penstock_jobs_retried_total", "Deaths of workers that were charged to a job.", jobs.retried);
+  p.begin("penstock_job_memory_bytes", "gauge", "What [jobs] memory limits.");
+  p.value("of", "arguments", jobs.argument_bytes);
+  p.value("of", "results", jobs.result_bytes);
+  p.begin("penstock_function_jobs", "gauge", "Jobs that have not ended, by function.");
+  for (const function_statistics& f : jobs.functions) p.value("function", f.name, f.waiting + f.running);
+  p.begin("penstock_function_jobs_ok_total", "counter", "Jobs with a result, by function.");
+  for (const function_statistics& f : jobs.functions) p.value("function", f.name, f.ok);
+  p.begin("penstock_function_jobs_failed_total", "counter", "Jobs without a result, by function.");
+  for (const function_statistics& f : jobs.functions) p.value("function", f.name, f.failed);
+}
+
 }  // namespace
 
 pipeline_counts count_pipeline(const std::vector<batch_passage>& under_way) {
@@ -150,6 +170,11 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
   p.begin("penstock_session_state", "gauge", "1 for the session's current state.");
   for (const char* state : {"ok", "degraded", "failed", "paused", "stopping"})
     p.value("state", state, f.status.state == state ? 1 : 0);
+  if (f.status.jobs) {
+    add_jobs(p, *f.status.jobs);
+    add_workers(p, f);
+    return std::move(p).text();
+  }
   p.begin("penstock_device_ready", "gauge", "1 while the device is open.");
   p.value("kind", f.status.gpu.kind.empty() ? "none" : f.status.gpu.kind,
           f.status.gpu_state == "ready" ? 1 : 0);

@@ -1,9 +1,13 @@
 """penstock map: a job for each line, results in the order of the lines, whatever dies or is interrupted meanwhile."""
 
 import random
+import re
+import socket
+import urllib.request
 
 from harness import *
 
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ODD_JOBS = os.path.join(BIN, "odd-jobs")
 FIELDS = ["index", "status", "attempts", "result", "error"]
 
@@ -471,6 +475,30 @@ class LifeTest(MapTest):
         self.assertEqual(process.returncode, EXIT_FAILED)
         self.assertEqual(json.loads(out)["outcome"], "stopped")
         self.assertEqual({line["status"] for line in self.lines()}, {"cancelled"})
+
+    def test_metrics_tell_of_jobs_and_are_documented(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.live("--quiet", "--set", "metrics.listen=127.0.0.1:%d" % port)
+
+        def ask():
+            try:
+                with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=10) as answer:
+                    return answer.read().decode()
+            except OSError:
+                return ""
+        text = self.wait_until(ask, "an answer")
+        values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        self.assertEqual(values["penstock_jobs_submitted_total"], "10")
+        self.assertEqual(values['penstock_function_jobs{function="command"}'], "10")
+        self.assertEqual(int(values['penstock_jobs{state="waiting"}']) + int(values['penstock_jobs{state="running"}']), 10)
+        with open(os.path.join(TOP, "docs", "metrics.md")) as file:
+            of_streams, _, of_pools = file.read().partition("## Pools of jobs")
+        of_both = r"penstock_(info|session_state|stale_\w+|worker\w+)"
+        documented = {name for name in re.findall(r"^\| `(penstock_\w+)", of_streams, re.M) if re.fullmatch(of_both, name)}
+        documented |= set(re.findall(r"^\| `(penstock_\w+)", of_pools, re.M))
+        self.assertEqual(set(re.findall(r"^# TYPE (\S+)", text, re.M)), documented)
 
     def test_a_command_that_dies_is_told_by_job_and_command(self):
         self.write("in", "first\ndie\nwait\n")
