@@ -32,7 +32,7 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text != nullptr ? std::stoull(text) : otherwise;
 }
 
-/// This process and those that it will start, in a memory cgroup of 1 GiB, where the test may make one.
+/// This process and those that it will start, in a memory cgroup of 512 MiB, where the test may make one.
 class memory_cgroup {
  public:
   memory_cgroup() {
@@ -44,7 +44,7 @@ class memory_cgroup {
           std::filesystem::path(root) / fmt::format("penstock-nemesis-{}", ::getpid());
       if (!std::filesystem::create_directory(folder, no)) continue;
       const auto home = std::filesystem::path(root + here(controller)) / "cgroup.procs";
-      if (say(folder / limit, std::to_string(1U << 30U)) && std::filesystem::exists(home, no) &&
+      if (say(folder / limit, std::to_string(512U << 20U)) && std::filesystem::exists(home, no) &&
           say(folder / "cgroup.procs", std::to_string(::getpid()))) {
         folder_ = folder;
         home_ = home;
@@ -121,7 +121,7 @@ class nemesis {
   void run() {
     while (!over_) {
       // Now and then long enough for a job that hangs to reach its time limit.
-      const std::uint64_t pause = random_() % 100 == 0 ? 2500 : 20 + random_() % 60;
+      const std::uint64_t pause = random_() % 25 == 0 ? 2500 : 20 + random_() % 60;
       std::this_thread::sleep_for(std::chrono::milliseconds(pause));
       const session_status status = pool_.status();
       if (status.workers.empty()) continue;
