@@ -9,7 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cstring>
+#include <memory>
 #include <thread>
 
 namespace penstock::python {
@@ -29,9 +29,10 @@ std::optional<std::chrono::nanoseconds> as_nanoseconds(std::optional<double> sec
 Argument joined(const std::vector<nb::object>& parts) {
   const part_views views(parts);
   const nb::gil_scoped_release others_run;
-  std::vector<std::byte> whole(views.size());
-  views.write(whole);
-  return Argument(std::move(whole));
+  const std::size_t bytes = views.size();
+  const auto whole = std::make_shared_for_overwrite<std::byte[]>(bytes);
+  views.write({whole.get(), bytes});
+  return Argument::borrowed({whole.get(), bytes}, whole);
 }
 
 /// How a job ended, for the Python future: ("ok", result bytes) or (status, type, text, traceback, causes, attempts).

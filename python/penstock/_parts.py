@@ -5,20 +5,47 @@ Used by Pool and by its workers.
 
 import pickle
 import struct
+import types
 from typing import Any, Union
 
 import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
-__all__ = ["pickled", "split", "unpickled"]
+__all__ = ["pickled_call", "pickled_result", "split", "unpickled"]
 
 Part = Union[bytes, memoryview]
 
 
-def pickled(value: Any) -> list[Part]:
-    """A pickle of protocol 5, and after it the buffers that it leaves out: NumPy's data, for example. No copies.
+# What plain pickle, which is ten times faster, says as cloudpickle would.
+_SIMPLE = frozenset({type(None), bool, int, float, complex, str, bytes})
+
+
+def pickled_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Part]:
+    """A call as a pickle of protocol 5, and after it the buffers that it leaves out: NumPy's data, for example. No copies.
 
     Functions and classes that a worker could not import (of __main__, lambdas, closures) travel by value.
     """
+    call = (function, args, kwargs)
+    # Not objects that can be called: what is inside of them may be of __main__.
+    by_name = type(function) in (types.FunctionType, types.BuiltinFunctionType) and function.__module__ not in ("__main__", None)
+    if by_name and all(type(each) in _SIMPLE for each in (*args, *kwargs.values())):
+        try:
+            return [pickle.dumps(call, protocol=5)]
+        except (pickle.PicklingError, AttributeError, TypeError):
+            pass  # a lambda, a closure, a method
+    return _by_value(call)
+
+
+def pickled_result(value: Any) -> list[Part]:
+    """The same for what a worker gives back: what it could import, its caller can."""
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        whole = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return _by_value(value)
+    return [whole, *(_raw(buffer) for buffer in buffers)]
+
+
+def _by_value(value: Any) -> list[Part]:
     buffers: list[pickle.PickleBuffer] = []
     whole = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     return [whole, *(_raw(buffer) for buffer in buffers)]

@@ -214,7 +214,7 @@ class Pool(concurrent.futures.Executor):
             Exception: what pickling fn or an argument raises; nothing was queued.
         """
         future: Future[T] = Future()
-        parts = _parts.pickled((fn, args, kwargs))
+        parts = _parts.pickled_call(fn, args, kwargs)
         with self._shared.lock:
             if self._shared.shut:
                 raise usage_error("cannot schedule new futures after shutdown")

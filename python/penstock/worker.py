@@ -53,7 +53,7 @@ def _run(argument: memoryview, give: Give, job: int, attempt: int) -> Optional[t
         # The job may keep what it got; the slot is used again.
         parts = [memoryview(bytearray(part)) for part in _parts.split(argument)]
         function, positional, named = _parts.unpickled(parts)
-        give(_parts.pickled(function(*positional, **named)))
+        give(_parts.pickled_result(function(*positional, **named)))
     except BaseException as raised:  # SystemExit too: it ends the job, not the worker
         return _described(raised)
     finally:
