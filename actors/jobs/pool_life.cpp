@@ -22,7 +22,8 @@ using namespace std::chrono_literals;
 constexpr std::size_t actor_threads = 2;
 constexpr std::uint64_t usual_slot_bytes = 1U << 20U;
 constexpr std::chrono::milliseconds end_of_dropped = 500ms;  // for a pool that is destroyed without stop()
-constexpr auto patience_with_callbacks = 200ms;              // for events still queued
+constexpr std::chrono::milliseconds end_of_cancelled = 2s;
+constexpr auto patience_with_callbacks = 200ms;  // for events still queued
 constexpr auto answer_deadline = 2s;
 constexpr nanoseconds longest_wait = std::chrono::hours(24 * 365 * 10);
 
@@ -218,7 +219,9 @@ void Pool::body::gave_up(const failure& why) {
 
 void Pool::body::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
   if (board_.stopping()) tell(session::event_of(event_kind::stopping, "the pool was told to stop"));
-  ending_.stop(at_most);
+  // Every job is cancelled, so nobody waits for what workers are running: they have as long as one that loses its job.
+  const nanoseconds allowed = at_most ? nanoseconds(*at_most) : settings_.supervisor.shutdown;
+  ending_.stop(std::min<nanoseconds>(allowed, end_of_cancelled));
   cancel_everything({errc::stopped, "the pool was stopped", 0});
   const std::lock_guard hold(mutex_);
   if (engine_) caf::anon_send(engine_->supervisor, supervisor::close_pool{ending_.shares().items});
