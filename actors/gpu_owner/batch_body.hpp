@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 
 namespace penstock {
 
@@ -25,6 +26,8 @@ class batch_home {
  public:
   /// For a session that has no device yet: see open().
   batch_home() = default;
+  /// For a pool of jobs: `what` and `whose` stand for batch and session in its messages.
+  batch_home(std::string what, std::string whose) : what_(std::move(what)), whose_(std::move(whose)) {}
   batch_home(std::shared_ptr<device::device> device, std::function<void(std::uint32_t buffer)> give_back)
       : device_(std::move(device)), give_back_(std::move(give_back)) {}
 
@@ -54,7 +57,8 @@ class batch_home {
   }
   void refuse_copies() const {
     if (process_.left())
-      throw error({errc::usage, "this batch belongs to the process from which this one was forked", 0});
+      throw error(
+          {errc::usage, "this " + what_ + " belongs to the process from which this one was forked", 0});
   }
   /// For a buffer that nothing uses any more.
   void give_back(std::uint32_t buffer) {
@@ -81,13 +85,18 @@ class batch_home {
   }
 
  private:
-  [[noreturn]] static void refuse() {
-    throw error({errc::usage, "the session of this batch is closed; release batches before closing it", 0});
+  [[noreturn]] void refuse() const {
+    throw error({errc::usage,
+                 "the " + whose_ + " of this " + what_ +
+                     " is closed; what is on its device has to be released before that",
+                 0});
   }
   /// Call with mutex_ held. True if some are still parked.
   bool give_back_parked();
 
   const home_process process_;
+  const std::string what_ = "batch";
+  const std::string whose_ = "session";
   std::atomic<bool> gone_ = false;
   std::mutex mutex_;  // guards the members below
   std::shared_ptr<device::device> device_;

@@ -53,6 +53,7 @@ struct owner_state {
   patient_deadline progress{nanoseconds(0), nanoseconds(0)};  // for the oldest in flight
   bool look_due = false;
   bool pinned = true;
+  std::uint32_t buffers_to_allocate = 0;  // with the next upload
 };
 
 /// Including the messages from its device and to itself.
@@ -85,6 +86,18 @@ void fail(owner_state& s, const failure& why) {
 result<std::span<const std::byte>> find_slot(const owner_state& s, const upload_order& order) {
   const auto it = s.partitions.find(order.partition);
   const std::uint32_t slots = it == s.partitions.end() ? 0 : it->second.shape.slots;
+  if (order.job && order.slot < slots) {
+    const std::uint64_t slot_bytes = it->second.shape.slot_bytes;
+    if (order.job->offset <= slot_bytes && order.job->bytes <= slot_bytes - order.job->offset) {
+      return it->second.memory->bytes().subspan(it->second.shape.slot_offset(order.slot) + order.job->offset,
+                                                order.job->bytes);
+    }
+  }
+  if (order.job) {
+    return refuse(errc::protocol,
+                  "the result of job {} is not in the arena: {} bytes at {} of slot {} of partition {}",
+                  order.position, order.job->bytes, order.job->offset, order.slot, order.partition);
+  }
   if (order.slot >= slots || order.samples.size() > s.plan->slot.rows_max) {
     return refuse(
         errc::protocol,
@@ -116,8 +129,37 @@ void look_later(self_pointer self) {
   self->delayed_send(working_actor(self), s.around.flight_deadline / checks_a_deadline, look_at_device{});
 }
 
+/// Whether there is a ring now. If the device has no memory for it, the oldest upload is refused.
+bool allocate_ring(owner_state& s) {
+  const stage_range range("allocate buffers");
+  auto ok = s.around.device->allocate(*s.plan, s.buffers_to_allocate);
+  if (ok) {
+    for (std::uint32_t i = s.buffers_to_allocate; i-- > 0;) s.free_buffers.push_back(i);
+    s.lent.assign(s.buffers_to_allocate, std::nullopt);
+    s.buffers_to_allocate = 0;
+    return true;
+  }
+  if (ok.error().code != errc::device_out_of_memory) {
+    fail(s, ok.error());
+    return false;
+  }
+  upload_order order = std::move(s.waiting.front());
+  s.waiting.pop_front();
+  s.around.news->slots_released({order.upload});
+  ready_batch refused;
+  refused.upload = order.upload;
+  refused.position = order.position;
+  refused.job = std::move(order.job);
+  refused.refused = std::move(ok.error());
+  s.around.consumer->put({std::move(refused)});
+  return false;
+}
+
 void submit_waiting(self_pointer self) {
   owner_state& s = self->state;
+  while (s.stage == owner_stage::ready && s.buffers_to_allocate > 0 && !s.waiting.empty()) {
+    if (allocate_ring(s)) break;
+  }
   if (s.stage != owner_stage::ready || s.waiting.empty() || s.free_buffers.empty()) return;
   const steady_time now = std::chrono::steady_clock::now();
   if (s.in_flight.empty()) s.progress.restart(now);
@@ -130,9 +172,12 @@ void submit_waiting(self_pointer self) {
     const std::uint32_t buffer = s.free_buffers.back();
     s.free_buffers.pop_back();
     const auto rows = static_cast<std::uint32_t>(order.samples.size());
-    device::batch_extents extents = s.plan->extents_of(*slot, rows);
-    s.burst.push_back({order.upload, buffer, order.partition,
-                       s.partitions.at(order.partition).shape.slot_offset(order.slot), rows, extents});
+    device::batch_extents extents = order.job
+                                        ? device::batch_extents{static_cast<std::uint32_t>(order.job->bytes)}
+                                        : s.plan->extents_of(*slot, rows);
+    const std::uint64_t offset =
+        s.partitions.at(order.partition).shape.slot_offset(order.slot) + (order.job ? order.job->offset : 0);
+    s.burst.push_back({order.upload, buffer, order.partition, offset, rows, extents});
     auto records = copy_records(*s.plan, *slot, rows);
     stamp(s, order.position, batch_stage::submitted, now);
     s.in_flight.push_back({std::move(order), buffer, std::move(records), std::move(extents)});
@@ -173,7 +218,7 @@ void harvest(owner_state& s) {
     s.lent[done.buffer] = order.position;
     finished.push_back({order.upload, order.seek_number, order.position, order.epoch, order.sequence,
                         done.buffer, std::move(order.samples), std::move(done.records),
-                        std::move(done.extents)});
+                        std::move(done.extents), std::move(order.job)});
     s.in_flight.pop_front();
   }
   if (finished.empty()) return;
@@ -183,6 +228,11 @@ void harvest(owner_state& s) {
   s.around.news->progressed(count, bytes, s.pinned);
   const stage_range range("deliver");
   s.around.consumer->put(std::move(finished));
+}
+
+std::string name_of(const upload_order& upload) {
+  if (upload.job) return fmt::format("the result of job {}", upload.position);
+  return fmt::format("batch {} of epoch {}", upload.sequence, upload.epoch);
 }
 
 /// Without a notification from the device: collect what is finished, and check whether nothing has moved for too long.
@@ -198,9 +248,9 @@ void look(self_pointer self) {
   if (s.progress.is_over(now)) {
     const upload_order& oldest = s.in_flight.front().order;
     return fail(s, {errc::device_poisoned,
-                    fmt::format("the copy or the conversion of batch {} of epoch {} has not finished for {}: "
+                    fmt::format("the copy or the conversion of {} has not finished for {}: "
                                 "the device hangs, and only a new process can use it again",
-                                oldest.sequence, oldest.epoch, duration_for_people(s.around.flight_deadline)),
+                                name_of(oldest), duration_for_people(s.around.flight_deadline)),
                     0});
   }
   look_later(self);
@@ -217,6 +267,12 @@ void open(owner_state& s) {
 void prepare(self_pointer self, const prepare_device& order) {
   owner_state& s = self->state;
   if (s.stage != owner_stage::open) return;
+  if (order.when_needed) {
+    s.plan = order.plan;
+    s.buffers_to_allocate = order.buffers;
+    s.stage = owner_stage::ready;
+    return submit_waiting(self);
+  }
   const stage_range range("allocate buffers");
   if (auto ok = s.around.device->allocate(*order.plan, order.buffers); !ok) return fail(s, ok.error());
   s.plan = order.plan;

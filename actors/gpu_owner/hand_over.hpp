@@ -5,6 +5,7 @@
 #include "runtime/base/clock.hpp"
 #include "runtime/base/ids.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/base/upload_order.hpp"
 #include "runtime/device/transfer_plan.hpp"
 
 #include <condition_variable>
@@ -28,6 +29,9 @@ struct ready_batch {
   std::vector<std::uint64_t> samples;  ///< of the rows
   std::vector<std::byte> records;      ///< the slot's record tensors, one after the other, rows back to back
   device::batch_extents extents = {};  ///< for a batch of variable size
+  std::optional<job_upload> job = {};  ///< it is the result of a job, whose number is `position`
+  std::optional<failure> refused =
+      {};  ///< of a job's result: it has no buffer, because the device has none for it
 };
 
 class hand_over {

@@ -4,6 +4,7 @@
 #include "actors/gpu_owner/batch_body.hpp"
 #include "actors/gpu_owner/batch_sink.hpp"
 #include "actors/gpu_owner/gpu_owner.hpp"
+#include "actors/gpu_owner/owner_jobs.hpp"
 #include "actors/protocol/actor_settings.hpp"
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/fit.hpp"
@@ -73,11 +74,14 @@ class owner_program final : owner_news {
   void hear(const protocol::prepare_owner& order);
   void hear(const protocol::map_partition& order);
   void hear(protocol::upload_slots& order);
+  void hear(protocol::upload_jobs& order);
   void hear(const protocol::stop_owner& order);
   void opened(const device::identity& what) override;
   void failed(const failure& why) override { die(why); }
   void slots_released(std::vector<std::uint64_t> uploads) override;
   void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override;
+  void run_sink();
+  void run_programs();
   result<void> start_sink();
   result<void> deliver(ready_batch ready);
   result<void> put_in_sink(const Batch& batch);
@@ -179,7 +183,7 @@ void owner_program::hear(const protocol::open_owner& order) {
   around.device = device_;
   around.consumer = consumer_;
   around.news = this;
-  around.times = times_;
+  if (!order.pool) around.times = times_;
   owner_ = spawn_gpu_owner(system_, std::move(around));
   caf::anon_send(owner_, open_device{});
 }
@@ -187,6 +191,7 @@ void owner_program::hear(const protocol::open_owner& order) {
 void owner_program::hear(const protocol::prepare_owner& order) {
   if (planned_ || !device_) return;
   const auto plan = [&]() -> result<device::transfer_plan> {
+    if (order_.pool) return device::plan_of_results(order.slot_bytes);
     auto tensors = protocol::from_wire(order.tensors);
     if (!tensors) return tl::unexpected(std::move(tensors.error()));
     const auto layout = lay_out(*tensors, order.batch_size);
@@ -199,7 +204,7 @@ void owner_program::hear(const protocol::prepare_owner& order) {
   } else {
     plan_ = std::make_shared<const device::transfer_plan>(*plan);
     shape_ = {order.slot_bytes, order.slots, order.partitions};
-    caf::anon_send(owner_, prepare_device{plan_, shape_, config_.gpu.buffers});
+    caf::anon_send(owner_, prepare_device{plan_, shape_, config_.gpu.buffers, order_.pool});
   }
   planned_ = true;
   plan_is_known_.set_value(true);
@@ -226,6 +231,10 @@ void owner_program::hear(protocol::upload_slots& order) {
         {u.upload, 0, 0, u.position, u.epoch, u.sequence, u.partition, u.slot, std::move(u.samples)});
   }
   caf::anon_send(owner_, std::move(all));
+}
+
+void owner_program::hear(protocol::upload_jobs& order) {
+  if (plan_ && order_.pool) caf::anon_send(owner_, orders_of(std::move(order)));
 }
 
 void owner_program::hear(const protocol::stop_owner& order) {
@@ -335,6 +344,27 @@ int owner_program::run() {
   home_ = std::make_shared<batch_home>(device_, [this](std::uint32_t buffer) {
     if (consumer_->give_back(buffer)) caf::anon_send(owner_, buffers_released{});
   });
+  if (order_.pool) {
+    run_programs();
+  } else {
+    run_sink();
+  }
+  home_->close();
+  caf::anon_send(owner_, close_device{});
+  owner_ = gpu_owner_actor();
+  system_.await_all_actors_done();
+  leave(exit_codes::finished);
+}
+
+void owner_program::run_programs() {
+  owner_jobs::surroundings around{consumer_.get(), link_.get(), flight_ ? &*flight_ : nullptr, {}, {}};
+  around.give_back = [this](std::uint32_t buffer) { home_->give_back(buffer); };
+  around.counts = [this] { return upload_counts{uploads_.exchange(0), bytes_.exchange(0), pinned_}; };
+  job_programs programs(device_, config_.jobs.programs);
+  if (auto ok = owner_jobs(std::move(around), programs).run(); !ok) die(ok.error());
+}
+
+void owner_program::run_sink() {
   bool sink_is_open = false;
   while (true) {
     auto taken = consumer_->take();
@@ -353,11 +383,6 @@ int owner_program::run() {
     if (auto ok = sink_->finish(); !ok) die(ok.error());
   }
   sink_.reset();
-  home_->close();
-  caf::anon_send(owner_, close_device{});
-  owner_ = gpu_owner_actor();
-  system_.await_all_actors_done();
-  leave(exit_codes::finished);
 }
 
 }  // namespace

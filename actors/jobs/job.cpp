@@ -68,10 +68,30 @@ Result::Result(Result&&) noexcept = default;
 Result& Result::operator=(Result&&) noexcept = default;
 Result::~Result() = default;
 
-std::span<const std::byte> Result::bytes() const {
-  if (!held_)
+namespace {
+
+jobs::kept_result& result_in(const std::shared_ptr<jobs::kept_result>& held) {
+  if (!held)
     throw error({errc::usage, "this Result holds nothing: it was default-constructed or moved from", 0});
-  return held_->bytes();
+  return *held;
+}
+
+}  // namespace
+
+std::span<const std::byte> Result::bytes() const {
+  return result_in(held_).bytes();
+}
+bool Result::on_device() const {
+  return result_in(held_).on_device();
+}
+tensor_view Result::tensor() const {
+  return result_in(held_).tensor();
+}
+std::vector<std::byte> Result::read_back() const {
+  return result_in(held_).read_back();
+}
+void Result::release(stream_handle stream) {
+  result_in(held_).release(stream);
 }
 std::string_view Result::text() const {
   const auto all = bytes();

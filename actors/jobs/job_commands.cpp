@@ -10,6 +10,14 @@ namespace {
 
 constexpr auto ask_again = std::chrono::seconds(1);
 
+void succeed_job(scheduler_state& s, const std::shared_ptr<job_record>& record,
+                 std::shared_ptr<kept_result> result, std::uint32_t attempts) {
+  ++s.tally.ok;
+  if (record->rules().stays_there) s.stay_there.erase(record->number());
+  s.around.meter->ended(record->argument().size());
+  s.ended.push_back([record, result = std::move(result), attempts] { record->succeed(result, attempts); });
+}
+
 struct carry_out {
   self_pointer self;
   scheduler_state& s = self->state;
@@ -56,8 +64,17 @@ struct carry_out {
     if (found == s.jobs.end()) return;
     const std::shared_ptr<job_record> record = std::move(found->second.record);
     if (!found->second.leased) ++begun;
-    note_end(s, found->second, end.how == schedule::job_end::result);
+    const bool to_device = end.how == schedule::job_end::result && record->rules().to_device;
+    if (!to_device) note_end(s, found->second, end.how == schedule::job_end::result);
+    const bool ended = found->second.ending;
     s.jobs.erase(found);
+    if (to_device && ended) {
+      s.book->result_gone(end.at->lease);
+      const job_failure cancelled{
+          job_status::cancelled, {}, "it was ended before its result reached the device", {}, {},
+          end.attempts};
+      return end_at_device(s, {record, end.attempts, cancelled});
+    }
     if (end.how == schedule::job_end::result) return succeed(record, end);
     job_failure why;
     const bool threw = end.how == schedule::job_end::exception || end.how == schedule::job_end::too_large;
@@ -95,6 +112,7 @@ struct carry_out {
   }
 
   void succeed(const std::shared_ptr<job_record>& record, const schedule::settle_job& end) {
+    if (record->rules().to_device) return hand_to_device(record, end);
     const lease_ref& lease = end.at->lease;
     const place_slots& place = s.places.at(lease.holder.worker);
     auto parcel = place.result_elsewhere(lease, end.at->row)
@@ -111,13 +129,39 @@ struct carry_out {
       if (there.lease != lease) there = {lease, {}};
       there.all.push_back(*result);
     }
-    ++s.tally.ok;
-    s.around.meter->ended(record->argument().size());
-    s.ended.push_back([record, result = std::move(*result), attempts = end.attempts] {
-      record->succeed(result, attempts);
-    });
+    succeed_job(s, record, std::move(*result), end.attempts);
+  }
+
+  /// For the book the job has ended, but its slot is kept.
+  void hand_to_device(const std::shared_ptr<job_record>& record, const schedule::settle_job& end) {
+    const lease_ref& lease = end.at->lease;
+    auto result =
+        s.places.at(lease.holder.worker).result_in_slot(lease, end.at->row, s.around.left, s.around.meter);
+    if (!result) {
+      static_cast<void>(s.parcels.take(lease, end.at->row, socket_of(lease.holder)));  // and dropped
+      s.book->result_gone(lease);
+      const bool large = result.error().code == errc::out_of_memory;
+      const job_failure why{large ? job_status::too_large : job_status::exception,
+                            large ? "" : "protocol",
+                            result.error().message,
+                            {},
+                            {},
+                            end.attempts};
+      return end_at_device(s, {record, end.attempts, why});
+    }
+    if (auto ended = s.device->add(record, std::move(*result), end.attempts))
+      end_at_device(s, std::move(*ended));
   }
 };
+
+/// What is to be uploaded, and whom it waits for.
+void tell_owner(self_pointer self) {
+  scheduler_state& s = self->state;
+  auto uploads = s.device->orders(s.stay_there.empty() ? 0 : *s.stay_there.begin());
+  if (!uploads.empty()) self->send(s.owner, gpu_owner::upload_batches{std::move(uploads)});
+  if (const auto who = s.device->waits_for_callers(patience_with_callers, std::chrono::steady_clock::now()))
+    s.around.news->waits_for_callers(*who);
+}
 
 void tell_to_stop(scheduler_state& s, joined_worker& worker) {
   if (std::exchange(worker.told_to_stop, true)) return;
@@ -133,8 +177,22 @@ void note_end(scheduler_state& s, const open_job& job, bool ok) {
   ++(ok ? counts.ok : counts.failed);
 }
 
+void end_at_device(scheduler_state& s, device_outcome outcome) {
+  const bool ok = !std::holds_alternative<job_failure>(outcome.how);
+  note_end(s, {outcome.record, s.functions.find(outcome.record->function())->second, true}, ok);
+  if (auto* const why = std::get_if<job_failure>(&outcome.how))
+    return fail_job(s, outcome.record, std::move(*why));
+  succeed_job(s, outcome.record, std::get<std::shared_ptr<kept_result>>(std::move(outcome.how)),
+              outcome.attempts);
+}
+
+void end_at_device(scheduler_state& s, std::vector<device_outcome> outcomes) {
+  for (device_outcome& one : outcomes) end_at_device(s, std::move(one));
+}
+
 void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why) {
   ++s.tally.failed;
+  if (record->rules().stays_there) s.stay_there.erase(record->number());
   s.around.meter->ended(record->argument().size());
   s.around.news->job_failed(record->number(), record->function(), why);
   s.ended.push_back([record, why = std::move(why)]() mutable { record->fail(std::move(why)); });
@@ -154,6 +212,7 @@ void act(self_pointer self) {
   const steady_time now = self->clock().now();
   for (schedule::job_command& c : s.book->advance(now)) std::visit(orders, c);
   if (orders.begun > 0) s.around.meter->begun(orders.begun);
+  tell_owner(self);
   for (auto& [place, worker] : s.workers) {
     s.around.leases->set(place, s.book->rows_of(place));
     if (worker.draining && s.book->rows_of(place) == 0) tell_to_stop(s, worker);
@@ -162,10 +221,11 @@ void act(self_pointer self) {
     s.sacrificial = s.book->wants_sacrificial();
     self->send(s.supervisor, supervisor::want_sacrificial{s.sacrificial});
   }
+  s.around.news->counted(s.book->unsettled() - s.book->waiting() + s.device->size(), s.book->stale_dropped());
   tell_callers(s);
-  s.around.news->counted(s.book->unsettled() - s.book->waiting(), s.book->stale_dropped());
-  // A replacement that never comes is no event: while jobs wait, the book is asked again.
-  if (s.book->waiting() > 0 && !std::exchange(s.asks_in_a_second, true))
+  // A replacement that never comes is no event: while jobs wait, the book is asked again. Nor is a caller who keeps what
+  // jobs at the device wait for.
+  if ((s.book->waiting() > 0 || s.device->size() > 0) && !std::exchange(s.asks_in_a_second, true))
     self->delayed_send(job_scheduler_actor(self), ask_again, decide_jobs{decide_jobs::reason::second});
   const auto look = s.book->next_look();
   if (look && (!s.looks_at || *look < *s.looks_at)) {

@@ -1,6 +1,11 @@
 #include "actors/jobs/job_record.hpp"
 
 namespace penstock::jobs {
+namespace {
+
+constexpr auto look_every = std::chrono::milliseconds(500);
+
+}  // namespace
 
 /// Wakes waiting threads and runs the callbacks.
 void job_record::over(std::unique_lock<std::mutex> hold) {
@@ -41,11 +46,29 @@ bool job_record::wait_until(steady_time deadline) const {
   return done;
 }
 
+/// A job at the device may wait for buffers that this very thread holds.
+void job_record::wait_until_done(std::unique_lock<std::mutex>& hold) const {
+  ++waiting_;
+  while (!done_) {
+    if (!rules_.to_device) {
+      ended_.wait(hold);
+      continue;
+    }
+    if (ended_.wait_for(hold, look_every, [this] { return done_; }) || !at_device_) continue;
+    hold.unlock();
+    const auto desk = desk_.lock();
+    const auto why = desk ? desk->who_holds_the_device() : std::nullopt;
+    hold.lock();
+    if (!why || done_) continue;
+    --waiting_;
+    throw error({errc::usage, fmt::format("job {} ({}) waits: {}", number_, function_, *why), 0});
+  }
+  --waiting_;
+}
+
 std::shared_ptr<kept_result> job_record::take() {
   std::unique_lock hold(mutex_);
-  ++waiting_;
-  ended_.wait(hold, [this] { return done_; });
-  --waiting_;
+  wait_until_done(hold);
   if (failure_) throw job_error(number_, *failure_);
   if (std::exchange(taken_, true)) {
     throw error(

@@ -5,9 +5,11 @@
 #include "actors/jobs/kept_result.hpp"
 #include "actors/protocol/local/job_messages.hpp"
 #include "runtime/base/home_process.hpp"
+#include "runtime/base/upload_order.hpp"
 
 #include <penstock/pool.hpp>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -26,6 +28,8 @@ class job_desk {
   virtual bool end_job(schedule::job_id job, bool only_waiting, bool at_once) = 0;
   /// Runs `callback` on the callback thread; drops it once the pool has ended.
   virtual void call_back(std::function<void()> callback) = 0;
+  /// What jobs at the device wait for, once callers have held all of its buffers for a while.
+  [[nodiscard]] virtual std::optional<std::string> who_holds_the_device() const = 0;
 };
 
 /// job_options with the config's defaults filled in.
@@ -33,6 +37,9 @@ struct job_rules {
   nanoseconds limit{0};
   bool idempotent = true;
   bool fresh = false;
+  bool to_device = false;
+  bool stays_there = false;  ///< its result goes to the caller in a device buffer
+  std::uint32_t program = job_upload::no_program;
 };
 
 class job_record : public std::enable_shared_from_this<job_record> {
@@ -52,6 +59,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
   [[nodiscard]] std::span<const std::byte> argument() const noexcept { return argument_.bytes(); }
 
   // The pool's side, once.
+  void reached_device() noexcept { at_device_ = true; }
   void succeed(std::shared_ptr<kept_result> result, std::uint32_t attempts);
   void fail(job_failure why);
 
@@ -67,12 +75,14 @@ class job_record : public std::enable_shared_from_this<job_record> {
 
  private:
   void over(std::unique_lock<std::mutex> hold);
+  void wait_until_done(std::unique_lock<std::mutex>& hold) const;
 
   const std::uint64_t number_;
   const std::string function_;
   Argument argument_;
   const job_rules rules_;
   const std::weak_ptr<job_desk> desk_;
+  std::atomic<bool> at_device_ = false;
 
   mutable std::mutex mutex_;
   mutable std::condition_variable ended_;

@@ -59,6 +59,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
   scheduler_state& state = self->state;
   state.around = std::move(around);
   state.book = std::make_unique<schedule::job_book>(state.around.rules);
+  state.device = std::make_unique<device_jobs>(state.around.buffers, state.around.meter);
   return {
       [self](const scheduler::worker_joined& joined) {
         scheduler_state& s = self->state;
@@ -114,6 +115,22 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
       [self](const partition_mapped& news) {
         self->state.places.try_emplace(news.partition, news.memory, self->state.around.shape);
       },
+      [self](const device_answered& some) {
+        for (device_answer& one : some.queue->take()) {
+          if (auto ended = self->state.device->answered(std::move(one)))
+            end_at_device(self->state, std::move(*ended));
+        }
+        decide_soon(self);
+      },
+      [self](const device_lost& news) {
+        end_at_device(self->state, self->state.device->owner_lost(news));
+        decide_soon(self);
+      },
+      [self](const device_failed& news) {
+        end_at_device(self->state, self->state.device->failed(news.why));
+        decide_soon(self);
+      },
+      [self](const meet_owner& news) { self->state.owner = news.owner; },
       [self](const pause_jobs& order) {
         // After cancel_all nothing may start, so resume has no effect.
         self->state.book->set_paused(order.paused || self->state.cancelled.has_value());
@@ -132,6 +149,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
       [self](const stop_jobs&) {
         tell_callers(self->state);
         self->state.supervisor = supervisor::supervisor_actor();
+        self->state.owner = gpu_owner::gpu_owner_actor();
         self->quit();
       },
   };

@@ -6,7 +6,9 @@
 //           jobs_submitted, results_released, end_job, pause_jobs, cancel_all                    from the pool and handles
 //           jobs_reported                                                                        from the workers' links
 //           functions_known, partition_mapped                                                    from the pool's host
+//           device_answered, device_lost, device_failed                                          from the GPU owner's side
 //   says    run_jobs, stop_work                                                                  to workers
+//           upload_batches                                                                       to the GPU owner
 //           death_judged, want_sacrificial, fence_worker, cancel_worker, restart_worker, ...     to the supervisor
 //           through job_news                                                                     what others want to know
 //   owns    the job book, the records of jobs that have not ended, the session's view of all slots
@@ -56,6 +58,8 @@ class job_news {
   /// Only for failures worth an event: poisoned, timed_out, worker_lost.
   virtual void job_failed(std::uint64_t job, const std::string& function, const job_failure& why) = 0;
   virtual void counted(std::uint64_t running, std::uint64_t stale_dropped) = 0;
+  /// Jobs at the device wait for callers: said once for each time.
+  virtual void waits_for_callers(const std::string& what) = 0;
 
  protected:
   ~job_news() = default;
@@ -67,7 +71,8 @@ struct job_scheduler_surroundings {
   std::shared_ptr<scheduler::lease_counts> leases;
   std::shared_ptr<admission> meter;
   std::shared_ptr<const slot_left> left;
-  job_news* news = nullptr;  ///< outlives the actor
+  std::shared_ptr<lent_buffers> buffers;  ///< of the device, if callers may have them
+  job_news* news = nullptr;               ///< outlives the actor
 };
 
 job_scheduler_actor spawn_job_scheduler(caf::actor_system& system, job_scheduler_surroundings around);

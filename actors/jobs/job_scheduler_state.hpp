@@ -3,6 +3,7 @@
 // callers submit and cancel. Private to these three.
 #pragma once
 
+#include "actors/jobs/device_jobs.hpp"
 #include "actors/jobs/job_scheduler.hpp"
 #include "actors/jobs/parcel_shelf.hpp"
 #include "actors/jobs/place_slots.hpp"
@@ -12,6 +13,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 namespace penstock::jobs {
@@ -29,6 +31,7 @@ struct open_job {
   std::shared_ptr<job_record> record;
   std::uint32_t function = 0;
   bool leased = false;  // leased at least once: no longer counted as waiting
+  bool ending = false;  // its caller has ended it: it does not go to the device any more
 };
 
 /// Results in a slot, left there by its latest lease.
@@ -45,7 +48,10 @@ struct scheduler_state {
 
   job_scheduler_surroundings around;
   supervisor::supervisor_actor supervisor;
+  gpu_owner::gpu_owner_actor owner;  // or none
   std::unique_ptr<schedule::job_book> book;
+  std::unique_ptr<device_jobs> device;    // jobs that have ended for the book
+  std::set<schedule::job_id> stay_there;  // jobs that have not ended, whose results are to stay on the device
   std::unordered_map<schedule::job_id, open_job> jobs;
   std::map<std::string, std::uint32_t, std::less<>> functions;
   std::vector<job_news::function_counts> by_function;  // by their numbers
@@ -77,6 +83,8 @@ void act(self_pointer self);
 /// In what is known of its function.
 void note_end(scheduler_state& s, const open_job& job, bool ok);
 void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why);
+void end_at_device(scheduler_state& s, device_outcome outcome);
+void end_at_device(scheduler_state& s, std::vector<device_outcome> outcomes);
 /// The callers of jobs that have ended hear of it: after the statistics, which they may ask for at once.
 void tell_callers(scheduler_state& s);
 

@@ -18,6 +18,13 @@ bool end_known(scheduler_state& s, const end_job& order) {
       static_cast<void>(s.book->seen(place->second.read(row->lease, 0, row->row + 1)));
     }
   }
+  if (!order.only_waiting) {
+    if (const auto open = s.jobs.find(order.job); open != s.jobs.end()) open->second.ending = true;
+    if (auto ended = s.device->cancel(order.job)) {
+      end_at_device(s, std::move(*ended));
+      return false;
+    }
+  }
   return s.book->cancel(order.job, order.only_waiting, order.at_once) == schedule::cancelled::before_it_began;
 }
 
@@ -43,10 +50,12 @@ void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
   }
   const std::uint64_t bytes = record->argument().size();
   const bool alone = place_slots::travels_alone(bytes, s.around.shape.slot_bytes);
+  if (record->rules().stays_there) s.stay_there.insert(record->number());
   s.jobs[record->number()] = {record, function->second, false};
   ++s.by_function[function->second].waiting;
   s.book->submit({record->number(), function->second, alone ? s.around.shape.slot_bytes : bytes,
-                  record->rules().limit, record->rules().idempotent, record->rules().fresh});
+                  record->rules().limit, record->rules().idempotent, record->rules().fresh,
+                  record->rules().to_device});
 }
 
 void learn_functions(scheduler_state& s, const functions_known& news) {
@@ -82,6 +91,7 @@ void end_all(scheduler_state& s, const failure& why) {
     note_end(s, job, false);
     fail_job(s, job.record, {job_status::cancelled, {}, why.message, {}, {}, 0});
   }
+  end_at_device(s, s.device->cancel_all(why.message));
 }
 
 }  // namespace penstock::jobs

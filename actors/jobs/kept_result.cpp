@@ -15,6 +15,8 @@ kept_result::kept_result(mapping parcel, std::uint64_t bytes, std::shared_ptr<ad
 kept_result::kept_result(in_slot where, std::shared_ptr<admission> meter)
     : where_(std::move(where)), meter_(std::move(meter)) {}
 
+kept_result::kept_result(std::unique_ptr<device_result> there) : where_(std::move(there)) {}
+
 kept_result::~kept_result() {
   if (metered_ > 0) meter_->let_go(metered_);
   if (auto* const slot = std::get_if<in_slot>(&where_)) {
@@ -36,6 +38,7 @@ std::span<const std::byte> kept_result::bytes() {
     copy_out();
     (*was.left)(was.lease);
   }
+  if (std::holds_alternative<std::unique_ptr<device_result>>(where_)) return there().bytes();
   if (const auto* const parcel = std::get_if<mapping>(&where_)) return parcel->bytes().first(parcel_bytes_);
   return std::get<std::vector<std::byte>>(where_);
 }
@@ -45,6 +48,50 @@ bool kept_result::leave_slot() {
   if (lent_ || !std::holds_alternative<in_slot>(where_)) return false;
   copy_out();
   return true;
+}
+
+void kept_result::stay_in_slot() {
+  const std::lock_guard hold(mutex_);
+  const auto* const slot = std::get_if<in_slot>(&where_);
+  if (slot == nullptr || lent_) return;
+  slot->place->lent.fetch_add(1, std::memory_order_relaxed);
+  lent_ = true;
+}
+
+const device_result& kept_result::there() const {
+  const auto* const found = std::get_if<std::unique_ptr<device_result>>(&where_);
+  if (found == nullptr)
+    throw error({errc::usage,
+                 "this Result is not on the device: that has to be asked for (job_options::on_device)", 0});
+  if (!*found) throw error({errc::usage, "this Result was released", 0});
+  return **found;
+}
+
+bool kept_result::on_device() const {
+  const std::lock_guard hold(mutex_);
+  return std::holds_alternative<std::unique_ptr<device_result>>(where_);
+}
+
+tensor_view kept_result::tensor() const {
+  const std::lock_guard hold(mutex_);
+  return there().tensor();
+}
+
+std::vector<std::byte> kept_result::read_back() {
+  {
+    const std::lock_guard hold(mutex_);
+    if (std::holds_alternative<std::unique_ptr<device_result>>(where_)) return there().read_back();
+  }
+  const auto all = bytes();
+  return {all.begin(), all.end()};
+}
+
+void kept_result::release(stream_handle stream) {
+  const std::lock_guard hold(mutex_);
+  static_cast<void>(there());
+  auto& held = std::get<std::unique_ptr<device_result>>(where_);
+  held->release(stream);  // if it throws, the buffer is still held
+  held.reset();
 }
 
 void kept_result::copy_out() {

@@ -1,10 +1,11 @@
 // A result in the caller's hands: it lies in the slot where its worker wrote it, in a memfd of its own, or in a copy.
 // A result that nobody has looked at can leave its slot at any time; one whose bytes were handed out stays where it is.
 // So that callers who keep results stop nobody, a place lends at most all of its slots but one; a result beyond that is
-// copied when it is looked at (semantics 45).
+// copied when it is looked at (semantics 45). Or it lies on the device, in a buffer of the ring.
 #pragma once
 
 #include "actors/jobs/admission.hpp"
+#include "actors/jobs/device_result.hpp"
 #include "runtime/base/ids.hpp"
 #include "runtime/base/mapping.hpp"
 
@@ -42,6 +43,7 @@ class kept_result {
   explicit kept_result(std::vector<std::byte> copy, std::shared_ptr<admission> meter);
   kept_result(mapping parcel, std::uint64_t bytes, std::shared_ptr<admission> meter);
   kept_result(in_slot where, std::shared_ptr<admission> meter);
+  explicit kept_result(std::unique_ptr<device_result> there);
   ~kept_result();
   kept_result(const kept_result&) = delete;
   kept_result& operator=(const kept_result&) = delete;
@@ -51,16 +53,34 @@ class kept_result {
   /// Copies the result out of its slot, unless bytes() was called or it is in no slot. True: it was moved,
   /// and `slot_left` will not be called for it.
   bool leave_slot();
+  /// The device reads it where it lies, as long as this object lives.
+  void stay_in_slot();
+
+  // On the device. Throw error (errc::usage) if it is not there, or not any more.
+  [[nodiscard]] bool on_device() const;
+  [[nodiscard]] tensor_view tensor() const;
+  [[nodiscard]] std::vector<std::byte> read_back();
+  void release(stream_handle stream);
 
  private:
+  [[nodiscard]] const device_result& there() const;
+
   void copy_out();
 
-  std::mutex mutex_;
-  std::variant<std::vector<std::byte>, mapping, in_slot> where_;
+  mutable std::mutex mutex_;
+  std::variant<std::vector<std::byte>, mapping, in_slot, std::unique_ptr<device_result>> where_;
   std::shared_ptr<admission> meter_;
   std::uint64_t metered_ = 0;
   std::uint64_t parcel_bytes_ = 0;
   bool lent_ = false;
+};
+
+/// A result that lies in its slot, for the device.
+struct slot_result {
+  lease_ref lease;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  std::shared_ptr<kept_result> held;  ///< the slot is kept as long as this
 };
 
 }  // namespace penstock::jobs

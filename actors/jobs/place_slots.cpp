@@ -115,6 +115,22 @@ result<std::shared_ptr<kept_result>> place_slots::result_of(const lease_ref& lea
   return std::make_shared<kept_result>(kept_result::in_slot{place_, lease, bytes, left}, meter);
 }
 
+result<slot_result> place_slots::result_in_slot(const lease_ref& lease, std::uint32_t row,
+                                                const std::shared_ptr<const slot_left>& left,
+                                                const std::shared_ptr<admission>& meter) const {
+  auto found = slot(lease.slot).read(row);
+  if (!found) return tl::unexpected(std::move(found.error()));
+  if (found->result_elsewhere) {
+    return refuse(errc::out_of_memory,
+                  "its result of {} did not fit its slot, from which the device reads it: raise [loader] "
+                  "slot_bytes ({})",
+                  bytes_for_people(found->result_bytes), bytes_for_people(shape_.slot_bytes));
+  }
+  const std::span<const std::byte> bytes = slot(lease.slot).bytes(found->result_offset, found->result_bytes);
+  return slot_result{lease, found->result_offset, found->result_bytes,
+                     std::make_shared<kept_result>(kept_result::in_slot{place_, lease, bytes, left}, meter)};
+}
+
 job_failure place_slots::failure_of(const lease_ref& lease, std::uint32_t row) const {
   job_failure why;
   const auto found = slot(lease.slot).read(row);

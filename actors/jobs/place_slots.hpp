@@ -51,6 +51,11 @@ class place_slots {
                                                  std::optional<protocol::parcel> parcel,
                                                  const std::shared_ptr<const slot_left>& left,
                                                  const std::shared_ptr<admission>& meter) const;
+  /// The same for one that the device shall have: of any size, and not copied. Refuses (errc::out_of_memory) one that did
+  /// not fit the slot.
+  result<slot_result> result_in_slot(const lease_ref& lease, std::uint32_t row,
+                                     const std::shared_ptr<const slot_left>& left,
+                                     const std::shared_ptr<admission>& meter) const;
   /// What a failed or too large row says.
   [[nodiscard]] job_failure failure_of(const lease_ref& lease, std::uint32_t row) const;
   [[nodiscard]] bool result_elsewhere(const lease_ref& lease, std::uint32_t row) const;

@@ -8,6 +8,7 @@
 
 #include "actors/jobs/admission.hpp"
 #include "actors/jobs/callback_thread.hpp"
+#include "actors/jobs/device_side.hpp"
 #include "actors/jobs/job_record.hpp"
 #include "actors/jobs/job_scheduler.hpp"
 #include "actors/jobs/pool_host.hpp"
@@ -75,6 +76,7 @@ class Pool::body final : public jobs::job_desk,
     std::unique_ptr<control::control_server> server;
     std::unique_ptr<telemetry::metrics_server> metrics;
     std::shared_ptr<supervisor::worker_processes> processes;
+    std::unique_ptr<jobs::device_side> device;  // or none
     jobs::job_scheduler_actor scheduler;
     supervisor::supervisor_actor supervisor;
     jobs::pool_host_actor host;
@@ -85,6 +87,7 @@ class Pool::body final : public jobs::job_desk,
   // Calls from actors and handles.
   bool end_job(schedule::job_id job, bool only_waiting, bool at_once) override;
   void call_back(std::function<void()> callback) override;
+  [[nodiscard]] std::optional<std::string> who_holds_the_device() const override;
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                        std::uint32_t restarts) override;
   void worker_died(const death_report& death) override;
@@ -95,14 +98,17 @@ class Pool::body final : public jobs::job_desk,
   void callers_told(std::uint64_t jobs) override;
   void job_failed(std::uint64_t job, const std::string& function, const job_failure& why) override;
   void counted(std::uint64_t running, std::uint64_t stale_dropped) override;
+  void waits_for_callers(const std::string& what) override;
 
   result<void> try_start();
-  void spawn_actors(engine& e);
+  result<void> spawn_actors(engine& e);
+  result<void> spawn_device(engine& e);
   void result_left(const lease_ref& lease);
   void open_control_socket(engine& e);
   void open_metrics(engine& e);
   [[nodiscard]] arena::geometry shape() const;
-  [[nodiscard]] Job enter(std::string_view function, Argument argument, const job_options& options);
+  [[nodiscard]] jobs::job_rules rules_of(const job_options& options) const;
+  [[nodiscard]] Job enter(std::string_view function, Argument argument, const jobs::job_rules& rules);
   void cancel_everything(const failure& why);
   void fail_orphans();
   void tell(event what) { journal_->note(std::move(what)); }

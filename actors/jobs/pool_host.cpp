@@ -56,7 +56,9 @@ result<void> prepare(self_pointer self, std::uint32_t place) {
   auto mapped = arena::map_partition(memory.fd(), memory.shape(), place);
   if (!mapped) return tl::unexpected(std::move(mapped.error()));
   s.prepared.insert(place);
-  self->send(s.others.scheduler, partition_mapped{place, std::make_shared<mapping>(std::move(*mapped))});
+  auto shared = std::make_shared<mapping>(std::move(*mapped));
+  if (s.others.owner) self->send(s.others.owner, gpu_owner::attach_partition{place, shared, memory.shape()});
+  self->send(s.others.scheduler, partition_mapped{place, std::move(shared)});
   return {};
 }
 

@@ -4,6 +4,7 @@
 //   hears   worker_serves, worker_described                 from the supervisor
 //   says    partition_prepared                              to the supervisor
 //           functions_known, partition_mapped               to the job scheduler
+//           attach_partition                                to the GPU owner
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"

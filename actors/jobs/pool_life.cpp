@@ -6,6 +6,7 @@
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/config/validate.hpp"
 
 #include <caf/actor_system.hpp>
@@ -35,7 +36,10 @@ Pool::body::body(config settings, pool_options options)
       options_(std::move(options)),
       workers_(session::workers_of(settings_)),
       admission_(std::make_shared<jobs::admission>(settings_.jobs.queue, settings_.jobs.memory.bytes)),
-      board_(settings_.name, "embedded"),
+      board_(settings_.name,
+             jobs::device_side::wanted(settings_) && settings_.gpu.placement == placement_rule::process
+                 ? "process"
+                 : "embedded"),
       ending_(settings_.supervisor.shutdown) {
   board_.configured(workers_);
   log::set_level(as_log_level(settings_.log.level));
@@ -70,15 +74,20 @@ result<void> Pool::body::try_start() {
       !ok)
     return ok;
   if (auto ok = e->memory->size_and_seal(shape()); !ok) return ok;
-  auto flights = arena::flight_recorders::create(shape().partitions);
+  if (auto ok = jobs::device_side::check(settings_, shape()); !ok) return ok;
+  const std::uint32_t owners = jobs::device_side::wanted(settings_) ? 1 : 0;
+  auto flights = arena::flight_recorders::create(shape().partitions + owners);
   if (!flights) return tl::unexpected(std::move(flights.error()));
   e->flights = std::make_shared<arena::flight_recorders>(std::move(*flights));
+  result<void> spawned;
   session::on_a_fresh_thread([&] {
     e->settings = std::make_unique<protocol::actor_settings>(actor_threads);
     e->system = std::make_unique<caf::actor_system>(*e->settings);
     e->io = std::make_unique<process::io_thread>();
-    spawn_actors(*e);
+    spawned = spawn_actors(*e);
+    if (!spawned) e.reset();
   });
+  if (!spawned) return spawned;
   if (options_.control_socket) open_control_socket(*e);
   if (!settings_.metrics.listen.empty()) open_metrics(*e);
   // Set only now: callbacks from the actors may need the engine.
@@ -90,10 +99,40 @@ result<void> Pool::body::try_start() {
 
 // ---- submitting -----------------------------------------------------------------------------------------------
 
-Job Pool::body::enter(std::string_view function, Argument argument, const job_options& options) {
-  const jobs::job_rules rules{options.timeout.value_or(settings_.jobs.timeout.value_or(nanoseconds(0))),
-                              options.idempotent.value_or(settings_.jobs.idempotent),
-                              options.fresh.value_or(settings_.jobs.fresh)};
+/// Throws error (errc::usage) for what this pool's device cannot do.
+jobs::job_rules Pool::body::rules_of(const job_options& options) const {
+  jobs::job_rules rules{options.timeout.value_or(settings_.jobs.timeout.value_or(nanoseconds(0))),
+                        options.idempotent.value_or(settings_.jobs.idempotent),
+                        options.fresh.value_or(settings_.jobs.fresh)};
+  rules.to_device = options.on_device || !options.program.empty();
+  rules.stays_there = options.on_device;
+  if (!rules.to_device) return rules;
+  if (!jobs::device_side::wanted(settings_))
+    throw error(
+        {errc::usage, "this pool has no GPU owner: set [jobs] gpu, or name programs in [jobs.programs]", 0});
+  if (options.on_device && settings_.gpu.placement == placement_rule::process) {
+    throw error(
+        {errc::usage,
+         "a result cannot stay on the device of another process: [gpu] placement = \"embedded\", or a device "
+         "program that gives bytes",
+         0});
+  }
+  if (options.program.empty()) return rules;
+  const auto& programs = settings_.jobs.programs;
+  const auto found = programs.find(options.program);
+  if (found == programs.end()) {
+    std::string names;
+    for (const auto& [name, path] : programs) names += (names.empty() ? "" : ", ") + name;
+    throw error({errc::usage,
+                 fmt::format("there is no device program '{}' in [jobs.programs]; there are: {}",
+                             printable(options.program), names.empty() ? "none" : names),
+                 0});
+  }
+  rules.program = static_cast<std::uint32_t>(std::distance(programs.begin(), found));
+  return rules;
+}
+
+Job Pool::body::enter(std::string_view function, Argument argument, const jobs::job_rules& rules) {
   std::shared_ptr<jobs::job_record> record;
   bool first = false;
   {
@@ -116,15 +155,17 @@ Job Pool::body::enter(std::string_view function, Argument argument, const job_op
 
 Job Pool::body::submit(std::string_view function, Argument argument, const job_options& options,
                        nanoseconds patience) {
+  const jobs::job_rules rules = rules_of(options);
   const auto bounded = std::clamp<nanoseconds>(patience, nanoseconds(0), longest_wait);
   value_or_throw(admission_->enter(argument.bytes().size(), now_steady() + bounded));
-  return enter(function, std::move(argument), options);
+  return enter(function, std::move(argument), rules);
 }
 
 std::optional<Job> Pool::body::try_submit(std::string_view function, Argument argument,
                                           const job_options& options) {
+  const jobs::job_rules rules = rules_of(options);
   if (!value_or_throw(admission_->try_enter(argument.bytes().size()))) return std::nullopt;
-  return enter(function, std::move(argument), options);
+  return enter(function, std::move(argument), rules);
 }
 
 /// Fails jobs that were admitted while the pool was ending and that no actor will process.
@@ -250,6 +291,7 @@ void Pool::body::close() noexcept {
     });
     deaf.get_future().wait();
     e->processes->shut_down();
+    if (e->device) e->device->close();
     caf::anon_send(e->scheduler, jobs::stop_jobs{});
     caf::anon_send(e->host, session::leave{});
     caf::anon_send_exit(e->supervisor, caf::exit_reason::user_shutdown);

@@ -19,7 +19,25 @@ constexpr nanoseconds no_item_timeout = std::chrono::hours(24 * 365);
 
 }  // namespace
 
-void Pool::body::spawn_actors(engine& e) {
+result<void> Pool::body::spawn_device(engine& e) {
+  if (!jobs::device_side::wanted(settings_)) return {};
+  jobs::device_side::surroundings around;
+  around.settings = &settings_;
+  around.shape = shape();
+  around.fds = {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd()};
+  around.flights = e.flights;
+  around.board = &board_;
+  around.ending = &ending_;
+  around.logs = &logs_;
+  around.tell = [this](event what) { tell(std::move(what)); };
+  auto made = jobs::device_side::make(*e.system, *e.io, std::move(around));
+  if (!made) return tl::unexpected(std::move(made.error()));
+  e.device = std::move(*made);
+  return {};
+}
+
+result<void> Pool::body::spawn_actors(engine& e) {
+  if (auto ok = spawn_device(e); !ok) return ok;
   e.leases = std::make_shared<scheduler::lease_counts>(shape().partitions);
   jobs::job_scheduler_surroundings scheduling;
   scheduling.rules.max_attempts = settings_.quarantine.max_attempts;
@@ -36,6 +54,7 @@ void Pool::body::spawn_actors(engine& e) {
       std::make_shared<const jobs::slot_left>([pool = weak_from_this()](const lease_ref& lease) {
         if (const auto alive = pool.lock()) alive->result_left(lease);
       });
+  if (e.device) scheduling.buffers = e.device->buffers();
   e.scheduler = jobs::spawn_job_scheduler(*e.system, std::move(scheduling));
 
   auto program = session::program_of_workers(
@@ -52,9 +71,13 @@ void Pool::body::spawn_actors(engine& e) {
 
   e.host = jobs::spawn_pool_host(*e.system, {e.memory, rows_max, settings_.jobs.memory.bytes, this});
 
+  const gpu_owner::gpu_owner_actor owner = e.device ? e.device->owner() : gpu_owner::gpu_owner_actor();
   caf::anon_send(e.scheduler, jobs::meet_supervisor{e.supervisor});
+  caf::anon_send(e.scheduler, jobs::meet_owner{owner});
   caf::anon_send(e.supervisor, supervisor::meet_others{e.scheduler, e.host});
-  caf::anon_send(e.host, jobs::meet_pool{e.scheduler, e.supervisor});
+  caf::anon_send(e.host, jobs::meet_pool{e.scheduler, e.supervisor, owner});
+  if (e.device) e.device->open(e.scheduler);
+  return {};
 }
 
 void Pool::body::open_control_socket(engine& e) {
@@ -85,6 +108,17 @@ void Pool::body::result_left(const lease_ref& lease) {
   if (!released_->add(lease)) return;
   const std::lock_guard hold(mutex_);
   if (engine_) caf::anon_send(engine_->scheduler, jobs::results_released{released_});
+}
+
+std::optional<std::string> Pool::body::who_holds_the_device() const {
+  const std::lock_guard hold(mutex_);
+  if (!engine_ || !engine_->device || !engine_->device->buffers()) return std::nullopt;
+  return engine_->device->buffers()->held_for(jobs::patience_with_callers, now_steady());
+}
+
+void Pool::body::waits_for_callers(const std::string& what) {
+  log::warn("jobs", "{}", what);
+  tell(session::event_of(event_kind::stalled, what));
 }
 
 void Pool::body::workers_changed(const std::vector<worker_status>& workers, bool degraded,

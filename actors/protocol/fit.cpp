@@ -38,6 +38,18 @@ std::vector<upload_slots> split_to_fit(std::vector<wire_upload> uploads) {
   return messages;
 }
 
+std::vector<upload_jobs> split_to_fit(std::vector<wire_job_upload> uploads) {
+  constexpr std::size_t name_bytes_max = 200;
+  constexpr std::size_t at_once =
+      (frame_bytes_max - length_bytes) / (sizeof(wire_job_upload) + name_bytes_max);
+  std::vector<upload_jobs> messages;
+  for (wire_job_upload& u : uploads) {
+    if (messages.empty() || messages.back().uploads.size() == at_once) messages.emplace_back();
+    messages.back().uploads.push_back(std::move(u));
+  }
+  return messages;
+}
+
 std::vector<slots_copied> split_to_fit(std::vector<std::uint64_t> uploads) {
   constexpr std::size_t at_once = (frame_bytes_max - length_bytes) / sizeof(std::uint64_t);
   std::vector<slots_copied> messages;

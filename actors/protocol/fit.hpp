@@ -12,6 +12,9 @@ namespace penstock::protocol {
 /// samples x 8 bytes + its own numbers.
 [[nodiscard]] std::vector<upload_slots> split_to_fit(std::vector<wire_upload> uploads);
 
+/// The same for results of jobs, each with the name of a function of at most 200 bytes.
+[[nodiscard]] std::vector<upload_jobs> split_to_fit(std::vector<wire_job_upload> uploads);
+
 /// The same for acknowledgements of copies.
 [[nodiscard]] std::vector<slots_copied> split_to_fit(std::vector<std::uint64_t> uploads);
 

@@ -1,5 +1,6 @@
 // Every message that crosses a process boundary. Plain structs, small, without floats (penstock's own rule:
-// CAF 0.17 mangles non-finite ones); sample bytes never travel here, they stay in the arena.
+// CAF 0.17 mangles non-finite ones); sample bytes never travel here, they stay in the arena. A device program's own
+// results do, at most 1 MiB each.
 // docs/ARCHITECTURE.md has the table of who sends what to whom.
 #pragma once
 
@@ -25,7 +26,7 @@ auto inspect(Inspector& f, lease_ref& x) {
 namespace protocol {
 
 /// Increment it with every change of a message: each side refuses any other version (exit 82).
-inline constexpr std::uint32_t version = 2;
+inline constexpr std::uint32_t version = 3;
 
 /// The numbers of the descriptors that a child inherits. Descriptor 0 is /dev/null, 1 and 2 are its log.
 namespace child_fd {
@@ -225,11 +226,12 @@ struct open_owner {
   bool digests = false;
   bool restores = false;  ///< `snapshot` is from an earlier incarnation's sink
   std::string snapshot;
+  bool pool = false;  ///< no batches and no sink: results of jobs come, for the programs in the config
 };
 template <class Inspector>
 auto inspect(Inspector& f, open_owner& x) {
   return f(caf::meta::type_name("open_owner"), x.version, x.incarnation, x.flight_page, x.config, x.sink,
-           x.out, x.digests, x.restores, x.snapshot);
+           x.out, x.digests, x.restores, x.snapshot, x.pool);
 }
 
 /// The contents and the layout of the slots.
@@ -276,6 +278,31 @@ struct upload_slots {
 template <class Inspector>
 auto inspect(Inspector& f, upload_slots& x) {
   return f(caf::meta::type_name("upload_slots"), x.uploads);
+}
+
+struct wire_job_upload {
+  std::uint64_t upload = 0;
+  std::uint64_t job = 0;
+  std::uint32_t partition = 0;
+  std::uint32_t slot = 0;
+  std::uint64_t offset = 0;  ///< in the slot
+  std::uint64_t bytes = 0;
+  std::uint32_t program = 0;  ///< in [jobs.programs], in the order of names
+  std::string function;       ///< that made the result; for people
+};
+template <class Inspector>
+auto inspect(Inspector& f, wire_job_upload& x) {
+  return f(caf::meta::type_name("wire_job_upload"), x.upload, x.job, x.partition, x.slot, x.offset, x.bytes,
+           x.program, x.function);
+}
+
+/// In a pool: results of jobs, each for a device program.
+struct upload_jobs {
+  std::vector<wire_job_upload> uploads;
+};
+template <class Inspector>
+auto inspect(Inspector& f, upload_jobs& x) {
+  return f(caf::meta::type_name("upload_jobs"), x.uploads);
 }
 
 /// Nothing more will come: finish what is in flight, let the sink finish if the stream is complete, and exit 0.
@@ -339,6 +366,30 @@ template <class Inspector>
 auto inspect(Inspector& f, batches_delivered& x) {
   return f(caf::meta::type_name("batches_delivered"), x.deliveries, x.digests, x.uploads, x.bytes, x.pinned,
            x.waited_ns, x.snapshots, x.snapshot);
+}
+
+struct wire_job_answer {
+  std::uint64_t upload = 0;
+  std::uint32_t how = 0;  ///< 0: ok, 1: device, 2: too_large
+  std::string text;       ///< why there is no result
+  std::string bytes;      ///< what the program gave
+};
+template <class Inspector>
+auto inspect(Inspector& f, wire_job_answer& x) {
+  return f(caf::meta::type_name("wire_job_answer"), x.upload, x.how, x.text, x.bytes);
+}
+
+/// In a pool, instead of batches_delivered: what device programs have made of these jobs.
+struct jobs_answered {
+  std::vector<wire_job_answer> answers;
+  std::uint64_t uploads = 0;  ///< since the last such message
+  std::uint64_t bytes = 0;
+  bool pinned = false;
+  std::uint64_t waited_ns = 0;  ///< total time that the programs have waited for results
+};
+template <class Inspector>
+auto inspect(Inspector& f, jobs_answered& x) {
+  return f(caf::meta::type_name("jobs_answered"), x.answers, x.uploads, x.bytes, x.pinned, x.waited_ns);
 }
 
 /// The sink cannot be replayed: the death of this process will fail the run.

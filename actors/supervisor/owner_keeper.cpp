@@ -1,9 +1,9 @@
 #include "actors/supervisor/owner_keeper.hpp"
 
 #include "actors/protocol/config_bytes.hpp"
-#include "actors/protocol/fit.hpp"
 #include "actors/protocol/hello.hpp"
 #include "actors/protocol/tensors.hpp"
+#include "actors/supervisor/owner_uploads.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/oom_watch.hpp"
@@ -27,14 +27,15 @@ constexpr auto start_deadline = 120s;  // creating a context and registering the
 constexpr auto lost_link_deadline =
     1s;  // an exiting process closes its link first, then the driver cleans up
 
-supervision::owner_settings rules_of(const config& settings) {
+/// In a pool a job that kills owners is left out, and the others go on.
+supervision::owner_settings rules_of(const config& settings, bool pool) {
   supervision::owner_settings rules;
   rules.restart.intensity_max = settings.gpu.restart.intensity.max;
   rules.restart.intensity_within = settings.gpu.restart.intensity.within;
   rules.seed = settings.sampler.seed;
   rules.clocks = {start_deadline, settings.loader.hang.heartbeat_timeout, settings.gpu.hang.batch_timeout};
   rules.ending.after_closed_link = lost_link_deadline;
-  rules.on_poison = settings.gpu.on_poison_batch;
+  rules.on_poison = pool ? poison_rule::skip : settings.gpu.on_poison_batch;
   return rules;
 }
 
@@ -104,19 +105,18 @@ struct carry_out {
     open.digests = s.around.digests;
     open.restores = snapshot.has_value();
     open.snapshot = snapshot.value_or("");
+    open.pool = s.around.jobs != nullptr;
     s.link->send(open);
     if (s.preparation) s.link->send(*s.preparation);
     for (const std::uint32_t p : s.partitions) s.link->send(protocol::map_partition{p});
   }
   void operator()(const supervision::send_uploads& order) {
-    std::vector<protocol::wire_upload> uploads;
-    uploads.reserve(order.uploads.size());
-    for (const upload_order& o : order.uploads)
-      uploads.push_back({o.upload, o.position, o.epoch, o.sequence, o.partition, o.slot, o.samples});
-    s.link->expect(2 * uploads.size());  // two reports for each: copied, delivered
-    for (protocol::upload_slots& part : protocol::split_to_fit(std::move(uploads))) s.link->send(std::move(part));
+    s.link->expect(2 * order.uploads.size());  // two reports for each: copied, delivered
+    for (protocol::to_owner& part : messages_of(order.uploads)) s.link->send(std::move(part));
   }
-  void operator()(const supervision::stop_owner_process& order) { s.link->send(protocol::stop_owner{order.whole}); }
+  void operator()(const supervision::stop_owner_process& order) {
+    s.link->send(protocol::stop_owner{order.whole});
+  }
   void operator()(const supervision::send_signal& signal) {
     s.around.process->signal(s.owner->incarnation(), signal.number);
   }
@@ -126,6 +126,7 @@ struct carry_out {
     log::warn("gpu", "giving up the start of the GPU owner: {}", why.reason);
   }
   void operator()(const supervision::uploads_lost& lost) {
+    if (s.around.jobs != nullptr) return s.around.jobs->uploads_lost(loss_of_jobs(lost));
     std::optional<scheduler::poison_batch> poison;
     if (lost.left_out) poison = scheduler::poison_batch{lost.left_out->position, lost.left_out->reason};
     self->send(s.others.scheduler, scheduler::owner_lost{lost.era, std::move(poison)});
@@ -208,7 +209,8 @@ struct hear {
       released.push_back(upload);
       note_copied(upload);
     }
-    if (!released.empty()) self->send(s.others.scheduler, scheduler::slots_released{std::move(released)});
+    if (!released.empty() && s.around.jobs == nullptr)
+      self->send(s.others.scheduler, scheduler::slots_released{std::move(released)});
   }
   void operator()(const protocol::batches_delivered& news) {
     for (const protocol::wire_delivery& d : news.deliveries) {
@@ -221,9 +223,16 @@ struct hear {
         self->send(s.others.scheduler, scheduler::batches_delivered{s.around.deliveries});
     }
     if (news.snapshots) s.owner->keep_snapshot(news.snapshot);
-    s.waited = nanoseconds(static_cast<std::int64_t>(news.waited_ns));
-    s.around.news->progressed(news.uploads, news.bytes, news.pinned);
-    s.around.news->owner_waited(s.waited_before + s.waited);
+    note_counts(news.uploads, news.bytes, news.pinned, news.waited_ns);
+  }
+  void operator()(protocol::jobs_answered& news) {
+    std::vector<jobs::device_answer> answers;
+    for (protocol::wire_job_answer& a : news.answers) {
+      if (!s.owner->delivered(incarnation, now, a.upload)) break;
+      answers.push_back(answer_of(a));
+    }
+    if (s.around.jobs != nullptr && !answers.empty()) s.around.jobs->jobs_answered(std::move(answers));
+    note_counts(news.uploads, news.bytes, news.pinned, news.waited_ns);
   }
   void operator()(const protocol::worker_gives_up& last) {
     s.owner->gave_up(incarnation, now, {static_cast<errc>(last.kind), last.reason, 0});
@@ -236,6 +245,11 @@ struct hear {
     s.around.news->gpu_processes_seen(std::move(processes));
   }
 
+  void note_counts(std::uint64_t uploads, std::uint64_t bytes, bool pinned, std::uint64_t waited_ns) const {
+    s.waited = nanoseconds(static_cast<std::int64_t>(waited_ns));
+    s.around.news->progressed(uploads, bytes, pinned);
+    s.around.news->owner_waited(s.waited_before + s.waited);
+  }
   /// The owner's own timestamps come with its acknowledgement; until then these show where the batch is. A conversion
   /// takes no longer than the message.
   void note_copied(std::uint64_t upload) const {
@@ -272,7 +286,8 @@ void note_taken(keeper_state& s, const arena::flight_reading& flight, steady_tim
   if (std::exchange(s.flight, flight.word) != flight.word) s.flight_since = now;
   const auto mark = in_hand(flight);
   const upload_order* batch = mark ? s.owner->orders().find_by_mark(*mark) : nullptr;
-  if (batch != nullptr && s.around.times) s.around.times->note(batch->position, batch_stage::taken, s.flight_since);
+  if (batch != nullptr && s.around.times)
+    s.around.times->note(batch->position, batch_stage::taken, s.flight_since);
 }
 
 void look(self_pointer self) {
@@ -296,14 +311,16 @@ void look(self_pointer self) {
 
 void keep_looking(self_pointer self) {
   const config& settings = self->state.around.settings;
-  const nanoseconds pause = std::min<nanoseconds>(look_every, rules_of(settings).clocks.tick());
+  const nanoseconds pause =
+      std::min<nanoseconds>(look_every, rules_of(settings, self->state.around.jobs != nullptr).clocks.tick());
   self->delayed_send(owner_keeper_actor(self), pause, keeper_tick{});
 }
 
 owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings around) {
   keeper_state& s = self->state;
   s.around = std::move(around);
-  s.owner = std::make_unique<supervision::owner_supervision>(rules_of(s.around.settings), now_of(self));
+  s.owner = std::make_unique<supervision::owner_supervision>(
+      rules_of(s.around.settings, s.around.jobs != nullptr), now_of(self));
   return {
       [self](const gpu_owner::open_device&) {
         self->state.owner->open(now_of(self));

@@ -6,8 +6,9 @@
 //   hears   what a GPU owner hears                                                       from session and scheduler
 //           owner_started, owner_refused, owner_spoke, owner_lost_link, owner_exited     from owner_process
 //           restart_owner                                                                from the operator
-//   says    open_owner, prepare_owner, map_partition, upload_slots, stop_owner           to the process
+//   says    open_owner, prepare_owner, map_partition, upload_slots or upload_jobs, stop_owner   to the process
 //           batches_delivered, slots_released, owner_lost                                to the scheduler
+//           through job_upload_news: the same, in a pool of jobs
 //           through keeper_news: everything that others want to know
 //   owns    the process and its link, what every incarnation has to be told
 #pragma once
@@ -33,7 +34,8 @@ struct keeper_surroundings {
   std::shared_ptr<scheduler::delivery_queue> deliveries;
   std::shared_ptr<batch_times> times;  ///< records the times of batch stages; may be null
   std::shared_ptr<arena::flight_recorders> flights;
-  keeper_news* news = nullptr;  ///< outlives the actor
+  keeper_news* news = nullptr;      ///< outlives the actor
+  job_upload_news* jobs = nullptr;  ///< of a pool; outlives the actor. Then the scheduler hears nothing.
 };
 
 owner_keeper_actor spawn_owner_keeper(caf::actor_system& system, keeper_surroundings around);

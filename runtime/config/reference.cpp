@@ -27,11 +27,11 @@ JSON Schema.
 - **Durations and sizes carry their unit**: `"250ms"`, `"1.5s"`, `"10m"` (d, h, m, s, ms, us, ns); `"64MiB"`, `"2GiB"`
   (B, KiB, MiB, GiB, TiB, KB, MB, GB, TB).
 - **Precedence**, lowest first: the default, included files, the file, the environment, `--set`. Entries of tables whose
-  keys are yours ([vars], [loader.env], [dataset.options]) are merged one by one; arrays are replaced as a whole.
+  keys are yours ([vars], [loader.env], [dataset.options], [jobs.programs]) are merged one by one; arrays are replaced as a whole.
 - **Includes**: `include = ["base.toml"]` at the top; names are relative to the including file, later ones win over
   earlier ones, and all of them lose to the including file. At most 16 deep; a file has at most 1 MiB.
 - **Environment**: `PENSTOCK__LOADER__WORKERS=4` sets `workers` in [loader]: upper case, two underscores between the
-  parts. Entries of [vars], [loader.env] and [dataset.options] keep their own case: `PENSTOCK__VARS__data=/data`.
+  parts. Entries of [vars], [loader.env], [dataset.options] and [jobs.programs] keep their own case: `PENSTOCK__VARS__data=/data`.
 - **--set**: `--set loader.workers=4`. Here and in the environment the value is a TOML value; what is not TOML is taken as a
   string (`--set gpu.device=host`), and where a string is wanted everything is one (`--set name=7`).
 - **References** in any string: `${env:NAME}`, `${env:NAME:-default}` (the default also stands in for an empty value),

@@ -26,7 +26,9 @@ std::filesystem::path absolute_below(const std::filesystem::path& folder, const 
 void anchor_paths(const key_info& key, const node& from, void* value) {
   if (from.at.in == nullptr) return;
   const std::filesystem::path& folder = from.at.in->folder();
-  if (key.limits.kind == limit_kind::path) {
+  if (key.limits.kind == limit_kind::path && key.form.count == arity::map) {
+    for (auto& [name, path] : *static_cast<string_map*>(value)) path = absolute_below(folder, path).string();
+  } else if (key.limits.kind == limit_kind::path) {
     auto& path = *static_cast<std::string*>(value);
     if (!path.empty()) path = absolute_below(folder, path).string();
   } else if (key.limits.kind == limit_kind::command) {
@@ -137,6 +139,8 @@ bool value_reader::read_entry(const member& from, string_map& into) {
   }
   entry_.reset();
   if (sound) into[from.name] = *value;
+  if (sound && key_.limits.kind == limit_kind::path && from.value.at.in != nullptr)
+    into[from.name] = absolute_below(from.value.at.in->folder(), *value).string();
   return sound;
 }
 

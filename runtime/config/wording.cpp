@@ -27,7 +27,9 @@ std::string limit_words(const key_info& key) {
       const bool many = key.form.count == arity::list || key.form.count == arity::fixed;
       return many ? "each " + limits : limits;
     }
-    case limit_kind::path: return "a path relative to the file that contains it";
+    case limit_kind::path:
+      return key.form.count == arity::map ? "paths relative to the file that contains them"
+                                          : "a path relative to the file that contains it";
     case limit_kind::command:
       return "at least one; a program with a '/' is relative to the file that contains it";
     case limit_kind::device: return {};

@@ -94,6 +94,19 @@ class device {
   /// Waits until the work on the stream is done, and reports the error that it left behind. Refuses (errc::usage) a
   /// stream that is being captured.
   virtual result<void> finish(stream_handle stream) = 0;
+
+  // For device programs of jobs: all calls from one thread of ours that is not the owner's, after open().
+
+  /// The calling thread is the programs'. Gives the stream that they put their work on; nothing else uses it.
+  virtual result<stream_handle> enter_programs() = 0;
+  /// Waits until the work on that stream is done. Refuses with the error that it left behind, or that a call of the
+  /// program's left behind on this thread; the next program does not see it.
+  virtual result<void> finish_program() = 0;
+  /// Memory on the device, besides the ring. Refuses (errc::device_out_of_memory, naming asked and free); the device
+  /// stays usable.
+  virtual result<std::byte*> take_memory(std::uint64_t bytes) = 0;
+  virtual void give_back_memory(std::byte* memory) noexcept = 0;
+
   /// Whether addresses are plain host memory.
   [[nodiscard]] virtual bool on_host() const noexcept = 0;
 };

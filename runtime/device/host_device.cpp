@@ -11,8 +11,11 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 
 namespace penstock::device {
@@ -83,6 +86,28 @@ void convert(const convert_step& step, const std::byte* slot, std::byte* buffer,
   }
 }
 
+/// Aligned as device memory is.
+class host_memory {
+ public:
+  /// Null when there is not so much.
+  static std::byte* take(std::uint64_t bytes) noexcept {
+    if (bytes > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max())) return nullptr;
+    return static_cast<std::byte*>(::operator new(bytes, alignment, std::nothrow));
+  }
+  static void give_back(std::byte* memory) noexcept { ::operator delete(memory, alignment); }
+
+ private:
+  static constexpr std::align_val_t alignment{layout_alignment};
+};
+
+struct host_buffer {
+  struct giver {
+    void operator()(std::byte* memory) const noexcept { host_memory::give_back(memory); }
+  };
+  std::unique_ptr<std::byte, giver> memory;
+  std::uint64_t bytes = 0;
+};
+
 class host_device final : public device {
  public:
   ~host_device() override { close(); }
@@ -96,9 +121,12 @@ class host_device final : public device {
   }
 
   result<void> allocate(const transfer_plan& plan, std::uint32_t buffers) override {
-    try {
-      buffers_.assign(buffers, std::vector<std::byte>(plan.buffer_bytes));
-    } catch (const std::bad_alloc&) {
+    buffers_.clear();
+    for (std::uint32_t i = 0; i < buffers; ++i) {
+      buffers_.push_back({{}, plan.buffer_bytes});
+      buffers_.back().memory.reset(host_memory::take(plan.buffer_bytes));
+      if (buffers_.back().memory) continue;
+      buffers_.clear();
       return refuse(errc::device_out_of_memory, "{} buffers of {} do not fit in host memory", buffers,
                     bytes_for_people(plan.buffer_bytes));
     }
@@ -115,7 +143,7 @@ class host_device final : public device {
       for (const upload_job& job : jobs) {
         const auto memory = partitions_.find(job.partition);
         PENSTOCK_CHECK(memory != partitions_.end(), "partition {}", job.partition);
-        PENSTOCK_CHECK(job.slot_offset + plan_.slot.used_bytes(job.rows) <= memory->second.size(),
+        PENSTOCK_CHECK(job.slot_offset + plan_.read_bytes(job.rows, job.extents) <= memory->second.size(),
                        "slot at {}", job.slot_offset);
         PENSTOCK_CHECK(job.buffer < buffers_.size(), "buffer {} of {}", job.buffer, buffers_.size());
         jobs_.push_back({job, memory->second.data() + job.slot_offset});
@@ -146,12 +174,12 @@ class host_device final : public device {
   }
 
   [[nodiscard]] std::byte* address(std::uint32_t buffer) const override {
-    return const_cast<std::byte*>(buffers_[buffer].data());
+    return buffers_[buffer].memory.get();
   }
 
   result<void> read_back(std::uint32_t buffer, std::uint64_t offset, std::span<std::byte> to) override {
-    PENSTOCK_CHECK(offset + to.size() <= buffers_[buffer].size(), "offset {} bytes {}", offset, to.size());
-    std::memcpy(to.data(), buffers_[buffer].data() + offset, to.size());
+    PENSTOCK_CHECK(offset + to.size() <= buffers_[buffer].bytes, "offset {} bytes {}", offset, to.size());
+    std::memcpy(to.data(), buffers_[buffer].memory.get() + offset, to.size());
     return {};
   }
 
@@ -159,6 +187,15 @@ class host_device final : public device {
   result<void> wait(std::uint32_t, stream_handle) override { return {}; }
   result<void> release_after(std::uint32_t, std::span<const stream_handle>) override { return {}; }
   result<void> finish(stream_handle) override { return {}; }
+
+  result<stream_handle> enter_programs() override { return stream_handle{}; }
+  result<void> finish_program() override { return {}; }
+  result<std::byte*> take_memory(std::uint64_t bytes) override {
+    if (std::byte* const memory = host_memory::take(bytes)) return memory;
+    return refuse(errc::device_out_of_memory, "{} do not fit in host memory", bytes_for_people(bytes));
+  }
+  void give_back_memory(std::byte* memory) noexcept override { host_memory::give_back(memory); }
+
   [[nodiscard]] bool on_host() const noexcept override { return true; }
 
  private:
@@ -199,7 +236,7 @@ class host_device final : public device {
   }
 
   void transfer(const queued_job& next) {
-    std::byte* buffer = buffers_[next.job.buffer].data();
+    std::byte* buffer = buffers_[next.job.buffer].memory.get();
     {
       const stage_range range("copy");
       for (const copy_step& step : plan_.copies) {
@@ -213,7 +250,7 @@ class host_device final : public device {
   }
 
   transfer_plan plan_;
-  std::vector<std::vector<std::byte>> buffers_;
+  std::vector<host_buffer> buffers_;
   // held during the waker's call, so on_progress() waits for the waker that it replaces
   std::mutex waker_mutex_;
   std::function<void()> waker_;

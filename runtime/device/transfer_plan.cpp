@@ -1,11 +1,13 @@
 #include "runtime/device/transfer_plan.hpp"
 
+#include "runtime/base/check.hpp"
 #include "runtime/base/units.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace penstock::device {
 namespace {
@@ -97,6 +99,30 @@ std::uint64_t transfer_plan::payload_bytes(std::uint32_t rows, const batch_exten
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (tensors[i].lengths) bytes -= rows * (tensors[i].row_bytes - row_bytes(i, extents));
   return bytes;
+}
+
+std::uint64_t transfer_plan::read_bytes(std::uint32_t rows, const batch_extents& extents) const {
+  if (extents.empty() || staged) return slot.used_bytes(rows);
+  std::uint64_t end = 0;
+  for (const copy_step& step : copies)
+    end = std::max(end, step.from + row_bytes(step.tensor, extents) * rows);
+  return end;
+}
+
+transfer_plan plan_of_results(std::uint64_t bytes_max) {
+  PENSTOCK_CHECK(bytes_max > 0 && bytes_max <= std::numeric_limits<std::uint32_t>::max(), "results of {}",
+                 bytes_max);
+  const std::vector<std::uint32_t> shape{static_cast<std::uint32_t>(bytes_max)};
+  transfer_plan plan;
+  plan.slot.rows_max = 1;
+  plan.slot.tensors = {
+      {{"result", dtype::uint8, shape, tensor_role::data, length_rule::exact}, bytes_max, 0}};
+  plan.slot.described = 1;
+  plan.slot.bytes = bytes_max;
+  plan.tensors = {{"result", dtype::uint8, shape, bytes_max, 0, std::uint64_t{0}}};
+  plan.copies = {{0, 0, bytes_max, 0}};
+  plan.buffer_bytes = round_up(bytes_max, layout_alignment);
+  return plan;
 }
 
 float normalised(std::uint8_t x, float scale, float shift) noexcept {

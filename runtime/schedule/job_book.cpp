@@ -246,9 +246,10 @@ void job_book::row_over(const lease_ref& lease, std::uint32_t index, worker& w, 
   if (r.at != row_state::begun) ++e.runs;
   const nanoseconds busy = std::clamp(now.busy, nanoseconds(0), busy_max);
   *e.typical = *e.typical == unknown ? busy : *e.typical + (busy - *e.typical) / 8;
-  if (now.keeps_slot) ++known.kept;
+  const bool keeps = now.keeps_slot || (e.request.holds_slot && now.at == row_state::finished);
+  if (keeps) ++known.kept;
   close_row(r, now.at, w, known);
-  settle(e, {.how = end_of(now.at), .at = settle_job::place{lease, index}, .keeps_slot = now.keeps_slot});
+  settle(e, {.how = end_of(now.at), .at = settle_job::place{lease, index}, .keeps_slot = keeps});
 }
 
 void job_book::close_row(row& r, row_state how, worker& w, lease_rows& known) {

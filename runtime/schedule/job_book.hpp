@@ -68,9 +68,10 @@ struct job_request {
   /// Bytes taken in the slot, rounded up. For an argument in a memfd: the whole slot, so that it is not
   /// bundled.
   std::uint64_t argument_bytes = 0;
-  nanoseconds limit{0};    ///< of one run; 0: none
-  bool idempotent = true;  ///< false: never begun twice
-  bool fresh = false;      ///< only in a process that has run nothing else
+  nanoseconds limit{0};     ///< of one run; 0: none
+  bool idempotent = true;   ///< false: never begun twice
+  bool fresh = false;       ///< only in a process that has run nothing else
+  bool holds_slot = false;  ///< its result stays in the slot, of whatever size: result_gone() is owed for it
 };
 
 // ---- commands: all of them are carried out, in order, before the next advance() --------------------------------
@@ -327,9 +328,10 @@ class job_book {
   struct workload {
     std::vector<std::uint32_t> order{};  // slots with open rows, as they were leased
     std::uint32_t open_rows = 0;
-    nanoseconds expected{0};  // of open rows
-    bool untouched = true;    // was never given a lease
-    bool ending = false;      // an end_worker was emitted
+    nanoseconds expected{0};     // of open rows
+    bool untouched = true;       // was never given a lease
+    std::uint64_t asked_in = 0;  // the last round in which an empty_slot was said
+    bool ending = false;         // an end_worker was emitted
     bool ending_at_once = false;
     bool refreshing = false;  // a refresh_worker was emitted; cleared when a new process joins
     bool reserved = false;    // gets no leases, so that it can be replaced for a fresh job
@@ -410,6 +412,7 @@ class job_book {
   std::optional<steady_time> next_look_;
   job_id last_job_ = 0;
   std::uint64_t waiting_ = 0;
+  std::uint64_t round_ = 0;  // of advance()
   std::uint64_t stale_dropped_ = 0;
   std::uint32_t loaders_ = 0;  // workers that take leases, counted by advance()
   bool paused_ = false;

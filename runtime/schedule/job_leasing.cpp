@@ -33,6 +33,7 @@ bool is_loader(const auto& worker) {
 }  // namespace
 
 std::vector<job_command> job_book::advance(steady_time now) {
+  ++round_;
   next_look_.reset();
   if (!paused_ && !jobs_.empty()) {
     loaders_ = 0;
@@ -178,9 +179,13 @@ void job_book::lease_bundle(std::uint32_t index, std::uint64_t share) {
     work += expected_of(e);
     const bool table_fits =
         settings_.head_bytes + settings_.row_bytes * (bundle_.size() + 1) <= settings_.slot_bytes / 4;
-    if (!bundle_.empty() && (!table_fits || arguments > arguments_max || work > settings_.bundle_goal)) break;
+    // What holds its slot wants its result to fit there: it has the slot for itself.
+    const bool fits =
+        table_fits && arguments <= arguments_max && work <= settings_.bundle_goal && !e.request.holds_slot;
+    if (!bundle_.empty() && !fits) break;
     dequeue(e);
     bundle_.push_back(&e);
+    if (e.request.holds_slot) break;
   }
   give(index);
 }
@@ -264,7 +269,7 @@ void job_book::ask_for_room(steady_time now) {
 
 /// Picks the slot with the fewest results among those needed for `room_patience` and not picked before.
 void job_book::ask_for_room(std::uint32_t index, worker& w, steady_time now) {
-  if (!w.free.empty()) return;
+  if (!w.free.empty() || w.more.asked_in == round_) return;
   auto best = w.slots.end();
   std::optional<steady_time> ripe;  // when the next slot will have been needed for that long
   for (auto slot = w.slots.begin(); slot != w.slots.end(); ++slot) {
@@ -282,6 +287,7 @@ void job_book::ask_for_room(std::uint32_t index, worker& w, steady_time now) {
     return;
   }
   best->use.asked = true;
+  w.more.asked_in = round_;
   const auto number = static_cast<std::uint32_t>(best - w.slots.begin());
   outbox_.emplace_back(empty_slot{{{index, best->use.incarnation}, number, best->generation}});
 }

@@ -67,6 +67,7 @@ const upload_order* owner_orders::find_by_mark(std::uint32_t mark) const {
 }
 
 std::string describe(const upload_order& batch) {
+  if (batch.job) return fmt::format("the result of job {} ({})", batch.position, batch.job->function);
   constexpr std::size_t shown = 8;
   std::string samples;
   for (std::size_t i = 0; i < std::min(shown, batch.samples.size()); ++i)

@@ -73,7 +73,7 @@ class owner_orders {
   std::optional<std::string> snapshot_;
 };
 
-/// "batch 17 of epoch 0 (samples 3, 1, 4 and 125 more)".
+/// "batch 17 of epoch 0 (samples 3, 1, 4 and 125 more)", "the result of job 17 (thumbnail)".
 [[nodiscard]] std::string describe(const upload_order& batch);
 
 }  // namespace penstock::supervision

@@ -87,7 +87,8 @@ void owner_supervision::start_failed(std::uint32_t incarnation, steady_time now,
   if (why.code == errc::worker_program) return fail(why);
   if (ending_.cause() == death_cause::hang) why.message = ending_.reason();  // given up by the session
   const restart_decision next = policy_.start_failed(now);
-  if (next.act == restart_decision::what::restart) outbox_.emplace_back(owner_not_started{why, next.at - now});
+  if (next.act == restart_decision::what::restart)
+    outbox_.emplace_back(owner_not_started{why, next.at - now});
   restart_or_fail(
       now, next,
       {why.code, fmt::format("{}; all the retries that [gpu.restart] allows have failed", why.message),
@@ -103,11 +104,12 @@ void owner_supervision::greeted(std::uint32_t incarnation, steady_time now, cons
   if (!refusal.empty()) {
     const pid_t pid = *pid_;
     violate(now, refusal);
-    return fail({errc::protocol,
-                 fmt::format("the GPU owner's program (pid {}) was refused: {}; install penstock-gpu and session of "
-                             "the same version",
-                             pid, refusal),
-                 0});
+    return fail(
+        {errc::protocol,
+         fmt::format("the GPU owner's program (pid {}) was refused: {}; install penstock-gpu and session of "
+                     "the same version",
+                     pid, refusal),
+         0});
   }
   if (stage_ != owner_stage::starting) return violate(now, "it sent hello twice");
   stage_ = owner_stage::introduced;
@@ -170,22 +172,24 @@ void owner_supervision::link_closed(std::uint32_t incarnation, steady_time now, 
 void owner_supervision::look(steady_time now, const owner_sign& sign) {
   wait_channel_ = sign.wait_channel;
   if (!pid_ || is_over() || stage_ == owner_stage::stopping) return;  // a stopping one has its own deadline
-  const child_sign seen{the_owner,           stage_ == owner_stage::ready, sign.heartbeats, sign.work_mark,
-                        sign.in_hand.has_value(), sign.traced};
+  const child_sign seen{the_owner,      stage_ == owner_stage::ready, sign.heartbeats,
+                        sign.work_mark, sign.in_hand.has_value(),     sign.traced};
   for (const hang_verdict& v : hangs_.look(now, {seen})) {
     const std::string time = duration_for_people(v.since);
     const upload_order* batch = sign.in_hand ? orders_.find_by_mark(*sign.in_hand) : nullptr;
     const std::string where = sign.wait_channel.empty() ? "" : "; it waits in " + sign.wait_channel;
     switch (v.kind) {
       case hang::start:
-        ending_.hang(now, death_cause::hang, fmt::format("it was not ready {} after its start{}", time, where));
+        ending_.hang(now, death_cause::hang,
+                     fmt::format("it was not ready {} after its start{}", time, where));
         break;
       case hang::heartbeat:
         ending_.hang(now, death_cause::heartbeat, fmt::format("no heartbeat for {}{}", time, where));
         break;
       case hang::item:
         ending_.hang(now, death_cause::hang,
-                     fmt::format("its sink has been working on {} for {}{}",
+                     fmt::format("its {} has been working on {} for {}{}",
+                                 batch != nullptr && batch->job ? "device program" : "sink",
                                  batch != nullptr ? describe(*batch) : "a batch", time, where));
         break;
     }
@@ -239,7 +243,8 @@ suspicion_rule owner_supervision::suspicion_after(const process::exit_report& en
   return fault || ending_.cause() == death_cause::hang ? suspicion_rule::in_hand : suspicion_rule::none;
 }
 
-owner_death_report owner_supervision::report_of(const owner_end& end, const std::optional<upload_order>& suspect,
+owner_death_report owner_supervision::report_of(const owner_end& end,
+                                                const std::optional<upload_order>& suspect,
                                                 steady_time now) const {
   owner_death_report d;
   d.pid = pid_.value_or(0);
@@ -248,7 +253,8 @@ owner_death_report owner_supervision::report_of(const owner_end& end, const std:
   const bool own_end = ending_.cause() == death_cause::stopped && !ending_.killed_here(end.report);
   d.cause = own_end ? termination::own_cause_of(end.report) : ending_.cause_of(end.report);
   if (end.oom_killed) d.cause = death_cause::oom;
-  if (end.report.ending == process::exit_report::how::signalled) d.signal = process::signal_name(end.report.code);
+  if (end.report.ending == process::exit_report::how::signalled)
+    d.signal = process::signal_name(end.report.code);
   if (end.report.ending == process::exit_report::how::exited) d.code = end.report.code;
   if (suspect) {
     d.epoch = suspect->epoch;
@@ -262,9 +268,9 @@ owner_death_report owner_supervision::report_of(const owner_end& end, const std:
 
 std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& end) const {
   if (end.report.exited_with(exit_codes::hardware)) {
-    return failure{errc::device_hardware,
-                   fmt::format("the GPU reports broken hardware: {}", gave_up_ ? gave_up_->message : end.last_lines),
-                   0};
+    return failure{
+        errc::device_hardware,
+        fmt::format("the GPU reports broken hardware: {}", gave_up_ ? gave_up_->message : end.last_lines), 0};
   }
   if (gave_up_ && gave_up_->code != errc::device_poisoned) return gave_up_;
   if (irreplaceable_) {
@@ -275,9 +281,9 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
                    0};
   }
   if (finishing_ && ending_.killed_here(end.report)) {
-    return failure{
-        errc::sink,
-        fmt::format("the sink of the GPU owner (pid {}) did not finish in time", pid_.value_or(0)), 0};
+    return failure{errc::sink,
+                   fmt::format("the sink of the GPU owner (pid {}) did not finish in time", pid_.value_or(0)),
+                   0};
   }
   return std::nullopt;
 }
@@ -292,9 +298,10 @@ std::optional<uploads_lost::poison> owner_supervision::judge(const owner_orders:
     return std::nullopt;
   }
   outbox_.emplace_back(owner_left_out{what + "; skipping it"});
-  return uploads_lost::poison{loss.suspect->position,
-                              fmt::format("its batch ({} of epoch {}) has killed {} GPU owners", loss.suspect->sequence,
-                                          loss.suspect->epoch, owner_orders::deaths_that_prove)};
+  return uploads_lost::poison{
+      loss.suspect->position,
+      fmt::format("its batch ({} of epoch {}) has killed {} GPU owners", loss.suspect->sequence,
+                  loss.suspect->epoch, owner_orders::deaths_that_prove)};
 }
 
 void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const owner_end& end) {
@@ -324,16 +331,23 @@ void owner_supervision::settle_death(steady_time now, const owner_end& end, cons
   if (loss.proven) left_out = judge(loss);
   if (is_over()) return;
   not_recovered_ = std::pair(incarnation_, now);
-  outbox_.emplace_back(uploads_lost{loss.era, std::move(left_out)});
+  const std::string words = gave_up_ ? gave_up_->message : end.last_lines;
+  std::optional<uploads_lost::blame> blamed;
+  if (loss.suspect) {
+    std::string cause = fmt::format("the GPU owner (pid {}) {}", pid, how_it_ended(end.report));
+    if (ending_.cause() == death_cause::hang) cause += ": " + ending_.reason();
+    if (!words.empty()) cause += ": " + words;
+    blamed = uploads_lost::blame{loss.suspect->position, std::move(cause)};
+  }
+  outbox_.emplace_back(uploads_lost{loss.era, std::move(left_out), std::move(blamed)});
 
   death d;
-  const bool permanent = end.report.ending == process::exit_report::how::exited &&
-                         exit_codes::is_permanent(end.report.code);
+  const bool permanent =
+      end.report.ending == process::exit_report::how::exited && exit_codes::is_permanent(end.report.code);
   if (permanent) d.ending = death::how::no_restart;
   if (operated_) d.ending = death::how::operated;
   d.fruitful = fruitful_;
   d.outside_kill = ending_.killed_from_outside(end.report) && !end.oom_killed;
-  const std::string words = gave_up_ ? gave_up_->message : end.last_lines;
   const std::string why =
       permanent ? std::string(", and so would the next one")
                 : fmt::format(", after {} without a batch in between; [gpu.restart] allows no more",

@@ -34,7 +34,16 @@ struct owner_settings {
   poison_rule on_poison = poison_rule::fail;
 };
 
-enum class owner_stage : std::uint8_t { idle, starting, introduced, ready, backoff, stopping, stopped, failed };
+enum class owner_stage : std::uint8_t {
+  idle,
+  starting,
+  introduced,
+  ready,
+  backoff,
+  stopping,
+  stopped,
+  failed
+};
 [[nodiscard]] std::string_view name_of(owner_stage stage) noexcept;
 
 // ---- commands -------------------------------------------------------------------------------------------------
@@ -59,8 +68,14 @@ struct uploads_lost {
     stream_position position = 0;
     std::string reason;
   };
+  /// What the death is charged to.
+  struct blame {
+    stream_position position = 0;
+    std::string cause;  ///< how the owner ended
+  };
   std::uint64_t era = 0;
   std::optional<poison> left_out;  ///< this batch has killed two owners and is skipped
+  std::optional<blame> blamed{};
 };
 struct owner_is_ready {
   bool first = false;  ///< the session's first: the device is now known
@@ -87,10 +102,9 @@ struct owner_not_started {
   nanoseconds again_in{};
 };
 
-using owner_command =
-    std::variant<start_owner_process, introduce_owner, send_uploads, stop_owner_process, send_signal, killing_begins,
-                 uploads_lost, owner_is_ready, owner_recovered, owner_died, owner_left_out, owner_not_started,
-                 owner_failed, owner_closed>;
+using owner_command = std::variant<start_owner_process, introduce_owner, send_uploads, stop_owner_process,
+                                   send_signal, killing_begins, uploads_lost, owner_is_ready, owner_recovered,
+                                   owner_died, owner_left_out, owner_not_started, owner_failed, owner_closed>;
 
 /// What the keeper reads about the process when it polls.
 struct owner_sign {
@@ -166,7 +180,9 @@ class owner_supervision {
   void end_process(steady_time now);
   [[nodiscard]] bool being_started() const { return stage_ == owner_stage::starting && !pid_; }
   [[nodiscard]] bool heeded(std::uint32_t incarnation) const;
-  [[nodiscard]] bool is_over() const { return stage_ == owner_stage::stopped || stage_ == owner_stage::failed; }
+  [[nodiscard]] bool is_over() const {
+    return stage_ == owner_stage::stopped || stage_ == owner_stage::failed;
+  }
   [[nodiscard]] suspicion_rule suspicion_after(const process::exit_report& end) const;
   [[nodiscard]] owner_death_report report_of(const owner_end& end, const std::optional<upload_order>& suspect,
                                              steady_time now) const;
@@ -191,7 +207,8 @@ class owner_supervision {
   steady_time start_by_ = never;   // deadline of the start
   steady_time looked_;
   steady_time close_by_ = never;
-  std::optional<std::pair<std::uint32_t, steady_time>> not_recovered_;  // the incarnation that died last, and when
+  std::optional<std::pair<std::uint32_t, steady_time>>
+      not_recovered_;           // the incarnation that died last, and when
   std::string wait_channel_;    // where the process, or its start, was seen last
   bool known_ = false;          // the session knows the device
   bool fruitful_ = false;       // this incarnation has acknowledged a batch

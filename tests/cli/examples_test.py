@@ -145,6 +145,12 @@ class Examples(harness.PenstockTest):
             for a, b in zip(small.getdata(), expected.getdata()):
                 self.assertLessEqual(max(abs(x - y) for x, y in zip(a, b)), 2)
 
+    @unittest.skipUnless(os.path.exists(os.path.join(harness.BIN, "device_programs/moments.so")), "the examples were not built")
+    def test_simulations_in_workers_are_evaluated_by_a_device_program(self):
+        out = self.example("10_simulate", "20", os.path.join(harness.BIN, "device_programs/moments.so"), "host")
+        self.assertEqual(len(re.findall(r"^walk \d+: {\"bytes\":1000000,\"mean\":\d+\.\d{4},\"variance\":\d+\.\d{4}}$", out, re.M)), 20)
+        self.assertIn("on host memory", out)
+
     def test_the_example_configs_are_sound_by_the_strictest_rules(self):
         configs = glob.glob(os.path.join(SOURCES, "configs", "*.toml")) + [os.path.join(SOURCES, "photos.toml")]
         self.assertGreaterEqual(len(configs), 5)

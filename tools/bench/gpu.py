@@ -9,11 +9,12 @@ tests and a second build whose kernels fit no GPU but of compute capability 10.0
 
     cmake --preset release -B build/gpu-tests -DPENSTOCK_TESTS=ON && cmake --build build/gpu-tests
     cmake --build build/gpu-tests --target penstock-bench-embedding            (step embedding)
+    cmake --build build/gpu-tests --target penstock-bench-jobs                 (steps job_rate, job_full_memory)
     cmake --install build/gpu-tests --prefix TREE && cmake --install build/gpu-tests --prefix TREE --component tests
     cmake --preset release -B build/no_kernel_image -DPENSTOCK_CUDA_ARCHITECTURES=100-real -DPENSTOCK_EXAMPLES=OFF
     cmake --build build/no_kernel_image && cmake --install build/no_kernel_image --prefix TREE/variants/no_kernel_image
 
-The steps lie in gpu_rates.py, gpu_checks.py and gpu_faults.py beside this script. Each has its own deadline, and a step that fails does not
+The steps lie in gpu_rates.py, gpu_checks.py, gpu_faults.py and gpu_jobs.py beside this script. Each has its own deadline, and a step that fails does not
 keep the others from running. Ends with a Markdown table on stdout; --out gets gpu.md, gpu.json and gpu.log, what the steps printed. Only
 Python's standard library is needed; the comparison with PyTorch is left out where there is none. memcheck runs where there is a
 compute-sanitizer: in the tree (a copy of the toolkit's folder of that name), or installed.
@@ -26,6 +27,7 @@ import sys
 from gpu_bench import Bench
 from gpu_checks import captures, digests, doctor, mean_variance, memcheck, tests, training, two_gpus, variable_size
 from gpu_faults import endless, exclusivity, full_memory, no_kernel_image, owner_killed, poison
+from gpu_jobs import job_full_memory, job_rate, job_tests
 from gpu_rates import embedding, first_batch, pytorch, transform, upload
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -47,7 +49,7 @@ def machine(b):
 
 # doctor first: it reads the driver's log, in which the tests leave an illegal access that they mean.
 STEPS = [machine, doctor, tests, captures, upload, transform, first_batch, digests, pytorch, full_memory, exclusivity, owner_killed, poison, endless,
-         mean_variance, variable_size, training, two_gpus, no_kernel_image, embedding, memcheck]
+         mean_variance, variable_size, training, two_gpus, no_kernel_image, embedding, job_tests, job_rate, job_full_memory, memcheck]
 
 
 def main():

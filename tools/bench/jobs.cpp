@@ -2,6 +2,11 @@
 // The program is also the pool's worker program (--serve).
 //
 //   penstock-bench-jobs empty|round-trip|megabyte|ready|replace|pending|flat [--workers N] [--jobs N] [--seconds S]
+//   penstock-bench-jobs device|full --program FILE [--device NAME] [--placement embedded|process] [the same]
+#include "runtime/base/mapping.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/device/yardstick.hpp"
+
 #include <penstock/job.hpp>
 #include <penstock/pool.hpp>
 
@@ -11,6 +16,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -30,6 +36,9 @@ struct settings {
   std::uint32_t workers = 2;
   std::uint64_t jobs = 0;  // 0: the benchmark's default
   double seconds = 60;
+  std::string program;  // for device programs: a shared library
+  std::string device = "auto";
+  std::string placement = "process";
 };
 
 double seconds_since(clock::time_point begun) {
@@ -258,6 +267,99 @@ void flat(const settings& s) {
              s.seconds, jobs, static_cast<std::int64_t>(now) - static_cast<std::int64_t>(after_warm_up), now);
 }
 
+constexpr std::uint64_t large_result = 8'000'000;
+
+config device_config(const settings& s) {
+  config c = pool_config(s);
+  c.loader.slot_bytes = byte_size{large_result + (64U << 10U)};
+  c.jobs.programs = {{"program", s.program}};
+  c.gpu.device = s.device;
+  c.gpu.placement = s.placement == "embedded" ? placement_rule::embedded : placement_rule::process;
+  c.gpu.share = true;
+  return c;
+}
+
+job_options to_program() {
+  job_options options;
+  options.program = "program";
+  return options;
+}
+
+/// Bytes a second of 8 MB results that are uploaded and given to a device program, beside bare copies from as many bytes
+/// of pinned memory in the same run.
+void device_rate(const settings& s) {
+  constexpr std::uint32_t slots = 16;
+  const std::uint64_t stride = round_up(large_result, 4096);
+  const mapping memory = map_anonymous(slots * stride);
+  std::memset(memory.bytes().data(), 1, memory.bytes().size());
+  device::slots_in_memory bare_slots{{memory.bytes()}, {}};
+  for (std::uint32_t i = 0; i < slots; ++i)
+    bare_slots.slots.push_back(memory.bytes().subspan(i * stride, large_result));
+  const auto bare = [&] {
+    const auto measured = device::measure_bare_copies(s.device, bare_slots, 4, 2s);
+    if (!measured) throw error(measured.error());
+    return *measured;
+  };
+
+  Pool pool(device_config(s), quietly());
+  wait_until_ready(pool, s.workers);
+  const auto through_pool = [&](double seconds) {
+    std::uint64_t jobs = 0;
+    const auto begun = clock::now();
+    auto outcomes = pool.map_unordered(
+        "stamp",
+        [&]() -> std::optional<Argument> {
+          if (seconds_since(begun) > seconds) return std::nullopt;
+          return Argument(std::to_string(large_result));
+        },
+        to_program(), 3 * std::size_t{s.workers});
+    while (auto one = outcomes.next()) {
+      static_cast<void>(one->job.get());
+      ++jobs;
+    }
+    return static_cast<double>(jobs * large_result) / seconds_since(begun);
+  };
+  through_pool(2);
+  std::vector<double> ratios;
+  double best_bare = 0;
+  double ours = 0;
+  std::string name;
+  bool pinned = false;
+  for (int round = 0; round < 3; ++round) {
+    const device::bare_copies copies = bare();
+    const double rate = through_pool(3);
+    ratios.push_back(rate / copies.bytes_per_second);
+    best_bare = std::max(best_bare, copies.bytes_per_second);
+    ours = std::max(ours, rate);
+    name = copies.device;
+    pinned = copies.pinned;
+  }
+  fmt::print(
+      "{{\"figure\":\"device\",\"device\":\"{}\",\"placement\":\"{}\",\"workers\":{},\"bytes\":{},\"bytes_"
+      "per_second\":"
+      "{:.0f},\"bare_bytes_per_second\":{:.0f},\"bare_pinned\":{},\"ratio\":{:.3f},\"lowest\":{:.3f}}}\n",
+      name, s.placement, s.workers, large_result, ours, best_bare, pinned, percentile(ratios, 0.5),
+      percentile(ratios, 0));
+}
+
+/// One job with a ring of 256 buffers, then, after a line on stdin, another one: for a device whose memory is full at
+/// first.
+void full(const settings& s) {
+  config c = device_config(s);
+  c.gpu.buffers = 256;
+  Pool pool(c, quietly());
+  for (int round = 0; round < 2; ++round) {
+    Job job = pool.submit("stamp", std::to_string(large_result), to_program());
+    while (!job.wait_for(1s)) {
+    }
+    const auto why = job.why();
+    fmt::print("{{\"figure\":\"full\",\"job\":{},\"status\":\"{}\",\"text\":\"{}\"}}\n", job.number(),
+               name_of(why ? why->status : job_status::ok), why ? why->text : "");
+    std::fflush(stdout);
+    if (round == 0) static_cast<void>(std::getchar());
+  }
+}
+
 int serve() {
   return job_main({
       {"nothing", [](JobCall&) {}},
@@ -265,6 +367,12 @@ int serve() {
        [](JobCall& call) {
          const auto from = call.argument();
          std::memcpy(call.result(from.size()).data(), from.data(), from.size());
+       }},
+      {"stamp",
+       [](JobCall& call) {
+         const auto room = call.result(std::stoull(std::string(call.text())));
+         const std::uint64_t stamp = call.job();
+         std::memcpy(room.data(), &stamp, sizeof stamp);
        }},
       {"pid",
        [](JobCall& call) {
@@ -279,8 +387,9 @@ int serve() {
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "--serve") return serve();
   const std::map<std::string_view, void (*)(const settings&)> figures{
-      {"empty", empty},     {"round-trip", round_trip}, {"megabyte", megabyte}, {"ready", ready},
-      {"replace", replace}, {"pending", pending},       {"flat", flat}};
+      {"empty", empty}, {"round-trip", round_trip}, {"megabyte", megabyte},
+      {"ready", ready}, {"replace", replace},       {"pending", pending},
+      {"flat", flat},   {"device", device_rate},    {"full", full}};
   const auto figure = argc > 1 ? figures.find(argv[1]) : figures.end();
   if (figure == figures.end()) {
     fmt::print(stderr, "usage: penstock-bench-jobs FIGURE [--workers N] [--jobs N] [--seconds S]; figures:");
@@ -294,6 +403,9 @@ int main(int argc, char** argv) {
     if (option == "--workers") s.workers = static_cast<std::uint32_t>(std::stoul(argv[i + 1]));
     if (option == "--jobs") s.jobs = std::stoull(argv[i + 1]);
     if (option == "--seconds") s.seconds = std::stod(argv[i + 1]);
+    if (option == "--program") s.program = argv[i + 1];
+    if (option == "--device") s.device = argv[i + 1];
+    if (option == "--placement") s.placement = argv[i + 1];
   }
   figure->second(s);
   return 0;

@@ -95,9 +95,9 @@ using heard =
 using supervisor_actor = heard::actor;
 
 /// The keeper of the GPU owner's process takes the owner's place.
-using heard_by_keeper = gpu_owner::heard::and_also<owner_started, owner_refused, owner_spoke, owner_lost_link,
-                                                   owner_exited, restart_owner, keeper_tick, wake_keeper,
-                                                   protocol::meet>;
+using heard_by_keeper =
+    gpu_owner::heard::and_also<owner_started, owner_refused, owner_spoke, owner_lost_link, owner_exited,
+                               restart_owner, keeper_tick, wake_keeper, protocol::meet>;
 using owner_keeper_actor = heard_by_keeper::actor;
 
 }  // namespace penstock::supervisor
@@ -116,15 +116,22 @@ struct meet_supervisor {
   supervisor::supervisor_actor supervisor;
 };
 
+/// Null actor: none, and no job may ask for it.
+struct meet_owner {
+  gpu_owner::gpu_owner_actor owner;
+};
+
 /// The job scheduler stands where a stream has its scheduler.
 using heard = scheduler::heard_of_workers::and_also<jobs_submitted, jobs_reported, results_released, end_job,
                                                     functions_known, partition_mapped, pause_jobs, cancel_all,
+                                                    device_answered, device_lost, device_failed, meet_owner,
                                                     decide_jobs, stop_jobs, meet_supervisor>;
 using job_scheduler_actor = heard::actor;
 
 struct meet_pool {
   job_scheduler_actor scheduler;
   supervisor::supervisor_actor supervisor;
+  gpu_owner::gpu_owner_actor owner;  ///< or none; may be the keeper of one
 };
 
 /// The host of a pool takes the place of a stream's session actor.

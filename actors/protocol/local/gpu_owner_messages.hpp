@@ -19,6 +19,9 @@ struct prepare_device {
   std::shared_ptr<const device::transfer_plan> plan;
   arena::geometry shape;
   std::uint32_t buffers = 0;
+  /// Allocate them with the first upload, and again with the next one if the device's memory did not suffice: then only
+  /// that upload is refused (ready_batch::refused). For results of jobs.
+  bool when_needed = false;
 };
 
 /// A worker's memory is reserved: map it for the device.

@@ -11,8 +11,10 @@
 
 #include <penstock/pool.hpp>
 
+#include <cstddef>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +66,37 @@ struct pause_jobs {
 
 /// Cancels all jobs that have not ended, for this reason; no more leases afterwards.
 struct cancel_all {
+  failure why;
+};
+
+/// What has become of a job's result at the device.
+struct device_answer {
+  enum class kind : std::uint8_t { ok, device, too_large };
+
+  std::uint64_t upload = 0;
+  kind how = kind::ok;
+  std::string text{};                     ///< why the job has no result
+  std::vector<std::byte> bytes{};         ///< what its device program gave
+  std::optional<std::uint32_t> buffer{};  ///< it holds the result, and is the caller's now
+};
+using device_answer_queue = protocol::burst_queue<device_answer>;
+struct device_answered {
+  std::shared_ptr<device_answer_queue> queue;
+};
+
+/// The GPU owner's process is gone, and another one comes: order again, under this era, what was not answered.
+struct device_lost {
+  struct blame {
+    schedule::job_id job = 0;
+    std::string cause;     ///< how the owner ended
+    bool poisons = false;  ///< it has killed two owners
+  };
+  std::uint64_t era = 0;
+  std::optional<blame> blamed;
+};
+
+/// There is no device any more, and there will be none.
+struct device_failed {
   failure why;
 };
 

@@ -6,6 +6,7 @@
 // actor.
 #pragma once
 
+#include "actors/protocol/local/job_messages.hpp"
 #include "actors/protocol/local/scheduler_messages.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/device/device.hpp"
@@ -86,6 +87,16 @@ class keeper_news {
 
  protected:
   ~keeper_news() = default;
+};
+
+/// In a pool of jobs: who hears of uploads in place of a stream's scheduler.
+class job_upload_news {
+ public:
+  virtual void jobs_answered(std::vector<jobs::device_answer> answers) = 0;
+  virtual void uploads_lost(jobs::device_lost loss) = 0;
+
+ protected:
+  ~job_upload_news() = default;
 };
 
 /// Workers' reports are many: they do not pass the supervisor. On the io thread.

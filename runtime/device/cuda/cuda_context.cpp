@@ -87,6 +87,11 @@ void cuda_context::close() noexcept {
   probe_memory_ = nullptr;
 }
 
+void cuda_context::enter_for_good() const {
+  relax_captures_of_this_thread();
+  driver_.push(context_);
+}
+
 result<void> cuda_context::refuse_during_capture(cudaStream_t stream, std::string_view what) const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   // The driver's function, because the runtime's would leave an error for the program's next

@@ -73,6 +73,9 @@ class cuda_context {
     const entry_points& driver_;
   };
 
+  /// Of a thread of ours: our context is current on it, and captures of other threads do not disturb it.
+  void enter_for_good() const;
+
   /// Refuses (errc::usage) when what is put on the stream now would become part of a graph, or would end a
   /// capture that the stream is ordered with (the legacy default stream with any blocking stream). Within a visit;
   /// disturbs no capture.

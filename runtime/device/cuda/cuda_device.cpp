@@ -48,7 +48,7 @@ class cuda_device final : public device {
     name_ = selected->what.name;
     opened_ = true;
     if (auto ok = context_.open(); !ok) return tl::unexpected(ok.error());
-    for (cudaStream_t* s : {&copy_stream_, &compute_stream_, &read_stream_}) {
+    for (cudaStream_t* s : {&copy_stream_, &compute_stream_, &read_stream_, &program_stream_}) {
       if (auto ok = call(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "creating a stream"); !ok) {
         return tl::unexpected(ok.error());
       }
@@ -121,7 +121,7 @@ class cuda_device final : public device {
       }
       if (auto ok = copy(job); !ok) return ok;
       next.jobs.push_back(job);
-      bytes += plan_.slot.used_bytes(job.rows);
+      bytes += plan_.read_bytes(job.rows, job.extents);
       if (bytes < group_bytes && next.jobs.size() < group_jobs_) continue;
       if (auto ok = end_group(std::move(next)); !ok) return ok;
       next = {};
@@ -177,13 +177,13 @@ class cuda_device final : public device {
     const relaxed_captures relaxed;  // the destructor may run on any thread
     on_progress({});
     // Errors are not reported here: whoever could act on them has had them from poll().
-    for (cudaStream_t s : {copy_stream_, compute_stream_}) {
+    for (cudaStream_t s : {copy_stream_, compute_stream_, program_stream_}) {
       if (s == nullptr || wait_for_stream(s, close_deadline) != cudaErrorNotReady) continue;
       log::warn("gpu", "work on {} did not end within {} s: its memory is left to the end of this process",
                 name_, std::chrono::duration_cast<std::chrono::seconds>(close_deadline).count());
       return;
     }
-    for (cudaStream_t s : {copy_stream_, compute_stream_, read_stream_}) {
+    for (cudaStream_t s : {copy_stream_, compute_stream_, read_stream_, program_stream_}) {
       if (s != nullptr) cudaStreamDestroy(s);
     }
     for (const auto& [number, p] : partitions_) {
@@ -246,6 +246,36 @@ class cuda_device final : public device {
     const auto where = static_cast<cudaStream_t>(stream.native);
     if (auto no = context_.refuse_during_capture(where, "waiting for the work"); !no) return no;
     return call(cudaStreamSynchronize(where), "waiting for the work of a stream, at or before");
+  }
+
+  result<stream_handle> enter_programs() override {
+    context_.enter_for_good();
+    return stream_handle{program_stream_};
+  }
+
+  result<void> finish_program() override {
+    const auto done = cudaStreamSynchronize(program_stream_);
+    const auto left = cudaGetLastError();
+    if (done != cudaSuccess)
+      return tl::unexpected(judged(done, "the work of a device program, at or before"));
+    return call(left, "left behind by a call of the device program");
+  }
+
+  result<std::byte*> take_memory(std::uint64_t bytes) override {
+    void* memory = nullptr;
+    const auto status = cudaMalloc(&memory, bytes);
+    if (status == cudaSuccess) return static_cast<std::byte*>(memory);
+    cudaGetLastError();
+    std::size_t free = 0;
+    std::size_t total = 0;
+    cudaMemGetInfo(&free, &total);
+    return tl::unexpected(judged(
+        status, fmt::format("allocating memory for a device program on {} (asked {}, free {} of {})", name_,
+                            bytes_for_people(bytes), bytes_for_people(free), bytes_for_people(total))));
+  }
+  void give_back_memory(std::byte* memory) noexcept override {
+    cudaFree(memory);
+    cudaGetLastError();
   }
 
   [[nodiscard]] bool on_host() const noexcept override { return false; }
@@ -343,7 +373,7 @@ class cuda_device final : public device {
     const auto memory = partitions_.find(job.partition);
     PENSTOCK_CHECK(memory != partitions_.end(), "partition {}", job.partition);
     PENSTOCK_CHECK(job.buffer < ring_.size(), "buffer {} of {}", job.buffer, ring_.size());
-    PENSTOCK_CHECK(job.slot_offset + plan_.slot.used_bytes(job.rows) <= memory->second.memory.size(),
+    PENSTOCK_CHECK(job.slot_offset + plan_.read_bytes(job.rows, job.extents) <= memory->second.memory.size(),
                    "slot at {}", job.slot_offset);
     ring_buffer& b = ring_[job.buffer];
     const std::byte* slot = memory->second.memory.data() + job.slot_offset;
@@ -422,6 +452,7 @@ class cuda_device final : public device {
   cudaStream_t copy_stream_ = nullptr;
   cudaStream_t compute_stream_ = nullptr;
   cudaStream_t read_stream_ = nullptr;
+  cudaStream_t program_stream_ = nullptr;
   void* memory_ = nullptr;
   std::vector<ring_buffer> ring_;
   std::uint32_t group_jobs_ = 1;

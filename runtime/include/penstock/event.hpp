@@ -39,7 +39,8 @@ enum class event_kind : std::uint8_t {
   run_finished,    ///< all requested epochs have been delivered
   run_stopped,     ///< it was stopped before that
   run_failed,      ///< text: why
-  stalled,         ///< nothing has moved for 5 s although a batch is owed; text: what it waits for
+  stalled,         ///< nothing has moved for 5 s although a batch is owed, or jobs wait for a device buffer that callers
+                   ///< have kept for 10 s; text: what it waits for
   progress_again,  ///< the opposite
   job_failed,      ///< of a pool: poisoned, timed out or lost with its worker; text: which job, and why
 };

@@ -8,6 +8,8 @@
 #include <penstock/event.hpp>
 #include <penstock/export.hpp>
 #include <penstock/report.hpp>
+#include <penstock/stream.hpp>
+#include <penstock/tensor.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -36,7 +38,7 @@ enum class job_status : std::uint8_t {
   cancelled,
   worker_lost,  ///< not idempotent, and its worker died while it ran
   too_large,    ///< its argument or its result does not fit
-  device,       ///< its device program failed
+  device,  ///< its device program failed, the device has no memory for it, or there is no device any more
 };
 PENSTOCK_API const char* name_of(job_status status) noexcept;
 
@@ -46,7 +48,7 @@ struct job_failure {
   std::string type{};                 ///< of an exception: its type
   std::string text{};                 ///< one sentence
   std::string traceback{};            ///< of an exception, if it brought one
-  std::vector<std::string> causes{};  ///< deaths of workers charged to it, oldest first
+  std::vector<std::string> causes{};  ///< deaths of workers, or of GPU owners, charged to it, oldest first
   std::uint32_t attempts = 0;         ///< how often it was begun
 };
 
@@ -87,18 +89,37 @@ struct job_options {
   std::optional<std::chrono::nanoseconds> timeout{};  ///< of one run; none: [jobs] timeout
   std::optional<bool> idempotent{};                   ///< none: [jobs] idempotent
   std::optional<bool> fresh{};                        ///< none: [jobs] fresh
+  /// Hand the function's result to the GPU owner, which runs this device program on it ([jobs.programs] names it;
+  /// job_program.hpp): the job's result is what the program gives. The function's result must fit its slot.
+  std::string program{};
+  /// The job's result is the function's, in device memory: Result::tensor(). After `program` has run on it there, if one
+  /// is named; what that gives is dropped. Only in a pool with [jobs] gpu, or programs, whose owner is embedded.
+  bool on_device = false;
 };
 
-/// A result: a view into the arena, or a copy once slots run low (semantics 45). Move-only; gives its memory back when
-/// destroyed. May outlive the Pool: what lies in the arena is copied when the pool ends.
+/// A result: a view into the arena, or a copy once slots run low (semantics 45); or one of the [gpu] buffers, if that was
+/// asked for (job_options::on_device). Move-only; gives its memory back when destroyed. May outlive the Pool: what lies in
+/// the arena is copied when the pool ends; what lies on the device is gone then, and every call but destruction throws
+/// error (errc::usage).
 class PENSTOCK_API Result {
  public:
   Result() noexcept;
   Result(Result&&) noexcept;
   Result& operator=(Result&&) noexcept;
   ~Result();
+  /// Throws error (errc::usage) if they are on a GPU: read_back() copies them.
   [[nodiscard]] std::span<const std::byte> bytes() const;
   [[nodiscard]] std::string_view text() const;
+
+  [[nodiscard]] bool on_device() const;
+  /// "result", uint8, [bytes], in device memory; 256-byte aligned. It is complete: work put on any stream sees it. Throws
+  /// error (errc::usage) unless on_device().
+  [[nodiscard]] tensor_view tensor() const;
+  /// Copies the bytes to host memory, wherever they are, and waits for them.
+  [[nodiscard]] std::vector<std::byte> read_back() const;
+  /// Returns the buffer when the work now on `stream` is done. The destructor does the same on the legacy default stream.
+  /// Throws error (errc::usage) unless on_device(), or while the stream is being captured; the buffer is still held then.
+  void release(stream_handle stream);
 
  private:
   friend class Job;
@@ -112,7 +133,8 @@ class PENSTOCK_API Job {
   Job() noexcept = default;
   [[nodiscard]] std::uint64_t number() const;  ///< from 1, in the order of submission
   /// Waits until the job has ended. Throws job_error; error (errc::usage) the second time (a result is taken once) or
-  /// on a Job that was default-constructed.
+  /// on a Job that was default-constructed, and when the job has waited 10 s for a [gpu] buffer, all of which are held by
+  /// results that were not let go: then get() may be called again.
   Result get();
   /// True if the job has ended.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds at_most) const;

@@ -53,6 +53,19 @@ class stage final : owner_news {
     system_.await_all_actors_done();
   }
 
+  /// For results of jobs: slots hold plain bytes, and the ring comes with the first one.
+  void begin_for_jobs() {
+    plan_ = std::make_shared<const penstock::device::transfer_plan>(
+        penstock::device::plan_of_results(shape.slot_bytes));
+    for_jobs_ = true;
+    begin();
+  }
+  void upload_job(std::uint64_t number, std::uint32_t slot, std::uint64_t offset, std::uint64_t bytes) {
+    upload_order order{number, 0, 0, number, 0, 0, 0, slot, {number}};
+    order.job = job_upload{offset, bytes, 0, false, "f"};
+    caf::anon_send(owner_, upload_batches{{order}});
+  }
+
   void begin() {
     owner_surroundings around;
     around.device = device;
@@ -61,7 +74,7 @@ class stage final : owner_news {
     around.flight_deadline = flight_deadline;
     owner_ = spawn_gpu_owner(system_, std::move(around));
     caf::anon_send(owner_, open_device{});
-    caf::anon_send(owner_, prepare_device{plan_, shape, buffers_});
+    caf::anon_send(owner_, prepare_device{plan_, shape, buffers_, for_jobs_});
     caf::anon_send(owner_, attach_partition{0, partition_, shape});
   }
   void upload(std::uint64_t number, std::uint32_t partition, std::uint32_t slot, std::size_t samples = rows) {
@@ -100,6 +113,7 @@ class stage final : owner_news {
   std::shared_ptr<mapping> partition_;
   std::shared_ptr<const penstock::device::transfer_plan> plan_;
   std::uint32_t buffers_ = 0;
+  bool for_jobs_ = false;
   gpu_owner_actor owner_;
 };
 
@@ -224,6 +238,57 @@ TEST_CASE("a device without memory for the buffers is refused as such, whatever 
   CHECK(std::get<failure>(taken).code == errc::device_out_of_memory);
   s.end();
   CHECK(s.device->calls("submit") == 0);
+}
+
+TEST_CASE("results of jobs reach the consumer with their own bytes and their job, from anywhere in a slot") {
+  stage s(2);
+  s.begin_for_jobs();
+  s.upload_job(1, 3, 0, 1000);
+  s.upload_job(2, 4, 960, 64);
+  s.upload_job(3, 5, 4096, 0);
+  for (std::uint64_t upload = 1; upload <= 3; ++upload) {
+    auto taken = s.consumer->take();
+    REQUIRE(std::holds_alternative<ready_batch>(taken));
+    const auto& result = std::get<ready_batch>(taken);
+    CHECK(result.upload == upload);
+    REQUIRE(result.job);
+    CHECK(result.job->function == "f");
+    if (upload < 3) CHECK(static_cast<std::uint32_t>(*s.device->address(result.buffer)) == upload + 2);
+    s.release(result.buffer);
+  }
+  CHECK(s.device->calls("allocate") == 1);
+}
+
+TEST_CASE("a job's result outside of its slot is an error, not a read") {
+  stage s(2);
+  s.begin_for_jobs();
+  s.upload_job(1, 3, 4032, 65);
+  auto taken = s.consumer->take();
+  REQUIRE(std::holds_alternative<failure>(taken));
+  CHECK(std::get<failure>(taken).code == errc::protocol);
+}
+
+TEST_CASE(
+    "when the device has no memory for the ring, the job that needed it is refused, and the next one has "
+    "it") {
+  stage s(2);
+  device_test::fault fault{"allocate", 1};
+  fault.why = {errc::device_out_of_memory, "allocating 2 buffers (asked 1 GiB, free 2 MiB of 3 GiB)", 2};
+  fault.sticky = false;
+  s.device->fail(fault);
+  s.begin_for_jobs();
+  s.upload_job(1, 3, 0, 100);
+  auto taken = s.consumer->take();
+  REQUIRE(std::holds_alternative<ready_batch>(taken));
+  REQUIRE(std::get<ready_batch>(taken).refused);
+  CHECK(std::get<ready_batch>(taken).refused->message == fault.why.message);
+  CHECK(s.released == 1);
+  s.upload_job(2, 4, 0, 100);
+  taken = s.consumer->take();
+  REQUIRE(std::holds_alternative<ready_batch>(taken));
+  CHECK_FALSE(std::get<ready_batch>(taken).refused);
+  CHECK(s.failures == 0);
+  s.release(std::get<ready_batch>(taken).buffer);
 }
 
 TEST_CASE("a device that somebody else holds is refused as such, with the device's own words") {

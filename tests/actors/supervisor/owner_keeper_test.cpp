@@ -23,21 +23,21 @@ struct fake_process final : supervisor::child_starter<std::uint32_t> {
   std::string at_hand;
 };
 
-class stage final : supervisor::keeper_news {
+class stage final : supervisor::keeper_news, supervisor::job_upload_news {
  public:
-  stage() {
+  enum class of { stream, pool };
+  explicit stage(of what = of::stream) {
     supervisor::keeper_surroundings around;
+    if (what == of::pool) around.jobs = this;
     around.process = process;
     around.deliveries = deliveries;
-    around.flights = std::make_shared<arena::flight_recorders>(arena::flight_recorders::create(1).value());
+    around.flights = flights;
     around.news = this;
     actor = supervisor::spawn_owner_keeper(world.system, std::move(around));
     say(protocol::meet{{{}, scheduler.actor, {}, {}}});
     say(gpu_owner::open_device{});
   }
-  ~stage() {
-    say(gpu_owner::close_device{});
-  }
+  ~stage() { say(gpu_owner::close_device{}); }
 
   template <class Message>
   void say(Message message) {
@@ -57,8 +57,16 @@ class stage final : supervisor::keeper_news {
     say(std::move(all));
   }
 
+  void order_job(std::uint64_t upload, std::uint64_t job, std::uint64_t era = 0) {
+    upload_order order{upload, era, 0, job, 0, 0, 1, 2, {job}};
+    order.job = job_upload{64, 1000, 1, false, "thumbnail"};
+    say(gpu_owner::upload_batches{{order}});
+  }
+
   testing::deterministic_system world;
   testing::recorder<scheduler::heard> scheduler{world.system};
+  std::shared_ptr<arena::flight_recorders> flights =
+      std::make_shared<arena::flight_recorders>(arena::flight_recorders::create(1).value());
   std::shared_ptr<fake_process> process = std::make_shared<fake_process>();
   std::shared_ptr<scheduler::delivery_queue> deliveries = std::make_shared<scheduler::delivery_queue>();
   std::vector<owner_death_report> deaths;
@@ -66,9 +74,15 @@ class stage final : supervisor::keeper_news {
   int times_opened = 0;
   int times_reopened = 0;
   int closed = 0;
+  std::vector<jobs::device_answer> answers;
+  std::vector<jobs::device_lost> losses;
   supervisor::owner_keeper_actor actor;
 
  private:
+  void jobs_answered(std::vector<jobs::device_answer> some) override {
+    for (jobs::device_answer& one : some) answers.push_back(std::move(one));
+  }
+  void uploads_lost(jobs::device_lost loss) override { losses.push_back(std::move(loss)); }
   void opened(const device::identity&) override { ++times_opened; }
   void reopened(pid_t) override { ++times_reopened; }
   void owner_changed(const supervisor::owner_facts&) override {}
@@ -101,7 +115,8 @@ TEST_CASE("uploads of more than a frame are split, for the first owner and for e
   stage s;
   const auto uploads_told = [](told_owner& owner) {
     std::size_t count = 0;
-    for (const protocol::upload_slots& part : owner.all<protocol::upload_slots>()) count += part.uploads.size();
+    for (const protocol::upload_slots& part : owner.all<protocol::upload_slots>())
+      count += part.uploads.size();
     return count;
   };
   told_owner first;
@@ -148,4 +163,66 @@ TEST_CASE("closing a whole stream tells the owner to finish and says when it is 
   s.say(supervisor::owner_exited{1, {::getpid(), process::exit_report::how::exited, 0, {}}, ""});
   CHECK(s.closed == 1);
   CHECK(s.deaths.empty());
+}
+
+TEST_CASE("in a pool the owner gets results of jobs, and its answers go to the pool in order") {
+  stage s(stage::of::pool);
+  told_owner owner;
+  s.be_ready(1, owner);
+  CHECK(owner.all<protocol::open_owner>().at(0).pool);
+  s.order_job(1, 7);
+  s.order_job(2, 8);
+  const auto told = owner.all<protocol::upload_jobs>();
+  REQUIRE(told.size() == 2);
+  const protocol::wire_job_upload& first = told[0].uploads.at(0);
+  CHECK(first.job == 7);
+  CHECK(first.offset == 64);
+  CHECK(first.bytes == 1000);
+  CHECK(first.program == 1);
+  CHECK(first.function == "thumbnail");
+  s.say(supervisor::owner_spoke{1, protocol::slots_copied{{1, 2}}});
+  protocol::jobs_answered news;
+  news.answers = {{1, 0, "", "made"}, {2, 2, "too much", ""}};
+  s.say(supervisor::owner_spoke{1, news});
+  REQUIRE(s.answers.size() == 2);
+  CHECK(s.answers[0].bytes.size() == 4);
+  CHECK(s.answers[1].how == jobs::device_answer::kind::too_large);
+  CHECK(s.answers[1].text == "too much");
+  CHECK(s.scheduler.all<scheduler::slots_released>().empty());
+}
+
+TEST_CASE("an answer that an owner cannot have for a job yet fences it") {
+  stage s(stage::of::pool);
+  told_owner owner;
+  s.be_ready(1, owner);
+  s.order_job(1, 7);
+  protocol::jobs_answered news;
+  news.answers = {{1, 0, "", "made before it was copied"}};
+  s.say(supervisor::owner_spoke{1, news});
+  CHECK(s.answers.empty());
+  CHECK(s.process->signals == std::vector{SIGKILL});
+}
+
+TEST_CASE("a job that kills two owners is named to the pool with both deaths, and the pool goes on") {
+  stage s(stage::of::pool);
+  for (std::uint32_t incarnation = 1; incarnation <= 2; ++incarnation) {
+    told_owner owner;
+    s.be_ready(incarnation, owner);
+    s.order_job(incarnation, 7, incarnation - 1);
+    arena::flight_writer::map(s.flights->fd(), 0)
+        .value()
+        .publish({arena::phase::loading, 0, 0, incarnation}, "");
+    s.say(supervisor::owner_exited{
+        incarnation, {::getpid(), process::exit_report::how::signalled, SIGSEGV, {}}, ""});
+    REQUIRE(s.losses.size() == incarnation);
+    const jobs::device_lost& loss = s.losses.back();
+    CHECK(loss.era == incarnation);
+    REQUIRE(loss.blamed);
+    CHECK(loss.blamed->job == 7);
+    CHECK(loss.blamed->cause.find("SIGSEGV") != std::string::npos);
+    CHECK(loss.blamed->poisons == (incarnation == 2));
+    s.world.pass(1s);
+  }
+  CHECK(s.failures.empty());
+  CHECK(s.process->started.size() == 3);
 }

@@ -110,6 +110,48 @@ TEST_CASE("jobs are done in the order of their submission, each first copied, th
   device->close();
 }
 
+TEST_CASE("results of jobs of any size reach their buffers from wherever they lie in a slot") {
+  constexpr std::uint64_t most = 100'000;
+  const auto plan = plan_of_results(most);
+  std::vector<std::byte> memory(4 * most);
+  std::mt19937 random(7);
+  for (std::byte& b : memory) b = static_cast<std::byte>(random());
+  const auto device = make_tested_device();
+  REQUIRE(device->open());
+  REQUIRE(device->attach(0, memory));
+  REQUIRE(device->allocate(plan, 4));
+  driver drive(*device);
+  std::uint64_t upload = 0;
+  for (const std::uint32_t bytes : {0U, 1U, 63U, 4096U, 65'537U, static_cast<std::uint32_t>(most)}) {
+    const std::uint64_t offset = 4 * most - bytes - bytes % 64;  // some end where the memory does
+    fill_device_memory(device->address(upload % 4), poison, most);
+    REQUIRE(submit(*device, {upload, static_cast<std::uint32_t>(upload % 4), 0, offset, 1, {bytes}}));
+    drive.until(2);
+    std::vector<std::byte> out(most);
+    REQUIRE(device->read_back(upload % 4, 0, out));
+    CHECK(std::memcmp(out.data(), memory.data() + offset, bytes) == 0);
+    CHECK(std::all_of(out.begin() + bytes, out.end(), [](std::byte b) { return b == poison; }));
+    CHECK(plan.payload_bytes(1, {bytes}) == bytes);
+    ++upload;
+  }
+  device->close();
+}
+
+TEST_CASE("device memory for a program is refused when there is not so much, and the device stays usable") {
+  const auto device = make_tested_device();
+  REQUIRE(device->open());
+  REQUIRE(device->enter_programs());
+  const auto refused = device->take_memory(std::uint64_t{1} << 60U);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::device_out_of_memory);
+  CHECK(device->finish_program());
+  const auto given = device->take_memory(4096);
+  REQUIRE(given);
+  fill_device_memory(*given, poison, 4096);
+  device->give_back_memory(*given);
+  device->close();
+}
+
 TEST_CASE("a batch without rows is ready without a byte being touched") {
   const auto slot = photos(4, 2, 2);
   const auto plan = plan_transfer(slot, {}).value();

@@ -133,6 +133,10 @@ class faulty_device final : public device::device {
     return inner_->release_after(b, s);
   }
   result<void> finish(stream_handle s) override { return inner_->finish(s); }
+  result<stream_handle> enter_programs() override { return inner_->enter_programs(); }
+  result<void> finish_program() override { return inner_->finish_program(); }
+  result<std::byte*> take_memory(std::uint64_t bytes) override { return inner_->take_memory(bytes); }
+  void give_back_memory(std::byte* memory) noexcept override { inner_->give_back_memory(memory); }
   [[nodiscard]] bool on_host() const noexcept override { return inner_->on_host(); }
 
  private:

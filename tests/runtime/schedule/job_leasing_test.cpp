@@ -53,6 +53,25 @@ TEST_CASE("a long job neither joins a bundle nor is joined") {
   CHECK(jobs_of(orders[1]) == jobs{4});
 }
 
+TEST_CASE("a job whose result stays in the slot has it for itself, until the result is gone, however small") {
+  small_pool p;
+  p.teach(10us);
+  p.book.worker_joined(a1, 2);
+  p.submit();
+  p.submit({.holds_slot = true});
+  p.submit();
+  const auto orders = p.leases();
+  REQUIRE(orders.size() == 2);
+  CHECK(jobs_of(orders[1]) == jobs{3});
+  (void)p.book.reported(table_of(orders[1], 1));
+  const auto ends = only<settle_job>(p.go());
+  REQUIRE(ends.size() == 1);
+  CHECK(ends[0].keeps_slot);
+  CHECK(p.leases().empty());
+  p.book.result_gone(orders[1].lease);
+  CHECK(jobs_of(p.lease()) == jobs{4});
+}
+
 TEST_CASE("arguments of a bundle take an eighth of the slot at most; a job alone may fill it") {
   small_pool p;
   p.teach(1us);

@@ -118,6 +118,7 @@ void job_world::submit() {
   if (job.what == kind::hanging || below(6) == 0)
     job.request.limit = step_time * static_cast<int>(1 + below(8));
   job.keeps = below(4) == 0;
+  job.request.holds_slot = below(8) == 0;
   jobs_.push_back(job);
   books_.submit(job.request);
   if (is_ordinary(job)) waiting_ordinary_.insert(number);

@@ -65,6 +65,8 @@ void job_world::check_lease(const lease_jobs& order, const place& p) {
        "a slot is leased that its worker still looks at");
   must(!order.rows.empty() && order.rows.size() <= settings_.rows_max, "a lease of no rows, or of too many");
   if (order.rows.size() == 1) return;
+  must(std::ranges::none_of(order.rows, [&](const leased_job& row) { return at(row.job).request.holds_slot; }),
+       "a job that wants its result in the slot shares it");
   std::uint64_t bytes = slots_of_4k.head_bytes;
   for (const leased_job& row : order.rows)
     bytes += slots_of_4k.row_bytes + at(row.job).request.argument_bytes;
@@ -199,7 +201,7 @@ void job_world::check_result(const settle_job& end, const job_state& job) {
                                                           : row_at::too_large;
   must(c.job == end.job && c.at == expected, "another row than the job's is said to be its result");
   must(c.result == result_of(end.job), "the result is not that of the job");
-  must(end.keeps_slot == (job.keeps && c.at == row_at::finished), "a result is kept, or not");
+  must(end.keeps_slot == ((job.keeps || job.request.holds_slot) && c.at == row_at::finished), "a result is kept, or not");
   if (!end.keeps_slot) return;
   ++t.kept;
   // A result whose bytes are in use cannot be copied out; at least one slot of a place is always without such

@@ -1,0 +1,50 @@
+// The main thread's work in the owner's process of a pool: takes results of jobs as they reach the device, has their
+// programs run, and answers. Used by owner_main.
+#pragma once
+
+#include "actors/gpu_owner/hand_over.hpp"
+#include "actors/gpu_owner/job_programs.hpp"
+#include "actors/protocol/link.hpp"
+#include "actors/protocol/local/gpu_owner_messages.hpp"
+#include "runtime/arena/flight_recorder.hpp"
+
+#include <functional>
+
+namespace penstock::gpu_owner {
+
+/// What the owner has counted since the last message.
+struct upload_counts {
+  std::uint64_t uploads = 0;
+  std::uint64_t bytes = 0;
+  bool pinned = false;
+};
+
+/// What the owner actor is to upload.
+[[nodiscard]] upload_batches orders_of(protocol::upload_jobs order);
+
+class owner_jobs {
+ public:
+  struct surroundings {
+    hand_over* consumer = nullptr;
+    protocol::owners_session_link* link = nullptr;
+    arena::flight_writer* flight = nullptr;        ///< may be null
+    std::function<void(std::uint32_t)> give_back;  ///< a buffer
+    std::function<upload_counts()> counts;
+  };
+
+  owner_jobs(surroundings around, job_programs& programs) : around_(std::move(around)), programs_(programs) {}
+
+  /// Until the session has it stop. Refuses when the device is lost.
+  result<void> run();
+
+ private:
+  result<void> answer(ready_batch job);
+  void send();
+
+  surroundings around_;
+  job_programs& programs_;
+  std::vector<protocol::wire_job_answer> answers_;
+  std::size_t answer_bytes_ = 0;
+};
+
+}  // namespace penstock::gpu_owner

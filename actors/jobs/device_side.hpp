@@ -1,0 +1,106 @@
+// The GPU owner of a pool, wherever it lives: an actor in this process and a thread that runs device programs, or the keeper
+// of penstock-gpu. Passes on what either tells: to the job scheduler what became of uploads, to the board and the journal
+// the rest. A device that fails ends no pool: only the jobs that want it.
+//
+// Threads: made, connected and closed on the pool's; what actors and the program thread call is thread-safe.
+#pragma once
+
+#include "actors/gpu_owner/gpu_owner.hpp"
+#include "actors/jobs/device_result.hpp"
+#include "actors/protocol/local/actors.hpp"
+#include "actors/protocol/local/news.hpp"
+#include "actors/session/board.hpp"
+#include "actors/session/ending.hpp"
+#include "actors/session/process_logs.hpp"
+#include "actors/supervisor/owner_process.hpp"
+#include "runtime/arena/flight_recorder.hpp"
+#include "runtime/device/exclusive_use.hpp"
+#include "runtime/device/gpu_process_watch.hpp"
+
+#include <penstock/config.hpp>
+#include <penstock/event.hpp>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace penstock::jobs {
+
+class device_side final : gpu_owner::owner_news, supervisor::keeper_news, supervisor::job_upload_news {
+ public:
+  struct surroundings {
+    const config* settings = nullptr;
+    arena::geometry shape;
+    supervisor::owner_descriptors fds;                 ///< for an owner in its own process
+    std::shared_ptr<arena::flight_recorders> flights;  ///< its page is the one behind the workers'
+    session::board* board = nullptr;
+    session::ending* ending = nullptr;
+    session::process_logs* logs = nullptr;
+    std::function<void(event)> tell;
+  };
+
+  /// Whether a pool with these settings has one.
+  [[nodiscard]] static bool wanted(const config& settings);
+  /// Refuses (errc::config) programs that are not there and slots that are too large for a device.
+  static result<void> check(const config& settings, const arena::geometry& shape);
+
+  /// Refuses (errc::device_*) a device that this build does not have.
+  static result<std::unique_ptr<device_side>> make(caf::actor_system& system, process::io_thread& io,
+                                                   surroundings around);
+  device_side(caf::actor_system& system, process::io_thread& io, surroundings around,
+              std::shared_ptr<device::device> device);
+  ~device_side();
+
+  [[nodiscard]] const gpu_owner::gpu_owner_actor& owner() const noexcept { return owner_; }
+  /// None if callers may not have the device's buffers.
+  [[nodiscard]] const std::shared_ptr<lent_buffers>& buffers() const noexcept { return buffers_; }
+  /// Whom to tell, then: open the device.
+  void open(job_scheduler_actor scheduler);
+  /// An owner in its own process is to end within the shutdown's share, and has or was killed when this returns. From now
+  /// on results on the device throw. The actors end soon afterwards.
+  void close();
+
+ private:
+  class program_thread;
+
+  // From the owner in this process, or from the keeper.
+  void opened(const device::identity& what) override;
+  void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override;
+  void failed(const failure& why) override;
+  void slots_released(std::vector<std::uint64_t> uploads) override;
+  void reopened(pid_t owner) override;
+  void owner_changed(const supervisor::owner_facts& facts) override;
+  void owner_died(const owner_death_report& death) override;
+  void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) override;
+  void owner_waited(nanoseconds in_all) override;
+  void gpu_processes_seen(std::vector<gpu_process> processes) override;
+  void gave_up(const failure& why) override;
+  void owner_closed() override;
+  void jobs_answered(std::vector<device_answer> answers) override;
+  void uploads_lost(device_lost loss) override;
+
+  void spawn_owner(caf::actor_system& system);
+  void spawn_keeper(caf::actor_system& system, process::io_thread& io);
+  template <class Message>
+  void to_scheduler(Message message);
+
+  const surroundings around_;
+  std::shared_ptr<device::device> device_;  // none when it belongs to another process
+  gpu_owner::gpu_owner_actor owner_;        // itself, or its keeper
+  std::shared_ptr<supervisor::owner_process> process_;
+  std::shared_ptr<batch_home> home_;
+  std::shared_ptr<lent_buffers> buffers_;
+  std::unique_ptr<program_thread> programs_;
+  const std::shared_ptr<device_answer_queue> answers_ = std::make_shared<device_answer_queue>();
+  std::optional<device::exclusive_use> lock_;       // of the GPU
+  std::optional<device::gpu_process_watch> watch_;  // of the GPU, when it is ours
+
+  std::mutex mutex_;  // of what follows
+  job_scheduler_actor scheduler_;
+  bool failed_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace penstock::jobs

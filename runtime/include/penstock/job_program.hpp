@@ -1,0 +1,97 @@
+// Your own code that runs in the GPU owner and takes results of a pool's jobs on the device: job_options::program names it.
+// Build it as a shared library, and name it in the pool's config: [jobs.programs] NAME = "PATH". Needs only this header and
+// no library.
+//
+//   class embedding final : public penstock::JobProgram { void on_result(...) override { ... } };
+//   PENSTOCK_JOB_PROGRAM(embedding)
+#pragma once
+
+#include <penstock/stream.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace penstock {
+
+/// The result of one job on the device, borrowed for one call.
+class DeviceJob {
+ public:
+  /// In device memory (host memory on the host device), 256-byte aligned. Only work on the call's stream may use it; it may
+  /// be written too. Without bytes for an empty result.
+  [[nodiscard]] void* data() const noexcept { return data_; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] bool on_host() const noexcept {
+    return on_host_;
+  }  ///< the host device: plain memory, no stream
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }  ///< of the job, from 1
+  /// That made it, in a worker.
+  [[nodiscard]] std::string_view function() const noexcept { return function_; }
+
+  /// Room in host memory for what the caller gets, at most 1 MiB. It is sent when the work on the stream is done, so
+  /// copies to it may still be queued when on_result() returns. A second call replaces the first; without any, the caller
+  /// gets an empty result. Throws (and the job ends as too_large) beyond 1 MiB.
+  [[nodiscard]] std::span<std::byte> result(std::uint64_t bytes) { return room_.result(bytes); }
+  /// Device memory to work with until the job is over; contents are undefined. A second call may replace the first. It is
+  /// kept for the next job. Throws when the device has not so much: let that through, and this job ends as `device`.
+  [[nodiscard]] void* memory(std::uint64_t bytes) { return room_.memory(bytes); }
+
+  /// What the call's surroundings provide; made by the GPU owner.
+  class room {
+   public:
+    virtual ~room() = default;
+    virtual std::span<std::byte> result(std::uint64_t bytes) = 0;
+    virtual void* memory(std::uint64_t bytes) = 0;
+  };
+  struct facts {
+    void* data = nullptr;
+    std::uint64_t bytes = 0;
+    bool on_host = false;
+    std::uint64_t number = 0;
+    std::string_view function;
+  };
+  DeviceJob(const facts& what, room& around) noexcept
+      : data_(what.data),
+        bytes_(what.bytes),
+        on_host_(what.on_host),
+        number_(what.number),
+        function_(what.function),
+        room_(around) {}
+
+ private:
+  void* data_;
+  std::uint64_t bytes_;
+  bool on_host_;
+  std::uint64_t number_;
+  std::string_view function_;
+  room& room_;
+};
+
+/// One object for each process that runs it; called from one thread, job after job. What it keeps must not change what a
+/// job gets: if the process dies, a new one runs again what was not answered.
+class JobProgram {
+ public:
+  JobProgram() = default;
+  JobProgram(const JobProgram&) = delete;
+  JobProgram& operator=(const JobProgram&) = delete;
+  virtual ~JobProgram() = default;
+
+  /// Puts work on `stream`; no need to wait for it. An exception ends the job (`device`, with its text), and so does an
+  /// error that a CUDA call leaves behind (cudaGetLastError), if the context survives it.
+  virtual void on_result(DeviceJob& job, stream_handle stream) = 0;
+};
+
+/// Increases when JobProgram or DeviceJob change; programs built for another version are refused.
+inline constexpr std::uint32_t job_program_version = 1;
+
+struct job_program_entry {
+  std::uint32_t version = job_program_version;
+  JobProgram* (*make)() = nullptr;  ///< may throw
+};
+
+}  // namespace penstock
+
+#define PENSTOCK_JOB_PROGRAM(type)                                                                          \
+  extern "C" __attribute__((visibility("default"))) const penstock::job_program_entry penstock_job_program{ \
+      penstock::job_program_version, []() -> penstock::JobProgram* { return new type; }};

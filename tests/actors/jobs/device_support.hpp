@@ -1,0 +1,100 @@
+// What tests of pools with a GPU owner share. They run on the host device; on a machine with a GPU, with
+// PENSTOCK_TEST_DEVICE=cuda, on that.
+#pragma once
+
+#include "tests/actors/jobs/support.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace penstock::testing {
+
+/// A file of the tests: beside this program, wherever it was taken, or in a folder there.
+inline std::string beside(const std::string& name) {
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  for (const auto& candidate : {folder / name, folder / "device_programs" / name}) {
+    if (std::filesystem::exists(candidate)) return candidate.string();
+  }
+  throw std::runtime_error("there is no " + name + " beside " + folder.string());
+}
+
+inline std::string tested_device() {
+  const char* const given = std::getenv("PENSTOCK_TEST_DEVICE");
+  return given != nullptr ? given : "host";
+}
+
+inline config with_programs(placement_rule placement, std::uint32_t workers = 2) {
+  config c;
+  c.name = "jobs";
+  c.loader.command = {beside("odd-jobs")};
+  c.loader.workers = workers;
+  c.loader.restart.intensity.max = 1000;
+  c.log.level = log_level::off;
+  c.gpu.device = tested_device();
+  c.gpu.placement = placement;
+  c.gpu.share = true;
+  c.jobs.programs = {{"moments", beside("moments.so")}, {"odd", beside("odd_job_program.so")}};
+  return c;
+}
+
+inline job_options to_odd() {
+  job_options options;
+  options.program = "odd";
+  return options;
+}
+
+inline job_options kept_on_device() {
+  job_options options;
+  options.on_device = true;
+  return options;
+}
+
+/// The result of a function that gives this text, as the program "odd" sees it.
+inline Job odd(Pool& pool, const std::string& text) {
+  return pool.submit("echo", text, to_odd());
+}
+
+inline unsigned long long number_in(const Result& result) {
+  unsigned long long value = 0;
+  if (result.bytes().size() == sizeof value) std::memcpy(&value, result.bytes().data(), sizeof value);
+  return value;
+}
+
+inline job_failure failure_of(Job job) {
+  try {
+    job.get();
+  } catch (const job_error& failed) {
+    return failed.why();
+  }
+  return {job_status::ok, {}, "it has a result", {}, {}, 0};
+}
+
+/// A path that does not exist; what was made there goes with it.
+class signal_file {
+ public:
+  signal_file() {
+    char name[] = "/tmp/penstock-test-XXXXXX";
+    folder_ = ::mkdtemp(name);
+  }
+  ~signal_file() {
+    give();  // whoever waits for it ends
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  signal_file(const signal_file&) = delete;
+  signal_file& operator=(const signal_file&) = delete;
+  [[nodiscard]] std::string path() const { return folder_ + "/go"; }
+  void give() const { std::ofstream(path()) << "go"; }
+  /// Until a program waits for it.
+  void await_begin() const {
+    await([this] { return std::filesystem::exists(path() + ".begun"); });
+  }
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace penstock::testing
