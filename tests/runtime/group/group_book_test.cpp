@@ -370,6 +370,92 @@ TEST_CASE("the next process of rank 0 takes over with what the others know") {
   CHECK(g.handing_out() == ranks{0, 1, 2});
 }
 
+TEST_CASE("a new coordinator does not let a new process go while the one before may still hand out") {
+  small_group g(3, true);
+  g.start_all();
+  g.run();
+  g.describe();
+  g.cut.insert(1);
+  auto cut_off = std::move(g.members[1]);
+  g.cut.clear();
+  g.kill(0);
+  g.replace(0);
+  SECTION("where the launcher does not count") {
+    g.cards[1].card.process = 77;
+    g.start(1);
+    while (cut_off->may_hand_out(g.now)) {
+      g.run(500ms);
+      g.members[0]->described({"abc", 0, 0});
+      g.members[1]->described({"abc", 0, 0});
+      REQUIRE_FALSE((cut_off->may_hand_out(g.now) && g.members[1]->may_hand_out(g.now)));
+    }
+    g.run(3s);
+    CHECK(g.handing_out() == ranks{0, 1, 2});
+  }
+  SECTION("but at once where it has ended the one before") {
+    g.replace(1);
+    g.run(2s);
+    g.members[0]->described({"abc", 0, 0});
+    g.members[1]->described({"abc", 0, 0});
+    g.run();
+    CHECK(g.handing_out() == ranks{0, 1, 2});
+  }
+}
+
+TEST_CASE("a new process of rank 0 hears from the others how the group has ended") {
+  small_group g(3, true);
+  g.start_all();
+  g.run();
+  g.describe();
+  g.cut.insert(2);
+  for (auto& m : g.members) m->stream_ended();
+  g.run();
+  g.cut.clear();
+  for (int i = 0; i < 30 && g.members[1]->view().outcome == group_outcome::none; ++i) {
+    g.turn();
+    g.now += 100ms;
+  }
+  REQUIRE(g.members[1]->view().outcome == group_outcome::finished);
+  REQUIRE_FALSE(g.ends[1]);
+  g.kill(0);
+  g.replace(0);
+  g.turn();
+  g.turn();
+  CHECK(g.book->view().outcome == group_outcome::finished);
+}
+
+TEST_CASE("the next process of a rank does not go on with another dataset") {
+  small_group g(2, true);
+  g.start_all();
+  g.run();
+  g.describe();
+  g.kill(1);
+  g.replace(1);
+  g.run();
+  g.members[1]->described({"xyz", 0, 0});
+  g.run(2s);
+  CHECK(g.handing_out() == ranks{0});
+  REQUIRE(g.ends[1]);
+  CHECK(g.ends[1]->cause->cause == "its dataset has the fingerprint xyz, that of the group abc");
+}
+
+TEST_CASE("a report that comes twice or late changes nothing") {
+  small_group g(2);
+  g.start_all();
+  member_report early;
+  for (member_command& c : g.members[1]->advance(g.now)) {
+    if (auto* report = std::get_if<send_report>(&c)) early = report->report;
+  }
+  g.run();
+  g.describe();
+  g.cut.insert(1);
+  for (int i = 0; i < 30; ++i) {
+    g.book->heard(early, g.now);
+    g.run(500ms);
+  }
+  CHECK(g.book->view().outcome == group_outcome::failed);  // rank 1 was silent all the time
+}
+
 TEST_CASE("orders of an earlier coordinator are ignored") {
   small_group g(2, true);
   g.start_all();

@@ -30,19 +30,26 @@ group_world_settings random_settings(random_choice& choose) {
 }
 
 script random_script(random_choice& choose) {
-  // Accidents are rarer than work, in some scripts much rarer.
-  const std::uint32_t calm = 1 + choose.below(12);
-  constexpr group_act usual[] = {
-      group_act::pass,    group_act::pass,      group_act::deliver,   group_act::deliver, group_act::deliver,
-      group_act::deliver, group_act::hand_over, group_act::hand_over, group_act::nccl,    group_act::start};
+  constexpr auto first_accident = static_cast<std::uint32_t>(group_act::lose);
+  constexpr auto acts = static_cast<std::uint32_t>(group_act::count);
+  // Each script knows a few kinds of accidents, some of them only seldom: rare things have to meet to do harm.
+  std::vector<group_act> accidents;
+  for (std::uint32_t what = first_accident; what < acts; ++what) {
+    const auto act = static_cast<group_act>(what);
+    const bool ends_a_group = act == group_act::stop || act == group_act::leave || act == group_act::fail;
+    if (choose.below(ends_a_group ? 8 : 3) == 0) accidents.push_back(act);
+  }
+  const std::uint32_t calm = 2 + choose.below(20);
+  const std::uint32_t in_step = choose.below(4);
+  constexpr group_act work[] = {group_act::pass,    group_act::deliver, group_act::deliver,
+                                group_act::deliver, group_act::deliver, group_act::hand_over,
+                                group_act::nccl,    group_act::start};
   script made(100 + choose.below(500));
   for (auto& s : made) {
-    s.what = static_cast<group_act>(choose.below(static_cast<std::uint32_t>(group_act::count)));
-    const bool rare = s.what == group_act::stop || s.what == group_act::leave || s.what == group_act::fail ||
-                      s.what == group_act::twin || s.what == group_act::wait;
-    if (choose.below(calm) != 0 || (rare && choose.below(20) != 0))
-      s.what = usual[choose.below(std::size(usual))];
     s.pick = choose.below(10'000);
+    s.what = choose.below(10) < in_step ? group_act::exchange : work[choose.below(std::size(work))];
+    if (!accidents.empty() && choose.below(calm) == 0)
+      s.what = accidents[choose.below(static_cast<std::uint32_t>(accidents.size()))];
   }
   return made;
 }

@@ -51,12 +51,6 @@ bool group_world::starts_again(std::uint32_t rank) {
 }
 
 group_world::process& group_world::start(std::uint32_t rank) {
-  const auto in_it = [](const auto& one) { return one->member->view().generation > 0; };
-  if (std::ranges::none_of(alive_, in_it)) {
-    // What comes now is another group: nobody knows of the one before.
-    ids_.clear();
-    made_by_.clear();
-  }
   launched_rank& launched = ranks_[rank];
   auto p = std::make_unique<process>();
   p->token = ++tokens_;
@@ -106,10 +100,10 @@ void group_world::kill(process& p, bool loses_words) {
     for (auto& other : alive_) {
       other->up.clear();
       other->down.clear();
-      if (settings_.deaths_seen && !other->cut && other.get() != &p)
+      if (settings_.deaths_seen && !other->cut_down && other.get() != &p)
         other->member->coordinator_gone("rank 0 has ended");
     }
-  } else if (process* c = coordinator(); c != nullptr && !p.cut) {
+  } else if (process* c = coordinator(); c != nullptr && !p.cut_up) {
     while (!loses_words && !p.up.empty()) carry_up(p, false);
     if (settings_.deaths_seen) c->book->gone(p.token, "killed", now_);
   }
@@ -122,7 +116,7 @@ void group_world::twin(std::uint32_t rank) {
   if (rank == 0 || old == nullptr || settings_.counts_starts || alive_.size() > settings_.ranks + 2UL) return;
   if (!settings_.waits) may_fail_ = true;
   if (old->member->incarnation() == 0) may_fail_ = true;  // two at once, as far as the group can see
-  old->cut = true;
+  old->cut_up = old->cut_down = true;
   ranks_[rank].stop_disturbed = true;
   ++tally_.twins;
   may_differ_ = true;
@@ -132,7 +126,7 @@ void group_world::twin(std::uint32_t rank) {
 void group_world::carry_up(process& p, bool again) {
   process* const c = coordinator();
   if (p.up.empty()) return;
-  if (c != nullptr && !p.cut) c->book->heard(p.up.front(), now_);
+  if (c != nullptr && !p.cut_up) c->book->heard(p.up.front(), now_);
   if (!again) p.up.pop_front();
 }
 
@@ -140,7 +134,7 @@ void group_world::carry_down(process& p, bool again) {
   if (p.down.empty()) return;
   const group_order order = p.down.front();
   if (!again) p.down.pop_front();
-  if (p.cut) return;
+  if (p.cut_down) return;
   if (order.standing == rank_standing::refused) ++tally_.refused;
   p.old_orders.push_back(order);
   if (p.old_orders.size() > 8) p.old_orders.pop_front();
@@ -174,10 +168,13 @@ void group_world::do_nccl(process& p) {
   } else if (p.to_make) {
     const make_communicator make = *std::exchange(p.to_make, std::nullopt);
     must(p.made == 0, "a communicator is made beside another one");
-    const auto [known, first] = ids_.try_emplace(make.number, make.id);
-    must(known->second == make.id, "two communicators have one number");
+    for (const auto& other : alive_) {
+      must(p.former || other->former || other->made != make.number || other->made_id == make.id,
+           "two communicators have one number");
+    }
     p.made = make.number;
-    made_by_[make.number].insert(p.rank);
+    p.made_id = make.id;
+    made_by_[make.id].insert(p.rank);
     p.member->communicator_made(make.number);
   }
 }
@@ -186,10 +183,16 @@ void group_world::advance_book(process& p) {
   for (group_command& c : p.book->advance(now_)) {
     if (auto* send = std::get_if<send_order>(&c)) {
       for (auto& to : alive_) {
-        if (to->token == send->process && !to->cut && to->down.size() < 50) to->down.push_back(send->order);
+        if (to->token == send->process && !to->cut_down && to->down.size() < 50)
+          to->down.push_back(send->order);
       }
     } else if (auto* draw = std::get_if<draw_communicator_id>(&c)) {
       p.book->communicator_id(draw->number, fmt::format("id {}", ++draws_));
+    } else if (std::get<group_event>(c).what == group_event::kind::established) {
+      // All that knew of a group before were dead or out of reach, and no launcher counts: this is a new one.
+      if (p.book->view().generation == 1) {
+        for (auto& q : alive_) q->former = q->member->view().generation > 0;
+      }
     } else if (std::get<group_event>(c).what == group_event::kind::back) {
       ++tally_.back;
     }
@@ -203,7 +206,8 @@ void group_world::advance_member(process& p) {
   }
   for (member_command& c : p.member->advance(now_)) {
     if (auto* report = std::get_if<send_report>(&c)) {
-      if (coordinator() != nullptr && !p.cut && p.up.size() < 50) p.up.push_back(std::move(report->report));
+      if (coordinator() != nullptr && !p.cut_up && p.up.size() < 50)
+        p.up.push_back(std::move(report->report));
     } else if (auto* make = std::get_if<make_communicator>(&c)) {
       p.to_make = *make;
     } else if (auto* abort = std::get_if<abort_communicator>(&c)) {
@@ -259,11 +263,11 @@ void group_world::advance() {
 void group_world::check() {
   std::map<std::uint32_t, int> handing;
   for (const auto& p : alive_) {
-    if (hands_out(*p) && ++handing[p->rank] > 1)
+    if (!p->former && hands_out(*p) && ++handing[p->rank] > 1)
       throw violation{"two processes of one rank may hand out at the same time"};
     if (!p->end && p->member->may_communicate()) {
       must(p->made != 0, "a rank uses a communicator that it has not made");
-      must(made_by_[p->made].size() == settings_.ranks,
+      must(made_by_[p->made_id].size() == settings_.ranks,
            "a communicator is used that not all ranks have made");
     }
   }
@@ -278,7 +282,7 @@ void group_world::pass(nanoseconds time) {
   if (!settings_.waits && now_ - exchanged_ > beat) exchange();
   for (auto& p : alive_) {
     if (newest(p->rank) == p.get()) ranks_[p->rank].steps = p->member->steps();
-    if (p->cut) ranks_[p->rank].away_since = std::min(ranks_[p->rank].away_since, now_);
+    if (p->cut_up || p->cut_down) ranks_[p->rank].away_since = std::min(ranks_[p->rank].away_since, now_);
   }
 }
 
@@ -300,6 +304,7 @@ void group_world::accident(group_act what, std::uint32_t pick) {
   if (p == nullptr) return;
   switch (what) {
     case group_act::lose:
+      if (!settings_.waits) may_fail_ = may_differ_ = true;  // often enough, and it is silence
       if (pick % 2 == 0 && !p->up.empty()) p->up.pop_front();
       if (pick % 2 == 1 && !p->down.empty()) p->down.pop_front();
       break;
@@ -314,14 +319,15 @@ void group_world::accident(group_act what, std::uint32_t pick) {
     case group_act::cut:
       if (p->rank == 0) break;
       if (!settings_.waits) may_fail_ = may_differ_ = true;
-      p->cut = true;
+      p->cut_up = p->cut_up || pick % 3 != 0;
+      p->cut_down = p->cut_down || pick % 3 != 1;
       ranks_[p->rank].stop_disturbed = true;
       p->up.clear();
       p->down.clear();
       ++tally_.cut_off;
       break;
     case group_act::heal:
-      p->cut = false;
+      p->cut_up = p->cut_down = false;
       if (newest(p->rank) == p) ranks_[p->rank].away_since = never;
       break;
     case group_act::stop:
@@ -362,6 +368,7 @@ void group_world::perform(step<group_act> s) {
     case group_act::nccl:
       if (p != nullptr) do_nccl(*p);
       break;
+    case group_act::exchange: exchange(); break;
     default: accident(s.what, s.pick);
   }
   advance();
@@ -378,7 +385,7 @@ void group_world::finish() {
       must(ranks_[rank].starts < 1000, "a rank is started for ever");
     }
     for (auto& p : alive_) {
-      p->cut = false;
+      p->cut_up = p->cut_down = false;
       ranks_[p->rank].away_since = never;
     }
     exchange();
@@ -394,8 +401,7 @@ void group_world::finish() {
     if (over && alive_.empty()) break;
   }
   check_the_end();
-  for (const auto& [number, ranks] : made_by_)
-    tally_.communicators += ranks.size() == settings_.ranks ? 1 : 0;
+  for (const auto& [id, ranks] : made_by_) tally_.communicators += ranks.size() == settings_.ranks ? 1 : 0;
 }
 
 void group_world::check_the_end() const {

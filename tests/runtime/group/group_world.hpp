@@ -18,10 +18,10 @@
 namespace penstock::testing {
 
 // clang-format off
-enum class group_act : std::uint8_t { pass, hand_over, deliver, lose, repeat, late, kill, start, cut, heal, stop, break_nccl, nccl,
-                                      leave, fail, twin, wait, count };
-inline constexpr const char* group_act_names[] = {"pass", "hand_over", "deliver", "lose", "repeat", "late", "kill", "start", "cut",
-                                                  "heal", "stop", "break_nccl", "nccl", "leave", "fail", "twin", "wait"};
+enum class group_act : std::uint8_t { pass, hand_over, deliver, exchange, nccl, start,  // work; the others are accidents
+                                      lose, repeat, late, kill, cut, heal, stop, break_nccl, leave, fail, twin, wait, count };
+inline constexpr const char* group_act_names[] = {"pass", "hand_over", "deliver", "exchange", "nccl", "start", "lose", "repeat", "late",
+                                                  "kill", "cut", "heal", "stop", "break_nccl", "leave", "fail", "twin", "wait"};
 // clang-format on
 static_assert(std::size(group_act_names) == static_cast<std::size_t>(group_act::count));
 
@@ -58,13 +58,16 @@ class group_world {
     std::unique_ptr<group::member_book> member{};
     std::unique_ptr<group::group_book> book{};  // of rank 0
     std::optional<group::end_rank> end{};
-    bool cut = false;  // nothing gets through to the coordinator or back
+    bool cut_up = false;    // nothing gets through to the coordinator
+    bool cut_down = false;  // nothing comes from there
+    bool former = false;    // of a group that nobody knew any more when the present one began
     bool described = false;
     bool handed_out = false;
     std::deque<group::member_report> up{};
     std::deque<group::group_order> down{};
     std::deque<group::group_order> old_orders{};  // delivered before; may come again
     std::uint64_t made = 0;                       // the communicator that it has
+    std::string made_id{};
     std::optional<group::make_communicator> to_make{};
     std::optional<std::uint64_t> to_abort{};
   };
@@ -105,11 +108,10 @@ class group_world {
   steady_time now_{std::chrono::hours(1)};
   std::vector<std::unique_ptr<process>> alive_;  // in the order of their starts
   std::vector<launched_rank> ranks_;
-  std::vector<group::end_rank> ends_;             // by the group's word
-  std::vector<group::member_report> last_words_;  // of the dead
-  std::map<std::uint64_t, std::string> ids_;      // of communicators
-  std::map<std::uint64_t, std::set<std::uint32_t>> made_by_;
-  steady_time exchanged_{};  // when all messages were last delivered
+  std::vector<group::end_rank> ends_;                       // by the group's word
+  std::vector<group::member_report> last_words_;            // of the dead
+  std::map<std::string, std::set<std::uint32_t>> made_by_;  // communicators, by id
+  steady_time exchanged_{};                                 // when all messages were last delivered
   std::uint64_t tokens_ = 0;
   std::uint64_t draws_ = 0;
   std::uint64_t coordinators_ = 0;
