@@ -62,8 +62,8 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "finished\n");
       return 0;
     }
-    // A few hundred bytes, and 8 for each batch of the open epoch. A program that may be killed without
-    // warning writes it every few seconds instead.
+    // At most 1 KiB, however long the run. A program that may be killed without warning should write it every
+    // few seconds instead.
     write_file(state_file, session.state());
     std::fprintf(stderr, "interrupted; start again to continue\n");
     return 130;

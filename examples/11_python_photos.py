@@ -1,8 +1,8 @@
-"""A folder of photographs becomes batches, in Python; whatever happens to a worker is printed, and costs nothing.
+"""Loads a folder of photographs as batches, in Python; prints what happens to workers, none of which loses a batch.
 
     python 11_python_photos.py FOLDER [EPOCHS]      each folder directly in FOLDER is a class
 
-Try it: kill a worker while it runs, or press Ctrl-C and run it again: it goes on where it was.
+Try it: kill a worker while it runs, or press Ctrl-C and run it again: it continues where it stopped.
 """
 
 import os
@@ -31,7 +31,7 @@ def main(folder: str, epochs: int) -> None:
         try:
             for batch in session:
                 image, label = batch["image"], batch["label"]
-                # image.torch() and label.torch() are what a training step wants; .numpy() needs no torch.
+                # A training step would use image.torch() and label.torch(); .numpy() does not need torch.
                 print(f"epoch {batch.epoch} batch {batch.index}: {image.dtype} {list(image.shape)} on {batch.device}, {len(label)} labels")
         except KeyboardInterrupt:
             with open(position, "wb") as file:

@@ -1,5 +1,5 @@
-// Notices when user code loads CUDA into a worker: only the GPU owner uses the GPU. Used by the loader's lease_runner and
-// by the job_runner, after each sample and each job.
+// Notices when user code loads CUDA into a worker: only the GPU owner uses the GPU. Used by the loader's
+// lease_runner and by the job_runner, after each sample and each job.
 #pragma once
 
 #include <cstdint>

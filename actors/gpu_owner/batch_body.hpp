@@ -16,12 +16,12 @@
 
 namespace penstock {
 
-/// Shared by a session and its batches. When the session is destroyed, batches that are still held become unusable
-/// instead of dangling.
+/// Shared by a session and its batches. When the session is destroyed, batches that are still held become
+/// unusable instead of dangling.
 ///
-/// A buffer is returned only once the device has recorded the work that must finish before it is written again. A batch
-/// that is destroyed while that cannot be recorded (the program is capturing the legacy default stream) parks its
-/// buffer here; a later call returns it once that is possible.
+/// A buffer is returned only once the device has recorded the work that must finish before it is written
+/// again. A batch that is destroyed while that cannot be recorded (the program is capturing the legacy
+/// default stream) parks its buffer here; a later call returns it once that is possible.
 class batch_home {
  public:
   /// For a session that has no device yet: see open().
@@ -66,14 +66,14 @@ class batch_home {
     const std::lock_guard hold(mutex_);
     if (give_back_) give_back_(buffer);
   }
-  /// Returns the buffer when the work now on the streams is done. Throws error with the device's reason if it refuses;
-  /// the caller then still holds the buffer.
+  /// Returns the buffer once the work queued on the streams so far is done. Throws error with the device's
+  /// reason if it refuses; the caller then still holds the buffer.
   void release_after(std::uint32_t buffer, std::span<const stream_handle> streams);
   /// For a batch that is destroyed: the same on the legacy default stream, or parks the buffer.
   void release_or_park(std::uint32_t buffer) noexcept;
-  /// The next batch of the queue. Returns parked buffers before and while it waits. Throws error (errc::usage) when all
-  /// buffers have been parked for this long: the capture that they wait for may be the caller's own.
-  /// `while_waiting` is session_options::while_waiting.
+  /// The next batch of the queue. Returns parked buffers before and while it waits. Throws error
+  /// (errc::usage) when all buffers have been parked for this long: the capture that they wait for may be the
+  /// caller's own. `while_waiting` is session_options::while_waiting.
   gpu_owner::hand_over::taken take_from(gpu_owner::hand_over& queue,
                                         nanoseconds patience = std::chrono::seconds(10),
                                         const std::function<void()>& while_waiting = {});

@@ -50,7 +50,8 @@ class batch_sink {
 };
 
 /// "null", "npy" (to the folder `out`), "journal:PATH" or "plugin:PATH". Refuses (errc::usage, errc::sink) sinks that
-/// it does not know or cannot open. The device must outlive the sink, which uses only the consumer's part of it.
+/// it does not know or cannot open. The device must outlive the sink, which uses only the consumer's part of
+/// it.
 result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const std::string& out,
                                               const config& settings, std::shared_ptr<device::device> device);
 

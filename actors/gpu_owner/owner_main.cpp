@@ -45,8 +45,8 @@ static_assert(deliveries_a_message * sizeof(protocol::wire_delivery) + snapshot_
 static_assert(gpu_processes_max * sizeof(protocol::wire_gpu_process) + message_overhead_max <=
               protocol::frame_bytes_max);
 
-/// Batches in this process at once, from the upload order to the end of the sink's work: one per slot until it is
-/// copied, one per buffer from then on.
+/// Batches in this process at once, from the upload order to the end of the sink's work: one per slot until
+/// it is copied, one per buffer from then on.
 std::size_t batches_at_once(const config& settings) {
   const std::size_t partitions = settings.loader.limits.max + 1;  // one for the sacrificial worker
   return partitions * settings.loader.slots_per_worker + settings.gpu.buffers;
@@ -106,7 +106,7 @@ class owner_program final : owner_news {
   protocol::open_owner order_;
   arena::geometry shape_;
   std::shared_ptr<const device::transfer_plan> plan_;
-  std::promise<bool> plan_is_known_;  // false: told to stop before that
+  std::promise<bool> plan_is_known_;  // false: asked to stop before that
   bool planned_ = false;
 
   std::atomic<bool> whole_{false};
@@ -146,14 +146,14 @@ void owner_program::tell_processes(const std::vector<gpu_process>& seen) {
 
 /// From any thread except io.
 void owner_program::die(const failure& why) {
-  // A lost context fails whatever uses it, on several threads at once. Only the first one reports it.
+  // A lost context makes calls fail on several threads at once. Only the first one reports it.
   while (dying_.test_and_set()) ::pause();
   const int code = exit_code_of(why.code);
   link_->send(protocol::worker_gives_up{code, static_cast<std::uint8_t>(why.code), why.message});
   leave(code);
 }
 
-// ---- messages of the session (io thread) -----------------------------------------------------------------------
+// ---- messages of the session (io thread) ------------------------------------------------------------------
 
 void owner_program::hear(protocol::to_owner&& message) {
   std::visit([this](auto& m) { hear(m); }, message);
@@ -244,7 +244,7 @@ void owner_program::hear(const protocol::stop_owner& order) {
   if (!std::exchange(planned_, true)) plan_is_known_.set_value(false);
 }
 
-// ---- news of the owner (its thread) ---------------------------------------------------------------------------
+// ---- reports of the owner (its thread) --------------------------------------------------------------------
 
 void owner_program::opened(const device::identity& what) {
   link_->send(protocol::owner_opened{what.kind, what.name, what.uuid.value_or("")});

@@ -132,16 +132,16 @@ pid_t start(const protocol::command_job& job, captured& out, captured& err) {
   return pid;
 }
 
-/// Private memory of a command and all that it has started.
+/// The private memory of a command and all processes that it started.
 class memory_limit {
  public:
   memory_limit(pid_t command, std::uint64_t most) : command_(command), most_(most) {}
 
-  /// For poll().
+  /// The timeout for poll().
   [[nodiscard]] int patience() const {
     return most_ > 0 ? static_cast<int>(memory_is_looked_at_every.count()) : -1;
   }
-  /// Kills them all if they have more. Looks no more often than patience() says.
+  /// Kills them all if they exceed the limit. Checks no more often than patience() allows.
   void enforce() {
     if (most_ == 0 || clock::now() < next_look_) return;
     next_look_ = clock::now() + memory_is_looked_at_every;
@@ -150,11 +150,11 @@ class memory_limit {
     exceeded_ = now;
     kill_all();
   }
-  /// What it had when it was killed; 0: it was not.
+  /// Its memory when it was killed; 0: it was not killed.
   [[nodiscard]] std::uint64_t exceeded() const { return exceeded_; }
 
  private:
-  /// Stopped first: none of them may start another one, or die before those that it has started are known.
+  /// Stop them first, so that none can start another process, or die before its children are known.
   void kill_all() const {
     std::set<pid_t> all{command_};
     ::kill(command_, SIGSTOP);
@@ -182,7 +182,8 @@ class memory_limit {
   clock::time_point next_look_ = clock::now();
 };
 
-/// Until the command itself is over; what it has started may hold the pipes.
+/// Reads until the command itself exits, not until end of file: processes that it started may keep the pipes
+/// open.
 int status_of(pid_t pid, captured& out, captured& err, memory_limit& memory) {
   const unique_fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
   bool over = !process;

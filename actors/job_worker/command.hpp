@@ -13,8 +13,8 @@ namespace penstock::job_worker {
 /// If a signal ends the command, the worker dies of the same signal: the job is charged with the death and
 /// retried elsewhere. Processes that outlive the command keep running, but their output is lost.
 ///
-/// Throws job_exception: type "command" if the program cannot be found or executed; type "memory" if it and what it has
-/// started came to have more private memory than the job allows, after killing them all.
+/// Throws job_exception: type "command" if the program cannot be found or executed; type "memory" if it and
+/// the processes that it started exceeded the job's limit of private memory; all of them are killed first.
 void run_command(JobCall& call);
 
 }  // namespace penstock::job_worker

@@ -84,7 +84,7 @@ class job_runner::lease_in_hand {
   steady_time looked_ = reported_at_;
 };
 
-/// What a function gets: room for its result, and a place where it may say what it works on.
+/// The interface for a function: memory for its result, and a way to name its current work.
 class job_runner::described_room final : public JobCall::room {
  public:
   described_room(job_runner& runner, lease_in_hand& lease, std::uint32_t row, const arena::job_reading& job,

@@ -27,7 +27,7 @@ bool allowed_file_size(std::uint64_t bytes) {
 
 }  // namespace
 
-// ---- result_file ----------------------------------------------------------------------------------------------
+// ---- result_file ------------------------------------------------------------------------------------------
 
 result<result_file> result_file::make(std::uint64_t bytes) {
   const auto what = [&] {
@@ -78,7 +78,7 @@ result<unique_fd> result_file::seal(std::uint64_t bytes) && {
   }
 }
 
-// ---- result_room ----------------------------------------------------------------------------------------------
+// ---- result_room ------------------------------------------------------------------------------------------
 
 std::uint64_t result_room::most() const noexcept {
   return std::max(slot_.room_from(next_), elsewhere_max_);

@@ -1,5 +1,5 @@
-// The link to the session as a job worker uses it: read by the main thread, between two jobs or while there is none to
-// run, without an io thread. Used by job_main.
+// The link to the session as a job worker uses it: read by the main thread, between two jobs or while there
+// is none to run, without an io thread. Used by job_main.
 #pragma once
 
 #include "actors/protocol/wire.hpp"

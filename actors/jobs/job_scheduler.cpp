@@ -12,7 +12,7 @@ void decide_soon(self_pointer self) {
 
 namespace {
 
-// ---- workers --------------------------------------------------------------------------------------------------
+// ---- workers ----------------------------------------------------------------------------------------------
 
 void take_report(scheduler_state& s, const job_report& news) {
   const protocol::jobs_done& done = news.report;

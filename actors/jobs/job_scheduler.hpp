@@ -41,7 +41,7 @@ class job_news {
     std::uint64_t failed = 0;
     std::uint64_t retried = 0;
   };
-  /// What has become of the jobs of one function.
+  /// Counts of the jobs of one function.
   struct function_counts {
     std::uint64_t waiting = 0;
     std::uint64_t running = 0;
@@ -49,11 +49,11 @@ class job_news {
     std::uint64_t failed = 0;
     std::uint64_t retried = 0;
   };
-  /// `functions` has them all, in the order in which functions_named() named them.
+  /// `functions`: one entry per function, in the order of functions_named().
   virtual void jobs_ended(const tally& some, std::span<const function_counts> functions) = 0;
-  /// The functions of the worker program, once.
+  /// The functions of the worker program. Called once.
   virtual void functions_named(const std::vector<std::string>& names) = 0;
-  /// The callers of so many of them know it.
+  /// The callers of `jobs` ended jobs have been notified.
   virtual void callers_told(std::uint64_t jobs) = 0;
   /// Only for failures worth an event: poisoned, timed_out, worker_lost.
   virtual void job_failed(std::uint64_t job, const std::string& function, const job_failure& why) = 0;

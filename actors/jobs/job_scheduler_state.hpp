@@ -54,7 +54,7 @@ struct scheduler_state {
   std::set<schedule::job_id> stay_there;  // jobs that have not ended, whose results are to stay on the device
   std::unordered_map<schedule::job_id, open_job> jobs;
   std::map<std::string, std::uint32_t, std::less<>> functions;
-  std::vector<job_news::function_counts> by_function;  // by their numbers
+  std::vector<job_news::function_counts> by_function;  // by function index
   std::vector<std::shared_ptr<job_record>> early;      // submitted before the functions are known
   std::map<std::uint32_t, place_slots> places;
   std::map<std::uint32_t, joined_worker> workers;
@@ -67,7 +67,7 @@ struct scheduler_state {
   bool functions_known = false;
   bool decision_due = false;
   bool asks_in_a_second = false;
-  std::optional<steady_time> looks_at;  // when a decide_jobs comes that the book has asked for
+  std::optional<steady_time> looks_at;  // when the decide_jobs requested by the book is due
   bool sacrificial = false;
 };
 
@@ -76,11 +76,11 @@ using self_pointer = job_scheduler_actor::stateful_pointer<scheduler_state>;
 /// Calls act() once the mailbox is empty, so that a burst of messages costs one pass.
 void decide_soon(self_pointer self);
 
-// ---- job_commands.cpp -----------------------------------------------------------------------------------------
+// ---- job_commands.cpp -------------------------------------------------------------------------------------
 
 /// Carries out the book's commands.
 void act(self_pointer self);
-/// In what is known of its function.
+/// The counts of a job's function.
 void note_end(scheduler_state& s, const open_job& job, bool ok);
 void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why);
 void end_at_device(scheduler_state& s, device_outcome outcome);
@@ -88,7 +88,7 @@ void end_at_device(scheduler_state& s, std::vector<device_outcome> outcomes);
 /// The callers of jobs that have ended hear of it: after the statistics, which they may ask for at once.
 void tell_callers(scheduler_state& s);
 
-// ---- job_submissions.cpp --------------------------------------------------------------------------------------
+// ---- job_submissions.cpp ----------------------------------------------------------------------------------
 
 void enter(scheduler_state& s, const std::shared_ptr<job_record>& record);
 void learn_functions(scheduler_state& s, const functions_known& news);

@@ -20,8 +20,8 @@ class parcel_shelf {
   void forget(worker_ref who) { waiting_.erase(who); }
 
  private:
-  // An honest worker never has more than this waiting (one per row of its leases). Beyond it the oldest is
-  // dropped.
+  // Parcels of one worker that have not been taken. An honest worker has at most one per leased row: with the
+  // default slots_per_worker 3 x 256 (rows_max of a lease) = 768. Beyond this limit the oldest is dropped.
   static constexpr std::size_t parcels_max = 1024;
 
   std::map<worker_ref, std::vector<protocol::parcel>> waiting_;

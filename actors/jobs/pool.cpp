@@ -70,7 +70,7 @@ run_report Pool::report() const {
   return held().report();
 }
 
-// ---- mappings -------------------------------------------------------------------------------------------------
+// ---- mappings ---------------------------------------------------------------------------------------------
 
 /// Takes an input only when there is room: the number of jobs in flight is bounded whichever side is slower.
 struct Pool::Mapping::body {

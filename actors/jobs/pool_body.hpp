@@ -44,7 +44,7 @@ class Pool::body final : public jobs::job_desk,
                          public std::enable_shared_from_this<Pool::body> {
  public:
   body(config settings, pool_options options);
-  /// Requires that close() has been called.
+  /// Requires that Requires that Requires that close() has been called.
   ~body() override = default;
 
   /// Starts the workers. Not in the constructor: handles need shared_from_this().
@@ -136,7 +136,7 @@ class Pool::body final : public jobs::job_desk,
   pool_statistics tally_;
   std::vector<std::string> function_names_;
   std::vector<function_counts> by_function_;
-  std::uint64_t told_ = 0;  // jobs whose callers know that they have ended
+  std::uint64_t told_ = 0;  // ended jobs whose callers have been notified
 
   std::mutex close_mutex_;
   mutable std::mutex mutex_;  // guards the members below

@@ -22,7 +22,7 @@ namespace penstock::jobs {
 /// What the host reports to its pool. May be called on the host's thread.
 class host_news {
  public:
-  /// The run cannot go on.
+  /// The run must fail.
   virtual void gave_up(const failure& why) = 0;
 
  protected:

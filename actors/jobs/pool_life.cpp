@@ -97,7 +97,7 @@ result<void> Pool::body::try_start() {
   return {};
 }
 
-// ---- submitting -----------------------------------------------------------------------------------------------
+// ---- submitting -------------------------------------------------------------------------------------------
 
 /// Throws error (errc::usage) for what this pool's device cannot do.
 jobs::job_rules Pool::body::rules_of(const job_options& options) const {
@@ -198,7 +198,7 @@ bool Pool::body::finish(nanoseconds at_most) {
   return tally_changed_.wait_for(hold, bounded, [this] { return told_ == last_job_.load(); });
 }
 
-// ---- orders ---------------------------------------------------------------------------------------------------
+// ---- orders -----------------------------------------------------------------------------------------------
 
 void Pool::body::pause(bool paused) {
   if (board_.paused(paused)) {
@@ -241,7 +241,7 @@ void Pool::body::drain(std::uint32_t worker) {
   if (engine_) caf::anon_send(engine_->supervisor, supervisor::drain_worker{worker});
 }
 
-// ---- the end --------------------------------------------------------------------------------------------------
+// ---- the end ----------------------------------------------------------------------------------------------
 
 void Pool::body::cancel_everything(const failure& why) {
   admission_->close(why);
@@ -304,7 +304,7 @@ void Pool::body::close() noexcept {
   fail_orphans();
 }
 
-// ---- what is known --------------------------------------------------------------------------------------------
+// ---- queries ----------------------------------------------------------------------------------------------
 
 pool_statistics Pool::body::statistics() const {
   const jobs::admission::counts held = admission_->now();

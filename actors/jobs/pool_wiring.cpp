@@ -12,9 +12,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t rows_max = 256;           // of a lease: 256 rows x 128 bytes = 32 KiB of table
+constexpr std::uint32_t rows_max = 256;           // of a lease: its table takes 64 + 256 x 80 bytes = 20 KiB
 constexpr std::size_t poisoned_jobs_kept = 1000;  // for `penstock quarantine`
-// A job may run for hours; one that has a limit says so itself.
+// A job may run for hours; a job with a limit sets its own timeout.
 constexpr nanoseconds no_item_timeout = std::chrono::hours(24 * 365);
 
 }  // namespace
@@ -88,7 +88,7 @@ void Pool::body::open_control_socket(engine& e) {
     facts.status = status();
     return facts;
   };
-  controls.times = std::make_shared<batch_times>();  // no batches pass here
+  controls.times = std::make_shared<batch_times>();  // unused: a pool has no batches
   controls.workers_max = settings_.loader.limits.max;
   session::open_control_socket(*e.io, settings_.name, std::move(controls), e.server);
 }

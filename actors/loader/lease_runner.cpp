@@ -193,7 +193,8 @@ void lease_runner::trim(std::span<std::byte> slot, std::uint32_t rows) const {
     const std::uint64_t trimmed = static_cast<std::uint64_t>(longest) * place.entry_bytes();
     if (trimmed == place.row_bytes) continue;
     std::byte* const first = slot.subspan(place.offset).data();
-    // Row 0 is already in place; each row moves towards the beginning, so none is overwritten before it has moved.
+    // Row 0 is already in place; each row moves towards the beginning, so none is overwritten before it has
+    // moved.
     for (std::uint64_t row = 1; row < rows; ++row)
       std::memmove(first + row * trimmed, first + row * place.row_bytes, trimmed);
   }

@@ -1,5 +1,5 @@
-// The loader worker actor: the only actor of a worker process. It opens and describes the dataset it is told
-// to, maps its slots and works through its leases one by one.
+// The loader worker actor: the only actor of a worker process. It opens and describes the dataset, maps its
+// slots and processes its leases one by one.
 //
 //   receives  open_dataset, assign_slots, load_batch, link_lost
 //             (stop_work sets `stopping` at once, ahead of leases)

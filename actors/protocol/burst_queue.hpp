@@ -1,6 +1,6 @@
 // Many small messages as one: senders add items, and only the sender that finds the queue empty notifies the
-// actor, which takes all items at once. With small batches, a message for each would cost more than the batch.
-// Thread-safe. Bounded by its items: one for each outstanding lease, or each batch on the device.
+// actor, which takes all items at once. With small batches, a message for each would cost more than the
+// batch. Thread-safe. Bounded by its items: one for each outstanding lease, or each batch on the device.
 #pragma once
 
 #include <mutex>

@@ -21,8 +21,9 @@ struct command_job {
 
   std::vector<std::string>
       arguments{};  ///< argv; the program is the first, looked up in PATH; no shell sees them
-  std::uint64_t output_bytes_max = 1 << 20;  ///< kept of what it writes to stdout, and as much of stderr
-  std::uint64_t memory_bytes_max = 0;        ///< private memory of it and what it has started; 0: no limit
+  std::uint64_t output_bytes_max = 1 << 20;  ///< kept of stdout, and the same of stderr
+  /// limit on the private memory of it and its descendants; 0: none
+  std::uint64_t memory_bytes_max = 0;
 
   bool operator==(const command_job&) const = default;
 };

@@ -8,7 +8,8 @@ namespace {
 // CAF writes the length of a list or text in at most 5 bytes (7 bits in each).
 constexpr std::size_t length_bytes = 5;
 
-/// An upload's numbers (upload, position, epoch, sequence; partition, slot), the length of its list, its samples.
+/// An upload's numbers (upload, position, epoch, sequence; partition, slot), the length of its list, its
+/// samples.
 std::size_t bytes_of(const wire_upload& u) {
   return 4 * sizeof(std::uint64_t) + 2 * sizeof(std::uint32_t) + length_bytes +
          u.samples.size() * sizeof(std::uint64_t);

@@ -1,5 +1,5 @@
-// Makes messages whose size depends on the user's settings fit frames (wire.hpp, frame_bytes_max). Pure; used by their
-// senders.
+// Makes messages whose size depends on the user's settings fit frames (wire.hpp, frame_bytes_max). Pure; used
+// by their senders.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
@@ -18,8 +18,8 @@ namespace penstock::protocol {
 /// The same for acknowledgements of copies.
 [[nodiscard]] std::vector<slots_copied> split_to_fit(std::vector<std::uint64_t> uploads);
 
-/// A batch of 65536 failed samples, each with a long name and a long reason, would not fit: names and reasons are cut
-/// to an equal share of the room and end in "...". Shorter ones stay unchanged.
+/// A batch of 65536 failed samples, each with a long name and a long reason, would not fit: names and reasons
+/// are cut to an equal share of the room and end in "...". Shorter ones stay unchanged.
 void cut_to_fit(batch_loaded& report);
 
 }  // namespace penstock::protocol

@@ -1,5 +1,5 @@
-// Whether a session can work with the program that sent this hello. Pure; used for workers and for the GPU owner's
-// process.
+// Whether a session can work with the program that sent this hello. Pure; used for workers and for the GPU
+// owner's process.
 #pragma once
 
 #include "actors/protocol/messages.hpp"

@@ -1,5 +1,5 @@
-// One end of the socketpair between the session and a child: typed messages out, typed messages in. Lives on an
-// io_context; send() may be called from any thread. There is no listening socket and no port, so no other
+// One end of the socketpair between the session and a child: typed messages out, typed messages in. Lives on
+// an io_context; send() may be called from any thread. There is no listening socket and no port, so no other
 // process can connect.
 #pragma once
 
@@ -34,8 +34,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     /// Called once: the peer closed the link (empty reason) or violated the protocol. Nothing is received
     /// afterwards.
     std::function<void(const std::string& reason)> closed;
-    /// A peer that has sent this many messages more than it was sent (or than expect() allows) is cut off: peers only
-    /// send answers, so this bounds the memory that a flood can take.
+    /// A peer that has sent this many messages more than it was sent (or than expect() allows) is cut off:
+    /// peers only send answers, so this bounds the memory that a flood can take.
     std::uint64_t unasked_max = std::numeric_limits<std::uint64_t>::max() / 2;
   };
 
@@ -46,10 +46,11 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
 
   void start() { read_more(); }
 
-  /// Sends a message: at once if the socket takes it. Else it is queued, and queued messages leave in one write. Silently
-  /// dropped when the link is closed: the peer's death is reported elsewhere. The queue is bounded by the leases that a
-  /// peer can hold; a peer that does not read and still exceeds `unsent_max` is cut off. So is one to which a message
-  /// larger than a frame would have to be sent: senders split such messages first (fit.hpp).
+  /// Sends a message: at once if the socket takes it. Else it is queued, and queued messages leave in one
+  /// write. Silently dropped when the link is closed: the peer's death is reported elsewhere. The queue is
+  /// bounded by the leases that a peer can hold; a peer that does not read and still exceeds `unsent_max` is
+  /// cut off. So is one to which a message larger than a frame would have to be sent: senders split such
+  /// messages first (fit.hpp).
   void send(const Out& message) {
     std::string cut_off;
     {
@@ -86,8 +87,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
                       });
   }
 
-  /// On the io thread: reads what has already arrived, without waiting. For the last messages of a dead peer, whose
-  /// socket a grandchild may hold open.
+  /// On the io thread: reads what has already arrived, without waiting. For the last messages of a dead peer,
+  /// whose socket a grandchild may hold open.
   void drain() {
     while (open_ && read_once()) {
     }
@@ -108,7 +109,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     socket_.non_blocking(true);
   }
 
-  // Waits for readability and reads afterwards: Asio never holds any bytes, so drain() may be called in between.
+  // Waits for readability and reads afterwards: Asio never holds any bytes, so drain() may be called in
+  // between.
   void read_more() {
     if (!open_) return;
     socket_.async_wait(boost::asio::local::stream_protocol::socket::wait_read,

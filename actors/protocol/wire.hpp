@@ -1,6 +1,6 @@
-// Messages as bytes: a frame is a length, a type and a CAF-serialised payload. The reader protects the session from
-// broken or hostile children, so it is strict: it refuses unknown types, wrong lengths, left-over bytes and invalid
-// enumerators, and never allocates because of an announced length.
+// Messages as bytes: a frame is a length, a type and a CAF-serialised payload. The reader protects the
+// session from broken or hostile children, so it is strict: it refuses unknown types, wrong lengths,
+// left-over bytes and invalid enumerators, and never allocates because of an announced length.
 #pragma once
 
 #include "actors/protocol/messages.hpp"
@@ -25,11 +25,11 @@ using from_owner = std::variant<hello, owner_opened, slots_copied, batches_deliv
                                 owner_irreplaceable, gpu_processes_seen, jobs_answered>;
 using to_owner = std::variant<open_owner, prepare_owner, map_partition, upload_slots, stop_owner, upload_jobs>;
 
-/// The largest payload that is accepted, and so the largest that may be sent. The largest message that cannot be
-/// split is a lease: 65536 samples x (8 bytes index + 4 bytes attempt) = 0.8 MB. Lists of uploads are split, reasons
-/// of failures are cut (fit.hpp), snapshots of sinks are limited to 1 MiB (gpu_owner/batch_sink.hpp), which leaves
-/// 3 MiB for the config in open_owner and the deliveries in batches_delivered. functions_described has at most
-/// 10 000 names of 200 bytes.
+/// The largest payload that is accepted, and so the largest that may be sent. The largest message that cannot
+/// be split is a lease: 65536 samples x (8 bytes index + 4 bytes attempt) = 0.8 MB. Lists of uploads are
+/// split, reasons of failures are cut (fit.hpp), snapshots of sinks are limited to 1 MiB
+/// (gpu_owner/batch_sink.hpp), which leaves 3 MiB for the config in open_owner and the deliveries in
+/// batches_delivered. functions_described has at most 10 000 names of 200 bytes.
 inline constexpr std::uint32_t frame_bytes_max = 4U << 20U;
 
 struct frame_header {
@@ -37,8 +37,8 @@ struct frame_header {
   std::uint32_t type = 0;  ///< index in the variant; so new messages are added at its end
 };
 
-/// Appends a message as a frame. Refuses (errc::protocol) one that is larger than frame_bytes_max, which the peer would
-/// treat as a protocol violation; nothing is appended then.
+/// Appends a message as a frame. Refuses (errc::protocol) one that is larger than frame_bytes_max, which the
+/// peer would treat as a protocol violation; nothing is appended then.
 template <class Variant>
 result<void> append_frame(std::vector<char>& to, const Variant& message);
 
@@ -46,15 +46,16 @@ result<void> append_frame(std::vector<char>& to, const Variant& message);
 template <class Variant>
 class frame_reader {
  public:
-  /// Calls `take(Variant&&)` for each complete message. Refuses (errc::protocol), saying what is wrong and where.
+  /// Calls `take(Variant&&)` for each complete message. Refuses (errc::protocol), saying what is wrong and
+  /// where.
   template <class Take>
   result<void> feed(std::span<const char> bytes, Take&& take);
 
   [[nodiscard]] bool in_the_middle() const noexcept { return !pending_.empty(); }
 
  private:
-  // Less than one frame, at most frame_bytes_max and a header. A string because it appends: GCC 14 takes the end of a
-  // vector for outside of it (-Wstringop-overflow).
+  // Less than one frame, at most frame_bytes_max and a header. A string because it appends: GCC 14 takes the
+  // end of a vector for outside of it (-Wstringop-overflow).
   std::string pending_;
   std::uint64_t frames_ = 0;
 };

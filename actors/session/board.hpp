@@ -23,7 +23,7 @@ enum class quarantine_standing : std::uint8_t {
 class board {
  public:
   board(std::string name, std::string placement);
-  /// Which part of each epoch this session has.
+  /// Records which part of each epoch this session delivers.
   void is_rank_of(const sampler_config& sampler);
 
   // Written by actors.

@@ -1,5 +1,5 @@
-// What the actors report to a session: recorded on the board, turned into events, and passed on to waiting threads.
-// Created with the engine, before the actors, and outlives them. Private to session_wiring.cpp.
+// What the actors report to a session: recorded on the board, turned into events, and passed on to waiting
+// threads. Created with the engine, before the actors, and outlives them. Private to session_wiring.cpp.
 //
 // Threads: each actor calls on its own, so everything used here is thread-safe or belongs to one caller.
 #pragma once
@@ -23,7 +23,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
  public:
   news_of_actors(body& session, engine& e) : session_(session), board_(session.board_), engine_(e) {}
 
-  // ---- from several actors ---------------------------------------------------------------------------------------------
+  // ---- from several actors --------------------------------------------------------------------------------
 
   void gave_up(const failure& why) override { session_.fail(why); }
 
@@ -46,7 +46,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     board_.uploaded(uploads, bytes, pinned);
   }
 
-  // ---- from a GPU owner in this process -------------------------------------------------------------------------
+  // ---- from a GPU owner in this process -------------------------------------------------------------------
 
   void failed(const failure& why) override {
     board_.device_state("failed");
@@ -58,7 +58,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     caf::anon_send(engine_.scheduler, scheduler::slots_released{std::move(uploads)});
   }
 
-  // ---- from the keeper of one in another process ----------------------------------------------------------------
+  // ---- from the keeper of one in another process ----------------------------------------------------------
 
   void reopened(pid_t owner) override {
     event again = session::event_of(event_kind::device_opened,
@@ -89,7 +89,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void owner_closed() override { session_.ending_.owner_gone(); }
 
-  // ---- from the supervisor --------------------------------------------------------------------------------------
+  // ---- from the supervisor --------------------------------------------------------------------------------
 
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                        std::uint32_t restarts) override {
@@ -104,7 +104,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void pool_closed() override { session_.ending_.pool_gone(); }
 
-  // ---- from the scheduler ---------------------------------------------------------------------------------------
+  // ---- from the scheduler ---------------------------------------------------------------------------------
 
   void sample_failed(const scheduler::lost_sample& lost) override {
     board_.sample_failed(lost);
@@ -133,7 +133,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void stream_finished(std::uint64_t seek_number) override { session_.consumer_->finish(seek_number); }
 
-  // ---- from the session actor -----------------------------------------------------------------------------------
+  // ---- from the session actor -----------------------------------------------------------------------------
 
   void planned(std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
                schedule::stream_range range) override {

@@ -115,7 +115,8 @@ result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_
     if (!memory) return tl::unexpected(std::move(memory.error()));
     order.memory = std::make_shared<mapping>(std::move(*memory));
   }
-  // Sent before the worker is told: no upload may reach the owner before the memory that it refers to.
+  // Send this before the worker gets its slots: no upload may reach the owner before the memory that it
+  // refers to.
   self->send(s.others.owner, std::move(order));
   return {};
 }

@@ -8,7 +8,7 @@
 //             through stream_news                             everything that others want to know
 //   owns      the arena
 //
-// Everything is sized for the dataset as the first worker describes it; later workers must describe the same.
+// All sizes follow the first worker's description of the dataset; later workers must send the same one.
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"

@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds longest_run = std::chrono::hours(24 * 365 * 
 // While every buffer waits for the end of a stream capture.
 constexpr std::chrono::seconds patience_with_captures(10);
 
-/// Refuses a second thread in next(): each would get part of the stream.
+/// Refuses a second thread in next(): each would get only part of the stream.
 class only_taker {
  public:
   explicit only_taker(std::atomic<bool>& taken) : taken_(taken) {
@@ -43,7 +43,7 @@ std::optional<Batch> Session::body::next_of(std::uint64_t epoch, std::uint64_t& 
   try {
     return take_of(epoch, from_its_first);
   } catch (...) {
-    if (from_its_first) iteration = 0;  // nothing was taken: the next call begins the epoch
+    if (from_its_first) iteration = 0;  // nothing was taken: the next call starts the epoch
     throw;
   }
 }

@@ -10,8 +10,8 @@
 //   session_batches.cpp  batches on their way to the consumer, or into a sink
 //
 // Threads: any thread may call; one at a time takes batches (only_taker refuses a second one). Actors call
-// back on their own threads and touch only what is thread-safe: the board, the journal, the logs, the burst queues,
-// the cursor's open(), the ending, and what mutex_ guards.
+// back on their own threads and touch only what is thread-safe: the board, the journal, the logs, the burst
+// queues, the cursor's open(), the ending, and what mutex_ guards.
 #pragma once
 
 #include "actors/gpu_owner/batch_body.hpp"

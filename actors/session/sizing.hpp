@@ -25,8 +25,8 @@ struct stream_request {
   std::optional<schedule::stream_state> resumed;
 };
 
-/// [sampler] in the plan's terms. With a state to resume, the plan of the stream that goes on from there; refuses a
-/// state of another stream.
+/// The plan for [sampler]. With a state to resume, the plan of the stream that continues from it; refuses a
+/// state of a different stream.
 result<plan> plan_of(const config& settings, const dataset_description& dataset,
                      const schedule::stream_state* resumed = nullptr);
 
@@ -45,7 +45,8 @@ arena::memory_need memory_need_of(const config& settings, const arena::geometry&
 /// Null: no worker has described the dataset yet; the identity then leaves fingerprint and settings open.
 schedule::stream_identity identity_of(const config& settings, const dataset_description* dataset);
 
-/// Positions to deliver. `order`: of the same request. Refuses a state that stands behind an epoch's end.
+/// The positions to deliver. `order`: the plan of the same request. Refuses a state whose position is past an
+/// epoch's end.
 result<schedule::stream_range> range_of(const config& settings, const stream_request& request,
                                         const plan& order);
 

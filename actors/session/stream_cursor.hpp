@@ -39,13 +39,13 @@ class stream_cursor {
   /// None until it is open.
   [[nodiscard]] std::shared_ptr<const device::transfer_plan> transfer() const;
 
-  /// Session::next(): ranges over epochs that were begun before may not continue.
+  /// Session::next(): ranges over epochs that were started before may not continue.
   void begin_iteration() noexcept { ++iteration_; }
   /// A range over an epoch asks for a batch. `iteration` is the range's own number, 0 at first: the range
-  /// then becomes the current one, and this returns true. Throws error (errc::usage) when another has begun
-  /// since.
+  /// then becomes the current one, and this returns true. Throws error (errc::usage) if another range has
+  /// been started since.
   bool enter(std::uint64_t epoch, std::uint64_t& iteration);
-  /// Waits until the stream is open. Nothing if it never opens. Throws error (errc::usage) for an epoch
+  /// Waits until the stream is open. Empty if it never opens. Throws error (errc::usage) for an epoch
   /// number that is too large. `while_waiting` is session_options::while_waiting.
   [[nodiscard]] std::optional<schedule::stream_range> wait_for_epoch(
       std::uint64_t epoch, const std::function<void()>& while_waiting = {});
@@ -54,10 +54,10 @@ class stream_cursor {
   struct seek_order {
     std::uint64_t number = 0;
     schedule::stream_range range;
-    std::shared_ptr<const penstock::plan> plan;  ///< if it is another one from here on
+    std::shared_ptr<const penstock::plan> plan;  ///< the new plan, if it changes here
   };
-  /// Continues at the beginning of this range; batches of earlier seeks are dropped. From an epoch before the one
-  /// that a group's state entered in its middle, the stream goes on through whole epochs.
+  /// Continues at the beginning of this range; batches of earlier seeks are dropped. If the range is before
+  /// the epoch that a group's state entered in its middle, all epochs from there on are whole ones.
   seek_order begin_seek(schedule::stream_range range);
   [[nodiscard]] bool wants(std::uint64_t seek_number) const noexcept { return seek_number == seek_number_; }
   /// A batch goes to the consumer.

@@ -82,7 +82,7 @@ std::optional<std::uint32_t> in_hand(const arena::flight_reading& flight) {
   return flight.state.at == arena::phase::loading ? std::optional(flight.state.generation) : std::nullopt;
 }
 
-// ---- commands -------------------------------------------------------------------------------------------------
+// ---- commands ---------------------------------------------------------------------------------------------
 
 struct carry_out {
   self_pointer self;
@@ -168,7 +168,7 @@ void advance(self_pointer self) {
   self->delayed_send(owner_keeper_actor(self), std::max<nanoseconds>(due - now, 0ns), wake_keeper{});
 }
 
-// ---- messages of the session ---------------------------------------------------------------------------------------
+// ---- messages of the session ------------------------------------------------------------------------------
 
 void prepare(keeper_state& s, const gpu_owner::prepare_device& order) {
   std::vector<tensor_spec> tensors;
@@ -185,7 +185,7 @@ void attach(keeper_state& s, const gpu_owner::attach_partition& order) {
   if (s.owner->hears()) s.link->send(protocol::map_partition{order.partition});
 }
 
-// ---- messages of the process ---------------------------------------------------------------------------------------
+// ---- messages of the process ------------------------------------------------------------------------------
 
 /// Translates the messages of one incarnation into events. Messages that violate the protocol are not passed
 /// on.
@@ -279,7 +279,7 @@ void note_end(self_pointer self, const owner_exited& news) {
   if (!s.owner->has_process()) s.link.reset();
 }
 
-// ---- polling --------------------------------------------------------------------------------------------------
+// ---- polling ----------------------------------------------------------------------------------------------
 
 /// Records a batch that the sink has been working on for a long time as taken.
 void note_taken(keeper_state& s, const arena::flight_reading& flight, steady_time now) {

@@ -14,7 +14,8 @@ extern char** environ;  // NOLINT: POSIX declares it nowhere
 namespace penstock::supervisor {
 namespace {
 
-// hello, owner_opened, worker_gives_up, and gpu_processes_seen from time to time.
+// 3 for hello, owner_opened and worker_gives_up; 13 as slack for gpu_processes_seen, for which each poll of
+// the keeper allows one more.
 constexpr std::uint64_t unasked_messages_max = 16;
 const std::string output_source = "gpu";
 

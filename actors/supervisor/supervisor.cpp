@@ -53,7 +53,7 @@ worker_facts* find(supervisor_state& s, worker_ref who) {
   return it != s.facts.end() && it->second.who == who ? &it->second : nullptr;
 }
 
-// ---- publishing --------------------------------------------------------------------------------------------------
+// ---- publishing -------------------------------------------------------------------------------------------
 
 void tell_changes(const supervisor_state& s, steady_time now) {
   const supervision::pool& pool = s.workers->places();
@@ -68,7 +68,7 @@ void tell_changes(const supervisor_state& s, steady_time now) {
   s.around.news->workers_changed(all, pool.degraded(), pool.started(), pool.restarts());
 }
 
-// ---- commands -------------------------------------------------------------------------------------------------
+// ---- commands ---------------------------------------------------------------------------------------------
 
 struct carry_out {
   self_pointer self;
@@ -165,7 +165,7 @@ void advance(self_pointer self) {
   self->delayed_send(supervisor_actor(self), std::max<nanoseconds>(due - now, 0ns), wake{});
 }
 
-// ---- messages of a worker ------------------------------------------------------------------------------------------
+// ---- messages of a worker ---------------------------------------------------------------------------------
 
 struct hear {
   self_pointer self;
@@ -190,7 +190,7 @@ struct hear {
   void operator()(const protocol::jobs_done&) { s.workers->out_of_turn(who, now, "jobs_done"); }
 };
 
-// ---- starts ---------------------------------------------------------------------------------------------------
+// ---- starts -----------------------------------------------------------------------------------------------
 
 void note_start(supervisor_state& s, const worker_started& news) {
   if (worker_facts* w = find(s, news.who)) {
@@ -208,7 +208,7 @@ void note_refusal(self_pointer self, const start_refused& news) {
   if (find(s, news.who) != nullptr) s.facts.erase(news.who.worker);
 }
 
-// ---- ends -----------------------------------------------------------------------------------------------------
+// ---- ends -------------------------------------------------------------------------------------------------
 
 void note_end(self_pointer self, const worker_exited& news) {
   supervisor_state& s = self->state;
@@ -243,7 +243,7 @@ void settle_death_of(self_pointer self, const scheduler::judgement& verdict) {
   if (news.worth_telling) s.around.news->worker_died(report);
 }
 
-// ---- polling --------------------------------------------------------------------------------------------------
+// ---- polling ----------------------------------------------------------------------------------------------
 
 supervision::worker_sign sign_of_start(const supervisor_state& s, const worker_facts& w) {
   supervision::worker_sign sign;

@@ -14,7 +14,7 @@ extern char** environ;  // NOLINT: POSIX declares it nowhere
 namespace penstock::supervisor {
 namespace {
 
-// hello and worker_gives_up; the rest is for messages already on their way when it is told to stop.
+// 2 for hello and worker_gives_up; the other 6 for messages in transit when it is asked to stop.
 constexpr std::uint64_t unasked_messages_max = 8;
 
 std::string source_of(worker_ref who) {
@@ -110,7 +110,8 @@ void worker_processes::on_end(worker_ref who, const process::exit_report& report
                               const process::output_tail& tail) {
   const auto it = running_.find(who.worker);
   if (it == running_.end() || it->second.who != who) return;
-  // What it sent before it died still counts. Do not wait for end-of-file: a grandchild may hold the socket open.
+  // What it sent before it died still counts. Do not wait for end-of-file: a grandchild may hold the socket
+  // open.
   it->second.link->drain();
   it->second.link->close();
   listeners_.output->ended(source_of(who));

@@ -1,6 +1,6 @@
-// Starts and signals the worker processes for the supervisor. Everything happens on the session's io thread, in order,
-// except spawning, which may wait for a file system and has its own thread; any thread may call. Events and
-// messages of the processes go to the actors from the io thread.
+// Starts and signals the worker processes for the supervisor. Everything happens on the session's io thread,
+// in order, except spawning, which may wait for a file system and has its own thread; any thread may call.
+// Events and messages of the processes go to the actors from the io thread.
 #pragma once
 
 #include "actors/protocol/link.hpp"

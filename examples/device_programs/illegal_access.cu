@@ -1,5 +1,6 @@
-// A device program that breaks its process on a chosen sample, to show what a session does then: on a GPU by an illegal
-// memory access, after which a process can never use the GPU again; on the host device by a segmentation fault.
+// A device program that breaks its process on a chosen sample, to show what a session does then: on a GPU by
+// an illegal memory access, after which a process can never use the GPU again; on the host device by a
+// segmentation fault.
 //
 //   PENSTOCK_ILLEGAL_SAMPLE=17 penstock run photos.toml --sink plugin:./illegal_access.so
 #include <penstock/device_program.hpp>

@@ -1,5 +1,6 @@
-// A device program: computes on the GPU the mean and variance of all values in a dataset's first floating-point or
-// uint8 tensor. It keeps state and gives snapshots, so the GPU owner may die and nothing is counted twice or lost.
+// A device program: computes on the GPU the mean and variance of all values in a dataset's first
+// floating-point or uint8 tensor. It keeps state and gives snapshots, so the GPU owner may die and nothing is
+// counted twice or lost.
 //
 //   penstock run photos.toml --set gpu.dtype=float32 --sink plugin:./mean_variance.so
 //

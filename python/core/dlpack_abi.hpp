@@ -1,5 +1,6 @@
-// The C structs of DLPack, both ages of the protocol: 0.x ("dltensor") and 1.0 ("dltensor_versioned"). Written out here
-// because they are an ABI, not a library. Used by lease.cpp only.
+// The C structs of DLPack, for both versions of the protocol: 0.x ("dltensor") and 1.0
+// ("dltensor_versioned"). Declared here because they are a stable ABI, so no library is needed. Used only by
+// lease.cpp.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ leased_tensor facts_of(const tensor_view& view) {
 
 }  // namespace
 
-// ---- memory ----------------------------------------------------------------------------------------------------------
+// ---- memory -----------------------------------------------------------------------------------------------
 
 block_pool::~block_pool() {
   for (std::byte* block : unused_) ::operator delete(block, alignment);
@@ -73,7 +73,7 @@ void block_pool::give_back(std::byte* block, std::size_t bytes) noexcept {
   for (std::byte* old : dropped) ::operator delete(old, alignment);
 }
 
-// ---- batches ---------------------------------------------------------------------------------------------------------
+// ---- batches ----------------------------------------------------------------------------------------------
 
 void lease::note(const Batch& batch) {
   epoch = batch.epoch();
@@ -120,7 +120,7 @@ lease::lease(Batch batch, give_back back) {
 lease::~lease() {
   try {
     release();
-  } catch (...) {  // no memory for the list of returned buffers: the batch's destructor returns it
+  } catch (...) {  // no memory for the list of returned buffers: the batch's destructor returns the buffer
     static_cast<void>(0);
   }
 }
@@ -139,7 +139,7 @@ void lease::release_unless_viewed() {
   {
     const std::lock_guard hold(mutex_);
     if (views_ > 0) return;
-    views_ = 1;  // whoever comes from here on finds it released
+    views_ = 1;  // from here on the lease is released
     released_ = released_ || give_back_;
   }
   release();
@@ -177,7 +177,7 @@ std::vector<std::byte> lease::read_back(std::size_t tensor) const {
   return {begin, begin + t.bytes};
 }
 
-// ---- DLPack ----------------------------------------------------------------------------------------------------------
+// ---- DLPack -----------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -204,7 +204,7 @@ dlpack::data_type type_of(dtype type) {
   return coded(unsigned_integer);
 }
 
-/// What a consumer holds: the DLPack object, the arrays that it points to, and the lease.
+/// The object held by a consumer: the DLPack struct, the arrays that it points to, and the lease.
 template <class Managed>
 struct holder {
   holder() = default;
@@ -265,7 +265,7 @@ void drop_managed_tensor_versioned(void* object) noexcept {
 }
 
 int device_of(const void* memory) {
-  // The driver is loaded by the session; asking it needs no CUDA header and no runtime of our own.
+  // The session has loaded the driver; calling it directly needs neither CUDA headers nor the CUDA runtime.
   using pointer_attribute = int (*)(void*, int, unsigned long long);
   constexpr int device_ordinal = 9;  // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
   static const auto ask = [] {

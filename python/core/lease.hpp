@@ -1,9 +1,10 @@
-// A batch as Python holds it: memory that stays valid as long as any view of it lives, whoever holds the view (NumPy,
-// torch, a DLPack consumer), also after the session is closed.
+// A batch held by Python: its memory stays valid as long as any view of it exists (in NumPy, torch or another
+// DLPack consumer), even after the session is closed.
 //
-// On the host device it is a copy, and the ring's buffer is returned at once. On a GPU it is the buffer itself: when
-// the last view is gone the buffer goes to the session's list of returned buffers, whose next call releases it, behind
-// the work of every stream that used it (semantics 52). The end of a view makes no CUDA call and needs no GIL.
+// On the host device it is a copy, and the ring's buffer is returned at once. On a GPU it is the buffer
+// itself: when the last view is destroyed, the buffer goes to the session's list of returned buffers. The
+// session's next call releases it after the work of every stream that used it (semantics 52). Destroying a
+// view makes no CUDA call and needs no GIL.
 #pragma once
 
 #include <penstock/batch.hpp>
@@ -18,11 +19,11 @@
 
 namespace penstock::python {
 
-/// Blocks of host memory that are used again, since fresh pages cost more than the copy. Thread-safe; outlives its
-/// session in the blocks that it gave out.
+/// Reusable blocks of host memory: fresh pages would cost more than the copy. Thread-safe. Kept alive by the
+/// blocks in use, even after its session.
 class block_pool : public std::enable_shared_from_this<block_pool> {
  public:
-  /// Keeps so many unused blocks.
+  /// Keeps up to `kept` unused blocks.
   explicit block_pool(std::size_t kept) : kept_(kept) {}
   ~block_pool();
   block_pool(const block_pool&) = delete;
@@ -51,9 +52,9 @@ class lease {
  public:
   using give_back = std::function<void(Batch, std::vector<stream_handle>)>;
 
-  /// Copies a batch of the host device and releases it.
+  /// Copies a batch from the host device and releases it.
   lease(Batch batch, block_pool& memory);
-  /// Holds a batch of a GPU, and calls `back` with it at the end, on any thread.
+  /// Holds a batch on a GPU; on destruction, passes it to `back`, on any thread.
   lease(Batch batch, give_back back);
   ~lease();
   lease(const lease&) = delete;
@@ -66,17 +67,17 @@ class lease {
   std::vector<leased_tensor> records;  ///< always on the host
   int cuda_device = -1;                ///< -1: host memory
 
-  /// The buffer returns to the ring behind the work that is on this stream at the end.
+  /// The buffer is reused only after the work that is queued on this stream when the lease ends.
   void record(stream_handle stream);
-  /// Gives the buffer back now. From here on tensors are only described, and records are still there.
+  /// Returns the buffer now. Afterwards only the tensors' descriptions and the records are available.
   void release();
-  /// The same, if nobody has a view of the buffer. For the end of the session.
+  /// The same, but only if there is no view of the buffer. For the end of the session.
   void release_unless_viewed();
-  /// Notes a view that ends (DLPack), or one of whose end nobody hears (its address was given out). Throws error
-  /// (errc::usage) after release().
+  /// Records a view whose end is reported (DLPack), or one whose end is not (its address was handed out).
+  /// Throws error (errc::usage) after release().
   void begin_view();
   void end_view() noexcept;
-  /// A tensor's bytes on the host: waits for a copy if it is on a GPU. Throws error.
+  /// A tensor's bytes on the host. Blocks for a copy if it is on a GPU. Throws error.
   [[nodiscard]] std::vector<std::byte> read_back(std::size_t tensor) const;
 
  private:
@@ -86,7 +87,7 @@ class lease {
   std::shared_ptr<std::byte> block_;
   Batch batch_;
   give_back give_back_;
-  mutable std::mutex mutex_;  // guards what follows, and give_back_
+  mutable std::mutex mutex_;  // guards the members below, and give_back_
   std::vector<stream_handle> streams_;
   std::size_t views_ = 0;
   bool released_ = false;
@@ -97,11 +98,11 @@ class lease {
 void* make_managed_tensor(std::shared_ptr<lease> held, const leased_tensor& tensor, int cuda_device);
 void* make_managed_tensor_versioned(std::shared_ptr<lease> held, const leased_tensor& tensor,
                                     int cuda_device);
-/// For capsules that nobody has consumed.
+/// Frees the object of a capsule that was never consumed.
 void drop_managed_tensor(void* object) noexcept;
 void drop_managed_tensor_versioned(void* object) noexcept;
 
-/// The number of the GPU that this memory lies on, as CUDA counts in this process. Throws error.
+/// The ordinal of the GPU with this memory, in CUDA's numbering in this process. Throws error.
 int device_of(const void* memory);
 
 }  // namespace penstock::python

@@ -1,5 +1,5 @@
-// The module penstock._core: sessions, batches and configs for the Python classes of the same names, which hold what
-// is defined here and are documented there. Texts (events, reports) cross as JSON.
+// The module penstock._core: sessions, batches and configs, wrapped by the Python classes of the same names,
+// which have the documentation. Events and reports are passed as JSON.
 #include "python/core/module.hpp"
 
 #include "python/core/lease.hpp"
@@ -15,7 +15,7 @@
 namespace penstock::python {
 namespace {
 
-// ---- errors ----------------------------------------------------------------------------------------------------------
+// ---- errors -----------------------------------------------------------------------------------------------
 
 /// Raises penstock.error, or the subclass for its kind: penstock._errors makes it.
 void raise(const error& what) {
@@ -36,16 +36,16 @@ void translate(const std::exception_ptr& thrown, void*) {
   }
 }
 
-/// With the GIL, so that Python's signal handlers run; throws what they raise.
+/// Takes the GIL and runs Python's signal handlers; throws what they raise.
 void look_after_signals() {
   const nb::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-// ---- sessions --------------------------------------------------------------------------------------------------------
+// ---- sessions ---------------------------------------------------------------------------------------------
 
-/// The program's on_event. Shared by the Python object, whose garbage collection has to see it, and the session, whose
-/// thread calls it.
+/// The program's on_event callback. Shared by the Python object, so that the garbage collector sees it, and
+/// the session, whose thread calls it.
 struct event_hook {
   nb::object callable;  // guarded by the GIL
   std::atomic<bool> off{false};
@@ -223,9 +223,9 @@ void bind_sessions(nb::module_& m) {
   nb::class_<epoch_handle>(m, "Epoch").def("next", &epoch_handle::next);
 }
 
-// ---- batches ---------------------------------------------------------------------------------------------------------
+// ---- batches ----------------------------------------------------------------------------------------------
 
-/// One tensor of a batch. A buffer for Python where it lies on the host.
+/// One tensor of a batch. Supports Python's buffer protocol if it is on the host.
 struct tensor_handle {
   std::shared_ptr<lease> held;
   std::size_t index = 0;
@@ -237,7 +237,7 @@ struct tensor_handle {
   [[nodiscard]] int cuda_device() const { return record ? -1 : held->cuda_device; }
 };
 
-/// The format of Python's struct module; null for bfloat16, which it does not know.
+/// The format code of Python's struct module; null for bfloat16, which it does not support.
 const char* format_of(dtype type) {
   switch (type) {
     case dtype::uint8: return "B";
@@ -341,7 +341,7 @@ void bind_batches(nb::module_& m) {
       .def_prop_ro("shape", [](const tensor_handle& t) { return t.facts().shape; })
       .def_prop_ro("address",
                    [](const tensor_handle& t) {
-                     t.held->begin_view();  // of whose end nobody tells us
+                     t.held->begin_view();  // its end is not reported
                      return reinterpret_cast<std::uint64_t>(t.facts().data);
                    })
       .def_prop_ro("cuda_device", &tensor_handle::cuda_device)
@@ -362,7 +362,7 @@ void bind_batches(nb::module_& m) {
       });
 }
 
-// ---- configs ---------------------------------------------------------------------------------------------------------
+// ---- configs ----------------------------------------------------------------------------------------------
 
 void bind_configs(nb::module_& m) {
   nb::class_<config>(m, "Config")
@@ -398,7 +398,7 @@ void bind_configs(nb::module_& m) {
 NB_MODULE(_core, m) {
   namespace nb = nanobind;
   nb::register_exception_translator(penstock::python::translate);
-  // At the end of the interpreter objects may still be alive, in the globals of a module: no reason to complain.
+  // Objects in a module's globals may still be alive when the interpreter exits; that is not a leak.
   nb::set_leak_warnings(false);
   penstock::python::bind_configs(m);
   penstock::python::bind_sessions(m);

@@ -1,4 +1,4 @@
-// What the files of the module _core share: the module is defined in module.cpp.
+// Shared by the files of the module _core, which is defined in module.cpp.
 #pragma once
 
 #include <penstock/config.hpp>

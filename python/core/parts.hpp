@@ -1,5 +1,6 @@
-// How the parts of a pickle - it, and its large buffers - lie in a job's argument and result: their number, the length
-// of each (64 bits, little-endian), then the parts, each at a multiple of 64 bytes. Read by penstock._parts.
+// The layout of a pickle and its large buffers (the parts) in a job's argument and result: their number, the
+// length of each (64 bits, little-endian), then the parts, each at a multiple of 64 bytes. Read by
+// penstock._parts.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,10 +15,10 @@ namespace penstock::python {
 
 namespace nb = nanobind;
 
-/// Python's buffers, held for as long as this lives. Made and destroyed with the GIL; the rest needs none.
+/// Holds Python buffers for its lifetime. Create and destroy it with the GIL; other calls do not need it.
 class part_views {
  public:
-  /// Throws nb::python_error for an object that is no contiguous buffer.
+  /// Throws nb::python_error for an object that is not a contiguous buffer.
   explicit part_views(const std::vector<nb::object>& parts) {
     views_.reserve(parts.size());
     for (const nb::object& part : parts) {
@@ -38,7 +39,7 @@ class part_views {
     for (const Py_buffer& view : views_) bytes += rounded_up(static_cast<std::size_t>(view.len));
     return bytes;
   }
-  /// Exactly size() bytes.
+  /// Writes exactly size() bytes.
   void write(std::span<std::byte> to) const {
     std::byte* head = to.data();
     const auto put = [&](std::uint64_t number) {

@@ -1,4 +1,4 @@
-// Pools of jobs in the module penstock._core, for the Python class Pool, which holds what is defined here.
+// Pools of jobs in the module penstock._core, wrapped by the Python class Pool.
 #include "python/core/module.hpp"
 #include "python/core/parts.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Between two looks after signals.
+// The interval between checks for signals.
 constexpr auto slice = 50ms;
 
 std::optional<std::chrono::nanoseconds> as_nanoseconds(std::optional<double> seconds) {
@@ -45,23 +45,23 @@ nb::tuple outcome_of(Job& job) {
   }
   Result result = job.get();
   const auto bytes = result.bytes();
-  // A copy: what the caller keeps of a result must not hold up the slots.
+  // A copy, so that results kept by the caller do not occupy slots.
   return nb::make_tuple(
       "ok", nb::steal<nb::object>(PyByteArray_FromStringAndSize(reinterpret_cast<const char*>(bytes.data()),
                                                                 static_cast<Py_ssize_t>(bytes.size()))));
 }
 
-// A pool may not be destroyed on its own callback thread, where the last reference to it may go.
+// A pool must not be destroyed on its own callback thread, where its last reference may be dropped.
 thread_local bool on_callback_thread = false;
 
-/// What Python calls when a job has ended, on the pool's callback thread. Dropped with the GIL, wherever the last copy
-/// of the std::function goes.
+/// The Python callable for an ended job, called on the pool's callback thread. Released with the GIL,
+/// wherever the last copy of the std::function is destroyed.
 class callback {
  public:
   explicit callback(nb::object called) : called_(std::make_shared<held>(std::move(called))) {}
   void operator()(Job job) const {
     if (Py_IsInitialized() == 0) return;
-    on_callback_thread = true;  // it calls nothing else
+    on_callback_thread = true;  // the thread runs nothing else
     const nb::gil_scoped_acquire gil;
     const nb::object called = std::exchange(called_->object, {});
     if (!called.is_valid()) return;

@@ -9,12 +9,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A session that is closed without stop() ends as one that is destroyed.
+// A session that is closed without stop() ends like one that is destroyed.
 constexpr std::chrono::milliseconds end_of_closed = 500ms;
-// How long next() waits while the program's own views hold every buffer.
+// How long next() waits while the program's views hold all buffers.
 constexpr auto hold_timeout = 5s;
 
-// Threads that free the memory of closed sessions behind their last views; the process must not exit under them.
+// Threads that free the memory of closed sessions after their last views; the process must not exit while
+// they run.
 struct freeing {
   std::mutex mutex;
   std::condition_variable changed;
@@ -54,7 +55,8 @@ session_core::session_core(config settings, core_options options)
   session_ = std::make_unique<Session>(std::move(settings), std::move(given));
 }
 
-/// One taker at a time. A close() that came meanwhile, from another thread or from a signal handler, is completed here.
+/// Allows one thread in next() at a time. Completes a close() that was called in the meantime from another
+/// thread or a signal handler.
 class session_core::taking {
  public:
   explicit taking(session_core& home) : home_(home) {
@@ -114,7 +116,7 @@ std::shared_ptr<lease> session_core::lend(std::optional<Batch> batch) {
   return lent;
 }
 
-/// Any thread, at the end of a lease's last view: no CUDA call, no GIL.
+/// Called on any thread when a lease's last view is destroyed: no CUDA call, no GIL.
 void session_core::returned(Batch batch, std::vector<stream_handle> streams) {
   bool last_after_close = false;
   {
@@ -123,7 +125,7 @@ void session_core::returned(Batch batch, std::vector<stream_handle> streams) {
     --lent_;
     last_after_close = lent_ == 0 && closing_ && !freed_;
   }
-  // Freeing waits for threads and makes CUDA calls, which whoever dropped the last view must not have to do.
+  // Freeing waits for threads and makes CUDA calls; the thread that dropped the last view must not do that.
   if (!last_after_close) return;
   freeing& all = freeing::get();
   const std::lock_guard hold(all.mutex);
@@ -139,7 +141,7 @@ void session_core::returned(Batch batch, std::vector<stream_handle> streams) {
   }).detach();
 }
 
-/// Returns buffers to the ring behind the work of the streams that used them.
+/// Returns buffers to the ring after the work of the streams that used them.
 void session_core::release_returned() {
   std::vector<used_batch> used;
   {
@@ -147,13 +149,14 @@ void session_core::release_returned() {
     used.swap(returned_);
   }
   for (std::size_t i = 0; i < used.size(); ++i) {
-    // Nobody said which stream: those that torch and CuPy start with wait for the legacy default stream.
+    // No stream was recorded: the default streams of torch and CuPy are ordered with the legacy default
+    // stream.
     if (used[i].streams.empty()) used[i].streams.push_back({});
     try {
       used[i].batch.release_after(used[i].streams);
     } catch (const error& refused) {
       if (refused.code() != errc::usage) throw;
-      const std::lock_guard hold(mutex_);  // a stream is being captured: later
+      const std::lock_guard hold(mutex_);  // a stream is being captured: try again later
       for (; i < used.size(); ++i) returned_.push_back(std::move(used[i]));
       return;
     }
@@ -193,18 +196,19 @@ void session_core::stop(std::optional<std::chrono::milliseconds> at_most) noexce
 
 void session_core::close() noexcept {
   if (closing_.exchange(true)) return;
-  if (!stopped_) session_->stop(end_of_closed);  // wakes who waits for a batch
+  if (!stopped_) session_->stop(end_of_closed);  // wakes a thread that waits for a batch
   std::vector<std::weak_ptr<lease>> leases;
   {
     const std::lock_guard hold(mutex_);
     leases.swap(leases_);
   }
-  // Batches that the program merely has not dropped yet do not keep the device.
+  // Batches without a view do not keep the device, even if the program still holds them.
   for (const std::weak_ptr<lease>& weak : leases) {
     if (const auto held = weak.lock()) held->release_unless_viewed();
   }
   if (lent() > 0) return;                            // the last view frees the memory: returned()
-  if (taker_ == std::this_thread::get_id()) return;  // a signal handler: the call that it interrupts does it
+  // called from a signal handler: the interrupted call completes it
+  if (taker_ == std::this_thread::get_id()) return;
   free_memory();
 }
 

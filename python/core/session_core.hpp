@@ -1,7 +1,8 @@
-// A session as the module holds it: penstock::Session behind calls that release the GIL, look after signals while they
+// The module's session: wraps penstock::Session with calls that release the GIL, check for signals while they
 // wait, and take back buffers whose last view is gone. Used by module.cpp.
 //
-// Threads: as penstock::Session; close() from any thread as well. Functions that may wait are called without the GIL.
+// Threads: like penstock::Session, but close() may be called from any thread. Functions that may wait are
+// called without the GIL.
 #pragma once
 
 #include "python/core/lease.hpp"
@@ -29,14 +30,14 @@ struct core_options {
   std::function<void()> look_after_signals;  ///< may throw; called without the GIL
 };
 
-/// For the interpreter's exit: waits for memory that is being freed, and lets what is viewed from now on be freed by the
-/// end of the process.
+/// For the interpreter's exit: waits for memory that is being freed. Memory viewed from now on is freed by
+/// the end of the process.
 void leave_the_rest_to_the_exit();
 
 class session_core : public std::enable_shared_from_this<session_core> {
  public:
   static std::shared_ptr<session_core> make(config settings, core_options options);
-  /// Closes, if nobody has done it.
+  /// Calls close().
   ~session_core();
   session_core(const session_core&) = delete;
   session_core& operator=(const session_core&) = delete;
@@ -44,18 +45,19 @@ class session_core : public std::enable_shared_from_this<session_core> {
   using epoch = Session::Epoch;
   [[nodiscard]] epoch epoch_of(std::uint64_t number) { return session_->epoch(number); }
 
-  /// The next batch of the stream, or of an epoch; null at the end. Throws error, and what look_after_signals throws.
+  /// The next batch of the stream, or of an epoch; null at the end. Throws error, and what look_after_signals
+  /// throws.
   std::shared_ptr<lease> next();
   std::shared_ptr<lease> next_of(epoch& of);
 
-  /// Session::stop(), after which close() leaves the shutdown the time that was asked for.
+  /// Session::stop(); a later close() then allows the shutdown this time.
   void stop(std::optional<std::chrono::milliseconds> at_most) noexcept;
-  /// Ends everything; memory that views still use is freed with the last one.
+  /// Ends everything; memory used by views is freed with the last view.
   void close() noexcept;
   [[nodiscard]] bool closed() const noexcept { return closing_; }
   [[nodiscard]] Session& session() noexcept { return *session_; }
   [[nodiscard]] const config& settings() const noexcept { return settings_; }
-  /// Buffers of the GPU that views hold.
+  /// The number of GPU buffers held by views.
   [[nodiscard]] std::uint32_t lent() const;
 
  private:
@@ -76,8 +78,10 @@ class session_core : public std::enable_shared_from_this<session_core> {
   const std::function<void()> look_after_signals_;
   const std::shared_ptr<block_pool> blocks_;
   std::mutex taking_;                     // held while a batch is taken, and while memory is freed
-  std::atomic<std::thread::id> taker_{};  // who holds it to take a batch: its signal handlers may call us
-  std::optional<std::chrono::steady_clock::time_point> all_lent_since_;  // of the call that waits
+  // the thread that holds taking_ to take a batch; its signal handlers may call us
+  std::atomic<std::thread::id> taker_{};
+  // when all buffers became lent, for the waiting call
+  std::optional<std::chrono::steady_clock::time_point> all_lent_since_;
 
   mutable std::mutex mutex_;                  // guards the next four
   std::vector<std::weak_ptr<lease>> leases_;  // of buffers, at most as many as there are

@@ -1,5 +1,5 @@
-// The module penstock._worker: the life of a job worker, for penstock.worker. Links libpenstock_worker alone, so that no
-// CUDA comes near a worker.
+// The module penstock._worker: runs a job worker, for penstock.worker. Links only libpenstock_worker, so that
+// workers contain no CUDA code.
 #include "python/core/parts.hpp"
 
 #include <penstock/job.hpp>
@@ -28,8 +28,9 @@ std::string bytes_of(nb::handle object) {
   return {bytes.c_str(), bytes.size()};
 }
 
-/// Calls run(argument, give, number, attempt), where give(parts) writes the result to where the caller will read it.
-/// What run() returns instead of giving a result is the job's error: (type, text, traceback).
+/// Calls run(argument, give, number, attempt), where give(parts) writes the result directly where the caller
+/// will read it. If run() returns a value instead of calling give, it is the job's error: (type, text,
+/// traceback).
 void run_job(const nb::object& run, JobCall& call) {
   const nb::gil_scoped_acquire gil;
   const nb::object argument = nb::steal<nb::object>(

@@ -7,15 +7,15 @@
             image = batch["image"].torch()      # or .numpy(), or any DLPack consumer
             label = batch["label"].torch()
 
-What there is:
+Contents:
 
-Session         a pipeline that a config file describes, as an iterator of batches
+Session         a pipeline described by a config file, as an iterator of batches
 Batch, Tensor   what it yields: tensors in host or device memory, without copies where that is safe
 Pool            worker processes that run functions: the concurrent.futures.Executor that never breaks
 load_config     reads and checks a config file; Config is the result
-error           what everything here raises, with a subclass for each kind (penstock.config_error, ...)
+error           the base of all exceptions, with a subclass for each kind (penstock.config_error, ...)
 
-Importing penstock loads nothing heavy and touches no GPU; the parts are loaded when they are first used.
+Importing penstock loads no large module and does not touch the GPU; parts are loaded on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Loaded when first asked for: worker processes import penstock too, and need none of it.
+# Loaded on first use: worker processes import penstock too, and do not need these modules.
 _PARTS = {
     "Batch": "penstock._batch",
     "Config": "penstock._config",

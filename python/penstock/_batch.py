@@ -1,4 +1,4 @@
-"""Batches and their tensors. Nothing here needs NumPy or torch; with them, batches become their arrays."""
+"""Batches and their tensors. NumPy and torch are optional; if installed, tensors convert to their arrays."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Tensor"]
 
-_CPU, _CUDA = 1, 2  # DLPack's numbers of devices
+_CPU, _CUDA = 1, 2  # DLPack's device types
 
 # NumPy's spellings, for the array interfaces.
 _TYPESTR = {
@@ -34,8 +34,8 @@ _TYPESTR = {
 class Tensor:
     """One tensor of a batch: memory with a name, a shape and a dtype, for torch, NumPy and every DLPack consumer.
 
-    The first axis is the rows of the batch; C order, no gaps. The memory stays valid as long as this object, or
-    anything that was made from it without a copy, lives: also after the next batch, and after the session's end.
+    The first axis is the rows of the batch; C order, no gaps. The memory stays valid as long as this object or
+    any view made from it exists, even after the next batch and after the session's end.
     """
 
     __slots__ = ("_core", "_kept", "name", "shape", "dtype")
@@ -82,15 +82,15 @@ class Tensor:
         dl_device: Optional[tuple[int, int]] = None,
         copy: Optional[bool] = None,
     ) -> Any:
-        """A DLPack capsule without a copy: "dltensor_versioned" for consumers that ask with max_version >= (1, 0), else
+        """A DLPack capsule without a copy: "dltensor_versioned" for consumers that pass max_version >= (1, 0), else
         "dltensor".
 
         Args:
-            stream: of the consumer, as the protocol numbers CUDA streams. The buffer returns to the session only behind
-                the work on it; pass further streams to record_stream.
+            stream: the consumer's stream, in the protocol's numbering of CUDA streams. The buffer is reused only after
+                the work on it; pass other streams to record_stream.
 
         Raises:
-            BufferError: another device or a copy is asked for: copy with the consumer's own means.
+            BufferError: another device or a copy was requested; copy with the consumer's own functions instead.
         """
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"this tensor lies on {self.device}: move it with its consumer's means, or use .numpy()")
@@ -108,7 +108,7 @@ class Tensor:
             raise AttributeError(f"this tensor lies on {self.device}: it has no __cuda_array_interface__")
         if self._kept is not None:
             return dict(self._kept.__cuda_array_interface__)
-        self._core.record_stream(0)  # the consumer does not say its stream: the legacy default stream, or record_stream
+        self._core.record_stream(0)  # its stream is unknown: assume the legacy default stream
         return {
             "shape": self.shape,
             "typestr": self._typestr(),
@@ -131,10 +131,10 @@ class Tensor:
     # ---- copies and views -----------------------------------------------------------------------------------------
 
     def numpy(self) -> "numpy.ndarray[Any, Any]":
-        """A NumPy array: a view on the host device, a copy if the tensor lies on a GPU (it waits for it).
+        """A NumPy array: a view on the host device, a copy if the tensor is on a GPU (waits for the copy).
 
         Raises:
-            usage_error: NumPy is not installed, or the dtype is bfloat16, which it does not know.
+            usage_error: NumPy is not installed, or the dtype is bfloat16, which it does not support.
         """
         try:
             import numpy
@@ -150,7 +150,7 @@ class Tensor:
         return numpy.frombuffer(memoryview(self._core), dtype=typestr).reshape(self.shape)
 
     def torch(self) -> "torch.Tensor":
-        """A torch tensor over the same memory, ordered behind torch's current stream; no copy.
+        """A torch tensor over the same memory, ordered with torch's current stream; no copy.
 
         Raises:
             usage_error: torch is not installed.
@@ -180,12 +180,12 @@ class Tensor:
 
 
 class Batch:
-    """A batch of a session: tensors by name, and which samples they are.
+    """A batch of a session: tensors by name, and the indices of their samples.
 
     batch["image"] is a Tensor; `"image" in batch`, batch.keys(), batch.values(), batch.items() and len(batch) work as
-    for a dict. Memory belongs to whoever holds it: batches may be kept, also after the session's end. On the host
-    device each batch is a copy of its own. On a GPU it is one of the [gpu] buffers, which returns to the session when
-    its last tensor is gone and the streams that used it have passed; when all but one are held, the next batch is
+    for a dict. Batches may be kept, even after the session's end. On the host device
+    each batch is a separate copy. On a GPU it is one of the [gpu] buffers, which returns to the session when its last
+    tensor is destroyed and the streams that used it have finished; when all but one are held, the next batch is
     copied into torch's memory (without torch, next() raises usage_error after 5 s).
     """
 
@@ -198,7 +198,7 @@ class Batch:
 
     @property
     def rows(self) -> int:
-        """Samples in it: fewer than the batch size at an epoch's end, or when samples failed."""
+        """The number of samples: less than the batch size at an epoch's end, or when samples failed."""
         return len(self._lease.samples)
 
     @property
@@ -230,8 +230,9 @@ class Batch:
         return self._records
 
     def record_stream(self, stream: Union[int, Any]) -> None:
-        """Says that this stream uses the batch: the buffer is not written again before the work that is on it when the
-        last tensor goes. Streams given to __dlpack__, and torch's current one in .torch(), are recorded already.
+        """Records that this stream uses the batch: the buffer is reused only after the work that is queued on it when
+        the last tensor is destroyed. Streams passed to __dlpack__, and torch's current one in .torch(), are recorded
+        automatically.
 
         Args:
             stream: a torch.cuda.Stream, a cupy.cuda.Stream, or a cudaStream_t as a number. Ignored on the host device.
@@ -310,7 +311,7 @@ def _torch_is_there() -> bool:
 
 
 def _native(stream: Optional[int]) -> int:
-    """DLPack's number of a CUDA stream as a cudaStream_t: none and 1 are the legacy default stream, 2 the per-thread one."""
+    """DLPack's stream number as a cudaStream_t: None and 1 are the legacy default stream, 2 the per-thread one."""
     if stream is None or stream == 1:
         return 0
     return stream

@@ -1,4 +1,4 @@
-"""The command `penstock` of a Python environment: executes the program that the package brings along."""
+"""The command `penstock` of a Python environment: executes the program inside the package."""
 
 import os
 import sys

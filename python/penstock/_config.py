@@ -1,4 +1,4 @@
-"""Configs: files read and checked by the rules of the command line, with overrides in Python's own types."""
+"""Configs: files, read and checked as by the command line, with overrides as Python values."""
 
 import datetime
 import os
@@ -15,10 +15,10 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Config:
-    """A checked config: what load_config gives, and what Session takes. It does not change.
+    """A checked config, returned by load_config and accepted by Session. Immutable.
 
-    config["loader.workers"] is one value, config["loader"] a table; config.to_dict() has all of them, as the file
-    spells them ("auto", "250ms", "64MiB").
+    config["loader.workers"] is one value, config["loader"] a table; config.to_dict() has all of them, spelled as
+    in the file ("auto", "250ms", "64MiB").
     """
 
     __slots__ = ("_core", "_values")
@@ -59,7 +59,7 @@ def load_config(file: Path, **overrides: Any) -> Config:
 
     Args:
         file: the config file. Paths in it are relative to its folder.
-        overrides: values that win over the file's. Tables are dicts, `loader={"workers": 8}`, or dotted names,
+        overrides: values that override the file's. Tables are dicts, `loader={"workers": 8}`, or dotted names,
             `**{"loader.workers": 8}`. Values are Python's: numbers, bools, strings ("auto", "250ms", "64MiB"), lists,
             pathlib paths (relative to the current folder), datetime.timedelta.
 
@@ -77,7 +77,7 @@ def dry_run(config: Config) -> dict[str, Any]:
 
 
 def assignments(overrides: Mapping[str, Any]) -> Iterator[str]:
-    """{"loader": {"workers": 8}} as "loader.workers=8", the form of --set."""
+    """Converts {"loader": {"workers": 8}} to "loader.workers=8", the form of --set."""
     return _assignments("", overrides)
 
 
@@ -102,7 +102,7 @@ def _toml(name: str, value: Any) -> str:
         return _quoted(os.path.abspath(os.fspath(value)))
     if isinstance(value, datetime.timedelta):
         return _quoted(f"{value // datetime.timedelta(microseconds=1)}us")
-    if isinstance(value, Mapping):  # inside of a list: a table of its own
+    if isinstance(value, Mapping):  # in a list: a separate table
         return "{" + ", ".join(f"{_quoted(str(k))} = {_toml(name, v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml(name, each) for each in value) + "]"

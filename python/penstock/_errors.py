@@ -1,4 +1,4 @@
-"""Exceptions: penstock.error, and one subclass for each kind of failure, named as in C++ (errc) with "_error" behind it.
+"""Exceptions: penstock.error, and a subclass for each kind of failure, named as in C++ (errc) with the suffix "_error".
 
 Used by every other file of the package, and by the module _core, which calls make().
 """
@@ -40,7 +40,7 @@ __all__ = [
 
 
 class error(Exception):
-    """Everything that penstock raises. str() is the message for people, with the numbers.
+    """The base of all exceptions of penstock. str() is the message for people, with the numbers.
 
     Attributes:
         code: the kind of failure, for programs: "config", "out_of_memory", ... (the names in reports and in C++).
@@ -65,7 +65,7 @@ class config_error(error, ValueError):
 
 
 class usage_error(error, RuntimeError):
-    """The program misuses penstock: the message says how to do it."""
+    """The program misuses penstock: the message says how to use it."""
 
     code = "usage"
 
@@ -89,7 +89,7 @@ class sample_error(error):
 
 
 class out_of_memory_error(error, MemoryError):
-    """Host memory, a cgroup's limit or a resource limit is too small: the message has the sum."""
+    """Host memory, a cgroup's limit or a resource limit is too small: the message has the calculation."""
 
     code = "out_of_memory"
 
@@ -159,7 +159,7 @@ class device_hardware_error(device_error):
 
 
 class device_image_error(device_error):
-    """penstock was built for other GPUs than this one."""
+    """This build of penstock has no code for this GPU."""
 
     code = "device_image"
 
@@ -188,7 +188,7 @@ class timed_out_error(error, TimeoutError):
     code = "timed_out"
 
     def __init__(self, message: str, os_code: int = 0) -> None:
-        super().__init__(message)  # TimeoutError would take a second argument for an errno of its own
+        super().__init__(message)  # TimeoutError would interpret a second argument as an errno
         self.os_code = os_code
 
 

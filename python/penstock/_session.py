@@ -17,7 +17,7 @@ __all__ = ["Epoch", "Session"]
 
 
 class Epoch(Iterator[Batch]):
-    """The batches of one epoch, from its first. Single pass; only the latest one of a session can be continued."""
+    """The batches of one epoch, from the first. Single pass; only a session's latest epoch object can be continued."""
 
     def __init__(self, session: "Session", number: int) -> None:
         self._session = session
@@ -41,18 +41,18 @@ class Session:
             for batch in session.epoch(0):
                 train_step(batch["image"].torch(), batch["label"].torch())
 
-    Nothing starts before the first batch is asked for. Workers are executed, never forked, so programs need no
-    `if __name__ == "__main__"`. While a batch is waited for the GIL is released, and Ctrl-C works.
+    Nothing starts before the first batch is requested. Workers are executed, never forked, so programs need no
+    `if __name__ == "__main__"`. While a call waits for a batch, the GIL is released and Ctrl-C works.
 
     Args:
-        config: a config file's path, or what load_config gave.
-        state: go on behind the last batch of an earlier run: what state() gave there.
-        on_event: called with a dict for each thing that happens (a death, a bad sample, a finished epoch, ...: the
-            fields of `penstock events --json`), one at a time, on a thread of the session's own. It may be slow, and may
-            call everything but next(), close() and iterators. What it raises is printed and ignored.
+        config: a config file's path, or the result of load_config.
+        state: the result of state() in an earlier run: continue after its last batch.
+        on_event: called with a dict for each event (a death, a bad sample, a finished epoch, ...: the fields of
+            `penstock events --json`), one at a time, on a separate thread. It may be slow, and may call everything
+            but next(), close() and iterators. Exceptions from it are printed and ignored.
         digests: hash each batch as it is delivered; report()["epochs"] then has a digest for each epoch, which proves
             that two runs delivered the same.
-        batches: deliver so many in total, then end.
+        batches: deliver this many in total, then end.
         control_socket: let `penstock status`, `top` and the other verbs attach.
         overrides: as in load_config, for a config file's path.
 
@@ -61,7 +61,7 @@ class Session:
         io_error: the config file cannot be read.
         state_mismatch_error: `state` is not a state.
 
-    Threads: one at a time takes batches. Everything else may be called from any thread at any time.
+    Threads: one thread at a time takes batches. Everything else may be called from any thread at any time.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class Session:
     # ---- batches --------------------------------------------------------------------------------------------------
 
     def epoch(self, number: int) -> Epoch:
-        """The batches of one epoch, from its first; also of epochs beyond the config's [sampler] epochs.
+        """The batches of one epoch, from the first; the number may exceed the config's [sampler] epochs.
 
-        Taking an epoch out of order drops what was prepared.
+        Taking an epoch out of order discards prepared batches.
         """
         return Epoch(self, number)
 
@@ -103,11 +103,11 @@ class Session:
         """The next batch of the stream, over all [sampler] epochs; None at its end or after stop().
 
         Waits for it with the GIL released. Ctrl-C raises KeyboardInterrupt within 0.1 s, and nothing is lost: the next
-        call goes on. (Only the listing of a dataset's files, in the first call, is not interrupted.)
+        call continues. (Only the listing of a dataset's files, in the first call, is not interrupted.)
 
         Raises:
             error: what went wrong, and the same from then on; state_mismatch_error for the state of another stream;
-                usage_error after close(), while another thread is in here, or when the program holds all buffers.
+                usage_error after close(), while another thread is in next(), or when the program holds all buffers.
         """
         lease = self._core.next()
         return None if lease is None else self._batch_of(lease)
@@ -118,8 +118,8 @@ class Session:
             yield batch
 
     def run_for(self, seconds: float = float("inf")) -> bool:
-        """Delivers the stream to nobody, or with placement = "process" to the owner's sink; True at its end, False when
-        the time is over."""
+        """Delivers the stream without handing out batches: discards them or, with placement = "process", passes them to
+        the owner's sink. True at the stream's end, False when the time has passed."""
         end = time.monotonic() + seconds
         while True:  # in slices, between which Python runs its signal handlers
             left = end - time.monotonic()
@@ -140,7 +140,7 @@ class Session:
         """Ends the stream: next() returns None, workers finish their sample and exit. Does not wait.
 
         Args:
-            seconds: at most so long, else what still runs is killed; default: the config's [supervisor] shutdown.
+            seconds: the maximum time, after which everything still running is killed; default: [supervisor] shutdown.
         """
         self._core.stop(seconds)
 
@@ -192,23 +192,23 @@ class Session:
         self._core.drain(worker)
 
     def retry_quarantined(self, sample: int) -> bool:
-        """Lets a quarantined sample be tried again, from here on. False: it is not quarantined."""
+        """Lifts a sample's quarantine: it may be loaded again from here on. False: it is not quarantined."""
         return self._core.retry_quarantined(sample)
 
     def release_quarantined(self, sample: int) -> bool:
         """The same, and removes it from the [quarantine] file."""
         return self._core.release_quarantined(sample)
 
-    # ---- what is known --------------------------------------------------------------------------------------------
+    # ---- queries --------------------------------------------------------------------------------------------
 
     @property
     def config(self) -> Config:
-        """What it runs."""
+        """The session's config."""
         return self._config
 
     def state(self) -> bytes:
-        """The position behind the last batch that was handed out, for Session(..., state=); at most 1 KiB. The run that
-        goes on may have another number of workers.
+        """The position after the last batch that was handed out, for Session(..., state=); at most 1 KiB. The run that
+        continues may have another number of workers.
 
         Raises:
             timed_out_error: the session did not answer within 2 s; just call it again.
@@ -234,7 +234,7 @@ def _listener(on_event: Callable[[dict[str, Any]], object]) -> Callable[[str], N
     return listen
 
 
-# Threads of a session may not call into an interpreter that is gone, and no worker shall outlive it.
+# A session's threads must not call into an interpreter that has exited, and no worker may outlive it.
 _LIVING: "weakref.WeakSet[Session]" = weakref.WeakSet()
 
 

@@ -14,7 +14,7 @@
 namespace penstock::arena {
 
 struct flight_page {
-  static constexpr std::size_t name_max = 500;
+  static constexpr std::size_t name_max = 500;  // with the fields below it fits one page
 
   std::atomic<std::uint64_t> word{0};
   std::atomic<std::uint64_t> heartbeats{0};

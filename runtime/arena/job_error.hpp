@@ -14,6 +14,7 @@ namespace penstock::arena {
 
 /// Why a row failed. May contain any bytes: make them printable before showing them.
 struct job_exception_text {
+  // Encoded: 512 + 16 KiB + 64 KiB + three lengths of 4 bytes, so at most 81 KiB.
   static constexpr std::size_t type_bytes_max = 512;
   static constexpr std::size_t text_bytes_max = 16 * 1024;
   static constexpr std::size_t traceback_bytes_max = 64 * 1024;

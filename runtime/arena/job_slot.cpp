@@ -40,8 +40,8 @@ static_assert(std::atomic<row_state>::is_always_lock_free && std::atomic<std::ui
 namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
-constexpr std::uint64_t header_bytes = 64;
-constexpr std::uint64_t row_bytes = 80;
+constexpr std::uint64_t header_bytes = 64;  // 2 x 4 bytes, padded to job_alignment
+constexpr std::uint64_t row_bytes = 80;     // 8 numbers of 8 bytes; 16 for state, function, attempt and flags
 
 /// A pattern that programs do not write by accident: no zeroes, ones, text or small numbers.
 constexpr std::array<unsigned char, job_guard_bytes> guard_word{0xd7, 0x4b, 0xa9, 0x1e,
@@ -81,7 +81,7 @@ job_slot::row_record& job_slot::at(std::uint32_t row) const noexcept {
   return *std::launder(reinterpret_cast<row_record*>(memory_.data() + header_bytes + row * row_bytes));
 }
 
-// ---- the session's side ---------------------------------------------------------------------------------------
+// ---- the session's side -----------------------------------------------------------------------------------
 
 void job_slot::write(std::uint32_t generation, std::span<const job_order> orders) const {
   std::uint64_t place = job_table_bytes(static_cast<std::uint32_t>(orders.size()));
@@ -115,7 +115,7 @@ bool job_slot::revoke(std::uint32_t row) const noexcept {
   return at(row).state.compare_exchange_strong(waiting, row_state::revoked, std::memory_order_acq_rel);
 }
 
-// ---- both -----------------------------------------------------------------------------------------------------
+// ---- both -------------------------------------------------------------------------------------------------
 
 result<std::uint32_t> job_slot::rows(std::uint32_t generation) const {
   if (memory_.size() < header_bytes)
@@ -162,7 +162,7 @@ result<job_reading> job_slot::read(std::uint32_t row) const {
   return now;
 }
 
-// ---- the worker's side ----------------------------------------------------------------------------------------
+// ---- the worker's side ------------------------------------------------------------------------------------
 
 bool job_slot::begin(std::uint32_t row, steady_time now) const noexcept {
   row_record& record = at(row);

@@ -8,6 +8,7 @@
 namespace penstock {
 namespace {
 
+// 1 TiB: larger than any host, and small enough that sums of sizes do not overflow.
 constexpr std::uint64_t batch_bytes_max = std::uint64_t{1} << 40;
 
 result<std::uint64_t> checked_row_bytes(const tensor_spec& spec) {

@@ -1,5 +1,5 @@
-// How a stream divides into epochs and batches, for one rank: what the plan works out once and the accounts and
-// positions go by. Used by runtime/dataset/order, runtime/schedule and actors/session.
+// How a stream divides into epochs and batches, for one rank: computed once by the plan, used by the accounts
+// and for positions. Used by runtime/dataset/order, runtime/schedule and actors/session.
 #pragma once
 
 #include <penstock/config.hpp>
@@ -9,7 +9,7 @@
 
 namespace penstock {
 
-/// As [sampler] uneven spells it; empty for any other number.
+/// The spelling in [sampler] uneven; empty for a value that is not an enumerator.
 [[nodiscard]] constexpr std::string_view name_of(uneven_rule rule) noexcept {
   switch (rule) {
     case uneven_rule::pad: return "pad";
@@ -19,23 +19,23 @@ namespace penstock {
   return {};
 }
 
-/// What one rank delivers of an epoch.
+/// The part of an epoch that one rank delivers.
 struct epoch_share {
-  std::uint64_t start = 0;  ///< position in the epoch's order at which the ranks begin to share it out
-  /// Number of its first batch. An epoch that begins behind its start has fewer batches; its last one has the same
-  /// number as in any other epoch, so that positions in the stream need no exception.
+  std::uint64_t start = 0;  ///< position in the epoch's order from which on it is divided among the ranks
+  /// The number of its first batch. An epoch that is entered in the middle has fewer batches; its last one
+  /// has the same number as in any other epoch, so that stream positions need no special case.
   std::uint64_t first_batch = 0;
   std::uint64_t expected = 0;  ///< samples when nothing fails
-  std::uint64_t padded = 0;    ///< of these: repeats that make the ranks' numbers equal
+  std::uint64_t padded = 0;    ///< of these, repeats that give all ranks the same number
   bool operator==(const epoch_share&) const = default;
 };
 
-/// Every epoch is alike, except one at most: the one that a group's state was resumed in.
+/// All epochs are alike except at most one: the one in which a group's state was resumed.
 struct stream_shape {
   std::uint64_t batches_per_epoch = 0;
   epoch_share usual;
   std::uint64_t entered_epoch = 0;
-  epoch_share entered{};  ///< start 0: there is none
+  epoch_share entered{};  ///< start 0: none
 
   [[nodiscard]] bool has_entered() const noexcept { return entered.start != 0; }
   [[nodiscard]] const epoch_share& of(std::uint64_t epoch) const noexcept {

@@ -19,7 +19,7 @@ std::string reference_markdown();
 /// `check-config --explain`: which table configures which actor, and what every key does.
 std::string explain();
 
-/// `check-config --print-effective`: a TOML file with every key and, behind each value, where it came from.
+/// `check-config --print-effective`: a TOML file with every key and, after each value, its source.
 /// Loading it gives the same values. (Bytes that are not UTF-8, which only a value from the environment can
 /// contain, are shown as \xNN and do not survive.)
 std::string print_effective(const loaded_config& loaded);

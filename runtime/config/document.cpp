@@ -14,6 +14,8 @@
 namespace penstock::config_file {
 namespace {
 
+/// Our deepest key has 4 parts (loader.restart.intensity.max). toml++ recurses once per part, so this also
+/// bounds its stack.
 constexpr std::size_t key_parts_max = 16;
 /// Each costs a parse of the whole text.
 constexpr std::size_t sections_max = 8;

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t file_bytes_max = MiB;
+constexpr std::size_t file_bytes_max = MiB;  // far larger than a config with every key
 constexpr std::size_t include_depth_max = 16;
 /// Files may be included more than once; this limit stops a chain in which each file includes the next one
 /// twice.

@@ -36,7 +36,7 @@ std::string included_text(const loaded_config& loaded) {
   return text;
 }
 
-/// `comment(key path)` stands behind each value, unless it is empty.
+/// Adds `comment(key path)` after each value, unless it is empty.
 template <class Comment>
 std::string print(const config& values, Comment comment) {
   const key_table& all = key_table::get();

@@ -29,9 +29,10 @@ inline constexpr int protocol_version = 1;
 /// Processes that write logs: 1024 workers ([loader.limits] max), the sacrificial one and the GPU owner.
 inline constexpr std::size_t log_sources_max = 1024 + 1 + 1;
 
-/// The longest request is `logs` with an `after`: a name ("worker/1024"), a number and punctuation for each source.
+/// The longest request is `logs` with an `after`: a name ("worker/1024"), a number and punctuation for each
+/// source.
 inline constexpr std::size_t seen_entry_max = 11 + 20 + 4;
-inline constexpr std::size_t other_fields_max = 1024;
+inline constexpr std::size_t other_fields_max = 1024;  // version, verb, target and flags
 inline constexpr std::size_t request_bytes_max = 64 * 1024;
 static_assert(log_sources_max * seen_entry_max + other_fields_max <= request_bytes_max);
 
@@ -53,7 +54,8 @@ class control_server {
   control_server(const control_server&) = delete;
   control_server& operator=(const control_server&) = delete;
 
-  /// Answers waiting clients, closes everything, removes the socket. On the io thread, or when that is not running.
+  /// Answers waiting clients, closes everything, removes the socket. On the io thread, or when that is not
+  /// running.
   void close();
   [[nodiscard]] const std::filesystem::path& path() const noexcept;
 

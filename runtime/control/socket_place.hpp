@@ -29,7 +29,7 @@ struct bound_socket {
 /// one of them was stopped meanwhile.
 inline constexpr std::chrono::milliseconds folder_lock_deadline{200};
 
-/// Listens as NAME.sock. Replaces a socket that nobody listens on, but never a live one, whether it belongs
+/// Listens as NAME.sock. Replaces a socket without a listener, but never a live one, whether it belongs
 /// to another process or to this one. Waits for `folder_lock_deadline` at most, then refuses with
 /// errc::timed_out.
 result<bound_socket> bind_session_socket(const std::string& name, int pid);
@@ -43,12 +43,12 @@ struct found_session {
 /// All sockets in the folder, sorted by name.
 [[nodiscard]] std::vector<found_session> find_sessions();
 
-/// Removes the sockets that nobody listens on, and returns how many. None if the folder stays locked until the
-/// deadline.
+/// Removes sockets without a listener, and returns how many. Does nothing if the folder stays locked until
+/// the deadline.
 std::size_t remove_dead_sockets();
 
-/// A non-blocking stream socket that is connected to a control socket. Never waits: refuses with errc::io
-/// when nobody listens, with errc::timed_out when the listener's backlog is full.
+/// A non-blocking stream socket that is connected to a control socket. Never waits: refuses with errc::io if
+/// there is no listener, with errc::timed_out when the listener's backlog is full.
 result<unique_fd> connect_to(const std::filesystem::path& socket);
 
 }  // namespace penstock::control

@@ -85,13 +85,14 @@ class device {
   /// Work queued on the stream later sees the batch. Touches no other stream and leaves the caller's
   /// current device as it was; release() too.
   virtual result<void> wait(std::uint32_t buffer, stream_handle stream) = 0;
-  /// The buffer is used again when what is on these streams now is done (none: nothing uses it). Refused - with
-  /// errc::usage while one of them takes part in a stream capture - the buffer is still the caller's.
+  /// Reuses the buffer once all work now on these streams is done (no streams: nothing uses it). Refuses with
+  /// errc::usage while one of them is being captured, with other codes if the device fails; the buffer is
+  /// then still held by the caller.
   virtual result<void> release_after(std::uint32_t buffer, std::span<const stream_handle> streams) = 0;
   result<void> release(std::uint32_t buffer, stream_handle stream) {
     return release_after(buffer, {&stream, 1});
   }
-  /// Waits until the work on the stream is done, and reports the error that it left behind. Refuses (errc::usage) a
+  /// Waits until the work on the stream is done, and returns its error, if any. Refuses (errc::usage) a
   /// stream that is being captured.
   virtual result<void> finish(stream_handle stream) = 0;
 

@@ -1,6 +1,7 @@
-// NVML, the driver's management library, opened at run time. It makes no CUDA context, but it keeps the GPU's device
-// files open: only a process that holds the GPU anyway, or a short-lived one, may use it. Used for the GPU's
-// processes in `status` (gpu_process_watch.hpp), by messages about a GPU that is taken, and by penstock-probe.
+// NVML, the driver's management library, opened at run time. It makes no CUDA context, but it keeps the GPU's
+// device files open: only a process that holds the GPU anyway, or a short-lived one, may use it. Used for the
+// GPU's processes in `status` (gpu_process_watch.hpp), by messages about a GPU that is taken, and by
+// penstock-probe.
 #pragma once
 
 #include "runtime/base/result.hpp"

@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 
 enum class standing { alive, zombie, not_ours };
 
-/// waitid() on the child's pidfd; EAGAIN means "alive" if somebody made the pidfd non-blocking.
+/// waitid() on the child's pidfd; EAGAIN means "alive" if the pidfd was made non-blocking.
 standing look_at(const child& c, siginfo_t& info, int flags) noexcept {
   info = {};
   int status = 0;
@@ -50,7 +50,8 @@ struct stat_line {
 std::optional<stat_line> read_stat(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  // The fields up to the session: pid, name, state, parent, group, session. The kernel cuts names at 64 bytes.
+  // The fields up to the session: pid, name, state, parent, group, session. The kernel cuts names at 64
+  // bytes.
   constexpr std::size_t number_bytes = 11;
   constexpr std::size_t name_bytes = 64 + 2;
   std::array<char, 4 * (number_bytes + 1) + name_bytes + 1 + 2 + 1> text{};
@@ -115,7 +116,7 @@ void signal_group(const child& to, int signal) noexcept {
   }
   try {
     signal_each(left_of_group(to.pid), signal);
-  } catch (...) {  // no memory for a list: signal nobody
+  } catch (...) {  // no memory for a list: send no signals
   }
 }
 

@@ -17,8 +17,8 @@ namespace {
 
 static_assert(output_tail::lines_shown * output_tail::line_max + stack_bytes_max <= output_tail::kept_bytes);
 
-// A flood must not keep the io_thread from its other work: a turn reads at most reads_a_turn x read_bytes = 64 KiB,
-// which is what a pipe holds.
+// A flood must not keep the io_thread from its other work: a turn reads at most reads_a_turn x read_bytes =
+// 64 KiB, which is what a pipe holds.
 constexpr std::size_t read_bytes = 16 * 1024;
 constexpr int reads_a_turn = 4;
 

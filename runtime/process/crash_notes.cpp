@@ -169,7 +169,8 @@ void write_stack(int signal, const void* context) {
     frames[count++].address = here;
   }
   for (std::size_t i = first; i < static_cast<std::size_t>(found) && count < stack_frames_max; ++i) {
-    // A return address is that of the instruction after the call; one byte earlier belongs to the caller's line.
+    // A return address is that of the instruction after the call; one byte earlier belongs to the caller's
+    // line.
     const auto address = reinterpret_cast<std::uint64_t>(addresses[i]);
     frames[count++].address = i == first && address == here ? address : address - 1;
   }
@@ -211,7 +212,7 @@ void on_death(int signal, siginfo_t* info, void* context) {
   errno = saved;
 }
 
-// ---- reading what was written -----------------------------------------------------------------------------
+// ---- parsing stacks ---------------------------------------------------------------------------------------
 
 template <class Take>
 void for_each_line(std::string_view text, Take take) {

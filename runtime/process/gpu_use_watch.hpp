@@ -36,8 +36,8 @@ class gpu_use_watch {
   /// Starts checks of these processes, one after the other. Does not wait. Call it at regular intervals.
   /// While the checks of an earlier call are running, a call does nothing; but if none of them has finished
   /// since the previous call, the current one is considered hung: its thread keeps it, and a new thread does
-  /// the others. So a process that hangs delays the others for at most two intervals, and is not checked
-  /// again until then. There is one thread per hung check, and one more.
+  /// the others. So a hung check delays the others for at most two intervals, and its process is not checked
+  /// again while it hangs. There is one thread per hung check, and one more.
   void look(std::vector<pid_t> leaders);
   /// The latest result for a process; empty if it does not use the GPU, if its check hangs, or if it was not
   /// in the last call that started checks. Does not wait.

@@ -25,7 +25,7 @@ struct spawn_request {
   std::vector<std::string> arguments;    ///< argv[1..]
   std::vector<std::string> environment;  ///< all of it, "NAME=value"
   std::vector<inherited_fd> fds;         ///< everything else is closed; 0 is /dev/null unless named here
-  std::vector<int> cores{};  ///< the only ones that it may run on; empty: those of the calling thread
+  std::vector<int> cores{};              ///< the cores that it may run on; empty: those of the calling thread
 };
 
 /// A running (or dead, not yet reaped) child. Move-only; does nothing when destroyed.

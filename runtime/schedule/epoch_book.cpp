@@ -68,7 +68,7 @@ const epoch_account& epoch_book::delivered(const delivered_batch& batch) {
   open.failed += batch.failed;
   open.quarantined += batch.quarantined;
   ++open.batches;
-  // The digest of an epoch is over all of it, which an entered one has not seen.
+  // A digest covers the whole epoch; an entered epoch has only a part of it.
   if (batch.digest && open.from_position == 0) digests_.add(*batch.digest);
   if (!begun_) begun_ = batch.demanded.value_or(last_taken_);
   last_taken_ = batch.taken;

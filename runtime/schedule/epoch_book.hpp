@@ -31,10 +31,11 @@ struct stream_identity {
   /// The other settings that determine the bytes of a batch, one "key=value" per line in a fixed order. Empty
   /// in version 1 states, which did not store them.
   std::string settings{};
-  /// How ranks are made even. Where there is one rank it makes no difference, and stays `allow`, as in states of
-  /// the versions that had nothing else.
+  /// How uneven ranks are handled. With one rank it has no effect and stays `allow`, as in states of earlier
+  /// versions.
   uneven_rule uneven = uneven_rule::allow;
-  /// Of all ranks: batch size, rank and world size are those of whoever wrote it, and may change.
+  /// A state of all ranks: batch size, rank and world size are those of the run that wrote it, and may
+  /// change.
   bool of_group = false;
   bool operator==(const stream_identity&) const = default;
 };
@@ -43,7 +44,8 @@ struct epoch_account {
   std::uint64_t epoch = 0;
   std::uint64_t from_batch = 0;  ///< first batch that this process delivered
   std::uint64_t from_position =
-      0;                       ///< where in the epoch's order this rank's share begins (epoch_share::start)
+      /// position in the epoch's order at which this rank's part starts (epoch_share::start)
+      0;
   std::uint64_t expected = 0;  ///< samples
   std::uint64_t padded = 0;    ///< of these: repeats
   std::uint64_t delivered = 0;
@@ -51,16 +53,18 @@ struct epoch_account {
   std::uint64_t quarantined = 0;
   std::uint64_t batches = 0;
   bool complete = false;
-  /// Over all its batches so far; none if not all of them had one, or if some were a group's of another layout.
+  /// Over all its batches so far; empty unless every batch had a digest, and if some belong to a group of
+  /// another layout.
   std::optional<std::string> digest;
-  nanoseconds took{0};  ///< from the demand for the first batch of this process to the delivery of its last
+  nanoseconds took{0};  ///< from the request for this process's first batch to the delivery of its last one
 };
 
 /// The position of a stream: everything before `next` is delivered.
 struct stream_state {
   stream_identity identity;
   std::uint64_t epoch = 0;
-  std::uint64_t start = 0;       ///< position in this epoch's order at which the ranks began to share it out
+  /// position in this epoch's order from which on it is divided among the ranks
+  std::uint64_t start = 0;
   std::uint64_t next_batch = 0;  ///< counted from there
   std::uint64_t delivered = 0;   // of the open epoch
   std::uint64_t failed = 0;
@@ -80,12 +84,12 @@ inline constexpr std::size_t identity_settings_bytes_max = 352;
 
 /// Binary, with a checksum; at most state_bytes_max.
 [[nodiscard]] std::vector<std::byte> serialise(const stream_state& state);
-/// Refuses (errc::state_mismatch) what is not a whole state of this version or an earlier one, and counts that
-/// no stream can have.
+/// Accepts this version and earlier ones. Refuses (errc::state_mismatch) anything incomplete, and impossible
+/// counts.
 result<stream_state> parse_state(std::span<const std::byte> bytes);
-/// Refuses a state of another stream, naming each difference. A group's state fits every layout.
+/// Refuses a state of a different stream, naming each difference. A group's state matches every layout.
 result<void> check_same_stream(const stream_identity& saved, const stream_identity& now);
-/// Refuses a state that points behind an epoch's end, or counts more samples than there were.
+/// Refuses a state whose position is past the end of an epoch, or that counts more samples than there were.
 result<void> check_position(const stream_state& saved, const stream_shape& shape);
 
 /// An acknowledged batch.
@@ -103,7 +107,7 @@ struct delivered_batch {
 
 class epoch_book {
  public:
-  /// `demanded`: when the stream's first batch was asked for.
+  /// `demanded`: when the stream's first batch was requested.
   epoch_book(stream_identity identity, const stream_shape& shape, steady_time demanded);
 
   /// Continues from a saved state.
@@ -111,7 +115,7 @@ class epoch_book {
   /// Starts a new account at this position, which may be one already passed. The account of the open epoch
   /// stays in the list, as incomplete.
   void begin_at(stream_position position);
-  /// The same stream without an entered epoch; before begin_at() of a place before that epoch.
+  /// The same stream without an entered epoch. Call before begin_at() with a position before that epoch.
   void reshape(const stream_shape& shape);
 
   /// Call in stream order. Returns the updated account of the batch's epoch.

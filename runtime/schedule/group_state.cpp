@@ -15,7 +15,7 @@ std::string whose(const stream_state& s) {
   return s.identity.of_group ? std::string("one that was resumed") : fmt::format("rank {}", s.identity.rank);
 }
 
-/// As if they were of one rank: what is left to differ is the stream.
+/// Compares them as if they were of one rank: any remaining difference means different streams.
 result<void> check_one_stream(const stream_state& a, const stream_state& b) {
   stream_identity as_a = b.identity;
   as_a.rank = a.identity.rank;
@@ -37,7 +37,7 @@ result<void> check_one_stream(const stream_state& a, const stream_state& b) {
                 whose(a), position_of(a), a.epoch, whose(b), position_of(b), b.epoch);
 }
 
-/// `of_ranks` has at least one that is a rank's own.
+/// Requires at least one state of a rank in `of_ranks`.
 result<void> check_all_ranks_there(std::span<const stream_state> of_ranks, std::uint32_t world_size) {
   std::vector<std::uint32_t> ranks;
   for (const stream_state& s : of_ranks) {

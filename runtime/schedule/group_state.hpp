@@ -7,13 +7,13 @@
 
 namespace penstock::schedule {
 
-/// Where all ranks stand that have delivered the same number of batches: a position in the epoch's order, from which
-/// any number of ranks with any batch size can go on. Counts and digests are not in it: they belong to a layout. Samples
-/// that any rank has quarantined are.
+/// The common position of ranks that have delivered the same number of batches: a position in the epoch's
+/// order, from which any number of ranks with any batch size can continue. It has no counts and digests,
+/// because those depend on the layout. It has the samples that any rank has quarantined.
 ///
-/// Refuses (errc::state_mismatch), naming both ranks and both values: states of different streams or at different
-/// steps, a rank that is missing or there twice. A rank that was itself resumed from a group's state and has
-/// delivered nothing since gives that state again; it stands for any rank.
+/// Refuses (errc::state_mismatch), naming both ranks and both values: states of different streams or at
+/// different steps, a missing or duplicate rank. A rank that was itself resumed from a group's state and has
+/// delivered nothing since returns that state again; it counts as any rank.
 result<stream_state> group_state(std::span<const stream_state> of_ranks);
 
 }  // namespace penstock::schedule

@@ -9,6 +9,7 @@
 namespace penstock::schedule {
 namespace {
 
+// Longer reported run times are cut to this: a worker's number is not trusted, and sums must not overflow.
 constexpr nanoseconds busy_max = std::chrono::hours(1);
 constexpr nanoseconds unknown{-1};
 
@@ -178,7 +179,7 @@ void job_book::dequeue(job_entry& e) {
   }
 }
 
-// ---- what workers report ------------------------------------------------------------------------------------
+// ---- reports of workers -----------------------------------------------------------------------------------
 
 job_arrival job_book::unless_current(lease_standing standing) {
   return standing == lease_standing::unknown ? job_arrival::impossible : job_arrival::late;
@@ -285,7 +286,7 @@ void job_book::result_gone(const lease_ref& lease) {
   if (slot.at == stage::held && slot.use.kept == 0) workers_.release(lease.holder.worker, lease.slot);
 }
 
-// ---- workers --------------------------------------------------------------------------------------------------
+// ---- workers ----------------------------------------------------------------------------------------------
 
 void job_book::worker_joined(worker_ref who, std::uint32_t slots, bool sacrificial) {
   worker* w = workers_.join(who, slots, sacrificial ? worker_kind::sacrificial : worker_kind::loader);
@@ -397,7 +398,7 @@ void job_book::cannot_try_alone(const std::string& reason) {
   }
 }
 
-// ---- questions ------------------------------------------------------------------------------------------------
+// ---- queries ----------------------------------------------------------------------------------------------
 
 std::vector<open_lease> job_book::leases_of(worker_ref who) const {
   std::vector<open_lease> all;

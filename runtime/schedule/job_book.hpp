@@ -27,7 +27,7 @@
 // last rows were revoked ends only when its worker has reported all of them: until then the worker may still
 // read the table.
 //
-// Bounds. Whoever submits limits the number of waiting jobs; leased rows are limited by slots x rows_max.
+// Bounds. The submitter limits the number of waiting jobs; leased rows are limited by slots x rows_max.
 // Memory: one entry for each job that is not settled and one number for each function. Time per job:
 // log(waiting jobs); per advance(): workers x slots, plus the rows of one worker when work is moved.
 #pragma once
@@ -74,7 +74,7 @@ struct job_request {
   bool holds_slot = false;  ///< its result stays in the slot, of whatever size: result_gone() is owed for it
 };
 
-// ---- commands: all of them are carried out, in order, before the next advance() --------------------------------
+// ---- commands: all of them are carried out, in order, before the next advance() ---------------------------
 
 struct leased_job {
   job_id job = 0;
@@ -144,7 +144,8 @@ struct empty_slot {
 
 using job_command = std::variant<lease_jobs, revoke_row, settle_job, end_worker, refresh_worker, empty_slot>;
 
-// ---- what events say ----------------------------------------------------------------------------------------
+// ---- facts in events
+// ----------------------------------------------------------------------------------------
 
 /// A row of a slot's table, as read and checked by the session.
 struct row_reading {
@@ -193,7 +194,7 @@ struct open_lease {
   std::uint32_t settled = 0;  ///< leading settled rows: a reading may omit them
 };
 
-// ---- the book -----------------------------------------------------------------------------------------------
+// ---- the book ---------------------------------------------------------------------------------------------
 
 /// Not thread-safe.
 class job_book {
@@ -227,7 +228,7 @@ class job_book {
   // Workers. An incarnation joins once, when it is ready, and dies once; repeats are ignored.
 
   void worker_joined(worker_ref who, std::uint32_t slots, bool sacrificial = false);
-  /// No new leases; rows that have not begun are revoked if it `hurries`.
+  /// No new leases. `hurries`: rows that have not started are revoked.
   void worker_drains(worker_ref who, bool hurries = false);
   /// A worker reports that it has passed the first `first + rows.size()` rows of a lease; `so_far` is what
   /// the table says. Rows are reported in bursts; those known already are ignored. `impossible`: the report
@@ -255,7 +256,7 @@ class job_book {
 
   void set_paused(bool paused) { paused_ = paused; }
 
-  // Questions.
+  // Queries.
 
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   [[nodiscard]] std::uint64_t waiting() const noexcept { return waiting_; }

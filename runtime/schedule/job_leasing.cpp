@@ -79,7 +79,7 @@ nanoseconds job_book::expected_of(const job_entry& e) const {
   return e.typical->count() < 0 ? settings_.bundle_goal : *e.typical;
 }
 
-// ---- leases ---------------------------------------------------------------------------------------------------
+// ---- leases -----------------------------------------------------------------------------------------------
 
 /// Leases the jobs in `bundle_` to a worker.
 void job_book::give(std::uint32_t index) {
@@ -190,7 +190,7 @@ void job_book::lease_bundle(std::uint32_t index, std::uint64_t share) {
   give(index);
 }
 
-// ---- fresh jobs -------------------------------------------------------------------------------------------------
+// ---- fresh jobs -------------------------------------------------------------------------------------------
 
 void job_book::lease_fresh(steady_time now) {
   for (auto& [index, w] : workers_.all()) {
@@ -253,7 +253,7 @@ void job_book::refresh(std::uint32_t index, worker& w) {
   outbox_.emplace_back(refresh_worker{{index, w.incarnation}});
 }
 
-// ---- room -------------------------------------------------------------------------------------------------------
+// ---- space ------------------------------------------------------------------------------------------------
 
 bool job_book::something_for(const worker& w) const {
   if (!is_loader(w)) return suspicion_.next_trial().has_value();
@@ -292,7 +292,7 @@ void job_book::ask_for_room(std::uint32_t index, worker& w, steady_time now) {
   outbox_.emplace_back(empty_slot{{{index, best->use.incarnation}, number, best->generation}});
 }
 
-// ---- moving work ------------------------------------------------------------------------------------------------
+// ---- moving work ------------------------------------------------------------------------------------------
 
 void job_book::move_work(steady_time now) {
   if (!ordinary_.empty()) return;
@@ -352,7 +352,7 @@ job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t v
   return takeover::work;
 }
 
-// ---- jobs that not everybody may run ------------------------------------------------------------------------------
+// ---- jobs that only some workers may run ------------------------------------------------------------------
 
 void job_book::choosy_jobs::add(job_entry& e) {
   by_avoided_[e.charged ? std::optional(e.avoid) : std::nullopt].emplace(e.request.job, &e);

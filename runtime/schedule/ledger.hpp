@@ -114,7 +114,7 @@ struct give_up {
 using command = std::variant<load_command, upload_command, sample_failed, sample_quarantined, batch_discarded,
                              batch_recovered, give_up>;
 
-// ---- what events say --------------------------------------------------------------------------------------
+// ---- facts in events --------------------------------------------------------------------------------------
 
 struct row_failure {
   std::uint32_t row = 0;  ///< of the lease's samples
@@ -202,7 +202,7 @@ class ledger {
   /// continues.
   void cannot_try_alone(const std::string& reason);
 
-  // Questions.
+  // Queries.
   [[nodiscard]] bool finished() const noexcept { return base_ == range_.end; }
   /// A sample must be tried alone: start (or keep) the sacrificial worker.
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }

@@ -1,4 +1,4 @@
-// States of a stream as bytes, and whether one fits a stream.
+// Encodes states of a stream, and checks whether a state belongs to a stream.
 #include "runtime/base/check.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/schedule/epoch_book.hpp"
@@ -14,7 +14,7 @@ constexpr std::uint64_t magic_1 = 0x31'45'54'41'54'53'53'50;  // "PSSTATE1"
 constexpr std::uint64_t magic_2 = 0x32'45'54'41'54'53'53'50;  // "PSSTATE2"
 constexpr std::uint64_t magic_3 = 0x33'45'54'41'54'53'53'50;  // "PSSTATE3"
 
-// A state of the third version: numbers of 8 bytes, texts behind a number with their length.
+// Layout of a version 3 state. Numbers take 8 bytes; strings are preceded by their length.
 //
 //   magic, seed, batch size, rank, world size, flags
 //   fingerprint, settings
@@ -32,10 +32,10 @@ constexpr std::size_t bytes_beside_quarantine =
     fingerprint_bytes_max + identity_settings_bytes_max;
 static_assert(bytes_beside_quarantine + 64 <= state_bytes_max, "at least a dozen ranges have room");
 
-// Far beyond any stream, far below what would overflow a sum or a product of counts.
+// Larger than any stream, and small enough that sums and products of counts do not overflow.
 constexpr std::uint64_t count_max = std::uint64_t{1} << 62U;
 
-// Flags. Those of `uneven` are 0 in states of versions that knew only `allow`.
+// Flags. Those of `uneven` are 0 in states of earlier versions, which had only `allow`.
 constexpr std::uint64_t flag_shuffle = 1;
 constexpr std::uint64_t flag_drop_last = 2;
 constexpr std::uint64_t flag_pad = 4;
@@ -44,7 +44,7 @@ constexpr std::uint64_t flag_of_group = 16;
 constexpr std::uint64_t flags_of_version_2 = flag_shuffle | flag_drop_last;
 constexpr std::uint64_t flags_known = flags_of_version_2 | flag_pad | flag_drop | flag_of_group;
 
-/// Lists of a state of the first version.
+/// The longest list accepted in a version 1 state.
 constexpr std::uint64_t list_max = std::uint64_t{1} << 32;
 
 class writer {
@@ -112,7 +112,7 @@ class reader {
   bool good_ = true;
 };
 
-/// FNV-1a: enough against a file that was cut or edited.
+/// FNV-1a: enough to detect a truncated or edited file.
 std::uint64_t checksum(std::span<const std::byte> bytes) {
   std::uint64_t sum = 0xcbf29ce484222325;
   for (const std::byte b : bytes) sum = (sum ^ static_cast<std::uint64_t>(b)) * 0x100000001b3;
@@ -135,7 +135,7 @@ std::optional<std::uint64_t> take_short(std::string_view& from) {
   return std::nullopt;
 }
 
-/// As many ranges of ascending samples as have room.
+/// Encodes ascending samples as ranges, as many as fit.
 std::string as_ranges(const std::vector<std::uint64_t>& samples, std::size_t bytes_max) {
   std::string ranges;
   std::uint64_t behind = 0;  // the last range
@@ -159,7 +159,7 @@ std::optional<std::vector<std::uint64_t>> from_ranges(std::string_view ranges) {
   while (!ranges.empty()) {
     const auto gap = take_short(ranges);
     const auto more = take_short(ranges);
-    // More than can be quarantined ([quarantine] max_samples has no bound, but memory has).
+    // More than can ever be quarantined: [quarantine] max_samples has no limit, but memory does.
     constexpr std::uint64_t samples_max = std::uint64_t{1} << 24U;
     if (!gap || !more || *gap > count_max || behind > count_max || *more >= samples_max - samples.size())
       return std::nullopt;
@@ -173,11 +173,11 @@ tl::unexpected<failure> not_a_state(std::string_view why) {
   return refuse(errc::state_mismatch, "this is not a saved state: {}", why);
 }
 
-/// The digests of a state of the first version were a list.
+/// In a version 1 state the digests are a list.
 void read_lists(reader& in, stream_state& s) {
   for (const std::uint64_t digest : in.list()) s.digests.add(digest);
   s.quarantined_samples = in.list();
-  in.list();  // failed samples, which are found again
+  in.list();  // failed samples: not needed, they will fail again
 }
 
 result<void> read_chain(reader& in, stream_state& s) {
@@ -195,7 +195,7 @@ result<void> read_chain(reader& in, stream_state& s) {
   return {};
 }
 
-/// A checksum protects against accidents, not against somebody who can compute one.
+/// The checksum catches accidents; these checks catch a forged state.
 result<void> check_counts(const stream_state& s) {
   const stream_identity& id = s.identity;
   if (id.batch_size == 0)
@@ -266,7 +266,7 @@ std::vector<std::byte> serialise(const stream_state& s) {
                      s.identity.settings.size() <= identity_settings_bytes_max,
                  "fingerprint '{}', settings '{}'", s.identity.fingerprint, s.identity.settings);
   const std::uint64_t flags = flags_of(s.identity);
-  // What the second version can say is said in it: earlier versions of the program read it too.
+  // Use version 2 if it can express the state, so that earlier versions of the program can read it.
   const bool second = s.start == 0 && (flags & ~flags_of_version_2) == 0;
   writer out;
   out.number(second ? magic_2 : magic_3);
@@ -344,9 +344,9 @@ result<void> check_same_stream(const stream_identity& saved, const stream_identi
   }
   compare("shuffle", saved.shuffle, now.shuffle);
   compare("drop_last", saved.drop_last, now.drop_last);
-  // Left open in a state that was taken before any worker had described the dataset.
+  // Empty in a state saved before any worker had described the dataset.
   if (!saved.fingerprint.empty()) compare("the dataset's fingerprint", saved.fingerprint, now.fingerprint);
-  // A state of the first version does not say; its fingerprint is all there is to compare.
+  // A version 1 state has no settings; only its fingerprint can be compared.
   if (saved.settings != now.settings && !saved.settings.empty()) {
     const auto before = settings_of(saved.settings);
     const auto after = settings_of(now.settings);
@@ -363,7 +363,7 @@ result<void> check_position(const stream_state& saved, const stream_shape& shape
   const std::uint64_t per_epoch = shape.batches_per_epoch;
   if (per_epoch == 0 && saved.epoch == 0 && saved.next_batch == 0) return {};
   const std::uint64_t batches = shape.batches_of(saved.epoch);
-  // What is left of an entered epoch may be too little for a batch: then the next one begins.
+  // The rest of an entered epoch may be too small for a batch: then the next epoch starts.
   const bool behind = saved.next_batch >= batches && (saved.next_batch > 0 || saved.start == 0);
   if (per_epoch == 0 || behind || saved.epoch >= count_max / per_epoch) {
     return refuse(errc::state_mismatch, "the saved state stands at batch {} of epoch {}, but an epoch has {}",

@@ -8,8 +8,9 @@
 //                                       v
 //                      forgotten: the scheduler orders them again, under the next era
 //
-// Uploads are acknowledged in the order in which they were ordered; anything else violates the protocol. An order of an
-// earlier era is dropped: the scheduler sent it before it heard of the death and will send it again.
+// Uploads are acknowledged in the order in which they were ordered; anything else violates the protocol. An
+// order of an earlier era is dropped: the scheduler sent it before it heard of the death and will send it
+// again.
 //
 // A batch becomes a suspect when an owner crashes while the sink works on it. After the second such death it
 // is treated as the cause.

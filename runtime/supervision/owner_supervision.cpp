@@ -53,7 +53,7 @@ owner_supervision::owner_supervision(const owner_settings& settings, steady_time
       ending_(settings.ending, now),
       looked_(now) {}
 
-// ---- starting -------------------------------------------------------------------------------------------------
+// ---- starting ---------------------------------------------------------------------------------------------
 
 void owner_supervision::open(steady_time now) {
   if (stage_ == owner_stage::idle) start(now);
@@ -125,7 +125,7 @@ void owner_supervision::opened(std::uint32_t incarnation, steady_time now) {
   if (finishing_) say_stop(now);
 }
 
-// ---- its messages ---------------------------------------------------------------------------------------------
+// ---- its messages -----------------------------------------------------------------------------------------
 
 void owner_supervision::violate(steady_time now, const std::string& reason) {
   gave_up_.reset();
@@ -196,7 +196,7 @@ void owner_supervision::look(steady_time now, const owner_sign& sign) {
   }
 }
 
-// ---- its end --------------------------------------------------------------------------------------------------
+// ---- its end ----------------------------------------------------------------------------------------------
 
 void owner_supervision::say_stop(steady_time now) {
   stage_ = owner_stage::stopping;
@@ -249,7 +249,8 @@ owner_death_report owner_supervision::report_of(const owner_end& end,
   owner_death_report d;
   d.pid = pid_.value_or(0);
   d.incarnation = incarnation_;
-  // A process that was told to finish and exited before its sink had finished died by itself.
+  // A process that was asked to finish but exited before its sink had finished counts as having died by
+  // itself.
   const bool own_end = ending_.cause() == death_cause::stopped && !ending_.killed_here(end.report);
   d.cause = own_end ? termination::own_cause_of(end.report) : ending_.cause_of(end.report);
   if (end.oom_killed) d.cause = death_cause::oom;
@@ -370,7 +371,7 @@ void owner_supervision::restart_or_fail(steady_time now, const restart_decision&
   start_due_ = next.at;
 }
 
-// ---- commands -------------------------------------------------------------------------------------------------
+// ---- commands ---------------------------------------------------------------------------------------------
 
 std::vector<owner_command> owner_supervision::advance(steady_time now) {
   if (finishing_ && !pid_ && close_by_ <= now) {

@@ -1,6 +1,7 @@
-// Supervises the GPU owner's process (placement = "process"): when to start it, what to tell it, when to end it, and
-// what its death means for the run. Pure: events and the time come in, commands come out of advance(). Driven by
-// actors/supervisor/owner_keeper, which translates messages, reads /proc and the flight recorder.
+// Supervises the GPU owner's process (placement = "process"): when to start it, what to tell it, when to end
+// it, and what its death means for the run. Pure: events and the time come in, commands come out of
+// advance(). Driven by actors/supervisor/owner_keeper, which translates messages, reads /proc and the flight
+// recorder.
 //
 //            open            hello               opened            close
 //   idle ----------> starting -----> introduced --------> ready -----------> stopping --exited--> stopped
@@ -9,8 +10,8 @@
 //                     |                             v
 //                     +------------------------- backoff            any: no restart helps ----> failed
 //
-// It combines four pure parts: how the current process ends (termination), its clocks (hang_detector), the restart
-// rules (restart_policy) and its unacknowledged uploads (owner_orders).
+// It combines four pure parts: how the current process ends (termination), its clocks (hang_detector), the
+// restart rules (restart_policy) and its unacknowledged uploads (owner_orders).
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -46,7 +47,7 @@ enum class owner_stage : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(owner_stage stage) noexcept;
 
-// ---- commands -------------------------------------------------------------------------------------------------
+// ---- commands ---------------------------------------------------------------------------------------------
 
 struct start_owner_process {
   std::uint32_t incarnation = 0;
@@ -131,13 +132,14 @@ class owner_supervision {
   // From the session and the scheduler.
   void open(steady_time now);
   void order(upload_order upload) { orders_.order(std::move(upload)); }
-  /// Lets the process finish, and its sink too if the stream is complete; kills it after `patience`. A second call can
-  /// only shorten that.
+  /// Lets the process finish, and its sink too if the stream is complete; kills it after `patience`. A second
+  /// call can only shorten that.
   void close(steady_time now, bool whole, nanoseconds patience);
   /// An operator's order: never counted, no backoff.
   void restart(steady_time now);
 
-  // From the process. All but the first are dropped if they concern another incarnation or one that broke the protocol.
+  // From the process. All but the first are dropped if they concern another incarnation or one that broke the
+  // protocol.
   void started(std::uint32_t incarnation, pid_t pid);
   void start_failed(std::uint32_t incarnation, steady_time now, failure why);
   /// `refusal`: why the session cannot work with this program; empty if it can.
@@ -152,7 +154,7 @@ class owner_supervision {
   void link_closed(std::uint32_t incarnation, steady_time now, const std::string& reason);
   void exited(std::uint32_t incarnation, steady_time now, const owner_end& end);
 
-  /// The current state of the process, also while it is being started. Call about every clocks.tick(), at
+  /// The current state of the process, also deadline of the start. Call about every clocks.tick(), at
   /// most 250 ms apart.
   void look(steady_time now, const owner_sign& sign);
 

@@ -102,7 +102,7 @@ void pool::child_died(worker_ref who, steady_time now, const death& d, const std
     const std::string hopeless = ended + ", and so would a replacement";
     note_trouble(who.worker, last_words.empty() ? hopeless : hopeless + ": " + last_line(last_words),
                  ended + words);
-    // The loaders run the program of the sacrificial worker, so the run can go on without it.
+    // The loaders run the same program, so the run can continue without the sacrificial worker.
     if (p->wanted && !is_sacrificial(who.worker)) fail({errc::worker_program, hopeless + words, 0});
   } else if (next.act == restart_decision::what::fail) {
     note_trouble(who.worker, ended + ", too often in a row", ended + words);
@@ -230,7 +230,7 @@ void pool::occupy(place& p, steady_time now) {
   const bool empty =
       p.state == child_state::stopped || p.state == child_state::backoff || p.state == child_state::failed;
   if (!empty) {
-    // A process that has not been told to stop yet stays.
+    // A process that has not been asked to stop yet stays.
     if (p.state == child_state::starting || p.state == child_state::ready) p.operated = false;
     return;
   }

@@ -1,5 +1,5 @@
-// The pool of loader places: which processes to start, which to stop, and when to give up. Pure: events and the time
-// come in, commands go out. Driven by actors/supervisor, which spawns and kills.
+// The pool of loader places: which processes to start, which to stop, and when to give up. Pure: events and
+// the time come in, commands go out. Driven by actors/supervisor, which spawns and kills.
 //
 // A place is a number that one worker process at a time may hold; its incarnation counts the processes.
 //
@@ -12,8 +12,8 @@
 //   any of them: too many counted deaths, or an exit that would repeat ----> failed
 //   killed and not dead after its deadline ----> unkillable
 //
-// At any time the pool has a process, or a time at which it starts one, or no place that is wanted, or it has failed
-// with a reason.
+// At any time the pool has a process, or a time at which it starts one, or no place that is wanted, or it has
+// failed with a reason.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -110,9 +110,9 @@ class pool {
   /// the minimum of ready workers.
   void nobody_looked(nanoseconds time) noexcept;
 
-  // Operators' orders. They never count and clear the history of the places concerned. Operators do not control the
-  // sacrificial place: scale() refuses numbers from sacrificial_place on, and restart() and drain() only replace a
-  // sacrificial worker that exists.
+  // Operators' orders. They never count and clear the history of the places concerned. Operators do not
+  // control the sacrificial place: scale() refuses numbers from sacrificial_place on, and restart() and
+  // drain() only replace a sacrificial worker that exists.
 
   void scale(std::uint32_t workers, steady_time now);
   /// Drains it and starts a replacement; starts one at once where there is no process.

@@ -38,7 +38,7 @@ bool worker_supervision::audits_gpu_use(worker_ref who) const {
   return rules_.exclusive != exclusive_rule::off && c != nullptr && !c->ended && !c->ending.under_way();
 }
 
-// ---- the session ----------------------------------------------------------------------------------------------
+// ---- the session ------------------------------------------------------------------------------------------
 
 void worker_supervision::open(steady_time now) {
   pool_.open(now);
@@ -54,7 +54,7 @@ void worker_supervision::close(steady_time now, nanoseconds patience) {
   }
 }
 
-// ---- introductions --------------------------------------------------------------------------------------------
+// ---- introductions ----------------------------------------------------------------------------------------
 
 void worker_supervision::started(worker_ref who, pid_t pid) {
   child* c = living(who);
@@ -152,14 +152,14 @@ void worker_supervision::fence(worker_ref who, steady_time now, const std::strin
   if (child* c = living(who)) c->ending.violate(now, reason);
 }
 
-// ---- ends -----------------------------------------------------------------------------------------------------
+// ---- ends -------------------------------------------------------------------------------------------------
 
 void worker_supervision::retire(child& c, steady_time now) {
   c.draining = true;
   c.ending.retire(death_cause::stopped);
   if (c.at != stage::ready) return c.ending.kill(now);  // it holds nothing yet
-  // A worker over its memory limit gives up its other leases but finishes the current batch: otherwise a batch that
-  // needs more than the limit would never be loaded.
+  // A worker over its memory limit gives up its other leases but finishes the current batch: otherwise a
+  // batch that needs more than the limit would never be loaded.
   outbox_.emplace_back(retire_worker{c.who, c.ending.cause() == death_cause::memory});
 }
 
@@ -208,7 +208,7 @@ worker_supervision::settled worker_supervision::judged(worker_ref who, steady_ti
   return news;
 }
 
-// ---- looking --------------------------------------------------------------------------------------------------
+// ---- looking ----------------------------------------------------------------------------------------------
 
 std::string worker_supervision::text_of(const hang_verdict& v, const child& c,
                                         const worker_sign& sign) const {
@@ -271,7 +271,7 @@ void worker_supervision::uses_gpu(worker_ref who, steady_time now, const std::st
   outbox_.emplace_back(gpu_use_reported{who, use});
 }
 
-// ---- commands -------------------------------------------------------------------------------------------------
+// ---- commands ---------------------------------------------------------------------------------------------
 
 void worker_supervision::carry_out_pool_commands(steady_time now) {
   for (pool_command& command : pool_.advance(now)) {

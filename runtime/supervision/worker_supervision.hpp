@@ -7,7 +7,8 @@
 //   started -- hello --> introduced -- says what it serves --> described -- memory for it --> assigned -- ready --> ready
 //   (handed to the scheduler) ... exited --> ended --> judged by the scheduler --> the pool decides about a replacement
 //
-// It combines three pure parts: the pool of places, each process's termination, and the clocks of the hang detector.
+// It combines three pure parts: the pool of places, each process's termination, and the clocks of the hang
+// detector.
 #pragma once
 
 #include "runtime/supervision/hang_detector.hpp"
@@ -30,7 +31,7 @@ struct worker_rules {
   exclusive_rule exclusive = exclusive_rule::report;
 };
 
-// ---- commands -------------------------------------------------------------------------------------------------
+// ---- commands ---------------------------------------------------------------------------------------------
 
 struct start_worker {
   worker_ref who;
@@ -69,13 +70,13 @@ struct killing_worker {
 struct write_off_worker {
   worker_ref who;
   std::optional<pid_t> pid;    ///< none: its start has not returned
-  bool blames_sample = false;  ///< the sample at hand is suspected
+  bool blames_sample = false;  ///< its current sample is suspected
 };
 /// It is reaped: ask the scheduler whether a sample is charged, and call judged() with its answer.
 struct judge_death {
   worker_ref who;
   std::string cause;           ///< in words
-  bool blames_sample = false;  ///< the sample at hand is suspected
+  bool blames_sample = false;  ///< its current sample is suspected
 };
 /// It exceeded its memory limit and is replaced when its batch is done.
 struct memory_exceeded {
@@ -117,8 +118,8 @@ class worker_supervision {
 
   // From the session and operators.
   void open(steady_time now);
-  /// Starts nothing any more; workers finish their sample and are killed after `patience`. A second call can only
-  /// shorten that.
+  /// Starts nothing any more; workers finish their sample and are killed after `patience`. A second call can
+  /// only shorten that.
   void close(steady_time now, nanoseconds patience);
   void scale(std::uint32_t workers, steady_time now) { pool_.scale(workers, now); }
   void restart(std::uint32_t worker, steady_time now) { pool_.restart(worker, now); }

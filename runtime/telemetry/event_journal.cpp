@@ -59,7 +59,7 @@ void event_journal::give_up() {
   news_.notify_all();
 }
 
-// ---- the callback thread -----------------------------------------------------------------------------------
+// ---- the callback thread ----------------------------------------------------------------------------------
 
 /// Shared with the thread, which may outlive the event_caller: see stop().
 struct event_caller::work {

@@ -15,8 +15,9 @@
 
 namespace penstock::telemetry {
 
-/// At the fastest rate of restarts (50 a second, three events each: died, restarted, ready) these are the last 27 s.
-/// Memory: events_kept x (sizeof(event) + its text), and of a death its report with at most 64 KiB of output.
+/// At the fastest rate of restarts (50 a second, three events each: died, restarted, ready) these are the
+/// last 27 s. Memory: events_kept x (sizeof(event) + its text), and of a death its report with at most 64 KiB
+/// of output.
 inline constexpr std::size_t events_kept = 4096;
 
 struct event_reading {

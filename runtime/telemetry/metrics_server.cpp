@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 using boost::asio::ip::tcp;
 
 constexpr auto client_deadline = 5s;
-constexpr std::size_t clients_max = 16;
+constexpr std::size_t clients_max = 16;  // scrapers; memory: see metrics_server.hpp
 // The request line and 15 headers of up to 512 bytes; scrapers send fewer and shorter ones.
 constexpr std::uint32_t header_line_max = 512;
 constexpr std::uint32_t header_bytes_max = (1 + 15) * header_line_max;

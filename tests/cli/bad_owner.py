@@ -8,7 +8,7 @@ import sys
 
 from bad_worker import Link, flood, hello, misbehave_as_any_child, once, size, sleep_for_ever, text
 
-_HELLO, OPENED, COPIED, DELIVERED, _GIVES_UP, IRREPLACEABLE, PROCESSES = range(7)  # the first and the last words are any child's
+_HELLO, OPENED, COPIED, DELIVERED, _GIVES_UP, IRREPLACEABLE, PROCESSES = range(7)  # _: of any child
 OPEN, PREPARE, MAP, UPLOAD, STOP = range(5)
 
 
@@ -17,7 +17,7 @@ def opened(link):
 
 
 def introduce(link):
-    """As an honest owner does it. Gives the numbers of the first uploads."""
+    """Starts up like an honest owner. Returns the numbers of the first uploads."""
     hello(link)
     link.receive(OPEN, stop=STOP)
     opened(link)

@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class BadOwnerTest(PenstockTest):
     def setUp(self):
         super().setUp()
-        # Only what is wrong with its words may be noticed, not that its heart does not beat.
+        # Only its invalid messages may be noticed, not its missing heartbeats.
         self.config = self.write("s.toml", synthetic(samples=300, more='[loader.hang]\nheartbeat_timeout = "5m"\n'))
 
     def start_with(self, how, *options):

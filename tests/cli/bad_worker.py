@@ -15,7 +15,7 @@ OPEN_DATASET, ASSIGN_SLOTS, LOAD_BATCH, STOP = range(4)
 
 
 def size(number):
-    """A length: seven bits a byte, the lowest first."""
+    """A length: seven bits per byte, the lowest first."""
     out = b""
     while number > 0x7f:
         out += bytes([number & 0x7f | 0x80])
@@ -62,7 +62,7 @@ def hello(link, version=PROTOCOL, magic=0x4b545350):
 
 
 def get_ready(link, fingerprint, samples, sample_bytes):
-    """The whole introduction, as an honest worker makes it. Gives the first lease: slot, generation, samples."""
+    """The whole introduction, like an honest worker. Returns the first lease: slot, generation, samples."""
     hello(link)
     link.receive(OPEN_DATASET)
     describe(link, fingerprint, samples, sample_bytes)
@@ -93,7 +93,7 @@ def sleep_for_ever():
 
 
 def misbehave_as_any_child(link, how, introduce):
-    """What any child of a session can do wrong, whatever it is for. Whether there is such a wrong."""
+    """Faults that any child of a session can commit. Returns whether there is a fault of this name."""
     if how == "garbage":
         link.raw(os.urandom(100000))
     elif how == "garbage-after-the-introduction":
@@ -171,7 +171,7 @@ def flood(link, kind, payload):
 
 
 def once(turn, real, wrong):
-    """The first process to come does what is wrong, the others run the real program."""
+    """The first process commits the fault; the others run the real program."""
     try:
         os.mkdir(turn)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""`penstock bench`: what it measures adds up, and what it leaves behind is nothing."""
+"""`penstock bench`: its figures add up, and it leaves nothing behind."""
 
 import json
 import unittest

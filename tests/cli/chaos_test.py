@@ -1,4 +1,4 @@
-"""penstock chaos: under random faults the stream stays the same, and a checker that is no part of the runtime says so."""
+"""penstock chaos: under random faults the stream stays the same, as checked independently of the runtime."""
 
 from harness import *
 
@@ -48,7 +48,7 @@ class ChaosTest(PenstockTest):
         self.assertEqual(list(v["kinds"]), ["owner-kill"])
         owner = v["owner"]
         self.assertEqual((v["faults"], owner["faults"]), (40, 40))
-        # One that is struck when its last batch is acknowledged may be gone before the stroke.
+        # An owner whose last batch is acknowledged may be gone before the fault hits it.
         self.assertGreaterEqual(owner["deaths"], 40 - v["rounds"])
         self.assertGreaterEqual(owner["restarts"], 40 - v["rounds"])
         self.assertGreaterEqual(owner["detection_seconds"]["n"], 40 - v["rounds"])
@@ -82,7 +82,7 @@ class ChaosTest(PenstockTest):
             self.assertEqual(self.penstock("chaos", config, *options)[0], EXIT_USAGE, options)
 
     def test_a_stream_that_differs_under_fire_is_told_and_is_exit_1(self):
-        # With a single attempt allowed, a sample that an outside hand hits once is quarantined: wrongly.
+        # With a single attempt allowed, one kill from outside quarantines a sample: wrongly.
         text = synthetic(samples=600, batch=4, dataset='wait = "6ms"', epochs=1, more=FAST + "[quarantine]\nmax_attempts = 1\n")
         v = self.chaos(text, "--workers", 2, "--kinds", "kill", "--faults", 6, "--rate", 10, expect=EXIT_FAILED)
         self.assertGreater(v["wrongly_quarantined"], 0)

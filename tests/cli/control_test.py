@@ -1,4 +1,4 @@
-"""Attaching to a live session: status, wait, stop and their friends, over a socket that is safe to leave open."""
+"""Attaching to a live session: status, wait, stop and so on, over a socket that is safe to leave open."""
 
 import os
 import signal

@@ -40,7 +40,7 @@ class DoctorTest(PenstockTest):
         return report, rows
 
     def machine(self, name="root"):
-        """A root folder as /proc, /sys, /dev and the libraries of a healthy machine with one H200."""
+        """A root folder with the /proc, /sys, /dev and libraries of a healthy machine with one H200."""
         root = os.path.join(self.folder, name)
         text = {
             "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23 10:11:16 UTC 2025\n",

@@ -1,4 +1,4 @@
-"""What a program that embeds a session does with signals, SIGCHLD, fork, threads and exit is respected."""
+"""A session respects what the embedding program does with signals, SIGCHLD, fork, threads and exit."""
 
 import re
 
@@ -15,7 +15,7 @@ def states_of_threads(pid):
 
 class EmbeddingTest(PenstockTest):
     def embed(self, mode, expect=EXIT_OK):
-        """Runs a mode of embedder.cpp to its end; gives its lines as {word: rest}."""
+        """Runs a mode of embedder.cpp to its end; returns its lines as {word: rest}."""
         done = subprocess.run([EMBEDDER, mode], capture_output=True, text=True, timeout=50, env=self.environment, cwd=self.folder)
         self.assertEqual(done.returncode, expect, done.stderr)
         self.stderr = done.stderr
@@ -49,7 +49,7 @@ class EmbeddingTest(PenstockTest):
         holder = int(process.stdout.readline().split()[1])
         try:
             workers = [int(pid) for pid in process.stdout.readline().split()[1:]]
-            # Stopped, they cannot hear the signal of the parent's death at once; the rest has to do.
+            # Stopped processes do not handle the parent-death signal at once; the other mechanisms must do it.
             os.kill(workers[0], signal.SIGSTOP)
             self.wait_until(lambda: all(state == "T" for state in states_of_threads(workers[0])), "a stopped worker")
             process.kill()
@@ -72,7 +72,7 @@ class EmbeddingTest(PenstockTest):
         said = self.embed("mask")
         self.assertEqual(int(said["blocked"], 16), 0)
         self.assertEqual(said["digest"], self.undisturbed())
-        # All but SIGKILL and SIGSTOP, as the program left it; libc keeps two for itself.
+        # All but SIGKILL and SIGSTOP, as set by the program; libc reserves two.
         self.assertEqual(int(said["mine"], 16) | 0x180000000, 0xFFFFFFFFFFFBFEFF)
 
     def test_a_program_whose_system_calls_are_interrupted_all_the_time_gets_its_stream(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The examples, as somebody runs them who reads them first: each does what its first lines say."""
+"""The examples, run as described in their first lines: each does what these lines say."""
 
 import glob
 import json
@@ -75,7 +75,7 @@ class Examples(harness.PenstockTest):
             else:
                 self.assertIn(seen[str(number)], (line, line.upper()))
         self.assertRegex(out, r"failed: .*poem.txt:4: the line has 300 bytes")
-        # Which lines are in capitals depends on nothing but the seed.
+        # Which lines are in capitals depends only on the seed.
         again = self.example("02_own_dataset", os.path.join(self.folder, "poem.txt"))
         self.assertEqual(again, out)
 
@@ -154,7 +154,7 @@ class Examples(harness.PenstockTest):
     def test_the_example_configs_are_sound_by_the_strictest_rules(self):
         configs = glob.glob(os.path.join(SOURCES, "configs", "*.toml")) + [os.path.join(SOURCES, "photos.toml")]
         self.assertGreaterEqual(len(configs), 5)
-        # Strict means that the data has to be here too.
+        # With --strict the data must exist too.
         data = dict(self.environment, **{name: self.write(name, "") for name in ("ARRAYS", "FRAMES")}, PHOTOS=self.folder)
         for config in configs:
             code, out, err = self.penstock("check-config", config, "--strict", env=data)

@@ -1,4 +1,4 @@
-"""What the command line tests share: starting penstock, looking at its processes, making photographs.
+"""Shared by the command line tests: starting penstock, examining its processes, making photographs.
 
 Run by ctest with PENSTOCK_BIN set to the folder of the programs. Only the standard library is needed here; tests that
 look at pixels need Pillow and NumPy as well.
@@ -23,7 +23,7 @@ EXIT_TIMED_OUT, EXIT_REFUSED, EXIT_CONFIG, EXIT_INTERRUPTED, EXIT_TERMINATED = 6
 
 
 class PenstockTest(unittest.TestCase):
-    """A test with a folder of its own, in which control sockets lie too."""
+    """A test with a temporary folder, which also contains the control sockets."""
 
     def setUp(self):
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
@@ -55,7 +55,7 @@ class PenstockTest(unittest.TestCase):
         return process
 
     def penstock(self, *arguments, timeout=120, **popen):
-        """Runs to the end; gives (exit code, stdout, stderr) as text."""
+        """Runs to the end; returns (exit code, stdout, stderr) as text."""
         process = self.start(*arguments, **popen)
         out, err = process.communicate(timeout=timeout)
         return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
@@ -78,8 +78,8 @@ class PenstockTest(unittest.TestCase):
                 self.assertEqual(epoch["delivered"] + epoch["failed"] + epoch["quarantined"], epoch["expected"])
 
     def hold_up(self, path):
-        """Whoever executes this file waits for a lease on it, as for a file server that is gone; until the test ends."""
-        signal.signal(signal.SIGIO, signal.SIG_IGN)  # how the kernel asks for the lease
+        """Makes executing this file block until the test ends, through a file lease: simulates a dead file server."""
+        signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel's request for the lease
         file = os.open(path, os.O_RDONLY)
         self.addCleanup(os.close, file)
         try:
@@ -99,7 +99,7 @@ class PenstockTest(unittest.TestCase):
         self.fail("not within %g s: %s" % (seconds, what))
 
     def most_memory_of(self, process, seconds):
-        """The largest RssAnon that was seen until the process ended, or the time was over."""
+        """The largest RssAnon seen until the process ended or the time passed."""
         most, end = 0, time.monotonic() + seconds
         while process.poll() is None and time.monotonic() < end:
             try:
@@ -153,13 +153,13 @@ def alive(pid):
 
 
 def times_waited(pid):
-    """How often the main thread of a process has gone to sleep: it grows when a wait with a deadline is over and another begins."""
+    """How many times the main thread of a process has slept: increases when one timed wait ends and another begins."""
     with open("/proc/%d/status" % pid) as file:
         return next(int(line.split()[1]) for line in file if line.startswith("voluntary_ctxt_switches:"))
 
 
 def is_asking(pid):
-    """Whether a process waits, and has a socket open."""
+    """Whether a process is waiting and has a socket open."""
     try:
         links = [os.readlink("/proc/%d/fd/%s" % (pid, fd)) for fd in os.listdir("/proc/%d/fd" % pid)]
     except OSError:

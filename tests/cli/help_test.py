@@ -1,4 +1,4 @@
-"""The table of verbs as people meet it: help, the manual page, completions, usage errors."""
+"""The table of verbs as seen by users: help, the manual page, completions, usage errors."""
 
 import re
 import shutil
@@ -36,13 +36,13 @@ class HelpTest(PenstockTest):
         verbs = {v["verb"]: v for v in self.table()["verbs"]}
         for verb in verbs.values():
             for example in verb["examples"]:
-                command = re.sub(r"'[^']*'", "TEXT", example["command"])  # what is quoted is another program's
+                command = re.sub(r"'[^']*'", "TEXT", example["command"])  # quoted text belongs to another program
                 for part in command.replace("&", "|").replace(">", "|").replace(")", "|").replace("(", "|").split("|"):
                     words = part.split()
                     if words[:1] != ["penstock"]:
                         continue
                     known = {n for o in verbs[words[1]]["options"] for n in o["names"].split(",")}
-                    own = words[2:words.index("--")] if "--" in words else words[2:]  # the rest is another program's
+                    own = words[2:words.index("--")] if "--" in words else words[2:]  # the rest is not ours
                     for word in own:
                         if word.startswith("-"):
                             self.assertIn(word.split("=")[0], known, example)
@@ -102,7 +102,7 @@ class HelpTest(PenstockTest):
             self.assertEqual(done.stderr.decode(), "")
 
     def complete(self, *words):
-        """What bash offers after these words; the last one is being typed."""
+        """The completions that bash offers after these words; the last one is being typed."""
         script = ('source <(penstock completion bash)\n'
                   'compopt() { :; }\n'
                   'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _penstock; printf "%s\\n" "${COMPREPLY[@]}"\n')
@@ -133,7 +133,7 @@ class HelpTest(PenstockTest):
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype", "="), types)
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype", "=", "fl"), ["float16", "float32"])
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "=", "gpu.dtype", "=", "b"), ["bfloat16"])
-        # Where = does not part words.
+        # If = does not separate words.
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype=b"), ["gpu.dtype=bfloat16"])
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "sampler.shuffle", "=", "t"), ["true"])
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "loader.workers", "="), ["auto"])

@@ -1,4 +1,4 @@
-"""penstock inspect: what a dataset consists of, and which of its files look like mistakes."""
+"""penstock inspect: the contents of a dataset, and files that look like mistakes."""
 
 import shutil
 
@@ -71,7 +71,7 @@ class InspectTest(PenstockTest):
         self.assertEqual(reasons, {})
         self.assertEqual(report["pictures"]["turned"], 1)
         self.assertEqual(report["pictures"]["width"]["max"], 400)
-        # Sample numbers are those of a run's report.
+        # Sample numbers are the same as in a run's report.
         run = self.run_json(config)
         failed = {f["path"]: f["sample"] for f in run["failures"]}
         inspected = {s["path"]: s["sample"] for s in report["suspicious"]}

@@ -5,7 +5,7 @@ from harness import *
 
 class LaunchTest(PenstockTest):
     def launch(self, script, *options, ranks=3, expect=EXIT_OK, **popen):
-        """Each rank runs a shell script. Gives the report, and what the ranks wrote."""
+        """Each rank runs a shell script. Returns the report and the ranks' output."""
         code, out, err = self.penstock("launch", "--gpus", "host:%d" % ranks, "--json", "--quiet", *options,
                                        "--", "sh", "-c", script, **popen)
         self.assertEqual(code, expect, err + out)
@@ -15,7 +15,7 @@ class LaunchTest(PenstockTest):
         return report, err
 
     def start_ranks(self, script, *options, trap="", ranks=2):
-        """Gives the process once each rank runs, with its trap set."""
+        """Returns the process once each rank runs with its trap set."""
         process = self.start("launch", "--gpus", "host:%d" % ranks, *options, "--", "sh", "-c",
                              trap + '\n' + 'echo ready >"$PENSTOCK_TEST_FOLDER/$RANK.ready"\n' + script,
                              env=dict(self.environment, PENSTOCK_TEST_FOLDER=self.folder))

@@ -1,10 +1,10 @@
-"""A session's whole life by the command line alone, and the stream that comes out of it."""
+"""A session's whole life, controlled only by the command line, and the resulting stream."""
 
 import signal
 
 from harness import *
 
-# Sample 77 writes its last words and kills whatever loads it, so that there is something to look at.
+# Sample 77 prints a line and kills every worker that loads it, so that there is a death to examine.
 LIFE = synthetic(samples=3000, batch=8, epochs=1,
                  dataset='wait = "4ms"\nfaults = [{sample = 77, kind = "abort", times = 0}]')
 
@@ -63,7 +63,7 @@ class LifeTest(PenstockTest):
         self.assertEqual(report["outcome"], "finished")
         self.assertEqual(report["epochs"][0]["digest"], undisturbed["epochs"][0]["digest"])
         self.assertEqual([q["sample"] for q in report["quarantine"]], [77])
-        # The victim and those that sample 77 killed; drained, scaled and restarted ones were ordered to go.
+        # The victim, and the workers killed by sample 77; the others were drained, scaled down or restarted on request.
         self.assertEqual(report["workers"]["ended_unexpectedly"],
                          len([d for d in report["workers"]["deaths"] if d["cause"] != "stopped"]))
         self.assertLess(report["workers"]["ended_unexpectedly"], len(report["workers"]["deaths"]))

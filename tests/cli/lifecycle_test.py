@@ -1,4 +1,4 @@
-"""Processes: when they appear, what they hold, and that none is left when the session ends, in whatever way."""
+"""Processes: when they start, what they hold open, and that none is left however the session ends."""
 
 import os
 import random
@@ -58,7 +58,7 @@ class LifecycleTest(PenstockTest):
             self.assertLess(rss_anon(pid), 24 << 20)
 
     def test_collation_happens_in_workers(self):
-        # What the session itself works is little beside what its workers do.
+        # The session's own CPU time is small compared with its workers'.
         config = self.write("c.toml", synthetic(samples=600, dataset='work = "2ms"', epochs=1))
         process = self.start("run", config, "--workers", 2, "--json", "--quiet")
         times = {}
@@ -111,7 +111,7 @@ class LifecycleTest(PenstockTest):
         config = self.write("k.toml", synthetic(samples=4000, dataset='work = "3ms"', epochs=1))
         for attempt in range(30):
             process = self.start("run", config, "--workers", 4, "--json", "--quiet")
-            # From before the first worker exists to long after: the spawning takes the first 30 ms.
+            # From before the first worker exists until long after; spawning takes the first 30 ms.
             time.sleep(choose.choice([0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25]))
             family = set(descendants_of(process.pid))
             process.kill()
@@ -124,8 +124,8 @@ class LifecycleTest(PenstockTest):
         self.run_json(self.write("n.toml", synthetic(samples=16)), "--set", 'name="k"')
 
     def test_stopped_workers_end_with_their_session(self):
-        # In the session of this test and in one whose leader is the program itself: what the kernel does by itself for
-        # stopped process groups depends on it.
+        # In this test's session and in one whose leader is the program itself: the kernel's treatment of stopped
+        # process groups depends on it.
         for options in ({}, {"start_new_session": True}):
             process = self.start("run", self.write("s.toml", SLOW), "--workers", 3, "--json", "--quiet", **options)
             self.wait_until(lambda: len(self.workers_of(process)) == 3, "3 workers")

@@ -1,4 +1,4 @@
-"""tools/lint finds what it is for, in a checkout and in a tree that was unpacked from an archive."""
+"""tools/lint finds violations, in a checkout and in a tree unpacked from an archive."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ HEADER = "// For nobody.\n#pragma once\n"
 class LintTest(PenstockTest):
     def setUp(self):
         super().setUp()
-        # A small tree below a folder called build, without git: as people unpack archives.
+        # A small tree below a folder called build, without git, like an unpacked archive.
         self.tree = os.path.join(self.folder, "build", "penstock")
         for folder in ("runtime/base", "runtime/device/cuda", "runtime/include/penstock", "actors/protocol"):
             os.makedirs(os.path.join(self.tree, folder))

@@ -1,4 +1,4 @@
-"""penstock map: a job for each line, results in the order of the lines, whatever dies or is interrupted meanwhile."""
+"""penstock map: a job for each line, results in the order of the lines, whatever dies or is interrupted."""
 
 import random
 import re
@@ -34,7 +34,7 @@ class MapTest(PenstockTest):
         return found
 
     def map(self, *arguments, items=None, expect=EXIT_OK, workers=2, timeout=60):
-        """With the items as input and out.jsonl as output; gives the output's lines and the summary."""
+        """With the items as input and out.jsonl as output; returns the output's lines and the summary."""
         if items is not None:
             self.write("in", "".join(item + "\n" for item in items))
         code, out, err = self.penstock("map", *arguments, "--input", self.path("in"), "--output", self.path("out.jsonl"),
@@ -372,7 +372,7 @@ class JournalTest(MapTest):
             self.write("hold", held + "\n")
             process = self.start("map", "--command", self.command, "--input", "in", "--output", "out.jsonl", "--workers", 2,
                                  "--journal", self.journal, "--quiet", "--json")
-            # The job that waits is begun, and the other worker has done some of those behind it.
+            # The waiting job has started, and the other worker has done some of the following ones.
             self.wait_until(lambda: os.path.exists(self.path("ran")) and int(held) + 6 <= max(map(int, self.ran())), "some jobs behind %s" % held)
             process.send_signal(sent)
             out, err = process.communicate(timeout=30)
@@ -393,7 +393,7 @@ class JournalTest(MapTest):
         self.assertEqual([(line["index"], line["status"], line["result"]["stdout"]) for line in found], whole)
         self.assertGreaterEqual(summary["from_journal"], 45)
         again = [item for item in items if self.ran().count(item) > 1]
-        self.assertLessEqual(len(again), 3 * 4, again)  # what was cut short: at most what two workers were at and held, three times
+        self.assertLessEqual(len(again), 3 * 4, again)  # at most what two workers held, three times
 
     def test_a_journal_that_was_cut_off_anywhere_costs_the_last_job_alone(self):
         self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c"], workers=1)

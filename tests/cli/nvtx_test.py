@@ -1,4 +1,4 @@
-"""What a profiler sees: every stage of a batch has a named range, and nothing of CUDA comes into a worker for it."""
+"""What a profiler sees: every stage of a batch has a named range, and workers load no CUDA library for it."""
 
 from harness import *
 

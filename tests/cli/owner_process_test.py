@@ -1,4 +1,4 @@
-"""The GPU owner in a process of its own: it may die at any time, and the stream is the same."""
+"""The GPU owner in its own process: it may die at any time, and the stream is the same."""
 
 import os
 import re
@@ -115,7 +115,7 @@ class OwnerProcessTest(PenstockTest):
         self.check_sums(report)
 
     def test_a_run_that_is_resumed_behind_a_batch_that_was_left_out_is_the_same_stream(self):
-        # Half of the samples are broken, so many batches draw replacements, some of them from the batch that is left out.
+        # Half of the samples are broken, so many batches draw replacements, some of them from the skipped batch.
         faults = "".join('[[dataset.faults]]\nsample = %d\nkind = "throw"\ntimes = 0\n' % sample for sample in range(0, 64, 2))
         rules = '[loader]\non_bad_sample = "replace"\n[gpu.restart]\nintensity = { max = 20 }\n'
         config = self.write("r.toml", synthetic(samples=64, epochs=1, more=faults + rules))
@@ -171,7 +171,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual([d["signal"] for d in report["gpu"]["deaths"]], 2 * ["SIGKILL"])
 
     def test_a_sink_that_kills_every_owner_at_its_end_fails_the_run(self):
-        # Kills from outside never count as faults of the owner: it is the time to finish that ends this.
+        # Kills from outside never count as faults of the owner; this ends by the deadline for finishing.
         report, _, tries = self.finish_with_deaths(99, EXIT_FAILED, "--set", "supervisor.shutdown=5s")
         self.assertEqual(report["outcome"], "failed")
         self.assertGreater(tries, 4)

@@ -1,4 +1,4 @@
-"""Pixels as a whole run delivers them, against Pillow: the npy sink's files and the boxes that they report."""
+"""Pixels delivered by a complete run, compared with Pillow: the npy sink's files and their recorded boxes."""
 
 import glob
 import math
@@ -34,7 +34,7 @@ class PixelsTest(PenstockTest):
         self.paths = sorted(glob.glob(os.path.join(self.photos, "*", "*")))
 
     def make_variants(self):
-        """Every kind of picture that is promised to work."""
+        """Every kind of picture that is documented as supported."""
         source = Image.open(os.path.join(self.photos, "class0", "00000.jpg"))
         place = os.path.join(self.photos, "class9")
         os.makedirs(place)

@@ -1,4 +1,4 @@
-"""penstock preview: the contact sheet shows the pixels that lie on the device."""
+"""penstock preview: the contact sheet shows the pixels that are on the device."""
 
 from harness import *
 
@@ -38,7 +38,7 @@ class PreviewTest(PenstockTest):
         return json.loads(out), numpy.asarray(Image.open(path).convert("RGB")).astype(int)
 
     def bytes_of_batch(self, config, epoch, seq):
-        """What lies on the device as bytes, before any normalisation."""
+        """The bytes on the device, before any normalisation."""
         out = os.path.join(self.folder, "npy")
         self.run_json(config, "--sink", "npy", "--out", out, "--set", "gpu.dtype=\"uint8\"", "--set", "gpu.layout=\"nhwc\"")
         name = os.path.join(out, "e%d-b%06d" % (epoch, seq))
@@ -70,7 +70,7 @@ class PreviewTest(PenstockTest):
             config = self.config(dtype=dtype, layout=layout)
             if dtype != "bfloat16":
                 self.check_sheet(config, (), 0, 0)
-            else:  # eight bits of fraction: right to about one part in 128
+            else:  # eight bits of fraction: accurate to about one part in 128
                 facts, sheet = self.preview(config)
                 self.assertGreater(sheet.std(), 20)
 

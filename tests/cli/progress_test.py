@@ -1,5 +1,5 @@
-"""A stream that stands still says why: in status, in its exit code, in the log and in an event; and what strands a pool
-does not."""
+"""A stalled stream reports why: in status, in its exit code, in the log and in an event; and situations that must not
+strand a pool."""
 
 from harness import *
 
@@ -20,7 +20,7 @@ class ProgressTest(PenstockTest):
         return json.loads(out)
 
     def stall(self, kind):
-        """The stall of this kind, when it is told."""
+        """The stall of this kind, once it is reported."""
         return self.wait_until(lambda: (s := self.status()["stalled"]) and s["kind"] == kind and s, "a stall: " + kind)
 
     def events(self):
@@ -50,7 +50,7 @@ class ProgressTest(PenstockTest):
         self.assertEqual(self.penstock("status", "--check")[0], EXIT_NOT_MET)
         self.assertIn("stalled for", self.penstock("status")[1])
         self.assertIn("stalled", [e["kind"] for e in self.events()])
-        # Nobody is left to drain, and that is said; a restart finds those that were drained.
+        # There is no worker left to drain, which is reported; a restart revives the drained ones.
         code, _, err = self.penstock("drain", "workers")
         self.assertEqual(code, EXIT_NO_TARGET)
         self.assertIn("no worker to drain", err)

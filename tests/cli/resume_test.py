@@ -1,10 +1,10 @@
-"""A stream that was stopped goes on in another process, with other workers, where it stood: file by file, bit by bit."""
+"""A stopped stream continues in another process, with other workers, where it stopped: file by file, bit by bit."""
 
 import filecmp
 
 from harness import *
 
-STREAM = synthetic(samples=403, batch=8, epochs=2)  # 51 batches an epoch, the last one short
+STREAM = synthetic(samples=403, batch=8, epochs=2)  # 51 batches per epoch, the last one short
 
 
 class ResumeTest(PenstockTest):
@@ -56,21 +56,21 @@ class ResumeTest(PenstockTest):
                          (51, 403, whole["epochs"][0]["digest"]))
         self.check_same_files("whole", "parts")
 
-    # ---- what becomes of the file ------------------------------------------------------------------------------
+    # ---- the state file ------------------------------------------------------------------------------
 
     def read(self, name):
         with open(os.path.join(self.folder, name), "rb") as file:
             return file.read()
 
     def start_that_never_opens(self, *options, **popen):
-        """A run whose workers never say anything: the stream is not open, whatever time passes."""
+        """A run whose workers never send a message: the stream never opens."""
         worker = self.write("silent-worker", "#!/bin/sh\nexec sleep 600\n")
         os.chmod(worker, 0o755)
         config = self.write("silent.toml", STREAM + '\n[loader]\ncommand = ["%s"]\n' % worker)
         process = self.start("run", config, "--digest", "--json", "--quiet", "--state", "state", "--state-every", "20ms",
                              *options, **popen)
         self.wait_until(lambda: any(name_of(pid) == "sleep" for pid in children_of(process.pid)), "a worker")
-        # Some periods of --state-every, in which nothing may be written.
+        # A few periods of --state-every, during which nothing may be written.
         before = times_waited(process.pid)
         self.wait_until(lambda: times_waited(process.pid) >= before + 5, "five periods")
         return process
@@ -168,7 +168,7 @@ device = "host"
             self.assertEqual(code, EXIT_FAILED)
             self.assertIn(words, err)
             self.assertEqual(self.read("state"), before)
-        # What does not change a batch may change.
+        # Settings that do not change a batch may change.
         rest = self.run_json(config, "--state", "state", "--digest", "--set", "image.crop_fraction=0.5", "--workers", 1)
         self.assertEqual(rest["epochs"][0]["digest"], self.run_json(config, "--digest")["epochs"][0]["digest"])
 

@@ -1,4 +1,4 @@
-"""The JSON Schema, judged by somebody else's validator: it accepts and rejects what the program does."""
+"""The JSON Schema, checked with an independent validator: it accepts and rejects the same files as the program."""
 
 import glob
 import re
@@ -13,7 +13,7 @@ CORPUS = os.path.join(TOP, "tests", "runtime", "config", "corpus")
 
 
 def plain(value):
-    """TOML's times as text, which JSON has not."""
+    """TOML's times as text, because JSON has no times."""
     if isinstance(value, dict):
         return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -60,7 +60,7 @@ class SchemaTest(PenstockTest):
             try:
                 accepted = self.accepts(path)
             except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-                continue  # no document at all
+                continue  # not a TOML document
             judged += 1
             self.assertEqual(accepted, bool(re.search("^# schema: accepts", head, re.M)), path)
         self.assertGreater(judged, 40)

@@ -1,4 +1,4 @@
-"""The control socket under siege: clients that stall, flood and lie, workers that all hang, other users."""
+"""The control socket under attack: clients that stall, flood or send garbage, workers that all hang, other users."""
 
 import pwd
 import signal
@@ -44,7 +44,7 @@ class SiegeTest(PenstockTest):
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmRSS:"))
 
     def besiege(self, number, path, stop, opened):
-        """One hostile client; comes back until it is told to stop."""
+        """One hostile client; reconnects until it is stopped."""
         while not stop.is_set():
             try:
                 with socket.socket(socket.AF_UNIX) as client:
@@ -53,7 +53,7 @@ class SiegeTest(PenstockTest):
                     opened.append(number)
                     kind = number % 6
                     if kind == 0:
-                        stop.wait(2)  # says nothing
+                        stop.wait(2)  # sends nothing
                     elif kind == 1:
                         client.sendall(b"\x00\xff garbage\n" * 50)
                         client.recv(1000)
@@ -131,7 +131,7 @@ class SiegeTest(PenstockTest):
         os.chmod(self.folder, 0o755)
         refused = self.as_nobody("/usr/bin/python3", "-c", script, self.path, cwd="/")
         self.assertIn(b"PermissionError", refused.stderr)
-        # Even where the permissions of the folder were spoilt, the other end of the socket looks who comes.
+        # Even if the permissions of the folder are wrong, the server checks its peer.
         os.chmod(os.path.dirname(self.path), 0o755)
         os.chmod(self.path, 0o666)
         heard = self.as_nobody("/usr/bin/python3", "-c", script, self.path, cwd="/")

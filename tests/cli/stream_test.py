@@ -1,4 +1,4 @@
-"""The stream is the same whatever happens: worker counts, slots, kills, seeds, epochs, resumes."""
+"""The stream is the same for all numbers of workers and slots, and under kills; seeds, epochs, resuming."""
 
 import glob
 import os

@@ -1,5 +1,5 @@
-"""Supervision as a user sees it: what dead workers leave behind, which samples are quarantined, and that nobody's
-flood, leak or hang costs the stream a batch."""
+"""Supervision as seen by a user: records of dead workers, quarantined samples, and that no flood, leak or hang costs
+the stream a batch."""
 
 import ctypes
 import os
@@ -20,7 +20,7 @@ def jsons(text):
 
 
 class Debugger:
-    """Holds one thread of a process, as a debugger would."""
+    """Stops one thread of a process like a debugger."""
     SEIZE, INTERRUPT, DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
 
     def __init__(self, pid):
@@ -84,7 +84,7 @@ class SupervisionTest(PenstockTest):
         return json.loads(self.penstock("status", "--session", name, "--json")[1])
 
     def test_a_flood_of_output_that_nobody_reads_delays_nothing(self):
-        # The flood comes from a child of the worker, so it goes on while the worker works; nobody reads our stderr.
+        # The flood comes from a child of the worker, so it continues while the worker works; our stderr is not read.
         text = synthetic(samples=400, dataset='wait = "1ms"', epochs=1) + self.worker_program("yes flooding &")
         calm = self.digests(self.write("calm.toml", synthetic(samples=400, dataset='wait = "1ms"', epochs=1)))
         process = self.start("run", self.write("flood.toml", text), "--workers", 2, "--json", "--quiet", "--digest")
@@ -136,7 +136,7 @@ class SupervisionTest(PenstockTest):
     def test_a_worker_with_leases_that_never_begins_is_found_though_it_touches_no_sample(self):
         text = synthetic(samples=400, dataset='wait = "5ms"', epochs=1, more=QUICK_HANGS + '[loader.env]\nPENSTOCK_CHAOS = "1"\n')
         process = self.live("idle", text)
-        # Between two samples as well as during one: all that is certain is that it hangs.
+        # It may hang between two samples or during one.
         victim = self.workers_of(process)[0]
         subprocess.run([sys.executable, "-c", QUEUE_HANG % victim], check=True)
         out, _ = process.communicate(timeout=60)
@@ -164,7 +164,7 @@ class SupervisionTest(PenstockTest):
         self.assertGreater(death["rss_bytes"], 60 << 20)
 
     def test_a_worker_that_outgrows_its_limit_leaves_its_other_leases_to_its_successor(self):
-        # Its leases are 3 batches of 2 s; it finishes the one at hand.
+        # Its leases are 3 batches of 2 s; it finishes the current one.
         text = synthetic(samples=120, batch=40, epochs=1, dataset='wait = "50ms"\nfaults = [{sample = 0, kind = "leak", times = 1}]',
                          more='[loader.limits]\nmemory = "60MiB"')
         report = self.run_json(self.write("m.toml", text), "--workers", 1, "--set", "sampler.shuffle=false", "--digest")
@@ -212,7 +212,7 @@ class SupervisionTest(PenstockTest):
         self.assertEqual([(e["digest"], e["quarantined"]) for e in second["epochs"]],
                          [(e["digest"], e["quarantined"]) for e in first["epochs"]])
         self.assertTrue(all(q["known"] for q in second["quarantine"]))
-        # Another dataset is another story: its sample 17 has done nothing.
+        # In another dataset, sample 17 is not suspected.
         other = self.run_json(config, "--set", "dataset.samples=201", "--set", "dataset.faults=[]")
         self.assertEqual((other["quarantine"], other["epochs"][0]["delivered"]), ([], 201))
 
@@ -252,7 +252,7 @@ class SupervisionTest(PenstockTest):
         self.assertEqual(self.penstock("quarantine", "retry", "1")[0], EXIT_NO_TARGET)
         self.assertEqual(self.penstock("quarantine", "release", "1")[0], EXIT_OK)
         self.wait_until(lambda: '"released":true' in self.read("known.jsonl"), "the file to know")
-        # Once released it stands in no quarantine, until it kills again.
+        # Once released it is in no quarantine until it kills again.
         self.assertEqual(self.penstock("pause")[0], EXIT_OK)
         if not listed():
             code, _, err = self.penstock("quarantine", "release", "1")

@@ -90,7 +90,7 @@ class WatchTest(PenstockTest):
     def test_a_worker_killed_during_the_trace_leaves_it_valid_and_is_marked_in_it(self):
         process = self.live()
         recording = self.start("trace", "--seconds", "1.5", "--out", "t.json", "--json")
-        time.sleep(0.3)  # into the recording: the trace says below whether it was
+        time.sleep(0.3)  # during the recording; checked below by means of the trace
         self.kill_a_worker(process)
         recording.communicate(timeout=30)
         self.assertEqual(recording.returncode, EXIT_OK)
@@ -111,7 +111,7 @@ class WatchTest(PenstockTest):
     def test_events_tell_deaths_and_restarts_and_follow_until_the_end(self):
         process = self.live()
         following = self.start("events", "-f", "--json", bufsize=0)
-        first = following.stdout.readline()  # it is attached before the session may end
+        first = following.stdout.readline()  # attached before the session may end
         self.kill_a_worker(process)
         self.penstock("stop")
         out, err = following.communicate(timeout=20)

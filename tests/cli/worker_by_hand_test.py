@@ -1,4 +1,4 @@
-"""A worker program started by hand loads single samples in the foreground: what a session would give, and readable mistakes."""
+"""A worker program started by hand loads single samples in the foreground: same bytes as in a session, clear errors."""
 
 import glob
 import os

@@ -1,4 +1,4 @@
-"""The install tree as other people get it: copied to another place, with nothing but itself and a compiler.
+"""The install tree as users get it: copied to another place, with only a compiler besides.
 
 ctest runs `install_test.py prepare` once (install, move, build tests/install/consumer against it), then each test. Set by
 ctest: PENSTOCK_BUILD, the build folder; PENSTOCK_STAGE, a folder of our own.
@@ -21,14 +21,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.join(STAGE, "copied", "penstock")
 CONSUMER = os.path.join(STAGE, "consumer")
 
-# What a machine has anyway: glibc, and the libraries of its compiler.
+# What every machine has: glibc, and the libraries of its compiler.
 OF_THE_MACHINE = re.compile(
     r"^(linux-vdso|ld-linux-x86-64|lib(c|m|pthread|dl|rt|resolv|gcc_s|stdc\+\+))\.so|^/lib64/ld-linux")
 
 WORKER_FILES = ["libexec/penstock/penstock-worker", "lib/libpenstock_worker.so"]
 
 
-# The second time these builds cost nothing.
+# The second time these builds are no-ops.
 FAST = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug"] + (["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else [])
 
 
@@ -44,7 +44,7 @@ def prepare():
 
 
 def run(*command, **environment):
-    """Runs a program in a bare environment; gives its output."""
+    """Runs a program in a bare environment; returns its output."""
     with tempfile.TemporaryDirectory(prefix="penstock-install-") as folder:
         bare = {"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": folder, "LC_ALL": "C.UTF-8", **environment}
         done = subprocess.run(command, env=bare, cwd=folder, capture_output=True, text=True, timeout=60)
@@ -268,7 +268,7 @@ class Programs(unittest.TestCase):
 
     def test_the_environment_says_where_the_worker_is_before_anything_else(self):
         with tempfile.TemporaryDirectory() as folder:
-            # Of a tree of its own: the programs bring their libraries by their place.
+            # In a separate tree: the programs find their libraries relative to themselves.
             elsewhere = os.path.join(folder, "penstock")
             shutil.copytree(TREE, elsewhere, symlinks=True)
             out, _ = run(in_consumer("feed"), PENSTOCK_LIBEXEC=os.path.join(elsewhere, "libexec/penstock"))

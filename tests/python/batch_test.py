@@ -1,4 +1,4 @@
-"""A batch's tensors reach NumPy and DLPack consumers without a copy, and stay right as long as anyone holds them."""
+"""A batch's tensors reach NumPy and DLPack consumers without a copy, and stay valid as long as they are held."""
 
 import gc
 import hashlib

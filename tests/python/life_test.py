@@ -1,4 +1,4 @@
-"""Sessions leave nothing behind: at Ctrl-C, at exit, when they are garbage, and when the interpreter is killed."""
+"""Sessions leave nothing behind: at Ctrl-C, at exit, when garbage-collected, and when the interpreter is killed."""
 
 import gc
 import threading
@@ -12,7 +12,7 @@ STREAM = synthetic(samples=64, batch=8, epochs=1)
 LONG = synthetic(samples=512, batch=8, epochs=1)  # more than can be prepared
 ENDLESS = synthetic(samples=64, batch=8, epochs=1000)
 
-# Waits for a batch that does not come, and takes more after a KeyboardInterrupt.
+# Waits for a batch that does not arrive, and takes more after a KeyboardInterrupt.
 WAITING = """
     import sys, time
     import penstock
@@ -74,7 +74,7 @@ class LifeTest(PackageTest):
     def test_ctrl_c_interrupts_a_wait_at_once_and_loses_nothing(self):
         process = self.program(WAITING, self.config(LONG))
         self.said(process, "paused")
-        # It takes what was prepared; then it waits, and looks after signals every 50 ms.
+        # It takes the prepared batches; then it waits, and checks for signals every 50 ms.
         waited = times_waited(process.pid)
         self.wait_until(lambda: times_waited(process.pid) > waited + 15, "the program to wait")
         begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""What the tests of the Python package share: a session's config in a folder of its own, programs as subprocesses.
+"""Shared by the tests of the Python package: a session's config in a temporary folder, programs as subprocesses.
 
 Run by ctest with PYTHONPATH, PENSTOCK_BIN and PENSTOCK_LIBEXEC set. Only the standard library is needed here.
 """
@@ -37,14 +37,14 @@ class PackageTest(PenstockTest):
         return process
 
     def ran(self, text, *arguments, expect=0, timeout=50):
-        """Runs one to its end; gives its stdout."""
+        """Runs one to its end; returns its stdout."""
         process = self.program(text, *arguments)
         out, err = process.communicate(timeout=timeout)
         self.assertEqual(process.returncode, expect, out + err)
         return out
 
     def said(self, process, word):
-        """Reads a program's lines up to the one that begins with this word; gives the rest of it."""
+        """Reads a program's lines up to the one that begins with this word; returns the rest of that line."""
         for line in process.stdout:
             if line.startswith(word):
                 return line[len(word):].strip()

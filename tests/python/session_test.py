@@ -1,4 +1,4 @@
-"""A session in Python delivers what `penstock run` delivers, whatever happens to it, and says what it has done."""
+"""A session in Python delivers what `penstock run` delivers, whatever happens to it, and reports what it has done."""
 
 import threading
 import time
@@ -138,7 +138,7 @@ class SessionTest(PackageTest):
         with self.session() as session:
             session.next()
             session.pause()
-            for _ in range(20):  # what was prepared
+            for _ in range(20):  # the prepared batches
                 if session.status()["batches_delivered"] > 12:
                     break
                 waiter = threading.Thread(target=session.next, daemon=True)
@@ -146,7 +146,7 @@ class SessionTest(PackageTest):
                 waiter.join(0.2)
                 if waiter.is_alive():
                     break
-            self.assertTrue(waiter.is_alive())  # in next(), and we run
+            self.assertTrue(waiter.is_alive())  # it is in next(), and this thread still runs
             with self.assertRaisesRegex(penstock.usage_error, "two callers"):
                 session.next()
             session.resume()

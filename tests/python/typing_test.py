@@ -1,4 +1,4 @@
-"""Programs that use the package pass mypy --strict, and the stub of the module says what the module has."""
+"""Programs that use the package pass mypy --strict, and the stub of the module matches the module."""
 
 import importlib.util
 import inspect

@@ -16,7 +16,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 BASE = os.environ.get("PENSTOCK_BASE_PYTHON", "python3")
 OPTIONS = [option for option in os.environ.get("PENSTOCK_WHEEL_OPTIONS", "").split("|") if option]
 
-# What a machine has anyway: glibc, the libraries of its compiler, and the interpreter's.
+# What every machine has: glibc, the libraries of its compiler, and the interpreter's.
 OF_THE_MACHINE = re.compile(r"^(linux-vdso|ld-linux-x86-64|lib(c|m|pthread|dl|rt|resolv|gcc_s|stdc\+\+|python3[.0-9]*|z|expat|util))\.so|^/lib64/ld-linux")
 
 CONFIG = """

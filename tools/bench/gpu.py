@@ -47,7 +47,7 @@ def machine(b):
         print(f"  {name}: {b.facts[name]}")
 
 
-# doctor first: it reads the driver's log, in which the tests leave an illegal access that they mean.
+# doctor first: it reads the driver's log, where the tests leave an intended illegal access.
 STEPS = [machine, doctor, tests, captures, upload, transform, first_batch, digests, pytorch, full_memory, exclusivity, owner_killed, poison, endless,
          mean_variance, variable_size, training, two_gpus, no_kernel_image, embedding, job_tests, job_rate, job_full_memory, memcheck]
 

@@ -1,4 +1,4 @@
-"""What the steps of gpu.py have in common: programs with deadlines, the table of results, configs. Used by gpu.py and its gpu_*.py."""
+"""Shared by the steps of gpu.py: programs with deadlines, the table of results, configs."""
 
 import json
 import os
@@ -17,7 +17,7 @@ class Skip(Exception):
 
 
 def gpus_of_this_machine():
-    """As nvidia-smi lists them; none if it does not answer."""
+    """The GPUs listed by nvidia-smi; empty if it does not answer."""
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):

@@ -38,7 +38,7 @@ def tests(b):
 
 
 def captures(b):
-    """A program that captures its training steps into CUDA graphs beside a session, in each capture mode."""
+    """A program that captures its training steps into CUDA graphs while a session runs, in each capture mode."""
     b.needs_gpus(1)
     output = b.run("captures", [b.program("test_captures_gpu")], 110, environment=b.test_environment, check=False)
     summary = output.strip().splitlines()[-1] if output.strip() else f"exit code {b.last_code}"
@@ -103,7 +103,7 @@ dtype = "{dtype}"
 
 
 def variable_size(b):
-    """Samples of different length from a worker program of somebody else's: the same stream on the host device and on the GPU."""
+    """Samples of different length from a custom worker program: the same stream on the host device and on the GPU."""
     worker = b.program("02_lines_worker")
     poem = os.path.join(b.folder, "poem.txt")
     with open(poem, "w", encoding="utf-8") as file:
@@ -165,7 +165,7 @@ def two_gpus(b):
     file = b.config("two.toml", synthetic(1 << 16, 4).replace('"stamp"', '"random"'))
     found = {}
     for device in ("host", "cuda:1"):
-        # --device knows auto, cuda and host; the config knows ordinals.
+        # --device accepts auto, cuda and host; the config also accepts ordinals.
         r = b.json("two_gpus", [b.penstock, "run", file, "--batches", "200", "--digest", "--json", "--quiet", "--set", f'gpu.device="{device}"'], 60)
         found[device] = [e["digest"] for e in r["epochs"]]
     b.row("digests on the host device and on cuda:1", " / ".join(found["cuda:1"]), "equal", found["host"] == found["cuda:1"] and all(found["host"]))

@@ -1,4 +1,4 @@
-"""Steps of gpu.py in which something goes wrong, or somebody else has the GPU."""
+"""Steps of gpu.py with faults, or with a GPU that another process holds."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def who_uses_the_gpu(pids):
 
 
 def exclusivity(b):
-    """16 workers, and who has the GPU open."""
+    """Checks which processes have the GPU open with 16 workers."""
     file = b.config("many.toml", synthetic(1 << 20, 16))
     with subprocess.Popen([b.penstock, "run", file, "--quiet", "--device", b.given.device], env=b.environment, cwd=b.folder,
                           stderr=subprocess.DEVNULL, start_new_session=True) as child:
@@ -175,7 +175,7 @@ def poison(b):
 
 
 def endless(b):
-    """A device program whose kernel never ends on sample 17: a deadline ends its process, the second time the batch is judged."""
+    """A device program whose kernel never ends on sample 17: a deadline ends its process, twice: a poison batch."""
     program = b.device_program("never_ends.so")
     file = b.config("endless.toml", synthetic(1 << 16, 4))
     for rule in ("fail", "skip"):

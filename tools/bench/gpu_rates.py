@@ -1,4 +1,4 @@
-"""Steps of gpu.py that measure how fast it is."""
+"""Steps of gpu.py that measure speed."""
 
 import os
 import statistics
@@ -11,7 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def upload(b):
-    """penstock bench upload: slots to the device, beside the bare copy."""
+    """penstock bench upload: slots to the device, compared with the bare copy."""
     b.facts["upload"] = []
     best_memcpy = 0
     for what, arguments, bar in [
@@ -49,7 +49,7 @@ def upload(b):
 
 
 def pytorch(b):
-    """PyTorch's DataLoader on the same payload, beside ours (after upload)."""
+    """PyTorch's DataLoader on the same payload, compared with ours (after upload)."""
     if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
         raise Skip("no PyTorch")
     r = b.json("pytorch", [sys.executable, os.path.join(HERE, "pytorch_dataloader.py"), "--seconds", str(b.given.seconds)], 120)
@@ -62,7 +62,7 @@ def pytorch(b):
 
 
 def transform(b):
-    """penstock bench transform: the kernels, beside a device-to-device copy."""
+    """penstock bench transform: the kernels, compared with a device-to-device copy."""
     b.facts["transform"] = []
     for arguments, bar in [([], 0.75), (["--dtype", "bfloat16"], None), (["--dtype", "float32"], None), (["--dtype", "uint8"], None),
                            (["--layout", "nhwc"], None), (["--size", "223x221"], None)]:
@@ -86,7 +86,7 @@ print(time.monotonic() - begin)
 
 
 def first_batch(b):
-    """From the construction of a session to its first batch, beside a bare context."""
+    """From the construction of a session to its first batch, compared with creating a context."""
     file = b.config("first.toml", synthetic(150528, 8).replace("batch_size = 1", "batch_size = 128"))
     contexts = []
     for _ in range(3):
@@ -104,7 +104,7 @@ def first_batch(b):
 
 
 def embedding(b):
-    """What a session costs the program around it: penstock-bench-embedding, on the host device."""
+    """What a session costs the embedding program: penstock-bench-embedding, on the host device."""
     program = b.program("penstock-bench-embedding")
     for what, arguments, figures, bar, holds in [
             ("construction to first lease loaded, 4 workers", ["first-lease", "20"],

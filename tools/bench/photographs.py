@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Photographs beside Pillow: photographs.py FOLDER [BIN]
+"""Photographs compared with Pillow: photographs.py FOLDER [BIN]
 
 Prints a Markdown table: time to the first batch, private memory of a worker, CPU of a paused session, and images a second
 with 1 and 2 workers beside Pillow's own pipeline (decode, RandomResizedCrop 224 with BILINEAR, flip) in as many

@@ -19,7 +19,7 @@ SAMPLES = 1 << 20
 
 
 class Copies(Dataset):
-    """Each sample is copied out of a buffer, as a dataset in memory does it."""
+    """Each sample is copied from a buffer, like in an in-memory dataset."""
 
     def __init__(self):
         self.source = torch.randint(0, 256, (64, *SHAPE), dtype=torch.uint8)

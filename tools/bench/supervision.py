@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The figures of docs/benchmarks.md on supervision: what it costs, how fast it is, and that nothing is lost.
+"""The figures on supervision in docs/benchmarks.md: its cost, its speed, and that nothing is lost.
 
     tools/bench/supervision.py build/ci/bin                    everything: about 15 minutes
     tools/bench/supervision.py build/ci/bin latency stops      these parts
@@ -119,7 +119,7 @@ class Bench:
                      "n = %d, seed 5" % q["n"], "penstock chaos latency.toml " + " ".join(map(str, options)))
 
     def part_stops(self):
-        """SIGSTOP and hangs with timeouts of a second: noticed, ended, reaped."""
+        """SIGSTOP and hangs with timeouts of a second: detected, killed, reaped."""
         n = 4 if self.quick else 20
         text = CHAOS.format(samples=4000, batch=4, epochs=1, dataset='wait = "4ms"', placement="embedded")
         config = self.write("stops.toml", text)
@@ -148,7 +148,7 @@ class Bench:
                      code == 0 and found == sorted(always) and epoch["delivered"] == 9995, "n = 1, seed 7", "penstock run poison.toml --workers 4")
 
     def part_kills(self):
-        """An outside SIGKILL for a worker every 200 ms, for a minute."""
+        """A SIGKILL from outside to a worker every 200 ms, for a minute."""
         seconds, choose = 10 if self.quick else 60, random.Random(8)
         text = 'name = "kills"\n' + CHAOS.format(samples=8000, batch=16, epochs=2 if self.quick else 8, dataset='wait = "4ms"', placement="process")
         config = self.write("kills.toml", text)
@@ -158,7 +158,7 @@ class Bench:
         begin, kills = time.monotonic(), 0
         while time.monotonic() - begin < seconds and process.poll() is None:
             time.sleep(max(0, begin + (kills + 1) * 0.2 - time.monotonic()))
-            # Any worker, one that has just started and the sacrificial one as well: who kills from outside does not know them apart.
+            # Any worker, including new ones and the sacrificial one: a kill from outside does not distinguish them.
             there = [p for p in children_now(process.pid) if harness.name_of(p).startswith("penstock-worke")]
             if there:
                 os.kill(choose.choice(there), signal.SIGKILL)
@@ -173,7 +173,7 @@ class Bench:
                  "tools/bench/supervision.py ... kills")
 
     def part_session(self):
-        """The session itself is SIGKILLed while it spawns, and with busy, child-bearing and stopped workers."""
+        """SIGKILL of the session while it spawns, and with workers that are busy, have children or are stopped."""
         n = 3 if self.quick else 25
         program = self.write("family", "#!/bin/sh\nsleep 1000 &\nexec %s/penstock-worker\n" % self.bin)
         os.chmod(program, 0o755)
@@ -196,7 +196,7 @@ class Bench:
             process = self.start("run", family if phase == "with grandchildren" else plain, "--workers", 4, "--json", "--quiet",
                                  env=dict(self.environment, PENSTOCK_BENCH_MARK=mark))
             reached = self.reach(phase, process, choose)
-            if phase != "spawning":  # looking takes too long for that
+            if phase != "spawning":  # checking takes too long for that
                 watched += len(marked(mark)) - 1
             process.kill()
             begin = time.monotonic()
@@ -221,7 +221,7 @@ class Bench:
                  "tools/bench/supervision.py ... session")
 
     def reach(self, phase, process, choose):
-        """Waits for the moment in which the session is to be killed. Whether it was that moment indeed, as /proc has it."""
+        """Waits for the moment to kill the session. Returns whether it was the intended one, according to /proc."""
         end = time.monotonic() + 20
         workers = []
 
@@ -232,7 +232,7 @@ class Bench:
             wanted = choose.randrange(1, 4)
             while len(look()) < wanted and time.monotonic() < end:
                 pass
-            # In the middle of it: not all are there, or one has not become its program yet, or has hardly begun.
+            # In the middle of spawning: not all exist, or one has not executed its program yet, or has just done so.
             return 0 < len(look()) < 4 or any(harness.name_of(p) == "penstock" or threads_of(p) < 3 for p in workers)
 
         def all_work():
@@ -272,7 +272,7 @@ class Bench:
                  "n = 1", "tools/bench/supervision.py ... load")
 
     def part_giving_up(self):
-        """Worker programs that cannot work: one clear error with the stderr tail, exit 1."""
+        """Broken worker programs: one clear error with the end of stderr, exit 1."""
         programs = {"exits at once": "echo no such library >&2; exit 1", "never gets ready": "echo waiting >&2; exec sleep 1000",
                     "dies of every sample": None}
         for what, script in programs.items():
@@ -292,7 +292,7 @@ class Bench:
                      code == 1 and word in r["error"], "n = 1", "penstock run giving-up.toml --workers 2")
 
     def part_stopping(self):
-        """stop with a worker that is stopped, one that ignores SIGTERM, and all of them busy for a minute."""
+        """stop, with one worker stopped, one ignoring SIGTERM, and all of them busy for a minute."""
         program = self.write("deaf", "#!/bin/sh\ntrap '' TERM\nexec %s/penstock-worker\n" % self.bin)
         os.chmod(program, 0o755)
         config = self.write("stopping.toml", harness.synthetic(samples=1000, batch=8, epochs=1, dataset='wait = "60s"', more='[loader]\ncommand = ["%s"]' % program))
@@ -312,7 +312,7 @@ class Bench:
                      "%.2f s, %d left" % (took, left), took <= bar and left == 0, "n = 1", "penstock stop " + " ".join(options))
 
     def part_throughput(self):
-        """Four workers, 2 ms of work a sample, under kills."""
+        """Four workers, 2 ms of work per sample, under kills."""
         samples = 4000 if self.quick else 20000
         config = self.write("throughput.toml", harness.synthetic(samples=samples, batch=16, epochs=1, dataset='work = "2ms"'))
         for rate in (1, 10):
@@ -324,14 +324,14 @@ class Bench:
                      "penstock chaos throughput.toml --workers 4 --kinds kill --rate %d --seconds %ds --seed 10" % (rate, seconds))
 
     def part_restarts(self):
-        """1000 restarts in one session: nothing grows."""
+        """1000 restarts in one session: memory and descriptors do not grow."""
         n = 100 if self.quick else 1000
         config = self.write("restarts.toml", harness.synthetic(samples=1000000, batch=16, epochs=100, dataset='wait = "2ms"'))
         process = self.start("run", config, "--workers", 4, "--json", "--quiet")
         killed, seen, first = 0, set(), None
         while killed < n + 50:
             for pid in harness.children_of(process.pid):
-                # One that has been there for a moment: killing what is not ready yet counts, by the rules.
+                # One that has been ready for a moment: by the rules, killing one that is not ready counts.
                 try:
                     young = time.clock_gettime(time.CLOCK_BOOTTIME) - starttime(pid) < 0.12
                 except OSError:
@@ -359,7 +359,7 @@ class Bench:
                  "tools/bench/supervision.py ... restarts")
 
     def part_recorder(self):
-        """What the flight recorder costs a sample, and the heartbeat a second."""
+        """The cost of the flight recorder per sample, and of heartbeats per second."""
         program = os.path.join(self.bin, "flight_cost")
         if not os.path.exists(program):
             print("  (no flight_cost in %s: build the tests)" % self.bin)
@@ -374,7 +374,7 @@ class Bench:
 
 
 def children_now(pid):
-    """Faster than looking at every process there is. Zombies are left out."""
+    """Faster than examining every process. Zombies are left out."""
     found = []
     for task in glob.glob("/proc/%d/task/*/children" % pid):
         try:
@@ -386,7 +386,7 @@ def children_now(pid):
 
 
 def marked(mark):
-    """Whoever descends from the session that was started with this mark, whoever its parent is now."""
+    """All descendants of the session that was started with this mark, whatever their parents are now."""
     found = []
     for pid in harness.all_pids():
         try:

@@ -1,5 +1,6 @@
-// The probes of penstock-probe, each run in a throwaway process that may hang or die. They print lines of JSON on
-// stdout, which the reader merges; before each call that may not return, a line {"step": "..."} names it.
+// The probes of penstock-probe, each run in a throwaway process that may hang or die. They print lines of
+// JSON on stdout, which the reader merges; before each call that may not return, a line {"step": "..."} names
+// it.
 #pragma once
 
 #include "runtime/device/driver_library.hpp"

@@ -1,5 +1,6 @@
-// penstock-worker: a loader worker with the built-in datasets. Started by a session, or by hand to load single
-// samples (--help). With --commands: the worker of a pool whose jobs are command lines (`penstock map --command`).
+// penstock-worker: a loader worker with the built-in datasets. Started by a session, or by hand to load
+// single samples (--help). With --commands: the worker of a pool whose jobs are command lines (`penstock map
+// --command`).
 #include "actors/child/child.hpp"
 #include "actors/job_worker/command.hpp"
 #include "actors/protocol/command_job.hpp"

@@ -1,5 +1,5 @@
-// Whole numbers on the command line. CLI11 alone reads "-1" as 2^64 - 1, "010" as 8 and 2^64 as 2^64 - 1. Used by every
-// verb that takes a number.
+// Whole numbers on the command line. CLI11 alone reads "-1" as 2^64 - 1, "010" as 8 and 2^64 as 2^64 - 1.
+// Used by every verb that takes a number.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,9 @@ class Option;
 
 namespace penstock::cli {
 
-/// The largest count of batches, faults or samples: enough for any stream (30,000 years at one per second), and small
-/// enough that its product with a batch size (at most 2^16) or a number of ranks (2^20) fits 64 bits.
+/// The largest count of batches, faults or samples: enough for any stream (30,000 years at one per second),
+/// and small enough that its product with a batch size (at most 2^16) or a number of ranks (2^20) fits 64
+/// bits.
 inline constexpr std::uint64_t count_max = 1'000'000'000'000;
 
 struct number_range {
@@ -20,12 +21,12 @@ struct number_range {
   std::uint64_t most = count_max;
 };
 
-/// Empty for decimal digits whose value is in the range; else what is wrong: "'-1': must be a whole number from 0 to
-/// 7".
+/// Empty for decimal digits whose value is in the range; else what is wrong: "'-1': must be a whole number
+/// from 0 to 7".
 [[nodiscard]] std::string trouble_with_number(const std::string& text, number_range range);
 
-/// Makes the option take whole numbers of this range; anything else is a usage error. For options that are stored in an
-/// integer type that holds the range.
+/// Makes the option take whole numbers of this range; anything else is a usage error. For options that are
+/// stored in an integer type that holds the range.
 CLI::Option* takes_whole_number(CLI::Option* option, number_range range);
 
 }  // namespace penstock::cli

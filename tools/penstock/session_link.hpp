@@ -19,7 +19,8 @@ class App;
 namespace penstock::cli {
 
 inline constexpr std::chrono::milliseconds answer_deadline{10'000};
-/// Of looking at many sessions, or at one while waiting: a look that comes later is worth nothing.
+/// The deadline when querying many sessions, or one repeatedly while waiting: a later answer would be
+/// useless.
 inline constexpr std::chrono::milliseconds look_deadline{1'000};
 
 /// Which session to use, and whether to print JSON.

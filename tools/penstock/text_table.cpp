@@ -7,7 +7,7 @@ namespace penstock::cli {
 namespace {
 
 constexpr std::size_t gap = 2;
-constexpr std::size_t narrowest = 6;  // a column that gives way gets no narrower
+constexpr std::size_t narrowest = 6;  // the minimum width of a column that is cut
 
 bool continues(char c) {
   return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;

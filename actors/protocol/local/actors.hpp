@@ -11,9 +11,9 @@
 //      ^
 //      +-- device_ready, worker_described, worker_serves, sample_quarantined
 //
-// None of these messages leaves the process; those that do are in actors/protocol/messages.hpp. Actors get the handles
-// of the others through `meet`, once all of them exist, and drop them when they exit, since the handles form cycles.
-// The GPU owner has no handles: in its own process there are no other actors.
+// None of these messages leaves the process; those that do are in actors/protocol/messages.hpp. Actors get
+// the handles of the others through `meet`, once all of them exist, and drop them when they exit, since the
+// handles form cycles. The GPU owner has no handles: in its own process there are no other actors.
 #pragma once
 
 #include "actors/protocol/local/gpu_owner_messages.hpp"

@@ -121,7 +121,7 @@ struct owner_lost {
 struct seek_stream {
   std::uint64_t seek_number = 0;
   schedule::stream_range range;
-  std::shared_ptr<const plan> order;  ///< if it is another one from here on
+  std::shared_ptr<const plan> order;  ///< the new plan, if it changes here
 };
 
 /// The complete accounts of the stream.

@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-/// What a rank has of an epoch that is shared out from `start` on, and in how many batches.
+/// A rank's part of an epoch that is divided among the ranks from `start` on, and its number of batches.
 struct portion {
   epoch_share share;
   std::uint64_t batches = 0;
@@ -20,7 +20,7 @@ portion portion_from(const plan_settings& s, std::uint64_t start) {
   const std::uint64_t left = s.samples - start;
   const std::uint64_t even = left / s.world_size;
   const std::uint64_t over = left % s.world_size;
-  // A rank whose number is not below `over` finds its last row behind the end of the order.
+  // For a rank not below `over`, the last row is past the end of the order.
   const bool ends_with_repeat = s.uneven == uneven_rule::pad && over != 0 && s.rank >= over;
   std::uint64_t rows = even;
   if (s.uneven == uneven_rule::pad) {

@@ -23,30 +23,32 @@ struct plan_settings {
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
   uneven_rule uneven = uneven_rule::pad;
-  /// In epoch `entered_epoch` the ranks share out the positions from `entered_at` on; those before it were delivered
-  /// by a group of another size. 0: no epoch is entered in its middle.
+  /// In epoch `entered_epoch` the positions from `entered_at` on are divided among the ranks; those before it
+  /// were delivered by a group of another size. 0: no epoch is entered in the middle.
   std::uint64_t entered_epoch = 0;
   std::uint64_t entered_at = 0;
 };
 
-/// The plan of one rank. From start position s of an epoch's order (0, but for an entered epoch), rank r of w has the
-/// positions p with (p - s) mod w = r. What does not divide evenly: `pad` continues with the order's own beginning
-/// until every rank has the same number of rows, so at most one row of a rank is a repeat; `drop` leaves it out;
-/// `allow` lets the first ranks have one row more, so a rank may have one batch less than another (or none at all).
-/// Full batches only, with drop_last: every rank then has the same number of batches under each rule.
+/// The plan of one rank. From start position s of an epoch's order (0, except for an entered epoch), rank r
+/// of w has the positions p with (p - s) mod w = r. If they do not divide evenly: `pad` continues with the
+/// beginning of the order until every rank has the same number of rows, so at most one row of a rank is a
+/// repeat; `drop` leaves the surplus out; `allow` lets the first ranks have one row more, so a rank may have
+/// one batch less than another (or none at all). With drop_last there are only full batches: every rank then
+/// has the same number of batches under each rule.
 class plan {
  public:
   /// Refuses (errc::config) a batch size or world size of 0, a rank outside the world, and 2^63 samples or
-  /// more; errc::state_mismatch: an epoch entered behind its end.
+  /// more; errc::state_mismatch: an epoch entered past its end.
   static result<plan> create(const plan_settings& settings);
 
   [[nodiscard]] const plan_settings& settings() const noexcept { return settings_; }
   [[nodiscard]] const stream_shape& shape() const noexcept { return shape_; }
-  /// The same without an entered epoch: that one begins at its beginning like any other.
+  /// The same plan without an entered epoch: that epoch starts at its beginning like any other.
   [[nodiscard]] plan from_the_beginning() const;
   /// 0 when the rank has no samples.
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return shape_.batches_per_epoch; }
-  /// Samples of this rank that a whole epoch delivers when nothing fails; what drop_last leaves out is not counted.
+  /// Samples of this rank that a whole epoch delivers when nothing fails; without those that drop_last leaves
+  /// out.
   [[nodiscard]] std::uint64_t expected_samples() const noexcept { return shape_.usual.expected; }
   /// Rows of batch `seq`: the batch size, or less in the last one. shape().of(epoch).first_batch <= seq <
   /// batches_per_epoch(), here and below.
@@ -54,11 +56,11 @@ class plan {
 
   /// The sample indices of batch `seq` in the order of its rows.
   [[nodiscard]] std::vector<std::uint64_t> batch(std::uint64_t epoch, std::uint64_t seq) const;
-  /// The same into memory of the caller: indices.size() == rows(epoch, seq).
+  /// The same into the caller's memory: indices.size() == rows(epoch, seq).
   void batch(std::uint64_t epoch, std::uint64_t seq, std::span<std::uint64_t> indices) const;
 
-  /// Where row `row` of batch `seq` stands in the epoch's order over all ranks: the key of its replacement
-  /// draws. A repeat stands where its sample does.
+  /// The position of row `row` of batch `seq` in the epoch's order over all ranks; keys its replacement
+  /// draws. A repeat has the position of its sample.
   [[nodiscard]] std::uint64_t position(std::uint64_t epoch, std::uint64_t seq,
                                        std::uint32_t row) const noexcept;
 

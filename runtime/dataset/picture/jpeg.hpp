@@ -32,7 +32,7 @@ constexpr std::uint32_t scaled_side(std::uint32_t side, unsigned denominator) no
 /// Slow-and-exact DCT and fancy upsampling, as Pillow has it; CMYK and YCCK become RGB as Pillow's
 /// convert("RGB") does. Both rules give the same bits. Refuses (errc::sample) what libjpeg refuses, warnings
 /// that affect pixels (early end, bad codes, lost synchronisation), more than 500 scans, and, under
-/// window_only, a file without an end-of-image marker behind the decoded part. `rows` is scratch memory.
+/// window_only, a file without an end-of-image marker after the decoded part. `rows` is scratch memory.
 /// Throws std::bad_alloc only.
 result<void> decode_jpeg(std::span<const std::byte> file, const jpeg_request& request, recycled_buffer& rows,
                          row_sink& sink);

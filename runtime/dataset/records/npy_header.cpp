@@ -84,7 +84,7 @@ class literal_reader {
   }
   /// (), (3,), (3, 4), (3, 4,); Python 2 wrote 3L.
   std::optional<std::vector<std::uint64_t>> take_shape() {
-    constexpr std::size_t axes_max = 32;
+    constexpr std::size_t axes_max = 32;  // NumPy's NPY_MAXDIMS before version 2
     if (!take("(")) return std::nullopt;
     std::vector<std::uint64_t> shape;
     bool comma = false;

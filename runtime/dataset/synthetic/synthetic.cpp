@@ -111,7 +111,7 @@ void synthetic_dataset::fill(const sample_request& request, std::span<std::byte>
 }
 
 void synthetic_dataset::stamp(std::uint64_t index, std::span<std::byte> out) {
-  constexpr std::size_t rows_max = 1U << 20U;
+  constexpr std::size_t rows_max = 1U << 20U;  // more rows than a worker's slots usually have
   if (!zeroed_.contains(out.data())) {
     if (zeroed_.size() >= rows_max) zeroed_.clear();  // clearing costs time, not correctness
     std::memset(out.data(), 0, out.size());

@@ -15,8 +15,8 @@ struct selected_gpu {
   identity what;
 };
 
-/// Selects the device on this thread, which is the owner's, and creates (or joins) its primary context. The thread's
-/// stream captures are relaxed from then on (cuda_context.hpp). Refuses with
+/// Selects the device on this thread, which is the owner's, and creates (or joins) its primary context. The
+/// thread's stream captures are relaxed from then on (cuda_context.hpp). Refuses with
 /// errc::device_unavailable (no driver, one older than this build's runtime, no such device, with a list of
 /// those available), device_busy (the compute mode, and who holds the GPU), device_image (no kernels for its
 /// architecture).

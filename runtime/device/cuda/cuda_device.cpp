@@ -23,8 +23,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Events tell when copies are done, one event for a group of copies: recording one after each 64 KiB copy would
-// cost as much as launching the copy. A copy as long as a group has its own.
+// Events tell when copies are done, one event for a group of copies: recording one after each 64 KiB copy
+// would cost as much as launching the copy. A copy as long as a group has its own.
 constexpr std::uint64_t group_bytes = 512 * KiB;
 constexpr std::uint32_t group_jobs_max = 8;
 
@@ -220,7 +220,7 @@ class cuda_device final : public device {
   result<void> release_after(std::uint32_t buffer, std::span<const stream_handle> streams) override {
     const cuda_context::visit ours(context_);
     ring_buffer& b = ring_[buffer];
-    // An event that was recorded in a capture would draw the copy stream into it.
+    // Waiting for an event recorded in a capture would make the copy stream part of the capture.
     for (const stream_handle stream : streams) {
       const auto where = static_cast<cudaStream_t>(stream.native);
       if (auto no = context_.refuse_during_capture(where, "releasing a batch"); !no) return no;
@@ -288,10 +288,10 @@ class cuda_device final : public device {
   struct ring_buffer {
     std::byte* data = nullptr;
     std::byte* staging = nullptr;
-    // One for each of the consumer's streams; made as they are needed, the first one with the buffer.
+    // One for each of the consumer's streams; the first is created with the buffer, the others when needed.
     std::vector<cudaEvent_t> released{nullptr};
-    std::size_t pending = 0;          // how many were recorded; goes from consumer to owner with the buffer
-    std::size_t pending_on_copy = 0;  // for how many the copy that is under way had to wait
+    std::size_t pending = 0;          // how many were recorded; passed from consumer to owner with the buffer
+    std::size_t pending_on_copy = 0;  // how many the current copy had to wait for
   };
   // Jobs that share their completion events.
   struct group {

@@ -1,5 +1,5 @@
-// A batch on the device, held by the consumer. It owns one of the [gpu] buffers until it is released or destroyed;
-// while the consumer holds all of them, no further batch arrives.
+// A batch on the device, held by the consumer. It owns one of the [gpu] buffers until it is released or
+// destroyed; while the consumer holds all of them, no further batch arrives.
 #pragma once
 
 #include <penstock/export.hpp>
@@ -15,17 +15,17 @@
 
 namespace penstock {
 
-/// Move-only. Use from one thread at a time. It may outlive the session's iteration and stop(), but its memory ends
-/// with Session::close() or the Session's destructor: from then on every member throws error (errc::usage), except
-/// operator bool, moving and destruction. Spans obtained earlier from samples() and records() stay readable while the
-/// Batch is held; those from tensors() do not.
+/// Move-only. Use from one thread at a time. It may outlive the session's iteration and stop(), but its
+/// memory ends with Session::close() or the Session's destructor: from then on every member throws error
+/// (errc::usage), except operator bool, moving and destruction. Spans obtained earlier from samples() and
+/// records() stay readable while the Batch is held; those from tensors() do not.
 class PENSTOCK_API Batch {
  public:
   Batch() noexcept;
   Batch(Batch&& other) noexcept;
   Batch& operator=(Batch&& other) noexcept;
-  /// Releases the batch on the legacy default stream, unless it was released before. If you are capturing that stream,
-  /// the buffer is returned after the capture, by the next call to the session or to any batch.
+  /// Releases the batch on the legacy default stream, unless it was released before. If you are capturing
+  /// that stream, the buffer is returned after the capture, by the next call to the session or to any batch.
   ~Batch();
 
   /// False after a release or a move.
@@ -42,18 +42,19 @@ class PENSTOCK_API Batch {
   /// Throws error (errc::usage) that lists the names that exist.
   [[nodiscard]] const tensor_view& tensor(std::string_view name) const;
 
-  /// Work put on `stream` after this call sees the batch. A batch is handed out once it is complete on the device, so
-  /// today there is nothing to wait for: this only checks that the batch is held. Programs that call it stay correct if
-  /// batches are ever handed out while they are still being copied.
+  /// Work queued on `stream` after this call sees the batch. A batch is handed out once it is complete on the
+  /// device, so today there is nothing to wait for: this only checks that the batch is held. Programs that
+  /// call it stay correct if batches are ever handed out while they are still being copied.
   void wait(stream_handle stream) const;
   /// Returns the buffer once all work queued on `stream` so far is done. Throws error: errc::usage if already
   /// released, or if the stream is being captured into a graph; the device's error if it cannot record the
   /// release. In the last two cases the batch is still held.
   void release(stream_handle stream);
-  /// The same for work on several streams: the buffer is returned when all of them have done it. None: release_unused().
+  /// The same for several streams: the buffer is returned once the work queued on all of them is done. No
+  /// streams: like release_unused().
   void release_after(std::span<const stream_handle> streams);
-  /// Returns the buffer at once. Only correct when no stream uses the batch any more, or ever did: work that is still
-  /// queued would read the next batch's bytes. Throws error (errc::usage) if already released.
+  /// Returns the buffer at once. Correct only if no stream uses the batch any more, or none ever did: queued
+  /// work would read the next batch's bytes. Throws error (errc::usage) if already released.
   void release_unused();
   [[deprecated(
       "use release(stream), which waits for the stream's work, or release_unused() if there is none")]] void

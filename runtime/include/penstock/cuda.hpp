@@ -1,6 +1,6 @@
 // Typed helpers for programs that use CUDA: streams as handles, tensors of a batch as spans of device memory.
-// Header-only. It names CUDA's types without including its headers, so it works with both the runtime API and the
-// driver API.
+// Header-only. It names CUDA's types without including its headers, so it works with both the runtime API and
+// the driver API.
 #pragma once
 
 #include <penstock/batch.hpp>
@@ -100,8 +100,8 @@ struct dtype_of<float> : std::integral_constant<dtype, dtype::float32> {};
 template <>
 struct dtype_of<double> : std::integral_constant<dtype, dtype::float64> {};
 
-/// A tensor of the batch with its element type: tensor<float>(batch, "image"). Valid until the batch is released.
-/// Throws error (errc::usage) when there is no such tensor or its elements have another type.
+/// A tensor of the batch with its element type: tensor<float>(batch, "image"). Valid until the batch is
+/// released. Throws error (errc::usage) when there is no such tensor or its elements have another type.
 template <class T>
 [[nodiscard]] device_span<T> tensor(const Batch& batch, std::string_view name) {
   const tensor_view& t = batch.tensor(name);

@@ -1,5 +1,5 @@
-// A dataset: a fixed number of samples, each of which can be loaded into memory that penstock provides. Implemented by
-// the built-in datasets and by users; called only in worker processes, by one thread.
+// A dataset: a fixed number of samples, each of which can be loaded into memory that penstock provides.
+// Implemented by the built-in datasets and by users; called only in worker processes, by one thread.
 #pragma once
 
 #include <penstock/export.hpp>
@@ -34,7 +34,8 @@ struct worker_context {
   std::uint64_t seed = 0;         ///< [sampler] seed
 };
 
-/// One sample to load. `random` is already seeded for it; any other source of randomness makes batches irreproducible.
+/// One sample to load. `random` is already seeded for it; any other source of randomness makes batches
+/// irreproducible.
 struct sample_request {
   std::uint64_t index = 0;
   std::uint64_t epoch = 0;
@@ -68,12 +69,13 @@ std::span<T> elements_as(std::span<const std::span<std::byte>> tensors, std::spa
 
 }  // namespace detail
 
-/// Where the bytes of one sample go: one span per tensor, in the order of the description, directly in the shared
-/// memory that the device reads. The bytes are undefined before load(), which must write all of them, up to the length
-/// that is set.
+/// Where the bytes of one sample go: one span per tensor, in the order of the description, directly in the
+/// shared memory that the device reads. The bytes are undefined before load(), which must write all of them,
+/// up to the length that is set.
 class PENSTOCK_API sample_slot {
  public:
-  /// `specs`: the description's tensors, for checking as(); without them (in your own tests) it does not check.
+  /// `specs`: the description's tensors, for checking as(); without them (in your own tests) it does not
+  /// check.
   explicit sample_slot(std::span<const std::span<std::byte>> tensors, std::span<sample_length> lengths = {},
                        std::span<const tensor_spec> specs = {}) noexcept
       : tensors_(tensors), lengths_(lengths), specs_(specs) {}
@@ -100,8 +102,8 @@ class PENSTOCK_API sample_slot {
   std::span<const tensor_spec> specs_;
 };
 
-/// All loaded samples of a batch in their slot. The rows of a tensor are contiguous, each as large as the description
-/// says; samples that failed have no row.
+/// All loaded samples of a batch in their slot. The rows of a tensor are contiguous, each as large as the
+/// description says; samples that failed have no row.
 class batch_slot {
  public:
   batch_slot(std::span<const std::span<std::byte>> tensors,
@@ -144,9 +146,9 @@ class PENSTOCK_API Dataset {
   /// Called once, after describe() and before the first sample. Throwing ends the run as well.
   virtual void setup(const worker_context& context);
 
-  /// Fills the slot with one sample. If it throws, the sample has failed: it is reported by name and handled as
-  /// [loader] on_bad_sample says; it is not tried again. Throw transient_error for storage that may recover: the sample
-  /// is retried three times, with growing pauses, before it counts as failed.
+  /// Fills the slot with one sample. If it throws, the sample has failed: it is reported by name and handled
+  /// as [loader] on_bad_sample says; it is not tried again. Throw transient_error for storage that may
+  /// recover: the sample is retried three times, with growing pauses, before it counts as failed.
   virtual void load(const sample_request& request, const sample_slot& slot) = 0;
 
   /// Called once for every batch with at least one row, after its last load(): may change rows in place. Take

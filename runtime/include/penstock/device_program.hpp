@@ -1,5 +1,5 @@
-// Your own code that runs in the GPU owner and takes every batch on the device, without a copy. Build it as a shared
-// library and pass it with `penstock run FILE --sink plugin:PATH`. Needs only this header, no library.
+// Your own code that runs in the GPU owner and takes every batch on the device, without a copy. Build it as a
+// shared library and pass it with `penstock run FILE --sink plugin:PATH`. Needs only this header, no library.
 //
 //   class brightness final : public penstock::DeviceProgram { void on_batch(...) override { ... } };
 //   PENSTOCK_DEVICE_PROGRAM(brightness)
@@ -17,8 +17,8 @@
 
 namespace penstock {
 
-/// A batch on the device, borrowed for one call. Pointers are device pointers (host pointers on the host device); only
-/// work on the call's stream may use them.
+/// A batch on the device, borrowed for one call. Pointers are device pointers (host pointers on the host
+/// device); only work on the call's stream may use them.
 struct DeviceBatch {
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;              ///< within the epoch
@@ -36,10 +36,10 @@ struct DeviceBatch {
   }
 };
 
-/// Called from one thread, with batches in the order of the stream. An exception ends the run with its message and the
-/// batch's number. A batch is delivered when its work on the stream is done (and, with state, when a snapshot covers
-/// it). If the process dies, a new one gets exactly the batches that were not delivered, some of them for the second
-/// time.
+/// Called from one thread, with batches in the order of the stream. An exception ends the run with its
+/// message and the batch's number. A batch is delivered when its work on the stream is done (and, with state,
+/// when a snapshot covers it). If the process dies, a new one gets exactly the batches that were not
+/// delivered, some of them for the second time.
 class DeviceProgram {
  public:
   DeviceProgram() = default;
@@ -61,7 +61,8 @@ class DeviceProgram {
   virtual void finish() {}
 };
 
-/// Increases when DeviceProgram, DeviceBatch or tensor_view change; programs built for another version are refused.
+/// Increases when DeviceProgram, DeviceBatch or tensor_view change; programs built for another version are
+/// refused.
 inline constexpr std::uint32_t device_program_version = 2;
 
 struct device_program_entry {

@@ -1,5 +1,5 @@
-// Reports, status, events and configs as text, in the forms that the command line prints: for programs that hand them
-// on, and for bindings to other languages.
+// Reports, status, events and configs as text, in the command line's formats: for programs that pass them on,
+// and for bindings to other languages.
 #pragma once
 
 #include <penstock/config.hpp>
@@ -18,8 +18,8 @@ namespace penstock {
 /// A line of `penstock events --json`.
 [[nodiscard]] PENSTOCK_API std::string to_json(const event& what);
 
-/// A config file with every key; loading it gives the same values. (Bytes that are not UTF-8 are shown as \xNN and do
-/// not survive.)
+/// A config file with every key; loading it gives the same values. (Bytes that are not UTF-8 are shown as
+/// \xNN and do not survive.)
 [[nodiscard]] PENSTOCK_API std::string to_toml(const config& settings);
 
 }  // namespace penstock

@@ -161,7 +161,7 @@ class PENSTOCK_API Job {
 };
 
 struct pool_options {
-  bool control_socket = true;  ///< let `penstock status` and friends attach
+  bool control_socket = true;  ///< let `penstock status` and other verbs attach
   event_callback on_event{};
 };
 

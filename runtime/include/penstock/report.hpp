@@ -30,12 +30,11 @@ struct epoch_report {
   std::uint64_t epoch = 0;
   bool complete = false;
   std::uint64_t from_batch = 0;  ///< the first batch that this process delivered
-  /// Where in the epoch's order this session began it: not 0 if a group's state was resumed in the middle. What follows
-  /// then counts from there.
+  /// The position in the epoch's order at which this session started: not 0 if a group's state was resumed in
+  /// the middle. The counts below then start there.
   std::uint64_t from_position = 0;
   std::uint64_t expected = 0;
-  std::uint64_t padded =
-      0;  ///< of the expected: repeats that give every rank the same number ([sampler] uneven)
+  std::uint64_t padded = 0;  ///< of these, repeats that give every rank the same number ([sampler] uneven)
   std::uint64_t delivered = 0;
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
@@ -127,7 +126,7 @@ struct function_statistics {
   std::uint64_t retried = 0;
 };
 
-/// What has become of the jobs of a pool so far.
+/// Counts of a pool's jobs so far.
 struct pool_statistics {
   std::uint64_t submitted = 0;
   std::uint64_t waiting = 0;  ///< not started yet, as far as the pool knows

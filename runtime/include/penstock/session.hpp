@@ -25,33 +25,35 @@ struct session_options {
   bool digests = false;                    ///< hash every batch as it is delivered
   std::optional<std::uint64_t> batches{};  ///< deliver this many batches in total, then end as "stopped"
   std::span<const std::byte> state{};      ///< continue after Session::state() of an earlier run
-  bool control_socket = true;              ///< let `penstock status` and friends attach
+  bool control_socket = true;              ///< let `penstock status` and other verbs attach
   event_callback on_event{};               ///< receives deaths, bad samples, epochs, ...: see event.hpp
-  /// For run_for(): null, npy, journal:PATH (appends one JSON line per batch: samples and digest), plugin:PATH (a
-  /// device program: device_program.hpp).
+  /// For run_for(): null, npy, journal:PATH (appends one JSON line per batch: samples and digest),
+  /// plugin:PATH (a device program: device_program.hpp).
   std::string sink = "null";
   std::string sink_out{};  ///< folder of the npy sink
-  /// Called about every 50 ms, on the thread that waits in next() or for an epoch's batch. What it throws comes out of
-  /// that call, and nothing is lost: the next call goes on. For hosts that have to look after signals, as Python has.
+  /// Called about every 50 ms, on the thread that waits in next() or for an epoch's batch. Exceptions from it
+  /// leave that call, and nothing is lost: the next call continues. For hosts that must check for signals,
+  /// like Python.
   std::function<void()> while_waiting{};
 };
 
-/// Threads: one thread at a time takes batches, closes and destroys (a second one in next() gets errc::usage).
-/// Everything else - stop, pause, resume, scale, restart, drain, status, report, state - may be called from any thread
-/// at any time. A process may have several sessions; they are independent. The library installs no signal handler,
-/// reaps only its own children, and blocks all signals in its threads.
+/// Threads: one thread at a time takes batches, closes and destroys (a second one in next() gets
+/// errc::usage). Everything else - stop, pause, resume, scale, restart, drain, status, report, state - may be
+/// called from any thread at any time. A process may have several sessions; they are independent. The library
+/// installs no signal handler, reaps only its own children, and blocks all signals in its threads.
 ///
-/// A fork copies no threads: in the child, the copies of a Session and of its batches throw errc::usage, and destroying
-/// them (as exit() does) has no effect. The child keeps the session's descriptors and memory alive, but not its
-/// workers, until it ends or executes another program.
+/// A fork copies no threads: in the child, the copies of a Session and of its batches throw errc::usage, and
+/// destroying them (as exit() does) has no effect. The child keeps the session's descriptors and memory
+/// alive, but not its workers, until it ends or executes another program.
 ///
-/// Every member of a moved-from Session throws error (errc::usage), except stop, close and the destructor, which do
-/// nothing.
+/// Every member of a moved-from Session throws error (errc::usage), except stop, close and the destructor,
+/// which do nothing.
 class PENSTOCK_API Session {
  public:
-  /// Checks the config by the same rules as for config files and starts nothing (unless [loader] start = "eager"). A
-  /// rank of nullopt ("auto") is taken from the launcher's environment. Throws error: errc::config with one line per
-  /// mistake, starting with its key ("loader.workers: ..."), or errc::state_mismatch for a state that cannot be read.
+  /// Checks the config by the same rules as for config files and starts nothing (unless [loader] start =
+  /// "eager"). A rank of nullopt ("auto") is taken from the launcher's environment. Throws error:
+  /// errc::config with one line per mistake, starting with its key ("loader.workers: ..."), or
+  /// errc::state_mismatch for a state that cannot be read.
   explicit Session(config settings, session_options options = {});
   /// Ends everything within half a second, but waits for an on_event call in progress. Batches still held
   /// become unusable: their members throw errc::usage.
@@ -90,12 +92,13 @@ class PENSTOCK_API Session {
   void pause();
   void resume();
 
-  /// Changes the number of workers; surplus ones finish what they hold. Before the first batch is requested, it sets
-  /// how many are started. Does not wait. Throws error: errc::usage outside 1 .. [loader.limits] max,
+  /// Changes the number of workers; surplus ones finish what they hold. Before the first batch is requested,
+  /// it sets how many are started. Does not wait. Throws error: errc::usage outside 1 .. [loader.limits] max,
   /// errc::out_of_memory when their slots do not fit (during the start next() throws that instead).
   void scale(std::uint32_t workers);
-  /// restart: the worker finishes what it holds and is replaced. drain: it finishes, and its place stays empty until
-  /// scale() or restart(). Neither waits. Throws error (errc::usage) when there is no such worker.
+  /// restart: the worker finishes what it holds and is replaced. drain: it finishes, and its place stays
+  /// empty until scale() or restart(). Neither waits. Throws error (errc::usage) when there is no such
+  /// worker.
   void restart(std::uint32_t worker);
   void drain(std::uint32_t worker);
   /// Lets a quarantined sample be tried again from the current position on; release also removes it from the
@@ -106,10 +109,10 @@ class PENSTOCK_API Session {
   [[nodiscard]] session_status status() const;
   /// If the session does not answer within 2 s, the epochs are those of the last report.
   [[nodiscard]] run_report report() const;
-  /// The stream's position after the last batch that was handed out, for session_options::state; at most 1 KiB. Before
-  /// the first batch: the resumed state, or the beginning. After close(): the final position. Throws error:
-  /// errc::timed_out when the session does not answer within 2 s (the machine is thrashing, a log sink blocks); just
-  /// call it again.
+  /// The stream's position after the last batch that was handed out, for session_options::state; at most 1
+  /// KiB. Before the first batch: the resumed state, or the beginning. After close(): the final position.
+  /// Throws error: errc::timed_out when the session does not answer within 2 s (the machine is thrashing, a
+  /// log sink blocks); just call it again.
   [[nodiscard]] std::vector<std::byte> state() const;
 
   /// What this config would do: facts about dataset and plan, without starting a process.
@@ -135,14 +138,15 @@ class PENSTOCK_API Session {
   std::unique_ptr<body> body_;
 };
 
-/// One state for all ranks, from the states that their sessions gave after the same number of batches. A session of
-/// any rank, world size and batch size continues from it (for session_options::state). At most 1 KiB. Throws error:
-/// errc::state_mismatch, naming what differs, if the states are not those of all ranks of one stream at one step.
+/// One state for all ranks, made from their sessions' states after the same number of batches. Pass it as
+/// session_options::state: a session of any rank, world size and batch size can continue from it. At most 1
+/// KiB. Throws error: errc::state_mismatch, naming what differs, if the states are not those of all ranks of
+/// one stream at one step.
 [[nodiscard]] PENSTOCK_API std::vector<std::byte> group_state(
     std::span<const std::vector<std::byte>> of_ranks);
 
-/// A range over one epoch: `for (Batch& batch : session.epoch(0))`. Borrows the session. Single pass: a second begin()
-/// throws error (errc::usage).
+/// A range over one epoch: `for (Batch& batch : session.epoch(0))`. Borrows the session. Single pass: a
+/// second begin() throws error (errc::usage).
 class PENSTOCK_API Session::Epoch {
  public:
   class iterator;

@@ -1,5 +1,5 @@
-// The shape of data: element types, descriptions of one sample's tensors, and views of a batch's tensors. Used by
-// dataset authors, consumers of batches and every stage between them.
+// The shape of data: element types, descriptions of one sample's tensors, and views of a batch's tensors.
+// Used by dataset authors, consumers of batches and every stage between them.
 #pragma once
 
 #include <penstock/export.hpp>
@@ -42,9 +42,9 @@ enum class tensor_role : std::uint8_t {
            ///< digest
 };
 
-/// Whether samples may have fewer entries along their first axis than the shape says. The unused rest is filled with
-/// zeros, and the batch has an extra tensor "NAME_length": int64, the number of entries in each row. For tensors of
-/// role data.
+/// Whether samples may have fewer entries along their first axis than the shape says. The unused rest is
+/// filled with zeros, and the batch has an extra tensor "NAME_length": int64, the number of entries in each
+/// row. For tensors of role data.
 enum class length_rule : std::uint8_t {
   exact,          ///< no: every sample has exactly this shape
   fixed_maximum,  ///< yes: the shape's first number is the maximum, and every batch has it
@@ -92,7 +92,8 @@ constexpr element_type element_type_of() noexcept {
   return {element_kind::opaque, sizeof(T)};
 }
 
-/// Throws error (errc::usage) that names the tensor, its dtype and `wanted` unless is_element_of(wanted, type).
+/// Throws error (errc::usage) that names the tensor, its dtype and `wanted` unless is_element_of(wanted,
+/// type).
 PENSTOCK_API void require_element(std::string_view tensor, dtype type, element_type wanted);
 PENSTOCK_API bool is_element(dtype type, element_type wanted) noexcept;
 
@@ -112,8 +113,8 @@ PENSTOCK_API std::uint64_t elements_of(std::span<const std::uint32_t> shape) noe
 /// Bytes of one sample of this tensor.
 PENSTOCK_API std::uint64_t bytes_of(const tensor_spec& spec) noexcept;
 
-/// A tensor of a whole batch in host or device memory: the first axis is the rows, C order, no padding between rows.
-/// Borrows the memory.
+/// A tensor of a whole batch in host or device memory: the first axis is the rows, C order, no padding
+/// between rows. Borrows the memory.
 struct tensor_view {
   std::string_view name;
   dtype type = dtype::uint8;
@@ -126,9 +127,9 @@ struct tensor_view {
   /// Elements between neighbours along each axis.
   [[nodiscard]] PENSTOCK_API std::vector<std::uint64_t> strides() const;
 
-  /// All elements, row after row. Throws error (errc::usage) if they are on a device (Batch::read_back copies them to
-  /// the host) or may not be accessed as T (is_element_of). Valid as long as the memory: for a batch, until its
-  /// release.
+  /// All elements, row after row. Throws error (errc::usage) if they are on a device (Batch::read_back copies
+  /// them to the host) or may not be accessed as T (is_element_of). Valid as long as the memory: for a batch,
+  /// until its release.
   template <class T>
   [[nodiscard]] std::span<const T> host_as() const {
     require_host();

@@ -11,8 +11,8 @@
 
 namespace penstock {
 
-/// Makes this worker's dataset from the session's effective config; your own parameters are in config.dataset.options.
-/// An exception ends the run with its message: the dataset as a whole is unusable.
+/// Makes this worker's dataset from the session's effective config; your own parameters are in
+/// config.dataset.options. An exception ends the run with its message: the dataset as a whole is unusable.
 using dataset_factory = std::function<std::unique_ptr<Dataset>(const config&)>;
 
 /// Runs a worker process: serves the session that started it, and returns the exit code for main. Call it

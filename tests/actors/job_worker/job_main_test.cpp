@@ -287,7 +287,7 @@ TEST_CASE("a program without functions, or with a name that is too long, says so
   }
 }
 
-// ---- by hand --------------------------------------------------------------------------------------------------
+// ---- by hand ----------------------------------------------------------------------------------------------
 
 TEST_CASE("by hand a function reads stdin and writes its result, and nothing else, to stdout") {
   const auto echo = run_by_hand("--run echo < /proc/version 2>/dev/null");

@@ -57,7 +57,7 @@ int signal_of(Work work) {
 
 }  // namespace
 
-// ---- results --------------------------------------------------------------------------------------------------
+// ---- results ----------------------------------------------------------------------------------------------
 
 TEST_CASE("jobs run in order, and each result lies in its row where the session reads it") {
   std::vector<std::uint64_t> order;
@@ -142,7 +142,7 @@ TEST_CASE("the time that a job took is its own") {
   CHECK(w.table().read(1)->begun >= w.table().read(0)->begun + 2ms);
 }
 
-// ---- rows that do not run -------------------------------------------------------------------------------------
+// ---- rows that do not run ---------------------------------------------------------------------------------
 
 TEST_CASE("a revoked job is left out, and counts as over") {
   int ran = 0;
@@ -198,7 +198,7 @@ TEST_CASE("a lease of no slot is a breach of protocol; a table that jobs have wr
   CHECK(no.error().message.find("the table of slot 0 is damaged") != std::string::npos);
 }
 
-// ---- errors ---------------------------------------------------------------------------------------------------
+// ---- errors -----------------------------------------------------------------------------------------------
 
 TEST_CASE("whatever a function throws is its job's error, with its type and text") {
   one_worker w({{"runtime", [](JobCall&) { throw std::runtime_error("no such picture"); }},
@@ -261,7 +261,7 @@ TEST_CASE("an error is told when the slot is full of arguments, elsewhere or cut
   }
 }
 
-// ---- results and arguments that do not fit --------------------------------------------------------------------
+// ---- results and arguments that do not fit ----------------------------------------------------------------
 
 TEST_CASE("a result that does not fit its slot travels in a memory file, and is told at once") {
   one_worker w({{"big",
@@ -432,7 +432,7 @@ TEST_CASE(
   CHECK(protocol::receive_parcel(w.ends.second.get()).value() == std::nullopt);
 }
 
-// ---- functions that do not behave -----------------------------------------------------------------------------
+// ---- misbehaving functions --------------------------------------------------------------------------------
 
 TEST_CASE("a function that writes beyond its result fails, with both numbers, and harms nobody else's") {
   for (const std::uint64_t beyond : {std::uint64_t{1}, std::uint64_t{8}}) {
@@ -607,7 +607,7 @@ TEST_CASE("a job that loads CUDA fails by the rule's name, and its process runs 
   CHECK(rows[2].state == row_state::waiting);
 }
 
-// ---- what others see meanwhile --------------------------------------------------------------------------------
+// ---- visible to others ------------------------------------------------------------------------------------
 
 TEST_CASE("while a job runs, the recorder shows its function, its number, its row and its limit") {
   const one_worker* seen = nullptr;

@@ -1,4 +1,5 @@
-// The scheduler actor as a script of messages: leases to workers, uploads to the owner, verdicts to the supervisor.
+// The scheduler actor as a script of messages: leases to workers, uploads to the owner, verdicts to the
+// supervisor.
 #include "actors/scheduler/scheduler.hpp"
 
 #include "tests/actors/support/deterministic.hpp"

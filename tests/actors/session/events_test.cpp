@@ -50,7 +50,8 @@ TEST_CASE("an undisturbed run tells its beginning, its workers, each epoch and i
   const ear e = heard_from(small(2));
   REQUIRE_FALSE(e.heard.empty());
   CHECK(e.heard.front().kind == event_kind::run_started);
-  // A worker may become ready when the others have done everything: only the stream's own events have an order.
+  // A worker may become ready when the others have done everything: only the stream's own events have an
+  // order.
   CHECK(e.of(event_kind::run_finished).size() == 1);
   CHECK(e.heard.back().kind == event_kind::run_finished);
   CHECK(e.of(event_kind::stopping).empty());

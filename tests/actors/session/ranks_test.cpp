@@ -1,4 +1,4 @@
-// Ranks of a group as sessions: equal counts, and a group's state that another number of ranks goes on from.
+// Sessions as ranks of a group: equal counts, and resuming a group's state with another number of ranks.
 #include "tests/actors/session/support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -33,7 +33,7 @@ struct group_end {
   std::vector<run_report> reports;
 };
 
-/// Sessions of all ranks, one after the other, each so many batches.
+/// Runs the sessions of all ranks one after another, each for `steps` batches.
 group_end run_group(layout group, std::span<const std::byte> from, std::uint64_t steps,
                     std::map<std::pair<std::uint64_t, std::uint64_t>, int>& times) {
   group_end end;
@@ -65,7 +65,8 @@ TEST_CASE(
   std::vector<std::byte> state;
   std::uint64_t repeats = 0;
   std::vector<run_report> last;
-  // Positions reached: 40; 64; 88; 101 (3 ranks: 13 left, one repeat for each of two), and 12 of epoch 1; 101.
+  // Positions reached: 40; 64; 88; 101 (3 ranks: 13 left, one repeat for each of two), and 12 of epoch 1;
+  // 101.
   for (const auto& [group, steps] : std::vector<std::pair<layout, std::uint64_t>>{
            {{1, 8}, 5}, {{2, 4}, 3}, {{4, 3}, 2}, {{3, 4}, 3}, {{1, 7}, 1000}}) {
     const group_end end = run_group(group, state, steps, times);

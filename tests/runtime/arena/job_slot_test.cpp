@@ -228,7 +228,7 @@ TEST_CASE("a result may fill the slot up to its guard word, and the next one beg
   CHECK(job_next_result(1024, 57) == 1152);
 }
 
-// ---- what a worker may have written there ---------------------------------------------------------------------
+// ---- invalid contents -------------------------------------------------------------------------------------
 
 TEST_CASE("a table of another generation, or with more rows than fit, is refused") {
   slot_memory memory(1024);

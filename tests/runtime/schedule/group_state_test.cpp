@@ -103,7 +103,7 @@ TEST_CASE("states that are not those of all ranks at one step make no group's st
 TEST_CASE("ranks that were resumed from a group's state and have delivered nothing give it again") {
   const stream_state group = *group_state(of_ranks(3));
   CHECK(*group_state(std::vector{group, group}) == group);
-  // One of two has opened its stream already and gives a state of its own.
+  // One of the two has already opened its stream and returns its own state.
   stream_state own = of_rank(1, 2, 0);
   own.start = group.start;
   CHECK(group_state(std::vector{group, own})->start == group.start);

@@ -11,7 +11,7 @@ using namespace penstock::testing;
 using jobs = std::vector<job_id>;
 using causes = std::vector<std::string>;
 
-// ---- results --------------------------------------------------------------------------------------------------
+// ---- results ----------------------------------------------------------------------------------------------
 
 TEST_CASE("a finished row settles its job once, and says where the result lies") {
   small_pool p;
@@ -56,7 +56,7 @@ TEST_CASE("a reading may leave out the rows that were read before") {
   CHECK(p.book.unsettled() == 0);
 }
 
-// ---- late and impossible news -----------------------------------------------------------------------------------
+// ---- late and impossible messages -------------------------------------------------------------------------
 
 TEST_CASE("news of a dead incarnation is late, and so is news of a lease that is over") {
   small_pool p;
@@ -122,7 +122,7 @@ TEST_CASE("a row that was revoked is none that its worker may have begun") {
   CHECK(p.book.reported(table_of(order, 1, row_at::revoked)) == job_arrival::accepted);
 }
 
-// ---- cancelling -----------------------------------------------------------------------------------------------
+// ---- cancelling -------------------------------------------------------------------------------------------
 
 TEST_CASE("cancelling a job that waits removes it; twice is too late") {
   small_pool p;

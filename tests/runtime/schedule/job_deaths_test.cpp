@@ -274,7 +274,7 @@ TEST_CASE("a worker dies once") {
   CHECK(p.lease().lease.holder == a2);
 }
 
-// ---- drains ---------------------------------------------------------------------------------------------------
+// ---- drains -----------------------------------------------------------------------------------------------
 
 TEST_CASE("a worker that drains finishes what it has and gets nothing new") {
   small_pool p;

@@ -9,7 +9,7 @@ using namespace penstock::testing;
 
 using jobs = std::vector<job_id>;
 
-// ---- bundles --------------------------------------------------------------------------------------------------
+// ---- bundles ----------------------------------------------------------------------------------------------
 
 TEST_CASE("while nobody knows how long a function takes, each of its jobs travels alone") {
   small_pool p;
@@ -145,7 +145,7 @@ TEST_CASE("a paused book leases nothing, and goes on where it was") {
   CHECK(p.leases().size() == 1);
 }
 
-// ---- moving work --------------------------------------------------------------------------------------------------
+// ---- moving work ------------------------------------------------------------------------------------------
 
 TEST_CASE("when nothing waits, an idle worker takes over the later half of what another has not begun") {
   small_pool p;
@@ -221,7 +221,7 @@ TEST_CASE("a slot whose last rows were revoked is leased again only when its wor
   CHECK(p.book.reported(late) == job_arrival::late);
 }
 
-// ---- slots --------------------------------------------------------------------------------------------------
+// ---- slots ------------------------------------------------------------------------------------------------
 
 TEST_CASE("a slot with kept results is leased again when the last one is gone") {
   small_pool p;
@@ -303,7 +303,7 @@ TEST_CASE("kept results survive their worker, and their slots are not its succes
   CHECK(p.lease().lease.holder == a2);
 }
 
-// ---- fresh jobs ---------------------------------------------------------------------------------------------------
+// ---- fresh jobs -------------------------------------------------------------------------------------------
 
 TEST_CASE("a fresh job goes to a process that was given nothing, alone") {
   small_pool p;

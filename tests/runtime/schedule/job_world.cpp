@@ -98,7 +98,7 @@ void job_world::finish() {
        "something is left of jobs that are settled");
 }
 
-// ---- callers ----------------------------------------------------------------------------------------------------
+// ---- callers ----------------------------------------------------------------------------------------------
 
 void job_world::submit() {
   if (jobs_.size() >= settings_.jobs) return;
@@ -175,7 +175,7 @@ void job_world::release(std::uint32_t pick) {
   books_.result_gone(t.lease);
 }
 
-// ---- workers ------------------------------------------------------------------------------------------------------
+// ---- workers ----------------------------------------------------------------------------------------------
 
 std::uint32_t job_world::pick_place(std::uint32_t pick) const {
   return std::next(places_.begin(), static_cast<std::ptrdiff_t>(pick % places_.size()))->first;

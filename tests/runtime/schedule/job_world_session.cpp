@@ -26,7 +26,7 @@ void job_world::carry_out(const std::vector<job_command>& commands) {
   for (const job_command& c : commands) std::visit([this](const auto& order) { take(order); }, c);
 }
 
-// ---- leases -----------------------------------------------------------------------------------------------------
+// ---- leases -----------------------------------------------------------------------------------------------
 
 void job_world::take(const lease_jobs& order) {
   const auto [holder, number, generation] = order.lease;
@@ -103,7 +103,7 @@ bool job_world::anyone_but(std::uint32_t number) const {
   });
 }
 
-// ---- the other commands -----------------------------------------------------------------------------------------
+// ---- the other commands -----------------------------------------------------------------------------------
 
 bool job_world::revoke(const lease_ref& lease, std::uint32_t row) {
   const auto it = memory_.find({lease.holder.worker, lease.slot});
@@ -153,7 +153,7 @@ void job_world::take(const empty_slot& order) {
   for (; t.kept > t.pinned; --t.kept) books_.result_gone(order.lease);
 }
 
-// ---- ends -------------------------------------------------------------------------------------------------------
+// ---- ends -------------------------------------------------------------------------------------------------
 
 void job_world::take(const settle_job& end) {
   job_state& job = at(end.job);
@@ -213,7 +213,7 @@ void job_world::check_result(const settle_job& end, const job_state& job) {
     ++t.pinned;
 }
 
-// ---- what workers say -----------------------------------------------------------------------------------------------
+// ---- messages of workers ----------------------------------------------------------------------------------
 
 lease_reading job_world::read(const lease_ref& lease, std::uint32_t first, std::uint32_t end) const {
   lease_reading reading{lease, {}, first};
@@ -294,7 +294,7 @@ void job_world::drain(std::uint32_t number, bool hurries) {
   books_.worker_drains({number, p.incarnation}, hurries);
 }
 
-// ---- at rest ------------------------------------------------------------------------------------------------------
+// ---- at rest ----------------------------------------------------------------------------------------------
 
 void job_world::check_rest() const {
   if (paused_) return;

@@ -81,7 +81,7 @@ class world {
     if (!holds) throw violation{what};
   }
 
-  // ---- the world moves ----------------------------------------------------------------------------------------
+  // ---- steps of the world ---------------------------------------------------------------------------------
 
   void perform(const testing::step<act>& s) {
     switch (s.what) {
@@ -214,7 +214,7 @@ class world {
   static exit_report signalled(int number) { return {1, exit_report::how::signalled, number, {}}; }
   static exit_report exited(int code) { return {1, exit_report::how::exited, code, {}}; }
 
-  // ---- the owner's supervision commands -----------------------------------------------------------------------
+  // ---- the owner's supervision commands -------------------------------------------------------------------
 
   void settle() {
     for (owner_command& c : owner_.advance(now_)) std::visit([this](auto& one) { carry_out(one); }, c);
@@ -267,7 +267,7 @@ class world {
   template <class Other>
   void carry_out(Other&) {}
 
-  // ---- in the end ---------------------------------------------------------------------------------------------
+  // ---- the end --------------------------------------------------------------------------------------------
 
   /// No more faults: everything is delivered and the owner exits, or the run has failed with a reason.
   void finish() {

@@ -72,7 +72,7 @@ class pool_record {
 
   [[nodiscard]] bool operator_emptied_it() const { return operator_emptied_it_; }
 
-  // ---- what the pool says
+  // ---- checks of the pool
 
   void check_start(const supervision::start_child& start, steady_time now) {
     auto& last = incarnations_[start.who.worker];

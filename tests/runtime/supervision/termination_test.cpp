@@ -165,7 +165,7 @@ TEST_CASE("a SIGKILL that was not sent here is known as one from outside") {
   CHECK_FALSE(t.killed_from_outside(signalled(SIGKILL)));
 }
 
-// ---- any order of events ------------------------------------------------------------------------------------
+// ---- any order of events ----------------------------------------------------------------------------------
 
 namespace {
 

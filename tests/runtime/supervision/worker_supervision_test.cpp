@@ -317,7 +317,7 @@ TEST_CASE("a worker's own reason for giving up is the run's error") {
   CHECK(s.all<workers_failed>().at(0).reason.message == "worker 0: no such folder");
 }
 
-// ---- any order of events ------------------------------------------------------------------------------------
+// ---- any order of events ----------------------------------------------------------------------------------
 
 namespace {
 

@@ -31,7 +31,7 @@ struct group {
   explicit group(const launch_rules& rules) : book(rules), ranks(rules.ranks) {}
 
   std::vector<launch_command> go() { return book.advance(now); }
-  /// All ranks run; their pids are 100 and on.
+  /// Starts all ranks; their pids are 100, 101, ...
   void begin() {
     (void)go();
     for (std::uint32_t r = 0; r < ranks; ++r) book.started(r, static_cast<pid_t>(100 + r));
@@ -179,11 +179,11 @@ TEST_CASE(
     std::vector<process_state> world(rules.ranks, process_state::none);
     std::uint32_t rounds = 0;
     int stops = 0;
-    bool failed = false;  // a rank of this round, before anybody stopped the group
+    bool failed = false;  // a rank of this round failed before the group was stopped
     for (int step = 0; !g.book.over(); ++step) {
       INFO("seed " << seed << ", script " << script << ", step " << step);
       REQUIRE(step < 2000);
-      std::vector<bool> just_ended(rules.ranks);  // a second signal of the same moment finds nobody
+      std::vector<bool> just_ended(rules.ranks);  // a second signal at the same time has no effect
       for (const launch_command& c : g.go()) {
         if (const auto* start = std::get_if<start_rank>(&c)) {
           REQUIRE(world[start->rank] == process_state::none);

@@ -28,7 +28,7 @@ std::string value_of(const std::vector<std::string>& environment, const std::str
   std::string found = "(unset)";
   for (const std::string& variable : environment) {
     if (!variable.starts_with(name + "=")) continue;
-    CHECK(found == "(unset)");  // twice would leave it to the program which one counts
+    CHECK(found == "(unset)");  // set twice, it would be up to the program which one counts
     found = variable.substr(name.size() + 1);
   }
   return found;

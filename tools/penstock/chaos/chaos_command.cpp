@@ -69,8 +69,8 @@ std::uint64_t most_private_memory(const session_status& now) {
   return most;
 }
 
-/// How long a worker of our session has been loading its sample, in seconds. Only the control socket reports that, so
-/// we connect to it like any client.
+/// How long a worker of our session has been loading its sample, in seconds. Only the control socket reports
+/// that, so we connect to it like any client.
 double longest_at_work(const std::string& session) {
   double longest = 0;
   for (const control::found_session& s : control::find_sessions()) {
@@ -96,8 +96,9 @@ struct letting_go {
   }
 };
 
-/// Runs to the end of the stream in small steps. After each step, notes how many batches the session reports as
-/// delivered, and then how many the journal has: in this order, so that every reported batch must be in the journal.
+/// Runs to the end of the stream in small steps. After each step, notes how many batches the session reports
+/// as delivered, and then how many the journal has: in this order, so that every reported batch must be in
+/// the journal.
 void deliver(Session& session, const config& settings, nemesis* enemy, const batch_journal& journal,
              playing& all) {
   std::uint64_t promised = 0;
@@ -190,8 +191,8 @@ std::string time_left(const nemesis_settings& n, std::uint64_t faults, nanosecon
               : "";
 }
 
-/// Timeouts are set for real storage on bad days; waiting for each of them would take hours. Shortens them to what the
-/// undisturbed run allows and never lengthens them. Returns the changes as text.
+/// Timeouts are set for real storage on bad days; waiting for each of them would take hours. Shortens them to
+/// what the undisturbed run allows and never lengthens them. Returns the changes as text.
 std::string shorten_timeouts(config& settings, double slowest_sample) {
   constexpr nanoseconds least = std::chrono::seconds(2);
   constexpr double room = 5;  // times the slowest sample seen

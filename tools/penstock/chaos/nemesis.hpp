@@ -1,15 +1,16 @@
-// The nemesis of `penstock chaos`: at random times, drawn from a seed, it injects a random fault into a random worker
-// of a live session, and records from the session's events when the fault was noticed and when the replacement was
-// ready. Runs on its own thread.
+// The nemesis of `penstock chaos`: at random times, drawn from a seed, it injects a random fault into a
+// random worker of a live session, and records from the session's events when the fault was noticed and when
+// the replacement was ready. Runs on its own thread.
 //
-// It never hits the sacrificial worker: a sample that kills its worker there is quarantined (docs/semantics.md 14), and
-// a kill from outside looks like one by the sample. Samples that are hit elsewhere are charged like any other, tried
-// alone and cleared.
+// It never hits the sacrificial worker: a sample that kills its worker there is quarantined
+// (docs/semantics.md 14), and a kill from outside looks like one by the sample. Samples that are hit
+// elsewhere are charged like any other, tried alone and cleared.
 //
-// It hits an owner's process only after that has had a batch acknowledged: three deaths without a batch in ten minutes
-// end a run (16, 17), and here the cause would be the nemesis. For the same reason it spares a worker's place when
-// [loader.restart] intensity allows no further death without a sample to charge it to. A kind of fault that finds no
-// victim passes its turn to another. Only workers with a sample are made to hang: the others have no work to miss.
+// It hits an owner's process only after that has had a batch acknowledged: three deaths without a batch in
+// ten minutes end a run (16, 17), and here the cause would be the nemesis. For the same reason it spares a
+// worker's place when [loader.restart] intensity allows no further death without a sample to charge it to. A
+// kind of fault that finds no victim passes its turn to another. Only workers with a sample are made to hang:
+// the others have no work to miss.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -72,7 +73,7 @@ class nemesis {
   /// The deaths of a session's owners, once it is closed.
   void learn(const std::vector<owner_death_report>& deaths);
 
-  /// It has injected as many faults, or run as long, as it was told to.
+  /// Whether it has injected all requested faults, or its time has passed.
   [[nodiscard]] bool satisfied() const;
   [[nodiscard]] std::vector<chaos_fault> faults() const;
 

@@ -1,5 +1,5 @@
-// Checks of a config against this machine: whether its slots fit in memory, and whether its data is here. Used by
-// check-config.
+// Checks of a config against this machine: whether its slots fit in memory, and whether its data is here.
+// Used by check-config.
 #pragma once
 
 #include "runtime/config/load.hpp"
@@ -8,8 +8,8 @@
 
 namespace penstock::cli {
 
-/// An error at [loader] slot_bytes if the slots of all workers do not fit in this machine's memory. Nothing if the size
-/// is "auto": it then depends on the dataset (`penstock run --dry-run`).
+/// An error at [loader] slot_bytes if the slots of all workers do not fit in this machine's memory. Nothing
+/// if the size is "auto": it then depends on the dataset (`penstock run --dry-run`).
 [[nodiscard]] std::optional<config_file::diagnostic> slots_beyond_memory(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 

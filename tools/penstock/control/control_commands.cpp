@@ -107,7 +107,8 @@ int wait(const request_options& o) {
   return exit_ok;
 }
 
-/// restart and drain: one worker, or all of them with one request each; restart also takes the GPU owner's process.
+/// restart and drain: one worker, or all of them with one request each; restart also takes the GPU owner's
+/// process.
 int for_workers(const request_options& o, const std::string& verb) {
   const auto meant = parse_target(o.target);
   if (meant && meant->kind == target_kind::gpu && verb == "restart") {

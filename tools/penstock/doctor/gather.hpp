@@ -62,7 +62,8 @@ struct isolation_request {
   bool custom_dataset = false;
 };
 [[nodiscard]] std::vector<isolation_step> isolate(const isolation_request& request);
-/// Runs in a throwaway process for the first step: loads the first samples without a worker. Returns the exit code.
+/// Runs in a throwaway process for the first step: loads the first samples without a worker. Returns the exit
+/// code.
 int load_without_workers(const config& settings);
 
 /// Cores named by a list like "0-3,8".

@@ -153,8 +153,8 @@ std::vector<pci_facts> look_at_bus(const fs::path& root) {
   return found;
 }
 
-/// The current contents of a log, without waiting for more: /dev/kmsg returns one record per read, and EAGAIN at the
-/// end.
+/// The current contents of a log, without waiting for more: /dev/kmsg returns one record per read, and EAGAIN
+/// at the end.
 std::optional<std::string> log_text(const fs::path& file, int& fault) {
   const unique_fd log(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!log) {

@@ -24,7 +24,7 @@ constexpr std::size_t bytes_at_a_time = 256 * KiB;
 
 }  // namespace
 
-// ---- line_splitter --------------------------------------------------------------------------------------------
+// ---- line_splitter ----------------------------------------------------------------------------------------
 
 struct line_splitter::hash_state {
   XXH3_state_t state;
@@ -70,7 +70,7 @@ input_line line_splitter::take() {
   return std::exchange(line_, {});
 }
 
-// ---- line_source ----------------------------------------------------------------------------------------------
+// ---- line_source ------------------------------------------------------------------------------------------
 
 result<std::unique_ptr<line_source>> line_source::open(const std::string& path, std::size_t longest) {
   const bool is_stdin = path == "-";

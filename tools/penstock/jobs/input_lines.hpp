@@ -1,5 +1,5 @@
-// The lines of `penstock map --input`: line_splitter (pure) splits chunks of bytes into lines, line_source reads a file or
-// a pipe. Memory is bounded by the longest accepted line, whatever the input contains.
+// The lines of `penstock map --input`: line_splitter (pure) splits chunks of bytes into lines, line_source
+// reads a file or a pipe. Memory is bounded by the longest accepted line, whatever the input contains.
 #pragma once
 
 #include "runtime/base/fd.hpp"

@@ -29,8 +29,8 @@ struct job_outcome {
   bool ends_run = false;                    ///< every job would end like this: there is no such function
 };
 
-/// A JSON value unchanged (numbers keep their digits), on one line. Anything else becomes a JSON string, with invalid
-/// UTF-8 replaced by U+FFFD.
+/// A JSON value unchanged (numbers keep their digits), on one line. Anything else becomes a JSON string, with
+/// invalid UTF-8 replaced by U+FFFD.
 [[nodiscard]] std::string json_of_bytes(std::string_view bytes);
 /// A JSON string, with invalid UTF-8 replaced by U+FFFD.
 [[nodiscard]] std::string json_string(std::string_view text);

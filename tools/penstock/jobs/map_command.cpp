@@ -36,8 +36,8 @@ using namespace std::chrono_literals;
 // The first signal already cancels all jobs, so only the workers' exits remain to wait for.
 constexpr std::chrono::milliseconds end_after_signal = 2s;
 constexpr std::chrono::milliseconds end_after_second_signal = 500ms;
-// How many lines reading may be ahead of writing, so that one slow job does not block the others. The bookkeeping takes
-// about 20 MB; [jobs] memory bounds the results.
+// How many lines reading may be ahead of writing, so that one slow job does not block the others. The
+// bookkeeping takes about 20 MB; [jobs] memory bounds the results.
 constexpr std::uint64_t lines_ahead_max = 65'536;
 constexpr std::uint32_t retries_max = 1'000'000;
 

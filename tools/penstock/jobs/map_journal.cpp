@@ -120,7 +120,7 @@ tl::unexpected<failure> map_journal::failed(std::string_view doing, int os_code)
   return refuse_os(errc::io, os_code, fmt::format("{} the journal '{}'", doing, printable(path_)));
 }
 
-// ---- reading --------------------------------------------------------------------------------------------------
+// ---- reading ----------------------------------------------------------------------------------------------
 
 result<void> map_journal::read_all(const std::string& header) {
   const auto no_journal = [&] {
@@ -182,7 +182,7 @@ result<void> map_journal::begin(const std::string& header) {
   return {};
 }
 
-// ---- offsets --------------------------------------------------------------------------------------------------
+// ---- offsets ----------------------------------------------------------------------------------------------
 
 result<void> map_journal::note_place(std::uint64_t index, std::uint64_t offset) {
   if (index > std::uint64_t{std::numeric_limits<off_t>::max()} / 16)
@@ -230,7 +230,7 @@ result<std::optional<journal_entry>> map_journal::find(std::uint64_t index) cons
   return entry;
 }
 
-// ---- writing --------------------------------------------------------------------------------------------------
+// ---- writing ----------------------------------------------------------------------------------------------
 
 result<void> map_journal::append(std::uint64_t hash, std::string_view output) {
   const std::string line = journal_line(hash, output);

@@ -1,12 +1,13 @@
-// The journal of `penstock map --journal`: the finished jobs of an interrupted run, so that the next run continues there
-// and still writes its complete output. An append-only text file:
+// The journal of `penstock map --journal`: the finished jobs of an interrupted run, so that the next run
+// continues there and still writes its complete output. An append-only text file:
 //
 //   {"schema":"penstock.map-journal/1","work":{"function":"thumbnail"}}
 //   {"line":"00ff00ff00ff00ff","index":4,"status":"ok","attempts":1,"result":..,"error":null}
 //
-// Each line is the job's output line, preceded by the hash of its input line. Lines are written as jobs finish; for an
-// index that occurs twice the later line counts. A last line that a crash has torn is dropped when the file is opened,
-// and its job runs again. Memory does not grow with the journal: the offsets of the lines are in a temporary file.
+// Each line is the job's output line, preceded by the hash of its input line. Lines are written as jobs
+// finish; for an index that occurs twice the later line counts. A last line that a crash has torn is dropped
+// when the file is opened, and its job runs again. Memory does not grow with the journal: the offsets of the
+// lines are in a temporary file.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -40,8 +41,8 @@ struct journal_entry {
 class map_journal {
  public:
   /// `work` is JSON that describes what is done to each line. Refuses a journal of different work
-  /// (errc::state_mismatch), a file that is not a journal, and a journal in use by another run (errc::io). Creates a
-  /// missing file.
+  /// (errc::state_mismatch), a file that is not a journal, and a journal in use by another run (errc::io).
+  /// Creates a missing file.
   static result<std::unique_ptr<map_journal>> open(const std::string& path, const std::string& work);
 
   /// Nothing if the job has to run. Thread-safe, like append() and sync().
@@ -80,7 +81,7 @@ class map_journal {
   std::uint64_t unreadable_ = 0;
   std::uint64_t torn_ = 0;
 
-  mutable std::mutex mutex_;  // guards appending and what follows
+  mutable std::mutex mutex_;  // guards appending and the members below
   std::uint64_t bytes_ = 0;
   bool unsynced_ = false;
 };

@@ -92,7 +92,7 @@ void map_run::lose_output(failure why) {
   around_.abandon();
 }
 
-// ---- reading --------------------------------------------------------------------------------------------------
+// ---- reading ----------------------------------------------------------------------------------------------
 
 void map_run::read_lines() {
   while (true) {
@@ -209,7 +209,7 @@ result<void> map_run::start(const std::shared_ptr<job>& what) {
   return around_.start(what->line, [this, what](job_outcome outcome) { settled(what, std::move(outcome)); });
 }
 
-// ---- outcomes -------------------------------------------------------------------------------------------------
+// ---- outcomes ---------------------------------------------------------------------------------------------
 
 void map_run::settled(const std::shared_ptr<job>& what, job_outcome outcome) {
   outcome.attempts += what->attempts;
@@ -279,7 +279,7 @@ void map_run::arrived(const job& what, job_status status, std::string line, bool
   if (lines_.ready()) news_.notify_one();
 }
 
-// ---- writing --------------------------------------------------------------------------------------------------
+// ---- writing ----------------------------------------------------------------------------------------------
 
 void map_run::write_lines() {
   bool lost = false;

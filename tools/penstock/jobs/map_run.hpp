@@ -5,8 +5,8 @@
 //                                 -> start(line) ... on any thread: settled -> journal -->+
 //   the caller's thread      output lines, in the order of the input <--------------------+
 //
-// Memory is bounded: by the number of lines between reading and writing, and by the bytes of results that wait for an
-// earlier job. The pool is behind `start`.
+// Memory is bounded: by the number of lines between reading and writing, and by the bytes of results that
+// wait for an earlier job. It reaches the pool only through `start`.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -57,8 +57,9 @@ struct map_counts {
 class map_run {
  public:
   using settle = std::function<void(job_outcome)>;
-  /// Starts a job; may wait for others to settle. Calls `settled` once, on any thread, possibly before it returns.
-  /// Refuses if no more jobs can be started: then `settled` is not called, and the run ends with that failure.
+  /// Starts a job; may wait for others to settle. Calls `settled` once, on any thread, possibly before it
+  /// returns. Refuses if no more jobs can be started: then `settled` is not called, and the run ends with
+  /// that failure.
   using starter = std::function<result<void>(std::shared_ptr<const std::string> line, settle settled)>;
 
   struct surroundings {
@@ -72,8 +73,8 @@ class map_run {
   };
   map_run(map_rules rules, surroundings around);
 
-  /// Returns when every started job has settled and is written: at the end of the input, after stop(), or with the
-  /// first failure.
+  /// Returns when every started job has settled and is written: at the end of the input, after stop(), or
+  /// with the first failure.
   result<void> run();
   /// Stops reading; does not end running jobs. Thread-safe.
   void stop();
@@ -105,7 +106,7 @@ class map_run {
   const surroundings around_;
   std::uint64_t lines_read_ = 0;  // by the reading thread
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable room_;
   std::condition_variable news_;
   ordered_lines lines_;

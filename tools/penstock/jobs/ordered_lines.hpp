@@ -1,5 +1,5 @@
-// Restores the order of the input for lines that arrive in any order. Pure. The caller limits its memory by checking
-// size() and bytes() before it calls expect().
+// Restores the order of the input for lines that arrive in any order. Pure. The caller limits its memory by
+// checking size() and bytes() before it calls expect().
 #pragma once
 
 #include <cstddef>

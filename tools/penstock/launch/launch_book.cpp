@@ -39,13 +39,13 @@ void launch_book::start_all(steady_time now) {
   }
 }
 
-// ---- events -----------------------------------------------------------------------------------------------------
+// ---- events -----------------------------------------------------------------------------------------------
 
 void launch_book::started(std::uint32_t rank, pid_t pid) {
   rank_facts& r = ranks_[rank];
   r.now = rank_state::running;
   r.pid = pid;
-  // The round has ended while it was being started: it gets what the others got.
+  // The round ended while this rank was being started: send it the same signal as the others.
   if (stage_ == stage::ending) outbox_.emplace_back(signal_rank{rank, killed_ ? SIGKILL : ending_with_});
 }
 
@@ -59,7 +59,7 @@ void launch_book::start_failed(std::uint32_t rank, std::string why, steady_time 
 
 void launch_book::exited(std::uint32_t rank, const process::exit_report& end, steady_time now) {
   rank_facts& r = ranks_[rank];
-  if (r.now == rank_state::gone) return;  // it was given up, and ended after all
+  if (r.now == rank_state::gone) return;  // it had been given up, and has now ended
   r.now = rank_state::gone;
   r.ended = now;
   r.end = end_in_words(end);
@@ -69,7 +69,8 @@ void launch_book::exited(std::uint32_t rank, const process::exit_report& end, st
   if (!end.exited_with(0)) fail(rank, r.pid, r.end, now);
 }
 
-/// Only the first failure of a round is its cause: the others end because we end them, or because a peer is missing.
+/// Only the first failure of a round is its cause: the other ranks fail because we end them, or because a
+/// peer is missing.
 void launch_book::fail(std::uint32_t rank, pid_t pid, std::string text, steady_time now) {
   if (stage_ != stage::running) return;
   cause_ = launch_cause{rank, pid, std::move(text)};
@@ -90,7 +91,7 @@ void launch_book::stop(int signal, bool at_once, steady_time now) {
   end_round(signal, now + rules_.grace_after_stop);
 }
 
-// ---- the end of a round -----------------------------------------------------------------------------------------
+// ---- the end of a round -----------------------------------------------------------------------------------
 
 void launch_book::end_round(int signal, steady_time kill_at) {
   if (stage_ != stage::ending) {

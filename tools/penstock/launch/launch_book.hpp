@@ -1,14 +1,14 @@
-// When the ranks of a group are started, signalled and given up: the decisions of `penstock launch -- PROGRAM`. Pure:
-// events come in as calls with the time, commands come out of advance().
+// When the ranks of a group are started, signalled and given up: the decisions of `penstock launch --
+// PROGRAM`. Pure: events come in as calls with the time, commands come out of advance().
 //
 //            all started            a rank fails, or stop()              all gone
 //   begin ----------------> running -----------------------> ending ----------------> over
 //                              ^                                |
 //                              +--------------------------------+  a restart is left
 //
-// Ranks form a group: a collective operation with a missing member never ends. So a rank that fails (an exit code other
-// than 0, a signal, a failed start) ends the others, and they restart together, as torchrun does. A rank that exits
-// with 0 has finished; the others continue.
+// Ranks form a group: a collective operation with a missing member never ends. So a rank that fails (an exit
+// code other than 0, a signal, a failed start) ends the others, and they restart together, as torchrun does.
+// A rank that exits with 0 has finished; the others continue.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -25,22 +25,23 @@ namespace penstock::cli {
 struct launch_rules {
   std::uint32_t ranks = 1;
   std::uint32_t max_restarts = 0;
-  /// How long SIGTERM has before SIGKILL: after a failure, and after the user's first signal.
+  /// The time between SIGTERM and SIGKILL: after a failure, and after the user's first signal.
   nanoseconds grace_after_failure{4'000'000'000};
   nanoseconds grace_after_stop{25'000'000'000};
-  /// How long after SIGKILL a process is given up. Only an uninterruptible system call takes longer than moments.
+  /// The time after SIGKILL at which a process is given up. Only an uninterruptible system call takes this
+  /// long.
   nanoseconds killing{5'000'000'000};
 };
 
 struct start_rank {
   std::uint32_t rank = 0;
 };
-/// To the rank's process group.
+/// Send to the rank's process group.
 struct signal_rank {
   std::uint32_t rank = 0;
   int signal = 0;
 };
-/// Every rank of this round is gone: kill what their processes have left behind, then the next round starts.
+/// All ranks of this round are gone: kill processes that they left behind, then start the next round.
 struct clear_round {};
 
 using launch_command = std::variant<start_rank, signal_rank, clear_round>;
@@ -59,7 +60,7 @@ struct rank_facts {
   state now = state::waiting;
   pid_t pid = -1;               ///< of the last process
   std::uint32_t starts = 0;     ///< processes so far
-  std::string end;              ///< how the last process ended, in words; empty: it has not
+  std::string end;              ///< how the last process ended, as text; empty: it has not ended
   std::optional<int> code{};    ///< its exit code
   std::optional<int> signal{};  ///< or the signal that ended it
   steady_time began{};
@@ -75,9 +76,9 @@ class launch_book {
  public:
   explicit launch_book(const launch_rules& rules);
 
-  /// What to do now. Call after every event, and at next_deadline().
+  /// The commands to carry out now. Call after every event, and at next_deadline().
   [[nodiscard]] std::vector<launch_command> advance(steady_time now);
-  /// When advance() has something to do although nothing happens; `never`: it has not.
+  /// When to call advance() without an event; `never`: not needed.
   [[nodiscard]] steady_time next_deadline() const noexcept { return deadline_; }
 
   void started(std::uint32_t rank, pid_t pid);
@@ -87,7 +88,7 @@ class launch_book {
   void stop(int signal, bool at_once, steady_time now);
 
   [[nodiscard]] bool over() const noexcept { return stage_ == stage::over; }
-  /// Meaningful when over().
+  /// Valid once over().
   [[nodiscard]] launch_outcome outcome() const noexcept { return outcome_; }
   [[nodiscard]] const std::optional<launch_cause>& first_cause() const noexcept { return cause_; }
   [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_; }

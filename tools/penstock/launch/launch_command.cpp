@@ -51,11 +51,11 @@ struct launch_options {
   bool quiet = false;
   bool no_prefix = false;
 
-  /// One word that is no program: a config file.
+  /// A single argument that is not a program: a config file.
   [[nodiscard]] bool is_file() const { return words.size() == 1 && words[0].ends_with(".toml"); }
 };
 
-// ---- the machine --------------------------------------------------------------------------------------------------
+// ---- the machine ------------------------------------------------------------------------------------------
 
 std::vector<int> allowed_cores() {
   cpu_set_t set;
@@ -73,7 +73,7 @@ std::vector<int> cores_near(std::string pci) {
   return parse_core_list(doctor::text_of("/sys/bus/pci/devices/" + pci + "/local_cpulist"));
 }
 
-/// In a process of its own: CUDA in this one would leave a context, or hang with the driver.
+/// In a separate process: CUDA in this one would leave a context, or hang with the driver.
 result<std::vector<launch_gpu>> visible_gpus() {
   const doctor::cuda_facts cuda = doctor::look_at_cuda({});
   if (!cuda.child.good()) return refuse(errc::system, "looking for GPUs: {}", cuda.child.trouble);
@@ -83,7 +83,7 @@ result<std::vector<launch_gpu>> visible_gpus() {
   return gpus;
 }
 
-/// A port that nobody uses now. The ranks' program may find it taken later, as with every launcher.
+/// A port that is free now. It may be taken by the time the ranks' program uses it, as with every launcher.
 result<std::uint16_t> free_port() {
   using boost::asio::ip::tcp;
   boost::asio::io_context io;
@@ -106,9 +106,9 @@ std::string from_environment(const char* name, std::string otherwise) {
   return value != nullptr && *value != '\0' ? value : otherwise;
 }
 
-// ---- the program --------------------------------------------------------------------------------------------------
+// ---- the program ------------------------------------------------------------------------------------------
 
-/// As a shell finds it.
+/// Looks a program up like a shell.
 result<std::string> find_in_path(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     if (::access(name.c_str(), X_OK) == 0 && !std::filesystem::is_directory(name)) return name;
@@ -162,9 +162,9 @@ result<launch_work> prepare(const launch_options& o) {
   return work;
 }
 
-// ---- sessions -----------------------------------------------------------------------------------------------------
+// ---- sessions ---------------------------------------------------------------------------------------------
 
-/// A folder that is removed with what is in it.
+/// A temporary folder, removed with its contents.
 class throwaway_folder {
  public:
   throwaway_folder() = default;
@@ -206,7 +206,7 @@ std::vector<std::string> run_arguments(const launch_options& o) {
   return words;
 }
 
-/// The file as the first rank will read it: an error is reported once, before anything starts.
+/// Loads the file like the first rank will, so that an error is reported once, before anything starts.
 tl::expected<session_work, config_file::rejection> session_of(const launch_options& o, std::size_t ranks,
                                                               const std::string& report_folder) {
   config_source source = o.source;
@@ -224,7 +224,7 @@ std::string text_of_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// ---- the end ------------------------------------------------------------------------------------------------------
+// ---- the end ----------------------------------------------------------------------------------------------
 
 const char* name_of(launch_outcome outcome) {
   switch (outcome) {

@@ -33,12 +33,12 @@ struct launch_gpu {
 
 struct rank_place {
   std::optional<launch_gpu> gpu{};
-  std::vector<int> cores{};  ///< the only ones that the rank may use; empty: all of ours
+  std::vector<int> cores{};  ///< the cores that the rank may use; empty: all of ours
 };
 
-/// One place for each rank. `allowed`: the cores that we may use. Cores are shared among the ranks whose GPUs have the
-/// same cores nearby, in whole cores; where there are fewer cores than ranks, nobody is bound. Refuses (errc::usage) an
-/// ordinal that does not exist, listing the GPUs, and "all" without a GPU.
+/// One place for each rank. `allowed`: the cores that we may use. Cores are shared among the ranks whose GPUs
+/// have the same cores nearby, in whole cores; if there are fewer cores than ranks, no rank is bound. Refuses
+/// (errc::usage) an ordinal that does not exist, listing the GPUs, and "all" without a GPU.
 [[nodiscard]] result<std::vector<rank_place>> plan_places(const gpu_choice& choice,
                                                           const std::vector<launch_gpu>& gpus,
                                                           const std::vector<int>& allowed);
@@ -51,16 +51,17 @@ struct launch_names {
   std::uint32_t restarts_max = 0;  ///< --max-restarts
 };
 
-/// `base` with the variables of this rank, named as torchrun names them. CUDA_VISIBLE_DEVICES holds all chosen GPUs, in the
-/// order of ranks, so that device LOCAL_RANK is the rank's own; for ranks without a GPU it is empty.
+/// `base` with the variables of this rank, named as torchrun names them. CUDA_VISIBLE_DEVICES holds all
+/// chosen GPUs, in the order of ranks, so that device LOCAL_RANK is the rank's own; for ranks without a GPU
+/// it is empty.
 [[nodiscard]] std::vector<std::string> rank_environment(std::vector<std::string> base,
                                                         const launch_names& names,
                                                         const std::vector<rank_place>& places,
                                                         std::uint32_t rank);
 
-/// "0-3,8" -> 0 1 2 3 8, as the kernel writes lists of cores. Empty if it is none.
+/// "0-3,8" -> 0 1 2 3 8, the kernel's format for lists of cores. Empty if the text is not such a list.
 [[nodiscard]] std::vector<int> parse_core_list(std::string_view text);
-/// And back.
+/// The reverse of parse_core_list.
 [[nodiscard]] std::string core_list(const std::vector<int>& cores);
 
 }  // namespace penstock::cli

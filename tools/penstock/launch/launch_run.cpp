@@ -15,7 +15,7 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-// While nothing is due: how often adopted processes that have ended are reaped.
+// How often to reap adopted processes while nothing else is due.
 constexpr auto look_every = std::chrono::seconds(1);
 // Killed processes are gone within milliseconds, unless a system call cannot be interrupted.
 constexpr auto strays_patience = std::chrono::milliseconds(1000);
@@ -81,7 +81,7 @@ void launch_run::stop(int signal, bool at_once) {
   });
 }
 
-// ---- what the book decides --------------------------------------------------------------------------------------
+// ---- the book's commands ----------------------------------------------------------------------------------
 
 void launch_run::act() {
   for (const launch_command& command : book_.advance(clock::now())) {
@@ -162,7 +162,7 @@ void launch_run::exited(std::uint32_t rank, const process::exit_report& end) {
   last_lines_[rank] = r.err->last_lines(lines_in_report);
   book_.exited(rank, end, clock::now());
   tell_end(rank);
-  // Its callback is running, so it is destroyed later.
+  // Destroy it later, because its callback is running now.
   boost::asio::post(io_.context(), [this] { act(); });
 }
 

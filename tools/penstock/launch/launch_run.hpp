@@ -1,5 +1,5 @@
-// One `penstock launch`: carries out what the launch_book decides. Starts the ranks' processes, passes their output on, and
-// tells the book how they end.
+// One run of `penstock launch`: carries out the commands of launch_book. Starts the ranks' processes,
+// forwards their output, and reports their ends to the book.
 #pragma once
 
 #include "runtime/process/child_process.hpp"
@@ -43,7 +43,7 @@ struct launch_result {
 class launch_run {
  public:
   launch_run(process::io_thread& io, launch_work work);
-  /// Kills what still runs.
+  /// Kills all processes that still run.
   ~launch_run();
   launch_run(const launch_run&) = delete;
   launch_run& operator=(const launch_run&) = delete;

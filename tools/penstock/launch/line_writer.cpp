@@ -22,7 +22,7 @@ void line_writer::write(int fd, std::string text) {
     const std::lock_guard hold(mutex_);
     bytes_ += text.size();
     was_full_ = was_full_ || bytes_ > backlog_max;
-    // Neighbours for the same place become one write.
+    // Adjacent texts for the same descriptor become one write.
     if (!waiting_.empty() && waiting_.back().first == fd) {
       waiting_.back().second += text;
     } else {

@@ -1,5 +1,5 @@
-// Writes the ranks' lines to our stdout and stderr on a thread of its own: a terminal or pipe that nobody reads must not
-// delay the end of a group.
+// Writes the ranks' lines to our stdout and stderr on a separate thread, so that a paused terminal or an
+// unread pipe does not delay the end of a group.
 #pragma once
 
 #include <condition_variable>
@@ -17,15 +17,15 @@ class line_writer {
  public:
   /// `room` is called on the writer's thread when a backlog of more than backlog_max has been written.
   explicit line_writer(std::function<void()> room);
-  /// Writes what is left. Waits for whoever reads it.
+  /// Writes the rest. Blocks until the reader has taken it.
   ~line_writer();
   line_writer(const line_writer&) = delete;
   line_writer& operator=(const line_writer&) = delete;
 
-  /// Text with its line ends, for one write if the reader keeps up. From any thread; never blocks. Errors (a closed pipe)
-  /// are ignored, as by every other output of the CLI.
+  /// Queues text with its line ends; it is written at once if the reader keeps up. From any thread; never
+  /// blocks. Errors (a closed pipe) are ignored, as everywhere in the CLI.
   void write(int fd, std::string text);
-  /// More waits than should: read nothing more until `room` is called.
+  /// Whether the backlog is too large: read nothing more until `room` is called.
   [[nodiscard]] bool full() const;
 
   static constexpr std::size_t backlog_max = 1 << 20;  ///< bytes

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int reads_a_turn = 16;  // then the other ranks' pipes get a turn
 constexpr std::size_t read_bytes = 64 * 1024;
-// What a pipe holds at most unless its writer has raised that; more comes from a process that outlives the rank.
+// The default capacity of a pipe; anything beyond that comes from a process that outlives the rank.
 constexpr int reads_at_the_end = 16;
 
 }  // namespace
@@ -38,7 +38,7 @@ void rank_output::wait() {
                    });
 }
 
-/// False: waiting for more is arranged, or useless.
+/// False: wait for more, or there is no more.
 bool rank_output::read() {
   if (writer_.full()) {
     paused_ = true;

@@ -1,4 +1,4 @@
-// What a rank writes: read line by line, prefixed with the rank, written to our own stdout and stderr.
+// Reads a rank's output line by line, prefixes it with the rank, and writes it to our own stdout and stderr.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -13,17 +13,18 @@
 
 namespace penstock::cli {
 
-/// One pipe of a rank. Construct, use and destroy on the io thread. Lines longer than output_tail::line_max are cut.
+/// One pipe of a rank. Construct, use and destroy on the io thread. Lines longer than output_tail::line_max
+/// are cut.
 class rank_output {
  public:
   rank_output(boost::asio::io_context& io, unique_fd pipe, int to, std::string prefix, line_writer& writer);
   rank_output(const rank_output&) = delete;
   rank_output& operator=(const rank_output&) = delete;
 
-  /// Reading stops while the writer is full, so a rank that writes faster than its output is read waits, as it would
-  /// without us. Call when the writer has room again.
+  /// Reading stops while the writer is full, so a rank that writes faster than its output is read waits, as
+  /// it would without us. Call when the writer has room again.
   void resume();
-  /// The rank is gone: takes what is left in the pipe.
+  /// The rank is gone: reads the rest of the pipe.
   void finish();
   [[nodiscard]] std::string last_lines(std::size_t count) const { return tail_.last_lines(count); }
 

@@ -13,7 +13,7 @@ std::string with_rank(const std::string& text, std::uint32_t rank) {
   return fmt::format("{}-rank{}", text, rank);
 }
 
-/// HOST:PORT with a port of the rank's own. 0 stays: the kernel chooses.
+/// HOST:PORT with a separate port for the rank. 0 stays 0: the kernel chooses.
 std::string address_of(const std::string& listen, std::uint32_t rank) {
   const std::size_t colon = listen.rfind(':');
   if (colon == std::string::npos) return listen;

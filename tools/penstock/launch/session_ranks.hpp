@@ -1,5 +1,5 @@
-// `penstock launch FILE`: a session as a rank. Pure: which arguments each rank's `penstock run` gets, and what the group's
-// report says of it.
+// `penstock launch FILE`: sessions as ranks. Pure: the arguments of each rank's `penstock run`, and the
+// ranks' part of the group's report.
 #pragma once
 
 #include "tools/penstock/launch/launch_book.hpp"
@@ -15,12 +15,12 @@ namespace penstock::cli {
 
 struct session_work {
   std::string file;
-  std::string name;  ///< of the session in the file; each rank's gets "-rank0", ...
+  std::string name;  ///< the session's name in the file; each rank adds "-rank0", ...
   std::string
-      metrics_listen;  ///< [metrics] listen: each rank gets a port of its own, this one and the following
+      metrics_listen;  ///< [metrics] listen: the ranks use this port and the following ones
   std::vector<std::string> arguments;  ///< of run, for every rank
-  std::string sink;                    ///< journal:PATH gets the rank
-  std::string out;                     ///< a folder for each rank in it
+  std::string sink;                    ///< the rank is added to journal:PATH
+  std::string out;                     ///< contains a folder for each rank
   std::string report_folder;
 };
 
@@ -32,7 +32,7 @@ struct session_work {
 /// The rank's own report (penstock.run/1; empty if it wrote none) with `rank`, `world_size` and `process`.
 [[nodiscard]] nlohmann::ordered_json rank_report(const std::string& own, std::uint32_t rank,
                                                  std::uint32_t world_size, nlohmann::ordered_json process);
-/// Why the session failed, in its own words; empty if its report does not say.
+/// The session's own error message; empty if its report has none.
 [[nodiscard]] std::string own_words(const std::string& own_report);
 
 }  // namespace penstock::cli

@@ -39,7 +39,7 @@ void adopt_orphans() {
 void reap_strays(const std::function<bool(pid_t)>& is_rank) {
   while (true) {
     siginfo_t first{};
-    // Looks without reaping: a rank's end belongs to its child_process.
+    // WNOWAIT: do not reap here, because ranks are reaped by their child_process.
     if (::waitid(P_ALL, 0, &first, WEXITED | WNOHANG | WNOWAIT) != 0 || first.si_pid == 0) return;
     if (is_rank(first.si_pid)) return;
     ::waitpid(first.si_pid, nullptr, WNOHANG);
@@ -57,7 +57,7 @@ std::size_t kill_strays(std::chrono::milliseconds patience) {
       ::kill(pid, SIGKILL);
       killed.insert(pid);
     }
-    // Their children become ours in the meantime, and are found in the next round.
+    // Their children become ours, and are found in the next round.
     for (const pid_t pid : below) wait_for_end(pid, until);
     reap_all_that_ended();
     if (clock::now() >= until) break;

@@ -1,5 +1,5 @@
-// Processes that ranks have started and left behind: daemons, and whatever left its rank's process group. They become our
-// children, so that nothing is left when the group ends.
+// Handles processes that ranks leave behind: daemons, and processes that left their rank's process group.
+// They become our children, so that none is left when the group ends.
 #pragma once
 
 #include <sys/types.h>
@@ -12,11 +12,12 @@ namespace penstock::cli {
 /// From now on orphans below this process become its children (PR_SET_CHILD_SUBREAPER).
 void adopt_orphans();
 
-/// Reaps adopted processes that have ended. `is_rank`: leave this one to whoever started it. Does not block.
+/// Reaps adopted processes that have ended. `is_rank`: true for processes that are reaped elsewhere. Does not
+/// block.
 void reap_strays(const std::function<bool(pid_t)>& is_rank);
 
-/// Kills and reaps all processes below this one; call while no rank runs. Returns how many were killed; waits for them until
-/// the time is over.
+/// Kills and reaps all processes below this one; call while no rank runs. Returns how many were killed. Waits
+/// for them up to `patience`.
 std::size_t kill_strays(std::chrono::milliseconds patience);
 
 }  // namespace penstock::cli

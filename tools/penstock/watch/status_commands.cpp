@@ -82,7 +82,8 @@ int deaths(const request_options& o) {
   });
 }
 
-/// The `sessions` entry of a live session. One that does not answer in time is busy or stopped; it is listed anyway.
+/// The `sessions` entry of a live session. One that does not answer in time is busy or stopped; it is listed
+/// anyway.
 json session_facts(const control::found_session& s) {
   json about{{"session", s.name},
              {"socket", s.path.string()},

@@ -14,16 +14,17 @@ struct screen_size {
   std::size_t rows = 24;
 };
 
-/// Answers to "pipeline". Rates cover the time from `before` to `now`, the mean the time since `long_before`; there are
-/// none if the two are the same.
+/// Answers to "pipeline". Rates cover the time from `before` to `now`, the mean the time since `long_before`;
+/// there are none if the two are the same.
 struct top_looks {
   const nlohmann::ordered_json& long_before;
   const nlohmann::ordered_json& before;
   const nlohmann::ordered_json& now;
 };
 
-/// `event` is the last event; `first_worker` how many workers are scrolled off at the top. The worker that the device
-/// waits for always comes first. Never exceeds the lines and columns of the screen, not counting escape sequences.
+/// `event` is the last event; `first_worker` how many workers are scrolled off at the top. The worker that
+/// the device waits for always comes first. Never exceeds the lines and columns of the screen, not counting
+/// escape sequences.
 [[nodiscard]] std::vector<std::string> top_screen(const top_looks& looks, const std::string& event,
                                                   screen_size size, std::size_t first_worker, bool colours);
 

@@ -1,4 +1,5 @@
-// What the ranks of a group get of an epoch (semantics 31, 32), against the rules written out one position at a time.
+// How an epoch is divided among the ranks of a group (semantics 31, 32), compared with the rules applied one
+// position at a time.
 #include "runtime/dataset/order/plan.hpp"
 #include "runtime/dataset/order/shuffle.hpp"
 
@@ -14,10 +15,10 @@ using namespace penstock;
 
 namespace {
 
-/// The positions of each rank from `start` on, straight from the rules.
+/// The positions of each rank from `start` on, directly from the rules.
 struct dealt {
   std::vector<std::vector<std::uint64_t>> rows;  // by rank
-  std::vector<std::uint64_t> padded;             // by rank: how many of its rows are repeats
+  std::vector<std::uint64_t> padded;             // by rank: the number of its rows that are repeats
 };
 
 dealt by_the_rules(const plan_settings& s, std::uint64_t start) {
@@ -177,7 +178,8 @@ TEST_CASE(
       s.rank = 0;
       const std::uint64_t steps = plan::create(s)->shape().batches_of(0);
       const bool last = link + 1 == std::size(worlds);
-      // Under allow the ranks may end at different steps, and then they have no common one: stop before.
+      // Under `allow` the ranks may end at different steps, so there may be no common last step: stop before
+      // it.
       const std::uint64_t stop = last || steps == 0 ? steps : between(0, steps - 1);
       const bool to_the_end = stop == steps;
       for (s.rank = 0; s.rank < s.world_size; ++s.rank) {

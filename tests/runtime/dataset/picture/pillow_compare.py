@@ -35,7 +35,7 @@ def photograph(width, height, seed):
 
 
 def png16(picture, grey):
-    """Pillow writes no 16-bit RGB: a PNG by hand. The upper bytes are the picture, the lower ones noise."""
+    """Writes a 16-bit RGB PNG, which Pillow cannot. The upper bytes are the picture, the lower ones noise."""
     high = np.asarray(picture.convert("L") if grey else picture)
     low = np.random.default_rng(5).integers(0, 256, high.shape, dtype=np.uint8)
     rows = np.stack([high, low], axis=-1).reshape(high.shape[0], -1)
@@ -113,7 +113,7 @@ def make_pictures(folder):
 
 
 def largest_box(width, height):
-    """The contract's box for augment = none, in its own words."""
+    """The documented box for augment = none, computed independently."""
     tall, wide = SIZE
     if width * tall > height * wide:
         box = (max(1, height * wide // tall), height)
