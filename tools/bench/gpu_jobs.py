@@ -1,6 +1,7 @@
 """Steps of gpu.py about jobs whose results go to the device."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -8,10 +9,16 @@ import time
 from gpu_faults import FILLER, descendants, who_uses_the_gpu
 
 
+def surroundings(b):
+    """Where pools find penstock-gpu: from a build folder they see it beside themselves."""
+    folder = os.path.join(b.given.tree, "libexec/penstock")
+    return {**b.test_environment, **({"PENSTOCK_LIBEXEC": folder} if os.path.isdir(folder) else {})}
+
+
 def job_tests(b):
     """The tests of pools with device programs, test_pool_device, on the GPU."""
     output = b.run("job_tests", [b.program("test_pool_device"), "--durations", "no"], 170,
-                   environment={**b.test_environment, "PENSTOCK_TEST_DEVICE": b.given.device}, check=False)
+                   environment={**surroundings(b), "PENSTOCK_TEST_DEVICE": b.given.device}, check=False)
     summary = output.strip().splitlines()[-1] if output.strip() else f"exit code {b.last_code}"
     b.row("tests of jobs with device programs: out of memory, illegal accesses, endless kernels, owners killed",
           f"{summary} ({b.last_seconds:.0f} s)", "all pass", b.last_code == 0)
@@ -26,7 +33,7 @@ def job_rate(b):
     for placement in ("process", "embedded"):
         arguments = [bench, "device", "--workers", "16", "--program", program, "--device", b.given.device, "--placement", placement]
         most, processes = 0, 0
-        with subprocess.Popen(arguments, env=b.test_environment, cwd=b.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        with subprocess.Popen(arguments, env=surroundings(b), cwd=b.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               start_new_session=True) as child:
             while child.poll() is None:
                 time.sleep(0.5)
@@ -56,7 +63,7 @@ def job_full_memory(b):
             if filler.stdout.readline() != "full\n":
                 raise RuntimeError("the device memory could not be filled")
             with subprocess.Popen([bench, "full", "--workers", "2", "--program", program, "--device", b.given.device, "--placement", placement],
-                                  env=b.test_environment, cwd=b.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+                                  env=surroundings(b), cwd=b.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
                 first = json.loads(child.stdout.readline() or "{}")
                 filler.kill()
                 filler.wait()
