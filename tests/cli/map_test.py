@@ -373,7 +373,7 @@ class JournalTest(MapTest):
             process = self.start("map", "--command", self.command, "--input", "in", "--output", "out.jsonl", "--workers", 2,
                                  "--journal", self.journal, "--quiet", "--json")
             # The waiting job has started, and the other worker has done some of the following ones.
-            self.wait_until(lambda: os.path.exists(self.path("ran")) and int(held) + 6 <= max(map(int, self.ran())), "some jobs behind %s" % held)
+            self.wait_until(lambda: os.path.exists(self.path("ran")) and int(held) + 6 <= max(map(int, self.ran()), default=-1), "some jobs behind %s" % held)
             process.send_signal(sent)
             out, err = process.communicate(timeout=30)
             self.assertEqual(process.returncode, code, err)

@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 namespace penstock {
@@ -90,8 +92,34 @@ struct job_program_entry {
   JobProgram* (*make)() = nullptr;  ///< may throw
 };
 
+#ifdef __CUDACC__
+/// A program has a CUDA runtime of its own, so only code that is compiled into it can ask for the error that one of its calls
+/// has left behind, and clear it for the next job.
+template <class Program>
+class checked_program final : public JobProgram {
+ public:
+  void on_result(DeviceJob& job, stream_handle stream) override {
+    try {
+      program_.on_result(job, stream);
+    } catch (...) {
+      static_cast<void>(cudaGetLastError());
+      throw;
+    }
+    if (const cudaError_t left = cudaGetLastError(); left != cudaSuccess)
+      throw std::runtime_error(std::string("left behind by a CUDA call: ") + cudaGetErrorString(left));
+  }
+
+ private:
+  Program program_;
+};
+#else
+template <class Program>
+using checked_program = Program;
+#endif
+
 }  // namespace penstock
 
 #define PENSTOCK_JOB_PROGRAM(type)                                                                          \
   extern "C" __attribute__((visibility("default"))) const penstock::job_program_entry penstock_job_program{ \
-      penstock::job_program_version, []() -> penstock::JobProgram* { return new type; }};
+      penstock::job_program_version,                                                                        \
+      []() -> penstock::JobProgram* { return new penstock::checked_program<type>; }};

@@ -141,7 +141,7 @@ TEST_CASE("device memory for a program is refused when there is not so much, and
   const auto device = make_tested_device();
   REQUIRE(device->open());
   REQUIRE(device->enter_programs());
-  const auto refused = device->take_memory(std::uint64_t{1} << 60U);
+  const auto refused = device->take_memory(std::uint64_t{1} << 63U);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::device_out_of_memory);
   CHECK(device->finish_program());
