@@ -99,6 +99,8 @@ template <class Program>
 class checked_program final : public JobProgram {
  public:
   void on_result(DeviceJob& job, stream_handle stream) override {
+    // Without a GPU the question alone is an error.
+    if (job.on_host()) return program_.on_result(job, stream);
     try {
       program_.on_result(job, stream);
     } catch (...) {
