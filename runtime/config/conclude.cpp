@@ -57,11 +57,12 @@ void adopt_rank(applied& made, const environment_list& environment, severity lev
   if (made.values.sampler.rank || !asked || is_broken(made, rank_key)) return;
   const auto adopted = adopt_launcher_rank(made.values.sampler, environment);
   if (!adopted) {
-    found.add({.key = rank_key,
-               .at = asked->value,
-               .message = fmt::format("'rank' in [sampler] cannot be \"auto\": {}", adopted.error()),
-               .help = "a launcher sets RANK and WORLD_SIZE, SLURM_PROCID and SLURM_NTASKS, or "
-                       "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"});
+    found.add(
+        {.key = rank_key,
+         .at = asked->value,
+         .message = fmt::format("'rank' in [sampler] cannot be \"auto\": {}", adopted.error()),
+         .help = "start it with a launcher (penstock launch, torchrun, mpirun, srun), or write the number of "
+                 "the rank"});
     made.broken.insert(rank_key);
     return;
   }

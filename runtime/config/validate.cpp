@@ -1,14 +1,12 @@
 #include "runtime/config/validate.hpp"
 
-#include "runtime/base/text.hpp"
 #include "runtime/config/key_table.hpp"
 #include "runtime/config/rules.hpp"
+#include "runtime/group/launcher_environment.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <optional>
 #include <set>
 
@@ -23,32 +21,6 @@ diagnostic about(const std::string& key, std::string message, std::string label,
   made.where.label = std::move(label);
   made.help = std::move(help);
   return made;
-}
-
-struct launcher_variables {
-  std::string rank;
-  std::string size;
-};
-
-std::optional<std::string> value_of(const environment_list& environment, const std::string& name) {
-  const auto at =
-      std::find_if(environment.begin(), environment.end(), [&](const auto& v) { return v.first == name; });
-  if (at == environment.end()) return std::nullopt;
-  return at->second;
-}
-
-tl::expected<std::uint32_t, std::string> number_in(const environment_list& environment,
-                                                   const std::string& name, const std::string& partner) {
-  const std::optional<std::string> text = value_of(environment, name);
-  if (!text) return tl::unexpected(fmt::format("{} is set, but {} is not", partner, name));
-  std::uint32_t number = 0;
-  const char* const end = text->data() + text->size();
-  const auto [rest, status] = std::from_chars(text->data(), end, number);
-  if (status != std::errc{} || rest != end) {
-    return tl::unexpected(
-        fmt::format("{} is '{}', which is not a whole number", name, printable(shortened(*text, 60))));
-  }
-  return number;
 }
 
 }  // namespace
@@ -102,30 +74,16 @@ tl::expected<penstock::config, failure> accept(penstock::config values, const en
 
 tl::expected<std::vector<std::string>, std::string> adopt_launcher_rank(sampler_config& sampler,
                                                                         const environment_list& environment) {
-  const std::array<launcher_variables, 3> launchers{{{"RANK", "WORLD_SIZE"},
-                                                     {"SLURM_PROCID", "SLURM_NTASKS"},
-                                                     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}}};
-  const auto launcher = std::find_if(
-      launchers.begin(), launchers.end(),
-      [&](const launcher_variables& names) { return value_of(environment, names.rank).has_value(); });
-  if (launcher == launchers.end())
-    return tl::unexpected(std::string("no launcher has set a rank in the environment"));
-  const auto rank = number_in(environment, launcher->rank, launcher->size);
-  if (!rank) return tl::unexpected(rank.error());
-  const auto size = number_in(environment, launcher->size, launcher->rank);
-  if (!size) return tl::unexpected(size.error());
-  if (*rank >= *size) {
-    return tl::unexpected(fmt::format("{} is {}, which is not below {}, which is {}", launcher->rank, *rank,
-                                      launcher->size, *size));
-  }
-  const key_info& world_size = *key_table::get().find("sampler.world_size");
-  if (static_cast<double>(*size) > world_size.limits.high) {
-    return tl::unexpected(fmt::format("{} is {}; world_size must be {}", launcher->size, *size,
-                                      limits_text(world_size.form, world_size.limits)));
-  }
-  sampler.rank = *rank;
-  sampler.world_size = *size;
-  return std::vector<std::string>{launcher->rank, launcher->size};
+  const auto place = group::place_required([&](const std::string& name) -> std::optional<std::string> {
+    const auto at =
+        std::find_if(environment.begin(), environment.end(), [&](const auto& v) { return v.first == name; });
+    if (at == environment.end()) return std::nullopt;
+    return at->second;
+  });
+  if (!place) return tl::unexpected(place.error().message);
+  sampler.rank = place->rank;
+  sampler.world_size = place->world_size;
+  return std::vector<std::string>{place->rank_variable, place->size_variable};
 }
 
 }  // namespace penstock::config_file

@@ -198,8 +198,10 @@ result<std::optional<launcher_place>> place_in(const environment& variables) {
     break;
   }
   if (by == nullptr) return std::optional<launcher_place>();
-  launcher_place place{
-      .launcher = by->name, .rank_variable = by->rank, .local_rank_variable = by->local_rank};
+  launcher_place place{.launcher = by->name,
+                       .rank_variable = by->rank,
+                       .size_variable = by->size,
+                       .local_rank_variable = by->local_rank};
   const auto size = variables(by->size);
   if (!size) {
     const bool pod = by->name == "Kubernetes";

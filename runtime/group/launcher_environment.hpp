@@ -33,6 +33,7 @@ struct launcher_place {
   std::uint32_t starts = 0;                         ///< how often the launcher had started this rank before
   std::string job{};                  ///< what tells groups of one user apart; empty: nothing does
   std::string rank_variable{};        ///< where the rank stands
+  std::string size_variable{};        ///< where the world size stands
   std::string local_rank_variable{};  ///< where the local rank would stand
 };
 

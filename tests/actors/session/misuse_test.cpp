@@ -62,7 +62,9 @@ TEST_CASE("a rank that is to come from the launcher is taken from the environmen
   config c = small(1);
   c.sampler.epochs = 1;
   c.sampler.rank = std::nullopt;
-  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"}) ::unsetenv(name);
+  for (const char* name :
+       {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "JOB_COMPLETION_INDEX"})
+    ::unsetenv(name);
   CHECK(refused(c).message.starts_with("sampler.rank: "));
   ::setenv("RANK", "1", 1);
   ::setenv("WORLD_SIZE", "4", 1);

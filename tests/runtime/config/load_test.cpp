@@ -431,6 +431,16 @@ TEST_CASE("rank \"auto\" takes rank and size from the first launcher that set th
   CHECK(result->source_of("sampler.rank").text() == "from OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE");
 }
 
+TEST_CASE("under mpirun in a Slurm allocation rank \"auto\" is the rank, not the allocation's task 0") {
+  const loading result =
+      load_text(synthetic + "[sampler]\nrank = \"auto\"\n", {{"SLURM_PROCID", "0"},
+                                                             {"SLURM_NTASKS", "4"},
+                                                             {"OMPI_COMM_WORLD_RANK", "3"},
+                                                             {"OMPI_COMM_WORLD_SIZE", "4"}});
+  REQUIRE(result);
+  CHECK(result->values.sampler.rank == 3U);
+}
+
 TEST_CASE("a warning is an error under strict") {
   const temporary_folder folder;
   source_request request;
