@@ -109,15 +109,6 @@ std::optional<std::uint32_t> tasks_of_node(std::string_view list, std::uint32_t 
   return std::nullopt;
 }
 
-/// "gpu[03-07,9],login": "gpu03".
-std::string first_node(std::string_view list) {
-  const std::size_t bracket = list.find('[');
-  if (bracket == std::string_view::npos || bracket > list.find(','))
-    return std::string(list.substr(0, list.find(',')));
-  const std::string_view numbers = list.substr(bracket + 1);
-  return fmt::format("{}{}", list.substr(0, bracket), numbers.substr(0, numbers.find_first_of("-,]")));
-}
-
 result<void> add_local(launcher_place& place, const launcher& by, const environment& variables) {
   auto local = number_if_set(variables, by.local_rank);
   if (!local) return tl::unexpected(std::move(local.error()));
@@ -152,37 +143,6 @@ std::string job_of(const launcher& by, const environment& variables) {
     job += (job.empty() ? "" : ".") + *part;
   }
   return job;
-}
-
-/// FNV-1a.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t sum = 0xcbf29ce484222325;
-  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return sum;
-}
-
-result<group_address> parse_address(const std::string& text) {
-  if (text.size() > 1 && text.front() == '@')
-    return group_address{group_address::kind::abstract_socket, text.substr(1), 0};
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) {
-    return refuse(errc::config,
-                  "PENSTOCK_GROUP_ADDR is '{}'; it has to be host:port, [address]:port or @name",
-                  printable(shortened(text, 60)));
-  }
-  const auto port = number_in<std::uint16_t>(text.substr(colon + 1), "the port in PENSTOCK_GROUP_ADDR");
-  if (!port) return tl::unexpected(port.error());
-  std::string host = text.substr(0, colon);
-  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  return group_address{group_address::kind::tcp, std::move(host), *port};
-}
-
-/// The name of an abstract socket has at most 107 bytes.
-std::string socket_name(std::uint32_t user, const std::string& job, const std::string& session) {
-  std::string name = fmt::format("penstock-group/{}/{}/{}", user, job, session);
-  constexpr std::size_t longest = 107;
-  if (name.size() > longest) name = fmt::format("penstock-group/{}/{:016x}", user, hash_of(name));
-  return name;
 }
 
 }  // namespace
@@ -244,39 +204,6 @@ result<std::uint32_t> local_rank_of(const launcher_place& place) {
   return refuse(errc::config,
                 "{} is set, but {} is not, which says which rank on this host this is; {} sets both",
                 place.rank_variable, place.local_rank_variable, place.launcher);
-}
-
-result<group_address> address_of(const launcher_place& place, const environment& variables,
-                                 std::uint32_t user, const std::string& session) {
-  if (const auto given = variables("PENSTOCK_GROUP_ADDR")) return parse_address(*given);
-  const bool one_host = place.local_world_size == place.world_size;
-  if (one_host)
-    return group_address{group_address::kind::abstract_socket, socket_name(user, place.job, session), 0};
-  std::string host = variables("MASTER_ADDR").value_or("");
-  if (host.empty() && place.launcher == "srun") {
-    auto nodes = variables("SLURM_STEP_NODELIST");
-    if (!nodes) nodes = variables("SLURM_JOB_NODELIST");
-    if (nodes) host = first_node(*nodes);
-  }
-  if (host.empty()) {
-    return refuse(errc::config,
-                  "nothing says where rank 0 is: set MASTER_ADDR (torchrun does) to its host, or "
-                  "PENSTOCK_GROUP_ADDR to "
-                  "host:port, for all ranks");
-  }
-  if (place.job.empty()) {
-    return refuse(
-        errc::config,
-        "{} gives its jobs no name that all hosts know: set PENSTOCK_GROUP to one, the same for all ranks",
-        place.launcher);
-  }
-  // Below the ports that the kernel gives away by itself, which begin at 32768.
-  constexpr std::uint64_t first_port = 20'000;
-  constexpr std::uint64_t ports = 12'000;
-  const std::uint64_t place_of_job = hash_of(fmt::format("{}/{}", place.job, session)) % ports;
-  std::uint64_t port = first_port + place_of_job;
-  if (variables("MASTER_PORT") == std::to_string(port)) port = first_port + (place_of_job + 1) % ports;
-  return group_address{group_address::kind::tcp, std::move(host), static_cast<std::uint16_t>(port)};
 }
 
 }  // namespace penstock::group

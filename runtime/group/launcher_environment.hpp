@@ -1,5 +1,5 @@
-// Which rank this process is, by the environment that its launcher has made, and where its group meets (semantics 36).
-// Pure: the environment is an argument. Used when a session joins a group.
+// Which rank this process is, by the environment that its launcher has made (semantics 36); where its group meets:
+// group_address.hpp. Pure: the environment is an argument. Used when a session joins a group.
 //
 //   launcher                  rank                    world size              local rank
 //   penstock launch, torchrun RANK                    WORLD_SIZE              LOCAL_RANK
@@ -46,20 +46,5 @@ result<launcher_place> place_required(const environment& variables);
 
 /// Refuses when the launcher has not said it.
 result<std::uint32_t> local_rank_of(const launcher_place& place);
-
-/// Where rank 0 listens and the others connect.
-struct group_address {
-  enum class kind : std::uint8_t { abstract_socket, tcp };
-  kind what = kind::abstract_socket;
-  std::string name{};  ///< of the abstract socket, without the leading zero; or the host
-  std::uint16_t port = 0;
-  bool operator==(const group_address&) const = default;
-};
-
-/// PENSTOCK_GROUP_ADDR ("host:port", "[v6]:port" or "@name"); else, with all ranks on one host, an abstract socket named
-/// after user, job and session; else MASTER_ADDR or Slurm's first node, and a port made of the job's id, which is never
-/// MASTER_PORT. Refuses (errc::config) when nothing says where, naming what would.
-result<group_address> address_of(const launcher_place& place, const environment& variables,
-                                 std::uint32_t user, const std::string& session);
 
 }  // namespace penstock::group

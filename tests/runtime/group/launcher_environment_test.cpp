@@ -1,5 +1,7 @@
 #include "runtime/group/launcher_environment.hpp"
 
+#include "runtime/group/group_address.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 
 #include <map>
@@ -176,7 +178,12 @@ TEST_CASE("an address that is given is taken, and one that cannot be found is as
   CHECK(at("node7:5000").value() == group_address{group_address::kind::tcp, "node7", 5000});
   CHECK(at("[::1]:5000").value() == group_address{group_address::kind::tcp, "::1", 5000});
   CHECK(at("@mine").value() == group_address{group_address::kind::abstract_socket, "mine", 0});
-  for (const char* nonsense : {"node7", ":5000", "node7:", "node7:99999", "@", ""}) CHECK_FALSE(at(nonsense));
+  CHECK(at("unix:@mine").value() == at("@mine").value());
+  for (const char* same : {"node7:5000", "[::1]:5000", "@mine"}) CHECK(text_of(at(same).value()) == same);
+  for (const char* nonsense :
+       {"node7", "unix:@", "[]:1", "node7:70000", "node7:1x", ":5000", "node7:", "node7:99999", "@", ""})
+    CHECK_FALSE(at(nonsense));
+  CHECK_FALSE(at(("@" + std::string(108, 'n')).c_str()));
   const variables nowhere = without(torchrun, "MASTER_ADDR");
   CHECK(address_of(place(nowhere), of(nowhere), 0, "train").error().message.find("set MASTER_ADDR") !=
         std::string::npos);

@@ -1,0 +1,107 @@
+#include "runtime/group/group_address.hpp"
+
+#include "runtime/base/text.hpp"
+
+#include <charconv>
+#include <string_view>
+
+namespace penstock::group {
+namespace {
+
+constexpr std::size_t socket_name_max = 107;  // of an abstract socket; the kernel's limit
+
+/// "gpu[03-07,9],login": "gpu03".
+std::string first_node(std::string_view list) {
+  const std::size_t bracket = list.find('[');
+  if (bracket == std::string_view::npos || bracket > list.find(','))
+    return std::string(list.substr(0, list.find(',')));
+  const std::string_view numbers = list.substr(bracket + 1);
+  return fmt::format("{}{}", list.substr(0, bracket), numbers.substr(0, numbers.find_first_of("-,]")));
+}
+
+/// FNV-1a.
+std::uint64_t hash_of(std::string_view text) {
+  std::uint64_t sum = 0xcbf29ce484222325;
+  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return sum;
+}
+
+result<group_address> parse_address(std::string_view text) {
+  const auto refused = [text] {
+    return refuse(errc::config,
+                  "PENSTOCK_GROUP_ADDR is '{}'; it has to be host:port, [address]:port or @name",
+                  printable(shortened(text, 60)));
+  };
+  constexpr std::string_view scheme = "unix:";
+  std::string_view rest = text;
+  if (rest.starts_with("unix:@")) rest.remove_prefix(scheme.size());
+  if (rest.starts_with('@')) {
+    rest.remove_prefix(1);
+    if (rest.empty()) return refused();
+    if (rest.size() > socket_name_max) {
+      return refuse(errc::config,
+                    "the name in PENSTOCK_GROUP_ADDR has {} bytes; a socket's name has at most {}",
+                    rest.size(), socket_name_max);
+    }
+    return group_address{group_address::kind::abstract_socket, std::string(rest), 0};
+  }
+  const std::size_t colon = rest.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return refused();
+  std::uint16_t port = 0;
+  const char* const end = rest.data() + rest.size();
+  const auto [stop, status] = std::from_chars(rest.data() + colon + 1, end, port);
+  if (status != std::errc{} || stop != end) return refused();
+  std::string_view host = rest.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (host.empty()) return refused();
+  return group_address{group_address::kind::tcp, std::string(host), port};
+}
+
+std::string socket_name(std::uint32_t user, const std::string& job, const std::string& session) {
+  std::string name = fmt::format("penstock-group/{}/{}/{}", user, job, session);
+  if (name.size() > socket_name_max) name = fmt::format("penstock-group/{}/{:016x}", user, hash_of(name));
+  return name;
+}
+
+}  // namespace
+
+std::string text_of(const group_address& address) {
+  if (address.what == group_address::kind::abstract_socket) return "@" + address.name;
+  const bool v6 = address.name.find(':') != std::string::npos;
+  return fmt::format("{}{}{}:{}", v6 ? "[" : "", address.name, v6 ? "]" : "", address.port);
+}
+
+result<group_address> address_of(const launcher_place& place, const environment& variables,
+                                 std::uint32_t user, const std::string& session) {
+  if (const auto given = variables("PENSTOCK_GROUP_ADDR")) return parse_address(*given);
+  const bool one_host = place.local_world_size == place.world_size;
+  if (one_host)
+    return group_address{group_address::kind::abstract_socket, socket_name(user, place.job, session), 0};
+  std::string host = variables("MASTER_ADDR").value_or("");
+  if (host.empty() && place.launcher == "srun") {
+    auto nodes = variables("SLURM_STEP_NODELIST");
+    if (!nodes) nodes = variables("SLURM_JOB_NODELIST");
+    if (nodes) host = first_node(*nodes);
+  }
+  if (host.empty()) {
+    return refuse(errc::config,
+                  "nothing says where rank 0 is: set MASTER_ADDR (torchrun does) to its host, or "
+                  "PENSTOCK_GROUP_ADDR to "
+                  "host:port, for all ranks");
+  }
+  if (place.job.empty()) {
+    return refuse(
+        errc::config,
+        "{} gives its jobs no name that all hosts know: set PENSTOCK_GROUP to one, the same for all ranks",
+        place.launcher);
+  }
+  // Below the ports that the kernel gives away by itself, which begin at 32768.
+  constexpr std::uint64_t first_port = 20'000;
+  constexpr std::uint64_t ports = 12'000;
+  const std::uint64_t place_of_job = hash_of(fmt::format("{}/{}", place.job, session)) % ports;
+  std::uint64_t port = first_port + place_of_job;
+  if (variables("MASTER_PORT") == std::to_string(port)) port = first_port + (place_of_job + 1) % ports;
+  return group_address{group_address::kind::tcp, std::move(host), static_cast<std::uint16_t>(port)};
+}
+
+}  // namespace penstock::group

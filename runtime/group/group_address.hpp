@@ -1,0 +1,30 @@
+// Where the ranks of a group meet: rank 0 listens there, the others connect (semantics 36). Pure: the environment is an
+// argument. Used when a session joins a group.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/group/launcher_environment.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace penstock::group {
+
+struct group_address {
+  enum class kind : std::uint8_t { abstract_socket, tcp };
+  kind what = kind::abstract_socket;
+  std::string name{};  ///< of the abstract socket, without the leading zero; or the host
+  std::uint16_t port = 0;
+  bool operator==(const group_address&) const = default;
+};
+
+/// As PENSTOCK_GROUP_ADDR has it: "@name", "host:port", "[v6]:port".
+[[nodiscard]] std::string text_of(const group_address& address);
+
+/// PENSTOCK_GROUP_ADDR ("host:port", "[v6]:port", "@name" or "unix:@name"); else, with all ranks on one host, an
+/// abstract socket named after user, job and session; else MASTER_ADDR or Slurm's first node, and a port made of the
+/// job's id, which is never MASTER_PORT. Refuses (errc::config) when nothing says where, naming what would.
+result<group_address> address_of(const launcher_place& place, const environment& variables,
+                                 std::uint32_t user, const std::string& session);
+
+}  // namespace penstock::group

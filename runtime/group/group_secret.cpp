@@ -1,0 +1,76 @@
+#include "runtime/group/group_secret.hpp"
+
+#include "runtime/base/fd.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <string_view>
+
+namespace penstock::group {
+namespace {
+
+result<group_secret> checked(std::string_view text, const std::string& where) {
+  const std::size_t last = text.find_last_not_of(" \t\r\n");
+  text = text.substr(0, last == std::string_view::npos ? 0 : last + 1);
+  if (text.size() < secret_bytes_min || text.size() > secret_bytes_max) {
+    return refuse(errc::config,
+                  "the group's secret in {} has {} bytes; it needs {} to {}, for example the output of "
+                  "'openssl rand -hex 32'",
+                  where, text.size(), secret_bytes_min, secret_bytes_max);
+  }
+  return group_secret{std::string(text)};
+}
+
+result<group_secret> read_secret(const std::string& file) {
+  const std::string what = fmt::format("reading the group's secret from '{}'", file);
+  // Not blocking: it may be a pipe that nobody writes to.
+  const unique_fd from(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat facts {};
+  if (!from || ::fstat(from.get(), &facts) != 0) return refuse_os(errc::config, errno, what);
+  if (!S_ISREG(facts.st_mode)) return refuse(errc::config, "{}: it is not a regular file", what);
+  if ((facts.st_mode & 077U) != 0) {
+    return refuse(errc::config,
+                  "{}: others than its owner may use it (mode {:04o}); allow only the owner: chmod 600 '{}'",
+                  what, facts.st_mode & 07777U, file);
+  }
+  // The superuser's files are fine: containers mount secrets so.
+  if (facts.st_uid != ::geteuid() && facts.st_uid != 0) {
+    return refuse(errc::config, "{}: it belongs to user {}, and this process runs as user {}", what,
+                  facts.st_uid, ::geteuid());
+  }
+  std::string text;
+  std::array<char, secret_bytes_max> some{};
+  while (text.size() <= secret_bytes_max) {
+    const ssize_t got = ::read(from.get(), some.data(), some.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return refuse_os(errc::config, errno, what);
+    if (got == 0) break;
+    text.append(some.data(), static_cast<std::size_t>(got));
+  }
+  return checked(text, "'" + file + "'");
+}
+
+}  // namespace
+
+result<std::optional<group_secret>> find_secret(const std::string& file, const environment& variables) {
+  const auto given = file.empty() ? variables("PENSTOCK_GROUP_SECRET") : std::nullopt;
+  if (file.empty() && !given) return std::optional<group_secret>();
+  auto secret = file.empty() ? checked(*given, "PENSTOCK_GROUP_SECRET") : read_secret(file);
+  if (!secret) return tl::unexpected(std::move(secret.error()));
+  return std::optional(std::move(*secret));
+}
+
+result<void> check_secret(const group_address& address, bool has_secret, bool insecure) {
+  if (address.what == group_address::kind::abstract_socket || has_secret || insecure) return {};
+  return refuse(errc::config,
+                "the group meets at {}, over the network, and has no secret: set [group] secret_file or "
+                "PENSTOCK_GROUP_SECRET to the same secret for all ranks, or [group] insecure = true to let "
+                "anybody in who reaches that port",
+                text_of(address));
+}
+
+}  // namespace penstock::group
