@@ -1,0 +1,161 @@
+// The links of a group: coordinator_listener is rank 0's side, where the ranks connect; member_link is a rank's side (of
+// rank 0's own session too). They carry the two messages of group_messages.hpp and nothing else. Used by actors/group.
+//
+//   member_link                                        coordinator_listener
+//     connect ------------------------------------------>  same host: the kernel says that it is the same user
+//     TLS 1.3, pre-shared secret (between hosts) <------>  strangers end here
+//     hello: protocol version, name of the group ------->
+//            <-------------------------------- hello       it is a link now, and has a number
+//     report ------------------------------------------->  callbacks.report
+//     callbacks.order <---------------------------- order
+//
+// Between hosts every link is encrypted, and both sides prove that they have the secret. On one host an abstract socket
+// is used: there the kernel names the peer's user, and a secret that every process of that user can read would prove
+// nothing more; OpenSSL is not loaded.
+//
+// Threads: everything here is called on the io_context's thread, and so are the callbacks. Nothing blocks: names are
+// resolved on a thread of their own, every wait has a deadline. A callback may call send() and stop(), and may destroy
+// the object. After stop() or destruction no callback is made.
+//
+// Memory. Each message replaces an earlier one of the same direction that has not left yet: at most two frames wait in
+// each direction of a link. A frame is at most frame_bytes_max() (group_wire.hpp). At most `pending_max` connections
+// have not proved yet who they are, each with at most `handshake_bytes_max` bytes; a new one takes the place of the
+// oldest. There are at most links_max() links; another takes the place of the one that has been silent longest.
+//
+// Time. A link on which nothing was heard for half of lost_after is closed; a member then connects again, so that a
+// connection that the network has forgotten does not cost its rank. Both sides send every beat, four times as often.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/group/group_address.hpp"
+#include "runtime/group/group_messages.hpp"
+#include "runtime/group/group_secret.hpp"
+
+#include <boost/asio/io_context.hpp>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace penstock::group {
+
+struct link_settings {
+  group_address address;
+  /// The same for all ranks of the group: its job and session. At most group_name_max bytes (group_wire.hpp).
+  std::string group;
+  /// Used if the address is a host's.
+  std::optional<group_secret> secret{};
+  bool insecure = false;  ///< a host's address without a secret is allowed
+  std::uint32_t world_size = 1;
+  nanoseconds lost_after{10'000'000'000};
+  std::uint32_t protocol = group_protocol;  ///< another one only in tests
+  /// How long a connection may take until it is a link.
+  [[nodiscard]] nanoseconds handshake_deadline() const noexcept;
+  /// How long nothing may be heard on a link.
+  [[nodiscard]] nanoseconds silence_max() const noexcept { return lost_after / 2; }
+};
+
+/// Numbers of one listener's links; never used again.
+using link_id = std::uint64_t;
+
+/// Why a connection did not become a link.
+enum class stranger_kind : std::uint8_t {
+  other_user,     ///< of the same host
+  garbage,        ///< sends something else than a member would
+  no_secret,      ///< a member without a secret, where one is needed, or with one where none is
+  wrong_secret,   ///< a member with another secret, or of another group
+  wrong_group,    ///< a member of another group
+  wrong_version,  ///< a member of another version of penstock
+  too_slow,       ///< has not proved who it is within the deadline
+  crowded_out,    ///< was the oldest of too many
+  count,
+};
+[[nodiscard]] const char* name_of(stranger_kind kind) noexcept;
+
+/// Strangers of one kind since the last news of this kind. The first is news at once, later ones at most every 10 s:
+/// there may be thousands of them.
+struct stranger_news {
+  stranger_kind kind = stranger_kind::garbage;
+  std::uint64_t count = 0;
+  std::string peer{};  ///< the last one: "10.0.0.7:4711", or "pid 4711 of user 1000"
+  std::string text{};  ///< what was wrong with it
+};
+
+class coordinator_listener {
+ public:
+  struct callbacks {
+    std::function<void(link_id, member_report)> report;
+    /// The connection ended, which is no proof that the process has.
+    std::function<void(link_id, const std::string& why)> closed;
+    /// After closed(): its process, on this host, has ended for certain.
+    std::function<void(link_id)> process_ended{};
+    /// Members can connect from now on. `where`: the address with its actual port.
+    std::function<void(const std::string& where)> listening{};
+    /// The address cannot be taken yet (an earlier process has it, ...). It is tried again; called when the reason
+    /// changes.
+    std::function<void(const std::string& why)> not_listening{};
+    std::function<void(const stranger_news&)> stranger{};
+  };
+
+  static constexpr std::size_t pending_max = 64;
+  static constexpr std::size_t handshake_bytes_max = 4096;
+
+  /// Starts to listen. Refuses (errc::config) an address between hosts without a secret, settings that make no sense,
+  /// and a secret where there is no OpenSSL.
+  static result<std::unique_ptr<coordinator_listener>> make(boost::asio::io_context& io,
+                                                            link_settings settings, callbacks calls);
+  ~coordinator_listener();
+  coordinator_listener(const coordinator_listener&) = delete;
+  coordinator_listener& operator=(const coordinator_listener&) = delete;
+
+  /// Replaces an order that has not left yet. Ignored if the link is closed. Texts in it are cut (group_wire.hpp).
+  void send(link_id to, const group_order& order);
+  /// Closes every link and the address.
+  void stop();
+
+  /// Strangers by kind, since the beginning.
+  [[nodiscard]] std::array<std::uint64_t, static_cast<std::size_t>(stranger_kind::count)> strangers() const;
+  [[nodiscard]] std::size_t links() const;
+  [[nodiscard]] std::size_t pending() const;
+
+ private:
+  class body;
+  explicit coordinator_listener(std::shared_ptr<body> its) : body_(std::move(its)) {}
+  std::shared_ptr<body> body_;
+};
+
+class member_link {
+ public:
+  struct callbacks {
+    std::function<void(group_order)> order;
+    std::function<void()> connected{};
+    /// The connection ended, or none could be made; another attempt follows. Called when a connection ends and when
+    /// the reason for having none changes.
+    std::function<void(const std::string& why)> disconnected{};
+    /// After disconnected(): the coordinator's process, on this host, has ended for certain.
+    std::function<void()> coordinator_ended{};
+  };
+
+  /// Begins to connect. Refuses what coordinator_listener::make refuses.
+  static result<std::unique_ptr<member_link>> make(boost::asio::io_context& io, link_settings settings,
+                                                   callbacks calls);
+  ~member_link();
+  member_link(const member_link&) = delete;
+  member_link& operator=(const member_link&) = delete;
+
+  /// Replaces a report that has not left yet; one that waits is sent when a connection is made. Refuses
+  /// (errc::config) a report whose card is too large to be sent (group_wire.hpp).
+  result<void> send(const member_report& report);
+  void stop();
+
+ private:
+  class body;
+  explicit member_link(std::shared_ptr<body> its) : body_(std::move(its)) {}
+  std::shared_ptr<body> body_;
+};
+
+}  // namespace penstock::group
