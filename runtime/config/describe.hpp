@@ -1,10 +1,12 @@
-// The key table as text: for editors (JSON Schema), for the docs, and for `check-config`. Pure functions of
+// The key table as text: for editors (JSON Schema), for the docs, for `check-config`, and for comparing ranks. Pure functions of
 // the table in <penstock/config_keys.def>.
 #pragma once
 
 #include "runtime/config/load.hpp"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace penstock::config_file {
 
@@ -26,5 +28,9 @@ std::string print_effective(const loaded_config& loaded);
 
 /// The same without the sources of the values.
 std::string print_values(const config& settings);
+
+/// The keys that define a stream or how a group deals with losses, with their values as TOML: in all ranks of a group
+/// they must be equal. Always the same keys, in the order of the table.
+std::vector<std::pair<std::string, std::string>> stream_settings(const config& settings);
 
 }  // namespace penstock::config_file

@@ -14,7 +14,7 @@ constexpr std::string_view introduction =
     R"(<!-- Made from runtime/include/penstock/config_keys.def by reference_markdown(); edit that, not this. -->
 # The actor config file
 
-A TOML file. The tables [loader], [scheduler], [gpu] and [supervisor] configure the actor of that name; the others
+A TOML file. The tables [loader], [scheduler], [gpu], [group] and [supervisor] configure the actor of that name; the others
 describe the data and the session. Everything has a default. `penstock check-config FILE` checks a file,
 `--print-effective` shows each value and where it came from, `--explain` prints this map, `penstock schema` prints the
 JSON Schema.

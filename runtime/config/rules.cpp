@@ -118,6 +118,24 @@ void check_backoff(const backoff_config& backoff, found_list& found) {
   }
 }
 
+void check_group(const group_config& group, found_list& found) {
+  if (group.communicator != communicator_kind::none) {
+    found.push_back({.key = "group.communicator",
+                     .message = fmt::format("'communicator' \"{}\" in [group] is not built yet",
+                                            spelling(group.communicator)),
+                     .label = "not in this build",
+                     .help = "sessions can form a group without one; programs make their own communicator"});
+  }
+  if (group.on_lost_rank != lost_rank_rule::fail) {
+    found.push_back(
+        {.key = "group.on_lost_rank",
+         .message =
+             fmt::format("'on_lost_rank' \"{}\" in [group] is not built yet", spelling(group.on_lost_rank)),
+         .label = "not in this build",
+         .help = "with \"fail\", losing a rank ends all; penstock launch --max-restarts starts them again"});
+  }
+}
+
 }  // namespace
 
 std::vector<contradiction> contradictions_of(const penstock::config& values, config_purpose purpose) {
@@ -127,6 +145,7 @@ std::vector<contradiction> contradictions_of(const penstock::config& values, con
     check_range("scale", values.image.scale, found);
     check_range("ratio", values.image.ratio, found);
     check_sampler(values.sampler, found);
+    check_group(values.group, found);
   }
   check_pool(values.loader, found);
   check_backoff(values.loader.restart.backoff, found);

@@ -1,5 +1,5 @@
-// How the enumerators of <penstock/config.hpp> are spelled in a config file: '-' for '_', and "throw" for
-// raise. No function has a default case, so that the compiler warns about a missing enumerator.
+// How the enumerators of <penstock/config.hpp> are spelled in a config file: '-' for '_', "throw" for raise and
+// "auto" for automatic. No function has a default case, so that the compiler warns about a missing enumerator.
 #pragma once
 
 #include "runtime/base/dataset_type.hpp"
@@ -124,6 +124,30 @@ constexpr std::string_view spelling(poison_rule value) noexcept {
   switch (value) {
     case poison_rule::fail: return "fail";
     case poison_rule::skip: return "skip";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(join_rule value) noexcept {
+  switch (value) {
+    case join_rule::automatic: return "auto";
+    case join_rule::never: return "never";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(communicator_kind value) noexcept {
+  switch (value) {
+    case communicator_kind::none: return "none";
+    case communicator_kind::nccl: return "nccl";
+  }
+  return {};
+}
+
+constexpr std::string_view spelling(lost_rank_rule value) noexcept {
+  switch (value) {
+    case lost_rank_rule::fail: return "fail";
+    case lost_rank_rule::wait: return "wait";
   }
   return {};
 }

@@ -1,6 +1,7 @@
 // Configs built in code must follow the same rules.
 #include "runtime/config/validate.hpp"
 
+#include "runtime/config/describe.hpp"
 #include "support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -140,6 +141,37 @@ TEST_CASE("each type of dataset says what it lacks") {
   CHECK(with_type(dataset_type::tokens, "") == keys{"dataset.type", "dataset.path"});
   CHECK(with_type(dataset_type::custom, "").empty());
   CHECK(with_type(dataset_type::image_folder, "x").empty());
+}
+
+TEST_CASE("what a group cannot do yet is refused by name") {
+  CHECK(keys_after([](auto& c) { c.group.communicator = communicator_kind::nccl; }) ==
+        keys{"group.communicator"});
+  CHECK(keys_after([](auto& c) { c.group.on_lost_rank = lost_rank_rule::wait; }) ==
+        keys{"group.on_lost_rank"});
+  CHECK(keys_after([](auto& c) { c.group.lost_after = 1ms; }) == keys{"group.lost_after"});
+}
+
+TEST_CASE("ranks are compared by what defines their stream, and by nothing else") {
+  const penstock::config base = sound();
+  const auto same_with = [&](auto change) {
+    penstock::config other = base;
+    change(other);
+    return stream_settings(other) == stream_settings(base);
+  };
+  CHECK_FALSE(same_with([](auto& c) { c.sampler.seed = 5; }));
+  CHECK_FALSE(same_with([](auto& c) { c.sampler.batch_size = 5; }));
+  CHECK_FALSE(same_with([](auto& c) { c.dataset.samples = 5; }));
+  CHECK_FALSE(same_with([](auto& c) { c.image.flip = 0.25; }));
+  CHECK_FALSE(same_with([](auto& c) { c.gpu.dtype = dtype::float32; }));
+  CHECK_FALSE(same_with([](auto& c) { c.loader.on_bad_sample = bad_sample_rule::replace; }));
+  CHECK_FALSE(same_with([](auto& c) { c.group.lost_after = 5s; }));
+  CHECK(same_with([](auto& c) { c.sampler.rank = 1; }));
+  CHECK(same_with([](auto& c) { c.sampler.world_size = 2; }));
+  CHECK(same_with([](auto& c) { c.dataset.path = "/elsewhere"; }));
+  CHECK(same_with([](auto& c) { c.dataset.faults = {{0, fault_kind::segv, 1, 1.0}}; }));
+  CHECK(same_with([](auto& c) { c.loader.workers = 3; }));
+  CHECK(same_with([](auto& c) { c.gpu.device = "host"; }));
+  CHECK(same_with([](auto& c) { c.name = "other"; }));
 }
 
 TEST_CASE("a value that is wrong by itself is in no contradiction") {

@@ -1,0 +1,39 @@
+// Which keys define a stream, for comparing the ranks of a group.
+#include "runtime/config/describe.hpp"
+#include "runtime/config/key_table.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace penstock::config_file {
+namespace {
+
+constexpr std::array<std::string_view, 3> tables{"dataset", "image", "sampler"};
+
+/// In other tables.
+constexpr std::array<std::string_view, 8> more_keys{
+    "loader.on_bad_sample", "gpu.layout",         "gpu.dtype",       "gpu.mean", "gpu.std",
+    "group.communicator",   "group.on_lost_rank", "group.lost_after"};
+
+/// Where the data is differs between hosts: the fingerprint says what it is. Each rank has its own part, a fault for
+/// a test may be meant for one rank, and how long a sample takes does not change it.
+constexpr std::array<std::string_view, 6> not_these{"dataset.path", "dataset.faults", "dataset.work",
+                                                    "dataset.wait", "sampler.rank",   "sampler.world_size"};
+
+bool is_in(const auto& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> stream_settings(const penstock::config& settings) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const key_info& key : key_table::get().keys()) {
+    if (in_array(key) || is_in(not_these, key.path)) continue;
+    if (!is_in(tables, key.table) && !is_in(more_keys, key.path)) continue;
+    all.emplace_back(key.path, key.value->write(key.locate_in(&settings)));
+  }
+  return all;
+}
+
+}  // namespace penstock::config_file
