@@ -1,0 +1,92 @@
+// The two messages of a group as bytes: frames on the links between its ranks. Used by group_link. What comes in may
+// come from anywhere: announced sizes are compared with what is there before anything is allocated, enumerators and
+// truth values are checked, and bytes that are left over are refused.
+//
+//   frame = payload bytes (4, little-endian), type (1), payload
+//   hello = "PNSTKGRP", protocol version (4), name of the group; the first frame in each direction. Its form is the same
+//           in all versions, so that each can name the other's.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/group/group_messages.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace penstock::group {
+
+enum class frame_type : std::uint8_t { hello, report, order };
+
+struct link_hello {
+  std::uint32_t protocol = group_protocol;
+  std::string group{};
+};
+
+inline constexpr std::string_view hello_magic = "PNSTKGRP";
+
+// What a message may contain. Longer texts are cut when they are sent; a report whose card or facts are larger is
+// refused.
+inline constexpr std::size_t group_name_max = 200;
+inline constexpr std::size_t host_name_max = 256;
+inline constexpr std::size_t device_name_max = 256;
+inline constexpr std::size_t fingerprint_max = 256;
+inline constexpr std::size_t communicator_id_max = 1024;  // NCCL's has 128 bytes
+inline constexpr std::size_t text_max = 4096;             // causes, refusals
+inline constexpr std::size_t settings_max = 1024;         // names and values, at most so many
+inline constexpr std::size_t settings_bytes_max =
+    64 * 1024;  // and so long in all, each with two lengths of 4 bytes
+
+inline constexpr std::size_t frame_header_bytes = 5;
+inline constexpr std::size_t hello_bytes_max = hello_magic.size() + 4 + 4 + group_name_max;
+
+/// The largest payload in a group of this size.
+[[nodiscard]] constexpr std::size_t frame_bytes_max(std::uint32_t world_size) noexcept {
+  constexpr std::size_t numbers = 256;  // all of fixed size, of any message
+  constexpr std::size_t cause = host_name_max + text_max;
+  const std::size_t by_rank = 4 * std::size_t{world_size};
+  const std::size_t view = by_rank + fingerprint_max + cause;
+  const std::size_t card = host_name_max + device_name_max + settings_bytes_max;
+  const std::size_t report =
+      card + view + fingerprint_max + text_max /* failed */ + text_max /* communicator */;
+  const std::size_t order = view + by_rank /* lost */ + text_max /* refusal */ + communicator_id_max;
+  return numbers + (report > order ? report : order);
+}
+
+/// A whole frame.
+[[nodiscard]] std::string encode(const link_hello& hello);
+/// Refuses (errc::config) a card or facts beyond the limits above, naming what is too large.
+result<std::string> encode(const member_report& report);
+result<std::string> encode(const group_order& order);
+
+// From payloads. Refuse (errc::protocol) what an honest sender would not have sent in a group of this size.
+result<link_hello> decode_hello(std::string_view payload);
+result<member_report> decode_report(std::string_view payload, std::uint32_t world_size);
+result<group_order> decode_order(std::string_view payload, std::uint32_t world_size);
+
+/// Cuts bytes as they come from a connection into frames. Holds at most one frame that is not complete.
+class frame_cutter {
+ public:
+  struct frame {
+    frame_type type = frame_type::hello;
+    std::string_view payload;  ///< until the next call of anything here
+  };
+
+  explicit frame_cutter(std::size_t payload_max) noexcept : payload_max_(payload_max) {}
+  /// From the next frame on.
+  void limit(std::size_t payload_max) noexcept { payload_max_ = payload_max; }
+
+  void feed(std::string_view bytes);
+  /// None: more bytes are needed. Refuses (errc::protocol) a frame that is announced too large, or of an unknown type;
+  /// nothing more comes then.
+  result<std::optional<frame>> next();
+
+ private:
+  std::string bytes_;
+  std::size_t begin_ = 0;  // of what was not returned yet
+  std::size_t payload_max_;
+};
+
+}  // namespace penstock::group
