@@ -1,0 +1,79 @@
+// TLS 1.3 with a pre-shared secret over any bytes: what is to be encrypted goes in, what is to be sent comes out, and the
+// other way round. No socket, no waiting. Used by the links of a group.
+//
+// Both sides prove that they have the secret: there are no certificates, and a peer that shows one instead is refused.
+// Keys are agreed anew for each connection (psk_dhe_ke), so a secret that becomes known later opens no earlier traffic.
+// One cipher suite, TLS_AES_256_GCM_SHA384; no tickets, no resumption, no early data.
+#pragma once
+
+#include "runtime/base/result.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace penstock::group {
+
+enum class tls_role : std::uint8_t { client, server };
+
+enum class tls_trouble : std::uint8_t {
+  garbage,         ///< no TLS, or not as it should be
+  wrong_secret,    ///< the peer's secret is another one
+  wrong_identity,  ///< the peer is of another group
+};
+
+struct tls_failure {
+  tls_trouble kind = tls_trouble::garbage;
+  std::string text;
+};
+
+/// What the connections of one side share.
+class tls_context {
+ public:
+  /// `identity` names the group; it is sent in the clear. Opens OpenSSL. Refuses (errc::config) where there is none.
+  static result<std::shared_ptr<const tls_context>> make(tls_role role, const std::string& identity,
+                                                         std::string_view secret);
+  ~tls_context();
+  tls_context(const tls_context&) = delete;
+  tls_context& operator=(const tls_context&) = delete;
+
+ private:
+  friend class tls_stream;
+  struct body;
+  explicit tls_context(std::unique_ptr<body> its);
+  std::unique_ptr<body> body_;
+};
+
+class tls_stream {
+ public:
+  /// A client's has something to send at once.
+  explicit tls_stream(std::shared_ptr<const tls_context> context);
+  ~tls_stream();
+  tls_stream(const tls_stream&) = delete;
+  tls_stream& operator=(const tls_stream&) = delete;
+
+  /// Bytes from the peer; what they say is appended to `plain`. After a failure there may be something left to send,
+  /// which tells the peer.
+  tl::expected<void, tls_failure> feed(std::string_view from_peer, std::string& plain);
+  /// Only when established().
+  void write(std::string_view plain);
+  /// Appends what is to be sent.
+  void take(std::string& to_peer);
+
+  /// The peer has the secret, and is here now.
+  [[nodiscard]] bool established() const noexcept { return established_; }
+  /// The peer's first message was made by somebody who has the secret. It may be a repetition of an earlier one.
+  [[nodiscard]] bool proven() const noexcept { return proven_; }
+
+ private:
+  struct body;
+  tl::expected<void, tls_failure> shake_hands();
+  [[nodiscard]] tls_failure failure_now(int status) const;
+
+  std::unique_ptr<body> body_;
+  bool established_ = false;
+  bool proven_ = false;
+};
+
+}  // namespace penstock::group
