@@ -1,5 +1,5 @@
-// How the enumerators of <penstock/config.hpp> are spelled in a config file: '-' for '_', "throw" for raise and
-// "auto" for automatic. No function has a default case, so that the compiler warns about a missing enumerator.
+// How the enumerators of <penstock/config.hpp> are spelled in a config file: '-' for '_', "throw" for raise,
+// and the words of join_rule. No function has a default case, so that the compiler warns about a missing enumerator.
 #pragma once
 
 #include "runtime/base/dataset_type.hpp"
@@ -131,7 +131,7 @@ constexpr std::string_view spelling(poison_rule value) noexcept {
 constexpr std::string_view spelling(join_rule value) noexcept {
   switch (value) {
     case join_rule::automatic: return "auto";
-    case join_rule::never: return "never";
+    case join_rule::not_at_all: return "never";
   }
   return {};
 }
