@@ -15,12 +15,12 @@
 //
 // Threads: everything here is called on the io_context's thread, and so are the callbacks. Nothing blocks: names are
 // resolved on a thread of their own, every wait has a deadline. A callback may call send() and stop(), and may destroy
-// the object. After stop() or destruction no callback is made.
+// the object. After stop() or destruction no callback is made. Destroy it before the io_context.
 //
 // Memory. Each message replaces an earlier one of the same direction that has not left yet: at most two frames wait in
 // each direction of a link. A frame is at most frame_bytes_max() (group_wire.hpp). At most `pending_max` connections
 // have not proved yet who they are, each with at most `handshake_bytes_max` bytes; a new one takes the place of the
-// oldest. There are at most links_max() links; another takes the place of the one that has been silent longest.
+// oldest. There are at most four links for each rank; another takes the place of the one that has been silent longest.
 //
 // Time. A link on which nothing was heard for half of lost_after is closed; a member then connects again, so that a
 // connection that the network has forgotten does not cost its rank. Both sides send every beat, four times as often.

@@ -92,7 +92,8 @@ TEST_CASE("two sides with one secret hear each other, however the bytes are cut"
     end_of_tls client(context(tls_role::client));
     end_of_tls server(context(tls_role::server));
     exchange(client, server, piece);
-    INFO((client.failure ? client.failure->text : "") << " / " << (server.failure ? server.failure->text : ""));
+    INFO((client.failure ? client.failure->text : "")
+         << " / " << (server.failure ? server.failure->text : ""));
     REQUIRE(client.stream.established());
     REQUIRE(server.stream.established());
     const std::string long_text(100'000, 'x');

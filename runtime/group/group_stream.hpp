@@ -1,0 +1,101 @@
+// One connection between a member and the coordinator: bytes on a socket, encrypted if there is a secret, as frames. It
+// proves who the peer is, exchanges the first messages, and watches the time. Used by both sides of group_link; lives on
+// the io_context's thread.
+//
+//   securing (TLS; skipped without a secret) --> greeting (hello in both directions) --> open --> closed
+//       each may end in closed: the peer is no member, or too slow
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/group/group_link.hpp"
+#include "runtime/group/group_wire.hpp"
+#include "runtime/group/tls/tls_stream.hpp"
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace penstock::group {
+
+/// What all connections of one side have in common.
+struct stream_facts_of_side {
+  link_settings settings;
+  std::shared_ptr<const tls_context> tls{};  ///< none: not encrypted
+  bool listens = false;                      ///< the coordinator's side
+};
+
+/// Checks the settings and opens OpenSSL if it is needed. Refuses (errc::config).
+result<std::shared_ptr<const stream_facts_of_side>> facts_of_side(link_settings settings, bool listens);
+
+class group_stream : public std::enable_shared_from_this<group_stream> {
+ public:
+  struct callbacks {
+    std::function<void()> opened;
+    /// A refusal closes the connection.
+    std::function<result<void>(const frame_cutter::frame&)> frame;
+    /// Once. `kind`: only if it was never open.
+    std::function<void(std::optional<stranger_kind> kind, const std::string& why)> closed;
+  };
+
+  static std::shared_ptr<group_stream> make(boost::asio::io_context& io, unique_fd socket,
+                                            std::shared_ptr<const stream_facts_of_side> side,
+                                            callbacks calls) {
+    return std::shared_ptr<group_stream>(
+        new group_stream(io, std::move(socket), std::move(side), std::move(calls)));
+  }
+
+  /// Reads what is there already, so the peer may be known, or gone, when it returns.
+  void start();
+  /// Replaces a frame that has not begun to leave.
+  void send(std::string frame);
+  /// No more callbacks. The peer is told.
+  void close() { shut_quietly(); }
+  /// The same for a stranger: nothing is kept, nothing is sent.
+  void drop();
+
+  [[nodiscard]] bool proven() const noexcept { return stage_ == stage::open || (tls_ && tls_->proven()); }
+  [[nodiscard]] bool open() const noexcept { return stage_ == stage::open; }
+  [[nodiscard]] steady_time last_heard() const noexcept { return last_heard_; }
+
+ private:
+  enum class stage : std::uint8_t { securing, greeting, open, closed };
+
+  group_stream(boost::asio::io_context& io, unique_fd socket,
+               std::shared_ptr<const stream_facts_of_side> side, callbacks calls);
+  void read_more();
+  bool read_once();
+  void take(std::string_view bytes);
+  void take_plain(std::string_view plain);
+  void greet();
+  void take_hello(std::string_view payload);
+  void fail(stranger_kind kind, std::string why);
+  void fail_tls(const tls_failure& failure);
+  void flush();
+  void write_when_possible();
+  void await_deadline(steady_time until);
+  void end(std::optional<stranger_kind> kind, const std::string& why);
+  void shut_quietly();
+
+  std::shared_ptr<const stream_facts_of_side> side_;
+  callbacks calls_;
+  boost::asio::posix::stream_descriptor socket_;
+  boost::asio::steady_timer timer_;
+  stage stage_ = stage::securing;
+  std::unique_ptr<tls_stream> tls_;
+  frame_cutter cutter_{hello_bytes_max};
+  std::string first_;                // bytes, to tell a member of another kind from others
+  std::size_t handshake_bytes_ = 0;  // heard before it was open
+  std::string leaving_;              // on its way into the socket
+  std::size_t left_ = 0;             // of it
+  std::optional<std::string> next_;  // the frame after that
+  bool awaits_room_ = false;         // in the socket
+  bool broken_ = false;              // nothing can be written any more: reading finds out why
+  steady_time last_heard_{};
+};
+
+}  // namespace penstock::group

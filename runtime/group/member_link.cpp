@@ -1,0 +1,312 @@
+// A rank's side of a group's links (group_link.hpp).
+//
+//   resting --> asking for the address (a name) --> connecting --> shaking hands --> open
+//      ^               |                               |                |            |
+//      +---------------+-------------------------------+----------------+------------+
+#include "runtime/group/group_link.hpp"
+#include "runtime/group/group_sockets.hpp"
+#include "runtime/group/group_stream.hpp"
+#include "runtime/group/process_watch.hpp"
+#include "runtime/process/side_thread.hpp"
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <random>
+#include <utility>
+
+namespace penstock::group {
+namespace {
+
+using namespace std::chrono_literals;
+using boost::system::error_code;
+
+constexpr std::chrono::milliseconds rest_min = 20ms;
+constexpr std::chrono::milliseconds rest_max = 1s;
+
+using addresses = result<std::vector<socket_address>>;
+
+/// How the thread that asks for an address reaches the io thread, as long as there is somebody to reach.
+struct mailbox {
+  std::mutex mutex;
+  boost::asio::io_context* io = nullptr;
+  std::function<void(addresses)> taker;
+};
+
+}  // namespace
+
+class member_link::body : public std::enable_shared_from_this<body> {
+ public:
+  body(boost::asio::io_context& io, std::shared_ptr<const stream_facts_of_side> side, callbacks calls)
+      : io_(io),
+        side_(std::move(side)),
+        calls_(std::move(calls)),
+        timer_(io),
+        socket_(io),
+        random_(std::random_device{}()) {}
+
+  void attempt();
+  result<void> send(const member_report& report);
+  void stop();
+
+ private:
+  void ask();
+  void answered(addresses found);
+  void connect_next();
+  void connected_socket(unique_fd socket);
+  void opened();
+  result<void> heard(const frame_cutter::frame& frame);
+  void give_up(const std::string& why);
+  void ended(const std::string& why);
+  void rest();
+  void within_deadline(void (body::*too_late)());
+  void no_answer();
+  void no_connection();
+
+  boost::asio::io_context& io_;
+  std::shared_ptr<const stream_facts_of_side> side_;
+  callbacks calls_;
+  boost::asio::steady_timer timer_;  // of the present step
+  std::uint64_t step_ = 0;           // a wait that ended just now may be of an earlier one
+  process::side_thread names_{"group-names"};
+  std::shared_ptr<mailbox> mail_;
+  bool asking_ = false;    // the thread is
+  bool awaiting_ = false;  // its answer, now
+  addresses late_;         // an answer that came when nobody waited
+  std::deque<socket_address> to_try_;
+  socket_address trying_;
+  boost::asio::posix::stream_descriptor socket_;  // that connects
+  std::shared_ptr<group_stream> stream_;
+  unique_fd coordinator_;  // its pidfd, on the same host
+  std::string report_;     // the newest, as a frame
+  std::chrono::milliseconds rest_ = rest_min;
+  std::string told_;  // the last reason for having no connection
+  std::minstd_rand random_;
+  bool was_open_ = false;
+  bool watching_ = false;
+  bool stopped_ = false;
+};
+
+// ---- one attempt ---------------------------------------------------------------------------------------------
+
+void member_link::body::attempt() {
+  if (stopped_) return;
+  to_try_.clear();
+  if (const auto known = address_without_asking(side_->settings.address)) {
+    to_try_.push_back(*known);
+    return connect_next();
+  }
+  awaiting_ = true;
+  if (auto late = std::exchange(late_, {}); late && !late->empty()) return answered(std::move(late));
+  within_deadline(&body::no_answer);
+  ask();
+}
+
+void member_link::body::ask() {
+  if (asking_) return;
+  if (!mail_) {
+    mail_ = std::make_shared<mailbox>();
+    mail_->io = &io_;
+    mail_->taker = [weak = weak_from_this()](addresses found) {
+      const auto self = weak.lock();
+      if (!self) return;
+      self->asking_ = false;
+      self->answered(std::move(found));
+    };
+  }
+  asking_ = names_.post([mail = mail_, address = side_->settings.address] {
+    auto found = resolve(address);
+    const std::lock_guard hold(mail->mutex);
+    if (mail->io == nullptr) return;
+    boost::asio::post(*mail->io, [taker = mail->taker, found = std::move(found)] { taker(found); });
+  });
+}
+
+void member_link::body::answered(addresses found) {
+  if (stopped_) return;
+  if (found && found->empty()) found = refuse(errc::io, "'{}' has no address", side_->settings.address.name);
+  if (!std::exchange(awaiting_, false)) {
+    late_ = std::move(found);
+  } else if (!found) {
+    give_up(found.error().message);
+  } else {
+    to_try_.assign(found->begin(), found->end());
+    connect_next();
+  }
+}
+
+void member_link::body::no_answer() {
+  awaiting_ = false;
+  give_up(fmt::format("looking up the address of '{}': no answer within the deadline",
+                      side_->settings.address.name));
+}
+
+void member_link::body::connect_next() {
+  trying_ = to_try_.front();
+  to_try_.pop_front();
+  auto socket = begin_connect(trying_);
+  if (!socket) return give_up(socket.error().message);
+  if (side_->settings.address.what == group_address::kind::abstract_socket)
+    return connected_socket(std::move(*socket));
+  socket_.assign(socket->release());
+  within_deadline(&body::no_connection);
+  socket_.async_wait(
+      boost::asio::posix::stream_descriptor::wait_write,
+      [self = shared_from_this(), step = step_](const error_code& status) {
+        if (status || self->stopped_ || step != self->step_) return;
+        unique_fd made(self->socket_.release());
+        if (auto ok = finish_connect(made.get()); !ok) {
+          return self->give_up(fmt::format("{} ({})", ok.error().message, text_of(self->trying_)));
+        }
+        self->connected_socket(std::move(made));
+      });
+}
+
+void member_link::body::no_connection() {
+  error_code ignored;
+  socket_.close(ignored);
+  give_up(fmt::format("connecting to {}: no answer within the deadline", text_of(trying_)));
+}
+
+void member_link::body::connected_socket(unique_fd socket) {
+  ++step_;
+  timer_.cancel();
+  if (side_->settings.address.what == group_address::kind::abstract_socket) {
+    local_peer who = local_peer_of(socket.get());
+    if (who.user != ::geteuid()) {
+      return give_up(fmt::format("the name {} was taken by user {}, and this process is of user {}",
+                                 text_of(trying_), who.user, ::geteuid()));
+    }
+    coordinator_ = std::move(who.process);
+  }
+  const std::weak_ptr<body> weak = weak_from_this();
+  stream_ = group_stream::make(io_, std::move(socket), side_,
+                               {.opened =
+                                    [weak] {
+                                      if (const auto self = weak.lock()) self->opened();
+                                    },
+                                .frame = [weak](const frame_cutter::frame& frame) -> result<void> {
+                                  if (const auto self = weak.lock()) return self->heard(frame);
+                                  return {};
+                                },
+                                .closed =
+                                    [weak](std::optional<stranger_kind>, const std::string& why) {
+                                      if (const auto self = weak.lock()) self->ended(why);
+                                    }});
+  const auto stream = stream_;
+  stream->start();
+}
+
+// ---- a connection --------------------------------------------------------------------------------------------
+
+void member_link::body::opened() {
+  was_open_ = true;
+  rest_ = rest_min;
+  told_.clear();
+  if (!report_.empty()) stream_->send(report_);
+  if (calls_.connected) calls_.connected();
+}
+
+result<void> member_link::body::heard(const frame_cutter::frame& frame) {
+  if (frame.type != frame_type::order) return refuse(errc::protocol, "it reports instead of giving orders");
+  auto order = decode_order(frame.payload, side_->settings.world_size);
+  if (!order) return tl::unexpected(std::move(order.error()));
+  if (!stopped_) calls_.order(std::move(*order));
+  return {};
+}
+
+void member_link::body::ended(const std::string& why) {
+  if (stopped_) return;
+  stream_.reset();
+  const bool known = std::exchange(was_open_, false);
+  if (known && coordinator_ && calls_.coordinator_ended && !std::exchange(watching_, true)) {
+    process_watch::begin(io_, std::move(coordinator_), side_->settings.lost_after,
+                         [weak = weak_from_this()](bool gone) {
+                           const auto self = weak.lock();
+                           if (!self) return;
+                           self->watching_ = false;
+                           if (gone && !self->stopped_) self->calls_.coordinator_ended();
+                         });
+  }
+  give_up("the coordinator at " + text_of(trying_) + ": " + why);
+}
+
+result<void> member_link::body::send(const member_report& report) {
+  auto frame = encode(report);
+  if (!frame) return tl::unexpected(std::move(frame.error()));
+  report_ = std::move(*frame);
+  if (!stopped_ && stream_ && stream_->open()) stream_->send(report_);
+  return {};
+}
+
+// ---- between attempts ----------------------------------------------------------------------------------------
+
+void member_link::body::give_up(const std::string& why) {
+  ++step_;
+  timer_.cancel();
+  if (!to_try_.empty()) return connect_next();
+  rest();
+  if (std::exchange(told_, why) != why && calls_.disconnected) calls_.disconnected(why);
+}
+
+void member_link::body::rest() {
+  // Ranks that lost the same coordinator do not come back in one moment.
+  std::uniform_int_distribution<std::int64_t> spread(rest_.count() * 3 / 4, rest_.count() * 5 / 4);
+  timer_.expires_after(std::chrono::milliseconds(spread(random_)));
+  rest_ = std::min(rest_ * 2, rest_max);
+  timer_.async_wait([self = shared_from_this()](const error_code& status) {
+    if (!status) self->attempt();
+  });
+}
+
+void member_link::body::within_deadline(void (body::*too_late)()) {
+  timer_.expires_after(side_->settings.handshake_deadline());
+  timer_.async_wait([self = shared_from_this(), too_late, step = step_](const error_code& status) {
+    if (!status && !self->stopped_ && step == self->step_) ((*self).*too_late)();
+  });
+}
+
+void member_link::body::stop() {
+  if (std::exchange(stopped_, true)) return;
+  timer_.cancel();
+  error_code ignored;
+  socket_.close(ignored);
+  if (stream_) stream_->close();
+  stream_.reset();
+  if (mail_) {
+    const std::lock_guard hold(mail_->mutex);
+    mail_->io = nullptr;
+  }
+  names_.stop_within(0ms);
+}
+
+// ---- member_link ---------------------------------------------------------------------------------------------
+
+result<std::unique_ptr<member_link>> member_link::make(boost::asio::io_context& io, link_settings settings,
+                                                       callbacks calls) {
+  auto side = facts_of_side(std::move(settings), false);
+  if (!side) return tl::unexpected(std::move(side.error()));
+  auto its = std::make_shared<body>(io, std::move(*side), std::move(calls));
+  std::unique_ptr<member_link> link(new member_link(its));
+  boost::asio::post(io, [its] { its->attempt(); });
+  return link;
+}
+
+member_link::~member_link() {
+  body_->stop();
+}
+
+result<void> member_link::send(const member_report& report) {
+  return body_->send(report);
+}
+
+void member_link::stop() {
+  body_->stop();
+}
+
+}  // namespace penstock::group

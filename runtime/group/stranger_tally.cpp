@@ -1,0 +1,48 @@
+#include "runtime/group/stranger_tally.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::group {
+
+const char* name_of(stranger_kind kind) noexcept {
+  switch (kind) {
+    case stranger_kind::other_user: return "another user";
+    case stranger_kind::garbage: return "not a member";
+    case stranger_kind::no_secret: return "a secret on one side only";
+    case stranger_kind::wrong_secret: return "another secret";
+    case stranger_kind::wrong_group: return "another group";
+    case stranger_kind::wrong_version: return "another version";
+    case stranger_kind::too_slow: return "too slow";
+    case stranger_kind::crowded_out: return "too many at once";
+    case stranger_kind::count: break;
+  }
+  return "unknown";
+}
+
+void stranger_tally::note(stranger_kind kind, std::string peer, std::string text) {
+  const auto at = static_cast<std::size_t>(kind);
+  ++counts_[at];
+  stranger_news& waiting = entries_[at].waiting;
+  waiting = {kind, waiting.count + 1, std::move(peer), std::move(text)};
+}
+
+std::vector<stranger_news> stranger_tally::news(steady_time now) {
+  std::vector<stranger_news> due;
+  for (entry& e : entries_) {
+    if (e.waiting.count == 0 || (e.told && now < *e.told + pause)) continue;
+    e.told = now;
+    due.push_back(std::exchange(e.waiting, {}));
+  }
+  return due;
+}
+
+steady_time stranger_tally::next() const {
+  steady_time first = never;
+  for (const entry& e : entries_) {
+    if (e.waiting.count > 0) first = std::min(first, e.told ? *e.told + pause : steady_time::min());
+  }
+  return first;
+}
+
+}  // namespace penstock::group

@@ -1,0 +1,38 @@
+// Counts the connections that did not become links, and makes news of them that stay few however many come. Pure: time
+// is an argument. Used by coordinator_listener.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/group/group_link.hpp"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::group {
+
+using stranger_counts = std::array<std::uint64_t, static_cast<std::size_t>(stranger_kind::count)>;
+
+class stranger_tally {
+ public:
+  static constexpr std::chrono::seconds pause{10};  ///< between news of one kind
+
+  void note(stranger_kind kind, std::string peer, std::string text);
+  /// What is due now.
+  [[nodiscard]] std::vector<stranger_news> news(steady_time now);
+  /// When something will be due; `never` if nothing waits.
+  [[nodiscard]] steady_time next() const;
+  [[nodiscard]] const stranger_counts& counts() const noexcept { return counts_; }
+
+ private:
+  struct entry {
+    stranger_news waiting{};            // count 0: nothing waits
+    std::optional<steady_time> told{};  // the last news
+  };
+  stranger_counts counts_{};
+  std::array<entry, static_cast<std::size_t>(stranger_kind::count)> entries_{};
+};
+
+}  // namespace penstock::group
