@@ -9,7 +9,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <memory>
+#include <span>
 #include <thread>
 
 namespace penstock::python {
@@ -35,8 +38,23 @@ Argument joined(const std::vector<nb::object>& parts) {
   return Argument::borrowed({whole.get(), bytes}, whole);
 }
 
-/// How a job ended, for the Python future: ("ok", result bytes) or (status, type, text, traceback, causes, attempts).
-nb::tuple outcome_of(Job& job) {
+/// A result that Python reads where it lies.
+class kept {
+ public:
+  explicit kept(Result result) : result_(std::move(result)), bytes_(result_.bytes()) {}
+  [[nodiscard]] std::uintptr_t address() const noexcept {
+    return reinterpret_cast<std::uintptr_t>(bytes_.data());
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return bytes_.size(); }
+
+ private:
+  Result result_;
+  std::span<const std::byte> bytes_;
+};
+
+/// How a job ended: ("ok", result) or (status, type, text, traceback, causes, attempts). Results of fewer than `copied_below`
+/// bytes are copied, so that they do not occupy slots when the caller keeps them; others are read where they lie.
+nb::tuple outcome_of(Job& job, std::size_t copied_below) {
   if (const auto why = job.why()) {
     return nb::make_tuple(name_of(why->status), nb::bytes(why->type.data(), why->type.size()),
                           nb::bytes(why->text.data(), why->text.size()),
@@ -45,11 +63,27 @@ nb::tuple outcome_of(Job& job) {
   }
   Result result = job.get();
   const auto bytes = result.bytes();
-  // A copy, so that results kept by the caller do not occupy slots.
+  if (bytes.size() >= copied_below) return nb::make_tuple("ok", new kept(std::move(result)));
   return nb::make_tuple(
       "ok", nb::steal<nb::object>(PyByteArray_FromStringAndSize(reinterpret_cast<const char*>(bytes.data()),
                                                                 static_cast<Py_ssize_t>(bytes.size()))));
 }
+
+/// Waits for at most `seconds`, in slices: Python runs signal handlers only between calls.
+bool wait_for(const Job& job, double seconds) {
+  const auto until = std::chrono::steady_clock::now() + *as_nanoseconds(seconds);
+  while (true) {
+    {
+      const nb::gil_scoped_release others_run;
+      const auto left = until - std::chrono::steady_clock::now();
+      if (job.wait_for(std::clamp<std::chrono::nanoseconds>(left, 0ns, slice))) return true;
+      if (left <= slice) return false;
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+}
+
+constexpr std::size_t everything = std::numeric_limits<std::size_t>::max();
 
 // A pool must not be destroyed on its own callback thread, where its last reference may be dropped.
 thread_local bool on_callback_thread = false;
@@ -66,7 +100,7 @@ class callback {
     const nb::object called = std::exchange(called_->object, {});
     if (!called.is_valid()) return;
     try {
-      called(outcome_of(job));
+      called(outcome_of(job, everything));
     } catch (nb::python_error& raised) {
       raised.discard_as_unraisable(called);
     }
@@ -110,13 +144,14 @@ class pool_handle {
              std::optional<bool> idempotent, std::optional<bool> fresh, nb::object when_done) {
     const Argument argument = joined(parts);
     const job_options options{as_nanoseconds(timeout), idempotent, fresh};
-    std::function<void(Job)> then = callback(std::move(when_done));
+    std::function<void(Job)> then;
+    if (!when_done.is_none()) then = callback(std::move(when_done));
     while (true) {
       {
         const nb::gil_scoped_release others_run;
         try {
           Job job = pool_->submit("call", argument, options, slice);
-          job.then(std::move(then));
+          if (then) job.then(std::move(then));
           return job;
         } catch (const error& full) {
           if (full.code() != errc::timed_out) throw;
@@ -157,14 +192,18 @@ class pool_handle {
 }  // namespace
 
 void bind_pools(nb::module_& m) {
+  nb::class_<kept>(m, "Kept").def_prop_ro("address", &kept::address).def_prop_ro("nbytes", &kept::size);
   nb::class_<Job>(m, "Job")
       .def_prop_ro("number", &Job::number)
+      .def("wait", &wait_for, nb::arg("seconds"))
+      .def("done", &Job::done)
+      .def("outcome", &outcome_of, nb::arg("copied_below"))
       .def("cancel_if_waiting", &Job::cancel_if_waiting, nb::call_guard<nb::gil_scoped_release>())
       .def("kill", &Job::kill, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<pool_handle>(m, "Pool")
       .def(nb::init<const config&, bool>(), nb::arg("settings"), nb::arg("control_socket"))
       .def("submit", &pool_handle::submit, nb::arg("parts"), nb::arg("timeout").none(),
-           nb::arg("idempotent").none(), nb::arg("fresh").none(), nb::arg("when_done"))
+           nb::arg("idempotent").none(), nb::arg("fresh").none(), nb::arg("when_done").none())
       .def("finish", &pool_handle::finish)
       .def("stop", &pool_handle::stop, nb::arg("seconds").none())
       .def("close", &pool_handle::close)

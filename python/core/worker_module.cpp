@@ -2,6 +2,7 @@
 // workers contain no CUDA code.
 #include "python/core/parts.hpp"
 
+#include <penstock/error.hpp>
 #include <penstock/job.hpp>
 
 #include <nanobind/stl/string.h>
@@ -9,6 +10,8 @@
 
 #include <exception>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace penstock::python {
 namespace {
@@ -28,31 +31,57 @@ std::string bytes_of(nb::handle object) {
   return {bytes.c_str(), bytes.size()};
 }
 
-/// Calls run(argument, give, number, attempt), where give(parts) writes the result directly where the caller
-/// will read it. If run() returns a value instead of calling give, it is the job's error: (type, text,
-/// traceback).
-void run_job(const nb::object& run, JobCall& call) {
-  const nb::gil_scoped_acquire gil;
-  const nb::object argument = nb::steal<nb::object>(
-      PyMemoryView_FromMemory(reinterpret_cast<char*>(const_cast<std::byte*>(call.argument().data())),
-                              static_cast<Py_ssize_t>(call.argument().size()), PyBUF_READ));
-  std::exception_ptr too_large;
-  const nb::object give = nb::cpp_function([&](const std::vector<nb::object>& parts) {
+/// What Python sees of a call: only while it lasts.
+class call_in_python {
+ public:
+  explicit call_in_python(JobCall& call) : call_(&call) {}
+  void over() noexcept { call_ = nullptr; }
+
+  [[nodiscard]] nb::object argument() const {
+    const auto bytes = here().argument();
+    return nb::steal<nb::object>(
+        PyMemoryView_FromMemory(reinterpret_cast<char*>(const_cast<std::byte*>(bytes.data())),
+                                static_cast<Py_ssize_t>(bytes.size()), PyBUF_READ));
+  }
+  [[nodiscard]] std::uint64_t job() const { return here().job(); }
+  [[nodiscard]] std::uint32_t attempt() const { return here().attempt(); }
+  [[nodiscard]] std::uint32_t worker() const { return here().worker(); }
+  void describe(const std::string& work) const { here().describe(work); }
+  /// Writes the result directly where the caller will read it.
+  void give(const std::vector<nb::object>& parts) {
     const part_views views(parts);
+    JobCall& call = here();
     const nb::gil_scoped_release others_run;
     try {
       views.write(call.result(views.size()));
     } catch (...) {
-      too_large = std::current_exception();
+      too_large_ = std::current_exception();
       throw;
     }
-  });
+  }
+  [[nodiscard]] const std::exception_ptr& too_large() const noexcept { return too_large_; }
+
+ private:
+  [[nodiscard]] JobCall& here() const {
+    if (call_ == nullptr) throw error({errc::usage, "this call is over", 0});
+    return *call_;
+  }
+  JobCall* call_;
+  std::exception_ptr too_large_;
+};
+
+/// Calls run(call). If it returns a value, that is the job's error: (type, text, traceback).
+void run_job(const nb::object& run, JobCall& call) {
+  const nb::gil_scoped_acquire gil;
+  const nb::object seen = nb::cast(new call_in_python(call), nb::rv_policy::take_ownership);
+  auto& in_python = nb::cast<call_in_python&>(seen);
   std::string type;
   std::string text;
   std::string traceback;
   try {
-    const nb::object why = run(argument, give, call.job(), call.attempt());
-    if (!too_large && why.is_none()) return;
+    const nb::object why = run(seen);
+    in_python.over();
+    if (!in_python.too_large() && why.is_none()) return;
     if (!why.is_none()) {
       const nb::tuple said = nb::borrow<nb::tuple>(why);
       type = bytes_of(said[0]);
@@ -60,10 +89,11 @@ void run_job(const nb::object& run, JobCall& call) {
       traceback = bytes_of(said[2]);
     }
   } catch (nb::python_error& raised) {
+    in_python.over();
     type = text_of(raised.type().attr("__name__"));
     text = text_of(raised.value());
   }
-  if (too_large) std::rethrow_exception(too_large);
+  if (in_python.too_large()) std::rethrow_exception(in_python.too_large());
   throw job_exception(std::move(type), std::move(text), std::move(traceback));
 }
 
@@ -78,5 +108,13 @@ int job_loop(const nb::object& run) {
 NB_MODULE(_worker, m) {
   namespace nb = nanobind;
   nb::set_leak_warnings(false);
+  using penstock::python::call_in_python;
+  nb::class_<call_in_python>(m, "Call")
+      .def_prop_ro("argument", &call_in_python::argument)
+      .def_prop_ro("job", &call_in_python::job)
+      .def_prop_ro("attempt", &call_in_python::attempt)
+      .def_prop_ro("worker", &call_in_python::worker)
+      .def("describe", &call_in_python::describe, nb::arg("work"))
+      .def("give", &call_in_python::give, nb::arg("parts"));
   m.def("job_loop", &penstock::python::job_loop, nb::arg("run"));
 }

@@ -12,8 +12,11 @@ Contents:
 Session         a pipeline described by a config file, as an iterator of batches
 Batch, Tensor   what it yields: tensors in host or device memory, without copies where that is safe
 Pool            worker processes that run functions: the concurrent.futures.Executor that never breaks
+sample_rng      a generator for the sample that is being loaded, in datasets of penstock.torch.DataLoader
 load_config     reads and checks a config file; Config is the result
 error           the base of all exceptions, with a subclass for each kind (penstock.config_error, ...)
+
+penstock.torch has DataLoader: torch.utils.data.DataLoader, whose workers may crash. penstock.joblib is a backend for joblib.
 
 Importing penstock loads no large module and does not touch the GPU; parts are loaded on first use.
 """
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from penstock._config import load_config as load_config
     from penstock._pool import Future as Future
     from penstock._pool import Pool as Pool
+    from penstock._seeds import sample_rng as sample_rng
     from penstock._session import Epoch as Epoch
     from penstock._session import Session as Session
 
@@ -45,9 +49,10 @@ _PARTS = {
     "Session": "penstock._session",
     "Tensor": "penstock._batch",
     "load_config": "penstock._config",
+    "sample_rng": "penstock._seeds",
 }
 
-__all__ = ["Batch", "Config", "Epoch", "Future", "Pool", "Session", "Tensor", "load_config", *_errors.__all__]
+__all__ = ["Batch", "Config", "Epoch", "Future", "Pool", "Session", "Tensor", "load_config", "sample_rng", *_errors.__all__]
 
 
 def __getattr__(name: str) -> object:

@@ -163,7 +163,7 @@ class Tensor:
             return self._kept  # type: ignore[no-any-return,unused-ignore]
         if not self.nbytes:
             return torch.empty(self.shape, dtype=getattr(torch, self.dtype), device=self.device)
-        return torch.from_dlpack(self)  # type: ignore[no-any-return,unused-ignore]
+        return torch.from_dlpack(self)  # type: ignore[no-any-return,attr-defined,unused-ignore]
 
     def tobytes(self) -> bytes:
         """All elements, row after row, copied to the host."""

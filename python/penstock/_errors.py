@@ -82,10 +82,17 @@ class dataset_error(error):
     code = "dataset"
 
 
-class sample_error(error):
-    """One sample failed, and the config says on_bad_sample = "fail"."""
+class sample_error(error, RuntimeError):
+    """One sample failed, and the config says on_bad_sample = "fail", or the loader on_bad_sample="raise".
+
+    Attributes:
+        index: what the sampler gave for it, of a penstock.torch.DataLoader.
+        causes: the deaths of its workers, oldest first.
+    """
 
     code = "sample"
+    index: object = None
+    causes: "list[str]" = []
 
 
 class out_of_memory_error(error, MemoryError):

@@ -333,6 +333,10 @@ class Pool(concurrent.futures.Executor):
         self._core.stop(0.5)
         self._core.close()
 
+    def _at_exit(self) -> None:
+        """As the standard library's executors: jobs that are there are done before the interpreter ends."""
+        self.shutdown()
+
     def _finish(self) -> None:
         try:
             self._core.finish(1e8)
@@ -391,6 +395,5 @@ _LIVING: "weakref.WeakSet[Pool]" = weakref.WeakSet()
 
 @atexit.register
 def _finish_all() -> None:
-    """As the standard library's executors: jobs that are there are done before the interpreter ends."""
     for pool in list(_LIVING):
-        pool.shutdown()
+        pool._at_exit()

@@ -8,12 +8,15 @@ import os
 import pickle
 import sys
 import traceback
-from collections.abc import Callable
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Optional
+
+if TYPE_CHECKING:
+    from penstock import _worker
 
 __all__ = ["main"]
 
 SETUP = "PENSTOCK_POOL_SETUP"  # the environment variable: a file with a pickle, see _begin()
+LOADER = None  # instead of a function: a batch of penstock.torch.DataLoader
 LONGEST_PICKLED_ERROR = 40_000  # a job's error has room for 64 KiB
 
 
@@ -42,18 +45,20 @@ def _begin() -> None:
         initializer(*arguments)
 
 
-Give = Callable[[list[Any]], None]
-
-
-def _run(argument: memoryview, give: Give, job: int, attempt: int) -> Optional[tuple[bytes, bytes, bytes]]:
+def _run(call: "_worker.Call") -> Optional[tuple[bytes, bytes, bytes]]:
     """One job. Gives its result, or returns what it raised: type, text, traceback."""
     from penstock import _parts
 
     try:
         # The job may keep what it got; the slot is used again.
-        parts = [memoryview(bytearray(part)) for part in _parts.split(argument)]
+        parts = [memoryview(bytearray(part)) for part in _parts.split(call.argument)]
         function, positional, named = _parts.unpickled(parts)
-        give(_parts.pickled_result(function(*positional, **named)))
+        if function is LOADER:
+            from penstock import _loading
+
+            _loading.load(call, *positional)
+            return None
+        call.give(_parts.pickled_result(function(*positional, **named)))
     except BaseException as raised:  # SystemExit too: it ends the job, not the worker
         return _described(raised)
     finally:

@@ -1,0 +1,380 @@
+"""The caller's half of penstock.torch.DataLoader: batches as jobs of a pool, in order; its other half is _loading.py.
+
+A loader has one pool of workers for its lifetime, and each iteration over it an order (_loading.Order), which the workers
+map. An iterator keeps prefetch_factor * num_workers jobs under way and yields their results in the order of the sampler.
+"""
+
+import collections
+import collections.abc
+import importlib
+import itertools
+import os
+import threading
+import warnings
+import weakref
+from typing import Any, Callable, Optional
+
+import torch
+import torch.utils.data
+
+from penstock import _core, _loading, _tensors
+from penstock._errors import job_failed_error, sample_error, usage_error
+from penstock._pool import Pool, _error_of
+
+__all__ = ["Iterator", "Workers"]
+
+torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
+ExceptionWrapper: Any = torch_loader.ExceptionWrapper
+
+COPIED_BELOW = 1 << 16  # smaller batches are copied out of their slots
+TRIES = 3  # of a batch that takes longer than `timeout`
+FOREVER = 1e8
+
+
+class _LoaderPool(Pool):
+    def _at_exit(self) -> None:
+        self.abort()
+
+
+class Workers:
+    """A loader's worker processes, and what they share with it."""
+
+    def __init__(self, count: int, name: str, options: dict[str, Any]) -> None:
+        self.pid = os.getpid()
+        self.orders = itertools.count(1)
+        self.living: set[int] = set()  # orders that an iterator still uses
+        marks = os.memfd_create("penstock-marks", os.MFD_CLOEXEC)
+        os.ftruncate(marks, 16 * _loading.Marks.JOBS)
+        self.marks = _loading.Marks(marks)
+        given = {"loader.slot_bytes": "16MiB", "jobs.memory": "8GiB", **options}
+        self.pool = _LoaderPool(
+            count, initializer=_loading.prepare, initargs=(f"/proc/{self.pid}/fd/{marks}",), name=name, **given
+        )
+        self.most_lent = self.pool._config["jobs.memory"] // 4 if isinstance(self.pool._config["jobs.memory"], int) else 1 << 28
+        self.lent = 0  # bytes of results that are read where they lie
+        weakref.finalize(self, _end, self.pid, self.pool, marks).atexit = False
+
+    def submit(self, batch: _loading.Batch, timeout: Optional[float]) -> _core.Job:
+        return self.pool._core.submit([_tensors.pickled((None, (tuple(batch),), {}))], timeout, True, False, None)
+
+    def taken(self, held: _core.Kept) -> Any:
+        """A buffer over a result that lies where its worker wrote it."""
+        return _tensors.view_of(_Lent(held, self))
+
+
+def _end(pid: int, pool: Pool, marks: int) -> None:
+    if pid == os.getpid():
+        pool.abort()
+    os.close(marks)
+
+
+class _Lent:
+    """A result that the caller keeps; counts its bytes."""
+
+    def __init__(self, held: _core.Kept, workers: Workers) -> None:
+        self._held, self._workers = held, workers
+        self.address, self.nbytes = held.address, held.nbytes
+        workers.lent += self.nbytes
+
+    def __del__(self) -> None:
+        self._workers.lent -= self.nbytes
+
+
+class _Task:
+    """A batch that is under way."""
+
+    __slots__ = ("batch", "job", "tries")
+
+    def __init__(self, batch: _loading.Batch, job: _core.Job) -> None:
+        self.batch, self.job, self.tries = batch, job, 0
+
+
+class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
+    """One pass, or with persistent_workers one after the other, over a penstock.torch.DataLoader."""
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        self._workers = loader._workers_here()
+        self._lock = threading.Lock()
+        self._tasks: collections.deque[_Task] = collections.deque()
+        self._policy = loader.on_bad_sample
+        self._device = loader.device
+        self._in_order = getattr(loader, "in_order", True)
+        self._iterable = self._dataset_kind == torch_loader._DatasetKind.Iterable
+        self._worker_init_fn = _with_sharding(self, loader.worker_init_fn)
+        if loader.seed is not None:
+            self._base_seed = int(loader.seed)
+        self._publish(loader)
+        self._reset(loader, first_iter=True)
+
+    def _publish(self, loader: Any) -> None:
+        self._number = next(self._workers.orders)
+        world_size, rank = torch_loader._get_distributed_settings() if hasattr(torch_loader, "_get_distributed_settings") else (1, 0)
+        order = _loading.Order(
+            number=self._number,
+            dataset=self._dataset,
+            iterable=self._iterable,
+            collated=self._auto_collation,
+            collate_fn=self._collate_fn,
+            drop_last=self._drop_last,
+            worker_init_fn=self._worker_init_fn,
+            base_seed=self._base_seed,
+            workers=self._num_workers,
+            seeds_samples=loader.seeding == "sample",
+            key_is_index=_gives_each_once(loader),
+            rank=rank,
+            world_size=world_size,
+            on_bad_sample=self._policy,
+        )
+        try:
+            file = _tensors.published(order)
+        except Exception as broken:
+            raise _named(order, broken) from broken
+        self._file = f"/proc/{os.getpid()}/fd/{file}"
+        self._workers.living.add(self._number)
+        self._end = weakref.finalize(self, _over, file, self._workers.living, self._number, self._tasks)
+        self._end.atexit = False
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        super()._reset(loader, first_iter)
+        for task in self._tasks:
+            task.job.cancel_if_waiting()
+        self._tasks.clear()
+        self._epoch = loader._next_epoch()
+        self._position = 0  # of the next sample that the sampler gives
+        self._active = [True] * self._num_workers  # shards of an iterable dataset
+        self._given = [0] * self._num_workers  # batches asked of each
+        self._cycle = itertools.cycle(range(self._num_workers))
+        for _ in range(self._prefetch_factor * self._num_workers):
+            self._put()
+
+    # ---- asking for batches ---------------------------------------------------------------------------------------
+
+    def _put(self) -> None:
+        try:
+            index = self._next_index()
+        except StopIteration:
+            return
+        shard = 0
+        if self._iterable:
+            for shard in self._cycle:
+                if self._active[shard]:
+                    break
+                if not any(self._active):
+                    return
+            first, self._given[shard] = self._given[shard], self._given[shard] + 1
+        else:
+            first = self._position
+            self._position += len(index) if self._auto_collation else 1
+        batch = _loading.Batch(
+            self._number,
+            self._file,
+            min(self._workers.living),
+            self._epoch,
+            self._shared_seed,
+            shard,
+            first,
+            index,
+        )
+        self._tasks.append(_Task(batch, self._submitted(batch)))
+
+    def _submitted(self, batch: _loading.Batch) -> _core.Job:
+        workers: Workers = self._workers
+        return workers.submit(batch, self._timeout if self._timeout > 0 else None)
+
+    # ---- taking them ----------------------------------------------------------------------------------------------
+
+    def __next__(self) -> Any:
+        if _profiled():
+            return super().__next__()
+        data = self._next_data()
+        self._num_yielded += 1
+        if self._iterable and self._IterableDataset_len_called is not None:
+            self._warn_if_longer()
+        return data
+
+    def _warn_if_longer(self) -> None:
+        if self._num_yielded > self._IterableDataset_len_called:
+            warnings.warn(
+                f"Length of IterableDataset {self._dataset} was reported to be {self._IterableDataset_len_called} (when "
+                f"accessing len(dataloader)), but {self._num_yielded} samples have been fetched. For multiprocessing "
+                "data-loading, this could be caused by not properly configuring the IterableDataset replica at each worker. "
+                "Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+            )
+
+    def _next_data(self) -> Any:
+        with self._lock:
+            if self._workers.pid != os.getpid():
+                raise usage_error("this iterator was made before a fork: make a new one, iter(loader), in this process")
+            data = self._next_loaded()
+        if isinstance(data, ExceptionWrapper):
+            data.reraise()
+        if self._pin_memory:
+            data = _pinned(data, getattr(self, "_pin_memory_device", None))
+        return data if self._device is None else _moved(data, self._device)
+
+    def _next_loaded(self) -> Any:
+        while self._tasks:
+            task = self._chosen()
+            if self._iterable and not self._active[task.batch.shard]:  # its shard ended before
+                task.job.cancel_if_waiting()
+                self._tasks.popleft()
+                continue
+            try:
+                data, bad, over = self._loaded(task)
+            except _Interrupted as interrupted:
+                raise interrupted.why
+            except BaseException:
+                self._tasks.remove(task)
+                self._put()
+                raise
+            self._tasks.remove(task)
+            if over and self._iterable:
+                self._active[task.batch.shard] = False
+            self._put()
+            if not over:
+                return data
+        raise StopIteration
+
+    def _chosen(self) -> _Task:
+        if not self._in_order:
+            while not self._tasks[0].job.wait(0.002):
+                for task in self._tasks:
+                    if task.job.done():
+                        return task
+        return self._tasks[0]
+
+    def _loaded(self, task: _Task) -> Any:
+        """What the task's job gave; tries again what may be tried again."""
+        while True:
+            try:
+                task.job.wait(FOREVER)
+            except BaseException as interrupted:  # a signal handler raised
+                raise _Interrupted(interrupted) from None
+            lent = self._workers.lent
+            status, *rest = task.job.outcome(COPIED_BELOW if lent < self._workers.most_lent else 1 << 62)
+            if status == "ok":
+                whole = rest[0]
+                return _tensors.batch_from(whole if type(whole) is bytearray else self._workers.taken(whole))
+            if not self._again(task, status, rest):
+                raise self._error(task, status, rest)
+
+    def _again(self, task: _Task, status: str, rest: list[Any]) -> bool:
+        if status == "timed_out":
+            task.tries += 1
+            if task.tries >= TRIES:
+                return False
+        else:
+            return False
+        task.job = self._submitted(task.batch)
+        return True
+
+    def _error(self, task: _Task, status: str, rest: list[Any]) -> BaseException:
+        if status == "timed_out":
+            where = self._where(task)
+            return RuntimeError(f"DataLoader timed out after {self._timeout} seconds, {TRIES} times, at {where[0]}")
+        failed = _error_of(status, *rest)
+        if status == "poisoned" and isinstance(failed, job_failed_error):
+            where = self._where(task)
+            causes = list(failed.causes)
+            error = sample_error(f"{where[0]} killed {len(causes)} workers: {', '.join(causes)}")
+            error.index, error.causes = where[1], causes
+            return error
+        return failed
+
+    def _where(self, task: _Task) -> tuple[str, Any]:
+        """Where a worker was when it died of this task, in words; and the index of the sample, if it was at one."""
+        place = self._workers.marks.place_of(task.job.number)
+        batch = task.batch
+        if place is None or place == _loading.Marks.PLACE_OF_SETUP:
+            return "the beginning in a worker (making the dataset again, worker_init_fn)", None
+        if place == _loading.Marks.PLACE_OF_COLLATE:
+            return f"collate_fn, with the samples {batch.index}", None
+        if self._iterable:
+            at = batch.first * (len(batch.index) if self._auto_collation else 1) + place
+            return f"sample {at} of shard {batch.shard}", at
+        index = batch.index[place] if self._auto_collation else batch.index
+        return f"sample {index} (position {batch.first + place} of epoch {self._epoch})", index
+
+
+class _Interrupted(BaseException):
+    def __init__(self, why: BaseException) -> None:
+        self.why = why
+
+
+def _over(file: int, living: set[int], number: int, tasks: "collections.deque[_Task]") -> None:
+    """The iterator is gone."""
+    living.discard(number)
+    for task in tasks:
+        task.job.cancel_if_waiting()
+    os.close(file)
+
+
+def _profiled() -> bool:
+    enabled: Optional[Callable[[], bool]] = getattr(torch.autograd, "_profiler_enabled", None)
+    return enabled is not None and enabled()
+
+
+def _with_sharding(iterator: Any, worker_init_fn: Any) -> Any:
+    """As torch does for datapipes."""
+    sharding = getattr(torch_loader, "_sharding_worker_init_fn", None)
+    pipes = tuple(getattr(torch.utils.data, name) for name in ("IterDataPipe", "MapDataPipe") if hasattr(torch.utils.data, name))
+    if sharding is None or not pipes or not isinstance(iterator._dataset, pipes):
+        return worker_init_fn
+    import functools
+
+    return functools.partial(sharding, worker_init_fn, iterator._world_size, iterator._rank)
+
+
+def _gives_each_once(loader: Any) -> bool:
+    """Whether the sampler gives no index twice in an epoch (but for padding), so that an index can stand for a position."""
+    data = torch.utils.data
+    sampler = loader.sampler
+    if loader.batch_sampler is not None and type(loader.batch_sampler) is not data.BatchSampler:
+        return False
+    if loader.batch_sampler is not None:
+        sampler = loader.batch_sampler.sampler
+    if type(sampler) is data.RandomSampler:
+        return not sampler.replacement and sampler.num_samples <= len(sampler.data_source)
+    return type(sampler) in (data.SequentialSampler, data.SubsetRandomSampler, data.distributed.DistributedSampler)
+
+
+def _named(order: _loading.Order, broken: Exception) -> Exception:
+    """The error for what cannot be pickled, with the part of the loader that it is."""
+    import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+    for name in ("dataset", "collate_fn", "worker_init_fn"):
+        part = getattr(order, name)
+        try:
+            cloudpickle.dumps(part)
+        except Exception:
+            for attribute, value in getattr(part, "__dict__", {}).items():
+                try:
+                    cloudpickle.dumps(value)
+                except Exception as why:
+                    name = f"{name}.{attribute} (a {type(value).__qualname__})"
+                    broken = why
+                    break
+            text = (
+                f"{name} cannot be pickled: {broken}. Worker processes get a pickled copy of the dataset: open files, locks and "
+                "connections in __getitem__ or worker_init_fn instead, or leave them out in __getstate__"
+            )
+            return type(broken)(text) if type(broken) in (TypeError, AttributeError) else TypeError(text)
+    return broken
+
+
+def _pinned(data: Any, device: Any) -> Any:
+    return torch_loader._utils.pin_memory.pin_memory(data, device)
+
+
+def _moved(data: Any, device: Any) -> Any:
+    if isinstance(data, torch.Tensor) or (hasattr(data, "to") and callable(data.to)):
+        return data.to(device, non_blocking=True)
+    if isinstance(data, collections.abc.Mapping):
+        moved = {key: _moved(value, device) for key, value in data.items()}
+        return moved if type(data) is dict else type(data)(moved)  # type: ignore[call-arg,unused-ignore]
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(_moved(value, device) for value in data))
+    if isinstance(data, (list, tuple)):
+        return type(data)(_moved(value, device) for value in data)
+    return data

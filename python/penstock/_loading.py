@@ -1,0 +1,407 @@
+"""Loads batches in a worker process, for penstock.torch.DataLoader: its other half is _loader.py.
+
+A worker gets a loader's description (an `Order`: the dataset, how to collate, ...) once, from a file in memory, and then one
+batch after the other as jobs of the pool. Before each sample it writes down which one it is at, for the case that it dies.
+"""
+
+import importlib
+import mmap
+import os
+import pickle
+import random
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+
+import torch
+import torch.utils.data
+
+from penstock import _seeds, _tensors
+
+if TYPE_CHECKING:
+    from penstock import _worker
+
+__all__ = ["Batch", "Loaded", "Marks", "Order", "load", "prepare"]
+
+torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
+ExceptionWrapper: Any = torch_loader.ExceptionWrapper
+
+OUT_OF_MEMORY = 12  # exit code of a worker in which a sample raised MemoryError
+LAST_ATTEMPT = 3  # of a batch: alone
+SLOW_SAMPLE = 50e-6  # seconds: from there on, status names each sample
+
+
+class Order(NamedTuple):
+    """What a worker needs to know of a loader, for the lifetime of its dataset."""
+
+    number: int
+    dataset: Any
+    iterable: bool
+    collated: bool  # samples are collated to batches
+    collate_fn: Callable[[Any], Any]
+    drop_last: bool
+    worker_init_fn: Optional[Callable[[int], object]]
+    base_seed: int
+    workers: int
+    seeds_samples: bool
+    key_is_index: bool
+    rank: int
+    world_size: int
+    on_bad_sample: str  # raise, skip, replace
+
+
+class Batch(NamedTuple):
+    """What to load: one job."""
+
+    order: int  # its number,
+    file: str  # and where it is
+    oldest: int  # orders before this one are over
+    epoch: int
+    shared_seed: Optional[int]  # of datapipes
+    shard: int  # of an iterable dataset: whose turn it is
+    first: int  # position in the epoch of its first sample; of an iterable one: the number of the shard's batch
+    index: Any  # what the sampler said
+    bad: tuple[int, ...] = ()  # places in the batch that are known to be bad
+
+
+class Loaded(NamedTuple):
+    """What a job gives."""
+
+    data: Any
+    bad: tuple[tuple[int, str], ...] = ()  # places in the batch whose samples raised, and the traceback
+    over: bool = False  # nothing is left: of the shard; or of the batch
+
+
+class Marks:
+    """Where each worker is, as its loader sees it even when the worker is gone: pairs of job and place in its batch."""
+
+    JOBS = 4096  # more than are ever under way
+    PLACE_OF_SETUP, PLACE_OF_COLLATE = (1 << 62), (1 << 62) + 1
+
+    def __init__(self, file: int) -> None:
+        self._memory = mmap.mmap(file, 16 * self.JOBS)
+        self._numbers = memoryview(self._memory).cast("Q")
+
+    def write(self, job: int, place: int) -> None:
+        at = 2 * (job % self.JOBS)
+        self._numbers[at] = job
+        self._numbers[at + 1] = place
+
+    def place_of(self, job: int) -> Optional[int]:
+        at = 2 * (job % self.JOBS)
+        return int(self._numbers[at + 1]) if self._numbers[at] == job else None
+
+
+class _Stage:
+    """An order as it is carried out here; of an iterable dataset: for one shard."""
+
+    def __init__(self, order: Order, identity: int, batch: Batch) -> None:
+        self.order, self.identity = order, identity
+        self.failed: Any = None  # what its beginning raised
+        self.by_value = False  # plain pickle cannot pickle its batches
+        self.samples_are_slow = True  # until it is known
+        self.seeds: Optional[_seeds.SampleSeeds] = None
+        self.source: Optional[_Source] = None
+        self._epoch: Optional[int] = None
+        _seed_worker(order.base_seed, identity)
+        self.dataset = _datapipe_seeded(order.dataset, batch.shared_seed)
+        self._shared_seed = batch.shared_seed
+        told = torch_loader._utils.worker
+        seed = order.base_seed + identity
+        self._info = told.WorkerInfo(id=identity, num_workers=order.workers, seed=seed, dataset=self.dataset)
+        self.show()
+        try:
+            if order.worker_init_fn is not None:
+                order.worker_init_fn(identity)
+        except Exception:
+            self.failed = self.raised()
+
+    def show(self) -> None:
+        """For torch.utils.data.get_worker_info()."""
+        torch_loader._utils.worker._worker_info = self._info
+
+    def raised(self) -> Any:
+        """The exception that is being handled, as torch gives it to the caller."""
+        return ExceptionWrapper(where=f"in DataLoader worker process {self.identity}")
+
+    def begin_epoch(self, batch: Batch) -> None:
+        if self._epoch == batch.epoch:
+            return
+        if self._epoch is not None:
+            self.dataset = _datapipe_seeded(self.dataset, batch.shared_seed)
+        self._epoch = batch.epoch
+        self.source = None
+        if self.order.seeds_samples:
+            self.seeds = _seeds.SampleSeeds(_seeds.mixed(self.order.base_seed, batch.epoch))
+
+
+class _Source:
+    """An iterable dataset's iterator, and how far it is."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.iterator = iter(dataset)
+        self.samples = 0
+        self.batches = 0
+        self.ended = False
+
+
+_marks: Optional[Marks] = None
+_stages: dict[tuple[int, int], _Stage] = {}  # by order, and identity
+
+
+def prepare(marks: str) -> None:
+    """Before the first batch, when the process is not ready yet."""
+    global _marks
+    torch.set_num_threads(1)
+    file = os.open(marks, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        _marks = Marks(file)
+    finally:
+        os.close(file)
+    _collate_in_private_memory()
+
+
+def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
+    """Loads one batch, and gives it to the caller. `facts` are those of a Batch."""
+    batch, marks = Batch._make(facts), _marks
+    assert marks is not None
+    job = call.job
+    marks.write(job, Marks.PLACE_OF_SETUP)
+    try:
+        stage = _stage_of(batch, call.worker)
+        if stage.failed is not None:
+            failed, stage.failed = stage.failed, None
+            return _give(call, stage, Loaded(failed))
+        stage.show()
+        try:
+            loaded = _from_source(call, stage, batch, marks) if stage.order.iterable else _loaded(call, stage, batch, marks)
+        except Exception as failed:
+            if isinstance(failed, MemoryError) and call.attempt < LAST_ATTEMPT:
+                raise
+            loaded = Loaded(stage.raised())
+        _give(call, stage, loaded)
+    except MemoryError:
+        _leave(OUT_OF_MEMORY)
+    except SystemExit as left:
+        _leave(left.code if isinstance(left.code, int) else 1 if left.code else 0)
+    finally:
+        _seeds.SampleSeeds.over()
+
+
+def _stage_of(batch: Batch, worker: int) -> _Stage:
+    stage = _stages.get((batch.order, batch.shard))
+    if stage is None:
+        for old in [key for key in _stages if key[0] < batch.oldest]:
+            del _stages[old]
+        try:
+            order: Order = _tensors.map_published(batch.file)
+        except Exception as broken:
+            raise RuntimeError(f"the dataset cannot be made again in a worker: {type(broken).__name__}: {broken}") from broken
+        identity = batch.shard if order.iterable else worker % order.workers
+        stage = _stages[batch.order, batch.shard] = _Stage(order, identity, batch)
+    stage.begin_epoch(batch)
+    return stage
+
+
+# ---- datasets with an index ----------------------------------------------------------------------------------------
+
+_MISSING: Any = object()
+
+
+def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks) -> Loaded:
+    order = stage.order
+    bad: list[tuple[int, str]] = []
+    if order.collated and getattr(stage.dataset, "__getitems__", None):
+        marks.write(call.job, 0)
+        if stage.seeds is not None and len(batch.index):
+            stage.seeds(_key(order, batch, 0, batch.index[0]))
+        wanted = [_MISSING if place in batch.bad else index for place, index in enumerate(batch.index)]
+        wanted = _completed(order, wanted)
+        samples = stage.dataset.__getitems__(wanted) if wanted else []
+    else:
+        samples = _samples(call, stage, batch, batch.index if order.collated else (batch.index,), bad, marks)
+        if bad or batch.bad:
+            samples = _completed(order, samples)
+    if not samples and (bad or batch.bad):
+        return Loaded(None, tuple(bad), True)
+    marks.write(call.job, Marks.PLACE_OF_COLLATE)
+    return Loaded(order.collate_fn(samples if order.collated else samples[0]), tuple(bad))
+
+
+def _samples(
+    call: "_worker.Call", stage: _Stage, batch: Batch, indices: Any, bad: list[tuple[int, str]], marks: Marks
+) -> list[Any]:
+    """The samples; those that raised are missing, if they may be."""
+    order, dataset, seeds, job, write = stage.order, stage.dataset, stage.seeds, call.job, marks.write
+    describe = call.describe if stage.samples_are_slow else None
+    raises = order.on_bad_sample == "raise"
+    samples: list[Any] = []
+    began = time.perf_counter()
+    place = 0
+    for place, index in enumerate(indices):
+        if place in batch.bad:
+            samples.append(_MISSING)
+            continue
+        write(job, place)
+        if describe is not None:
+            describe(f"sample {index}")
+        if seeds is not None:
+            seeds(_key(order, batch, place, index))
+        if raises:
+            samples.append(dataset[index])
+            continue
+        try:
+            samples.append(dataset[index])
+        except Exception as failed:
+            if isinstance(failed, MemoryError) and call.attempt < LAST_ATTEMPT:
+                raise
+            bad.append((place, traceback.format_exc()))
+            samples.append(_MISSING)
+    stage.samples_are_slow = time.perf_counter() - began > SLOW_SAMPLE * (place + 1)
+    return samples
+
+
+def _completed(order: Order, samples: list[Any]) -> list[Any]:
+    """Without those that are missing; or with the sample before them in their place, or the one after."""
+    there = [sample for sample in samples if sample is not _MISSING]
+    if order.on_bad_sample != "replace" or not there:
+        return there
+    last = there[0]
+    completed = []
+    for sample in samples:
+        last = last if sample is _MISSING else sample
+        completed.append(last)
+    return completed
+
+
+def _key(order: Order, batch: Batch, place: int, index: Any) -> int:
+    if order.key_is_index:
+        try:
+            return index.__index__()  # type: ignore[no-any-return]
+        except AttributeError:
+            pass
+    return _seeds.mixed(batch.first + place, 1 + order.rank)
+
+
+# ---- iterable datasets ---------------------------------------------------------------------------------------------
+
+
+def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks) -> Loaded:
+    source = stage.source
+    size = len(batch.index) if stage.order.collated else 1
+    if source is None or source.batches > batch.first:
+        if stage.seeds is not None:
+            stage.seeds(_seeds.mixed(0, 1 + stage.identity))
+        source = stage.source = _Source(stage.dataset)
+    while source.batches < batch.first and not source.ended:  # delivered by this worker's predecessor
+        try:
+            _taken(call, stage, source, size, marks)
+        except Exception as again:
+            if isinstance(again, MemoryError):
+                raise
+    samples = _taken(call, stage, source, size, marks)
+    if not samples or (stage.order.collated and stage.order.drop_last and len(samples) < size):
+        source.ended = True
+        return Loaded(None, (), True)
+    marks.write(call.job, Marks.PLACE_OF_COLLATE)
+    return Loaded(stage.order.collate_fn(samples if stage.order.collated else samples[0]))
+
+
+def _taken(call: "_worker.Call", stage: _Stage, source: _Source, size: int, marks: Marks) -> list[Any]:
+    """The shard's next batch, not collated; nothing at its end."""
+    job, seeds = call.job, stage.seeds
+    source.batches += 1
+    samples: list[Any] = []
+    for place in range(0 if source.ended else size):
+        marks.write(job, place)
+        if seeds is not None:
+            seeds(_seeds.mixed(source.samples, 1 + stage.identity))
+        try:
+            samples.append(next(source.iterator))
+        except StopIteration:
+            source.ended = True
+            break
+        source.samples += 1
+    return samples
+
+
+# ---- results, and the process --------------------------------------------------------------------------------------
+
+
+def _give(call: "_worker.Call", stage: _Stage, loaded: Loaded) -> None:
+    result = tuple(loaded)
+    if not stage.by_value:
+        try:
+            return call.give(_tensors.batch_parts(result))
+        except (AttributeError, TypeError, ValueError, pickle.PicklingError):
+            pass  # the caller could not import its classes; or it cannot be pickled at all
+    try:
+        parts = _tensors.batch_parts(result, by_value=True)
+        stage.by_value = True
+    except Exception as broken:
+        try:
+            raise TypeError(
+                f"a batch cannot be pickled: {broken}. What collate_fn returns travels to another process: return tensors, "
+                "arrays, numbers, strings, and lists, tuples, dicts or objects of them"
+            ) from broken
+        except TypeError:
+            parts = _tensors.batch_parts(tuple(Loaded(stage.raised())), by_value=True)
+    call.give(parts)
+
+
+def _leave(code: int) -> None:
+    """Ends this process; the pool replaces it and tries the batch again."""
+    traceback.print_exc()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass
+    os._exit(code & 0xFF)
+
+
+def _datapipe_seeded(dataset: Any, shared_seed: Optional[int]) -> Any:
+    if shared_seed is None:
+        return dataset
+    from torch.utils.data.graph_settings import apply_random_seed
+
+    generator = torch.Generator()
+    generator.manual_seed(shared_seed)
+    return apply_random_seed(dataset, generator)
+
+
+def _seed_worker(base_seed: int, identity: int) -> None:
+    """The generators as torch seeds them at a worker's beginning."""
+    seed = base_seed + identity
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        try:
+            generate_state = torch_loader._utils.worker._generate_state
+        except AttributeError:
+            numpy.random.seed(seed & 0xFFFFFFFF)
+        else:
+            numpy.random.seed(generate_state(base_seed, identity))
+
+
+def _collate_in_private_memory() -> None:
+    """torch's collate functions would open a file in /dev/shm for each tensor, because they run in a worker."""
+    module: Any = torch_loader._utils.collate
+    told = torch_loader._utils.worker
+    original = getattr(module, "collate_tensor_fn", None)
+    known = getattr(module, "default_collate_fn_map", None)
+    if original is None or known is None:
+        return
+
+    def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
+        info, told._worker_info = told._worker_info, None
+        try:
+            return original(batch, collate_fn_map=collate_fn_map)
+        finally:
+            told._worker_info = info
+
+    module.collate_tensor_fn = collate_tensor_fn
+    known[torch.Tensor] = collate_tensor_fn

@@ -1,0 +1,69 @@
+"""Seeds of samples: the global generators of Python, NumPy and torch before each sample, and penstock.sample_rng().
+
+The seed of a sample depends on the loader's seed, the number of the epoch and the sample's key, and on nothing else: not
+on the worker, the number of workers, the batch, or what died (semantics 51). Used by _loading.py and _loader.py.
+"""
+
+import _random
+import random
+import sys
+from collections.abc import Callable
+from typing import Any, Optional
+
+__all__ = ["SampleSeeds", "mixed", "sample_rng"]
+
+MASK = (1 << 64) - 1
+
+_current: Optional[int] = None  # the seed of the sample that is being loaded
+
+
+def mixed(a: int, b: int) -> int:
+    """64 bits of hash of two numbers (the finaliser of SplitMix64)."""
+    z = (a ^ (b * 0x9E3779B97F4A7C15)) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def sample_rng() -> Any:
+    """A generator of its own for the sample that is being loaded: numpy.random.Generator, or random.Random without NumPy.
+
+    Call it in a dataset's __getitem__ or in a transform. It depends on the loader's seed, the epoch and the sample only. Each
+    call within one sample begins anew. Outside of a loader's worker its numbers are different every time.
+    """
+    try:
+        import numpy
+    except ImportError:
+        return random.Random(_current)
+    return numpy.random.Generator(numpy.random.PCG64(_current))
+
+
+class SampleSeeds:
+    """Seeds the global generators for one sample after the other.
+
+    Args:
+        seed: of the loader, in this epoch.
+    """
+
+    def __init__(self, seed: int) -> None:
+        import torch
+
+        self._seed = seed
+        self._torch: Callable[[int], object] = torch.default_generator.manual_seed
+
+    def __call__(self, key: int) -> None:
+        global _current
+        _current = seed = mixed(self._seed, key)
+        # Not random.seed(), which takes twice as long.
+        generator: Any = random._inst  # type: ignore[attr-defined,unused-ignore]
+        _random.Random.seed(generator, seed)
+        generator.gauss_next = None
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(seed & 0xFFFFFFFF)
+        self._torch(seed)
+
+    @staticmethod
+    def over() -> None:
+        """No sample is being loaded."""
+        global _current
+        _current = None

@@ -1,0 +1,266 @@
+"""Pickles of datasets and batches with their memory beside them: tensors and arrays are not copied into the pickle.
+
+Pickling a tensor in torch's own way copies it twice, or opens a file in shared memory for it. Used by _loader.py and, in
+workers, by _loading.py.
+"""
+
+import contextlib
+import copyreg
+import ctypes
+import io
+import mmap
+import multiprocessing.context
+import os
+import pickle
+import struct
+from collections import ChainMap
+from collections.abc import Callable, Iterator
+from typing import Any, Union
+
+import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
+import torch
+
+__all__ = ["batch_from", "batch_parts", "map_published", "pickled", "published", "view_of"]
+
+Buffer = Union[bytes, bytearray, memoryview]
+
+PAGE = 4096
+ALIGNMENT = 64  # of parts, as in core/parts.hpp
+
+# torch's dtypes by name: pickle would look for them in every module.
+_DTYPES: dict[str, Any] = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
+_NAMES: dict[Any, str] = {value: name for name, value in _DTYPES.items()}
+
+
+# ---- tensors -------------------------------------------------------------------------------------------------------
+
+
+def _reduce_tensor(tensor: Any) -> Any:
+    """Of a batch: its elements, in order."""
+    if not _is_plain(tensor):
+        return tensor.__reduce_ex__(5)
+    flat = tensor.detach().contiguous().reshape(-1)
+    if flat.numel() == 0:
+        return _tensor, (None, _NAMES[tensor.dtype], tuple(tensor.shape), tensor.requires_grad)
+    try:
+        array = flat.numpy()
+    except TypeError:  # a type that NumPy does not have
+        array = flat.view(torch.uint8).numpy()
+    return _tensor, (pickle.PickleBuffer(array), _NAMES[tensor.dtype], tuple(tensor.shape), tensor.requires_grad)
+
+
+def _tensor(buffer: Any, dtype: str, shape: tuple[int, ...], gradient: bool) -> Any:
+    if buffer is None:
+        made = torch.empty(shape, dtype=_DTYPES[dtype])
+    else:
+        made = torch.frombuffer(buffer, dtype=_DTYPES[dtype]).view(shape)
+    return made.requires_grad_() if gradient else made
+
+
+def _is_plain(tensor: Any) -> bool:
+    return bool(
+        tensor.layout is torch.strided
+        and tensor.device.type == "cpu"
+        and not tensor.is_quantized
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+        and (tensor.is_leaf or not tensor.requires_grad)
+    )
+
+
+class _Storages:
+    """Of a dataset: views of one memory stay views of one memory, in the workers too."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, "_Storage"] = {}
+
+    def reduce(self, tensor: Any) -> Any:
+        if not _is_plain(tensor):
+            return tensor.__reduce_ex__(5)
+        storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage().untyped()
+        if storage.nbytes() == 0 or tensor.numel() == 0:
+            return _reduce_tensor(tensor)
+        if storage.nbytes() > 2 * tensor.numel() * tensor.element_size():
+            return _reduce_tensor(tensor)  # a small part of something large
+        held = self._known.get(storage.data_ptr())
+        if held is None:
+            held = self._known[storage.data_ptr()] = _Storage(storage)
+        layout = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
+        return _tensor_in, (held, _NAMES[tensor.dtype], *layout, tensor.requires_grad)
+
+
+class _Storage:
+    def __init__(self, storage: Any) -> None:
+        self.storage = storage  # keeps the address, too
+
+    def __reduce__(self) -> Any:
+        whole = torch.empty(0, dtype=torch.uint8)
+        whole.set_(self.storage, 0, (self.storage.nbytes(),), (1,))
+        return _Memory, (pickle.PickleBuffer(whole.numpy()),)
+
+
+class _Memory:
+    def __init__(self, buffer: Any) -> None:
+        self.bytes = torch.frombuffer(buffer, dtype=torch.uint8)
+
+
+def _tensor_in(
+    memory: _Memory, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, gradient: bool
+) -> Any:
+    typed = memory.bytes.view(_DTYPES[dtype])
+    made = typed.as_strided(shape, strides, offset)
+    return made.requires_grad_() if gradient else made
+
+
+# ---- batches -------------------------------------------------------------------------------------------------------
+
+_OF_BATCHES: dict[type, Callable[[Any], Any]] = {torch.Tensor: _reduce_tensor}
+
+
+class _Pickler(pickle.Pickler):
+    dispatch_table = {**copyreg.dispatch_table, **_OF_BATCHES}
+
+
+class _PicklerByValue(cloudpickle.Pickler):  # type: ignore[misc,unused-ignore]
+    dispatch_table = ChainMap({**_OF_BATCHES}, cloudpickle.Pickler.dispatch_table)
+
+
+def batch_parts(value: Any, by_value: bool = False) -> list[Any]:
+    """A pickle, and after it the memory that it leaves out.
+
+    Args:
+        by_value: for classes and functions that the reader could not import.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    whole = io.BytesIO()
+    kind = _PicklerByValue if by_value else _Pickler
+    kind(whole, protocol=5, buffer_callback=buffers.append).dump(value)
+    return [whole.getbuffer(), *[buffer.raw() for buffer in buffers]]
+
+
+def pickled(value: Any) -> bytes:
+    """As one piece; for what is small."""
+    return pickle.dumps(value, protocol=5)
+
+
+def batch_from(whole: Any) -> Any:
+    """What batch_parts() got. Its tensors and arrays are views of `whole`, which can be written, and keep it."""
+    view = memoryview(whole)
+    (count,) = struct.unpack_from("<Q", view)
+    lengths = struct.unpack_from(f"<{count}Q", view, 8)
+    at = -(-8 * (1 + count) // ALIGNMENT) * ALIGNMENT
+    parts = []
+    for length in lengths:
+        parts.append(view[at : at + length])
+        at += -(-length // ALIGNMENT) * ALIGNMENT
+    return pickle.loads(parts[0], buffers=parts[1:])
+
+
+_ARRAYS: dict[int, Any] = {}  # by size: batches mostly have few
+
+
+def view_of(held: Any) -> Any:
+    """Memory of a result that is read where it lies, as a buffer that keeps it."""
+    kind: Any = _ARRAYS.get(held.nbytes)
+    if kind is None:
+        if len(_ARRAYS) > 64:
+            _ARRAYS.clear()
+        kind = _ARRAYS[held.nbytes] = type("Memory", (ctypes.c_char * held.nbytes,), {})
+    made = kind.from_address(held.address)
+    made.held = held
+    return memoryview(made).cast("B")
+
+
+# ---- datasets ------------------------------------------------------------------------------------------------------
+
+
+def published(value: Any) -> int:
+    """A sealed file in memory that holds a pickle and, page by page, the memory that it leaves out; its descriptor."""
+    buffers: list[pickle.PickleBuffer] = []
+    whole = io.BytesIO()
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc,unused-ignore]
+        dispatch_table = ChainMap({torch.Tensor: _Storages().reduce}, cloudpickle.Pickler.dispatch_table)
+
+    with _as_if_spawning():
+        Pickler(whole, protocol=5, buffer_callback=buffers.append).dump(value)
+    parts = [whole.getbuffer(), *[buffer.raw() for buffer in buffers]]
+    lengths = [len(part) for part in parts]
+    head = struct.pack(f"<{1 + len(parts)}Q", len(parts), *lengths)
+    file = os.memfd_create("penstock-dataset", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        at = 0
+        for part in (memoryview(head), *parts):
+            _write_at(file, part, at)
+            at += _pages(len(part))
+        os.ftruncate(file, at)
+        _seal(file)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def map_published(path: str) -> Any:
+    """What was published. Its large memory is mapped: one copy for all processes, until one of them writes to it."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(file).st_size
+        memory = mmap.mmap(file, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    finally:
+        os.close(file)
+    view = memoryview(memory)
+    (count,) = struct.unpack_from("<Q", view)
+    lengths = struct.unpack_from(f"<{count}Q", view, 8)
+    at = _pages(8 * (1 + count))
+    parts = []
+    for length in lengths:
+        parts.append(view[at : at + length])
+        at += _pages(length)
+    return pickle.loads(parts[0], buffers=parts[1:])
+
+
+def _pages(length: int) -> int:
+    return -(-length // PAGE) * PAGE
+
+
+def _write_at(file: int, part: memoryview, at: int) -> None:
+    left = part.cast("B") if part.format != "B" or part.ndim != 1 else part
+    while len(left):
+        written = os.pwrite(file, left[: 1 << 30], at)
+        left, at = left[written:], at + written
+
+
+def _seal(file: int) -> None:
+    import fcntl
+
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
+
+
+class _ParentsFile:
+    """A descriptor of this process as a worker opens it: for locks, values and queues of multiprocessing."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.path = f"/proc/{os.getpid()}/fd/{descriptor}"
+
+    def detach(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+
+
+class _Spawning:
+    """What multiprocessing's objects ask for while they are pickled for a process that is being started."""
+
+    DupFd = _ParentsFile
+
+    def duplicate_for_child(self, descriptor: int) -> int:
+        return descriptor
+
+
+@contextlib.contextmanager
+def _as_if_spawning() -> Iterator[None]:
+    before = multiprocessing.context.get_spawning_popen()
+    multiprocessing.context.set_spawning_popen(_Spawning())  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        multiprocessing.context.set_spawning_popen(before)

@@ -1,0 +1,416 @@
+"""penstock.torch.DataLoader: torch's loader, as torch's tests know it, and what torch's cannot do: workers may die."""
+
+import collections
+import ctypes
+import gc
+import hashlib
+import random
+import threading
+import unittest
+
+from package import *
+
+try:
+    import numpy
+    import torch
+    from penstock.torch import DataLoader
+except ImportError:
+    torch = None
+    print("torch is not installed")
+    if __name__ == "__main__":
+        sys.exit(77)
+
+import penstock
+
+Pair = collections.namedtuple("Pair", "number word")
+
+
+class Squares(torch.utils.data.Dataset):
+    def __init__(self, length=100):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return {"square": torch.tensor(float(index * index)), "index": index, "name": "n%d" % index}
+
+
+class Values(torch.utils.data.Dataset):
+    """What `give(index)` returns."""
+
+    def __init__(self, give, length=64):
+        self.give, self.length = give, length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return self.give(index)
+
+
+class Once(torch.utils.data.Dataset):
+    """Does something terrible at some indices, the first time each."""
+
+    def __init__(self, folder, terrible, length=200):
+        self.folder, self.terrible, self.length = folder, terrible, length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        if index in self.terrible:
+            try:
+                os.close(os.open(os.path.join(self.folder, "at-%d" % index), os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                pass
+            else:
+                self.terrible[index]()
+        return torch.full((8,), float(index)) + torch.rand(8), index
+
+
+def crash():
+    ctypes.string_at(0)
+
+
+def leave():
+    os._exit(7)
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def exhaust():
+    raise MemoryError("as if")
+
+
+def hang():
+    threading.Event().wait()
+
+
+def pid_of_worker(index):
+    return os.getpid()
+
+
+def digest(batches):
+    whole = hashlib.sha256()
+    for values, indices in batches:
+        whole.update(values.numpy().tobytes() + indices.numpy().tobytes())
+    return whole.hexdigest()
+
+
+class LoaderTest(PackageTest):
+    def tearDown(self):
+        gc.collect()
+        self.no_children_left()
+        super().tearDown()
+
+    # ---- as torch's -----------------------------------------------------------------------------------------------
+
+    def test_batches_are_those_of_torchs_loader(self):
+        def give(index):
+            return {"array": numpy.full((3, 2), index), "pair": Pair(index, "w%d" % index), "flag": index % 2 == 0,
+                    "tensors": [torch.arange(4) * index, torch.tensor(0.5, dtype=torch.bfloat16)], "none": torch.empty(0)}
+        sampler = torch.utils.data.SequentialSampler(range(50))
+        for options in ({"batch_size": 4}, {"batch_size": 7, "drop_last": True}, {"batch_size": None}, {"batch_size": 3, "sampler": sampler},
+                        {"batch_sampler": [[3, 1], [2], [60, 61, 62]]}, {"batch_size": 2, "collate_fn": list}):
+            mine = DataLoader(Values(give), num_workers=2, **options)
+            theirs = torch.utils.data.DataLoader(Values(give), **options)
+            self.assertIsInstance(mine, torch.utils.data.DataLoader)
+            self.assertEqual(len(mine), len(theirs))
+            batches, expected = list(mine), list(theirs)
+            self.assertEqual(len(batches), len(expected))
+            for batch, other in zip(batches, expected):
+                self.same(batch, other)
+
+    def same(self, one, other):
+        self.assertIs(type(one), type(other))
+        if isinstance(one, torch.Tensor):
+            self.assertEqual((one.dtype, one.shape), (other.dtype, other.shape))
+            self.assertTrue(torch.equal(one, other))
+        elif isinstance(one, numpy.ndarray):
+            numpy.testing.assert_array_equal(one, other)
+        elif isinstance(one, dict):
+            self.assertEqual(list(one), list(other))
+            for key in one:
+                self.same(one[key], other[key])
+        elif isinstance(one, (list, tuple)):
+            self.assertEqual(len(one), len(other))
+            for a, b in zip(one, other):
+                self.same(a, b)
+        else:
+            self.assertEqual(one, other)
+
+    def test_shuffle_is_the_order_of_torchs_loader_for_the_same_generator(self):
+        def orders(kind):
+            loader = kind(Squares(), batch_size=8, shuffle=True, num_workers=1, generator=torch.Generator().manual_seed(3))
+            return [[batch["index"].tolist() for batch in loader] for _ in range(2)]
+        mine = orders(DataLoader)
+        self.assertEqual(mine, orders(torch.utils.data.DataLoader))
+        self.assertNotEqual(mine[0], mine[1])
+
+    def test_an_exception_is_raised_as_by_torch_and_the_next_batch_comes(self):
+        def give(index):
+            if index == 5:
+                raise KeyError("at five")
+            return index
+        loader = iter(DataLoader(Values(give, 12), batch_size=4, num_workers=2))
+        self.assertEqual(next(loader).tolist(), [0, 1, 2, 3])
+        with self.assertRaisesRegex(KeyError, "(?s)Caught KeyError in DataLoader worker process.*in give"):
+            next(loader)
+        self.assertEqual(next(loader).tolist(), [8, 9, 10, 11])
+        with self.assertRaises(StopIteration):
+            next(loader)
+
+    def test_worker_init_fn_and_get_worker_info_are_torchs(self):
+        def begin(worker):
+            info = torch.utils.data.get_worker_info()
+            assert (info.id, info.num_workers) == (worker, 2) and len(info.dataset) == 64
+            info.dataset.begun = (worker, info.seed, torch.initial_seed())
+
+        class Told(Values):
+            def __getitem__(self, index):
+                return self.begun
+        loader = DataLoader(Told(None), batch_size=None, num_workers=2, worker_init_fn=begin, generator=torch.Generator().manual_seed(1))
+        told = set(map(tuple, loader))
+        self.assertLessEqual({worker for worker, _, _ in told}, {0, 1})
+        for worker, seed, initial in told:
+            self.assertEqual(seed, initial)
+        self.assertEqual(len({seed - worker for worker, seed, _ in told}), 1)
+        self.assertIsNone(torch.utils.data.get_worker_info())
+
+    def test_workers_and_persistent_datasets_outlive_an_epoch(self):
+        class Counting(Values):
+            count = 0
+
+            def __getitem__(self, index):
+                self.count += 1
+                return self.count, os.getpid()
+        for persistent, most in ((False, 20), (True, 40)):
+            loader = DataLoader(Counting(None, 20), batch_size=None, num_workers=1, persistent_workers=persistent)
+            first, second = list(loader), list(loader)
+            self.assertEqual({pid for _, pid in first}, {pid for _, pid in second})
+            self.assertEqual(max(count for count, _ in second), most)
+            del loader
+
+    def test_two_iterators_of_one_loader_do_not_disturb_each_other(self):
+        loader = DataLoader(Squares(40), batch_size=4, num_workers=2)
+        for one, other in zip(loader, loader):
+            self.same(one, other)
+        mine, threads = [None] * 4, []
+
+        def read(place):
+            mine[place] = [batch["index"].tolist() for batch in loader]
+        for place in range(4):
+            threads.append(threading.Thread(target=read, args=(place,)))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(mine, [[list(range(at, at + 4)) for at in range(0, 40, 4)]] * 4)
+
+    def test_arguments_that_torch_refuses_are_refused_and_so_are_mistakes_in_ours(self):
+        with self.assertRaises(ValueError):
+            DataLoader(Squares(), num_workers=-1)
+        with self.assertRaises(ValueError):
+            DataLoader(Squares(), batch_size=2, batch_sampler=[[1]])
+        with self.assertRaises(ValueError):
+            DataLoader(Squares(), num_workers=0, persistent_workers=True)
+        with self.assertRaisesRegex(penstock.config_error, "on_bad_sample"):
+            DataLoader(Squares(), on_bad_sample="ignore")
+        with self.assertRaisesRegex(penstock.config_error, "seeding"):
+            DataLoader(Squares(), seeding="never")
+
+    def test_without_workers_it_loads_here(self):
+        self.assertEqual(list(DataLoader(Values(pid_of_worker, 2), batch_size=None)), [os.getpid()] * 2)
+
+    # ---- seeds ----------------------------------------------------------------------------------------------------
+
+    def test_randomness_of_a_sample_depends_on_seed_epoch_and_index_only(self):
+        def give(index):
+            return index, random.random(), numpy.random.rand(), numpy.random.randn(), random.gauss(0, 1), torch.rand(()).item(), penstock.sample_rng().random()
+
+        def epochs(workers, shuffle, **options):
+            loader = DataLoader(Values(give, 30), batch_size=None, num_workers=workers, shuffle=shuffle, **options)
+            return [sorted(map(tuple, loader)) for _ in range(2)]
+        one = epochs(1, False, seed=5)
+        self.assertEqual(one, epochs(3, True, seed=5))
+        self.assertNotEqual(one[0], one[1])
+        self.assertEqual(len({values[1:] for values in one[0] + one[1]}), 60)
+        self.assertNotEqual(one, epochs(1, False, seed=6))
+        torch.manual_seed(8)
+        drawn = epochs(2, False)
+        torch.manual_seed(8)
+        self.assertEqual(drawn, epochs(1, False))
+
+    # ---- what dies ------------------------------------------------------------------------------------------------
+
+    def test_whatever_kills_a_worker_costs_no_sample_and_changes_none(self):
+        terrible = {11: crash, 42: leave, 87: kill, 120: exhaust, 160: hang}
+        options = {"batch_size": 8, "num_workers": 2, "shuffle": True}
+        undisturbed = Once(self.folder, {})
+        expected = digest(DataLoader(undisturbed, seed=4, generator=torch.Generator().manual_seed(2), **options))
+        loader = DataLoader(Once(self.folder, terrible), seed=4, timeout=5, generator=torch.Generator().manual_seed(2), **options)
+        self.assertEqual(digest(loader), expected)
+        self.assertEqual(len(os.listdir(self.folder)) >= len(terrible), True)
+
+    def test_a_sample_that_kills_every_worker_is_named_and_the_next_batch_comes(self):
+        def give(index):
+            if index == 6:
+                crash()
+            return index
+        loader = iter(DataLoader(Values(give, 16), batch_size=4, num_workers=2))
+        self.assertEqual(next(loader).tolist(), [0, 1, 2, 3])
+        with self.assertRaisesRegex(penstock.sample_error, "sample 6 .*SIGSEGV") as caught:
+            next(loader)
+        self.assertEqual(caught.exception.index, 6)
+        self.assertEqual(len(caught.exception.causes), 3)
+        self.assertEqual([batch.tolist() for batch in loader], [[8, 9, 10, 11], [12, 13, 14, 15]])
+
+    def test_a_sample_that_always_hangs_is_torchs_timeout_and_is_named(self):
+        def give(index):
+            if index == 1:
+                hang()
+            return index
+        with self.assertRaisesRegex(RuntimeError, "DataLoader timed out after 0.7 seconds.* sample 1 "):
+            list(DataLoader(Values(give, 4), num_workers=1, timeout=0.7))
+
+    def test_a_worker_that_is_killed_from_outside_is_replaced(self):
+        def give(index):
+            time.sleep(0.002)
+            return index, os.getpid()
+        pids, indices = [], []
+        for place, (index, pid) in enumerate(DataLoader(Values(give, 400), batch_size=None, num_workers=2)):
+            indices.append(index)
+            pids.append(pid)
+            if place in (50, 200):
+                os.kill(pid, signal.SIGKILL)
+        self.assertEqual(indices, list(range(400)))
+        self.assertGreaterEqual(len(set(pids)), 3)
+
+    # ---- memory ---------------------------------------------------------------------------------------------------
+
+    def test_large_batches_may_be_kept_and_written_to(self):
+        def give(index):
+            return torch.full((300_000,), index, dtype=torch.float32)
+        batches = list(DataLoader(Values(give, 40), batch_size=4, num_workers=2, pool={"loader": {"slot_bytes": "8MiB"}}))
+        for place, batch in enumerate(batches):
+            for row in range(4):
+                self.assertTrue((batch[row] == place * 4 + row).all())
+            batch.zero_()
+
+    def test_large_memory_of_a_dataset_is_there_once(self):
+        class Large(torch.utils.data.Dataset):
+            def __init__(self):
+                self.tensor = torch.zeros(64 << 20, dtype=torch.uint8)
+                self.part = self.tensor[:1 << 25]
+                self.array = numpy.zeros(64 << 20, dtype=numpy.uint8)
+
+            def __len__(self):
+                return 8
+
+            def __getitem__(self, index):
+                self.tensor[index] += 1
+                total = int(self.array.sum()) + int(self.part[index])
+                with open("/proc/self/smaps") as file:
+                    mapped = file.read().split("penstock-dataset", 1)[1]
+                size, own = (int(mapped.split(name, 1)[1].split()[0]) for name in ("\nSize:", "\nAnonymous:"))
+                return size, own, total
+        for size, own, total in DataLoader(Large(), batch_size=None, num_workers=2):
+            self.assertGreater(size, 128 << 10)  # kilobytes
+            self.assertLess(size, 129 << 10)  # `part` has no memory of its own
+            self.assertLess(own, 1 << 10)  # but for the pages that were written to
+            self.assertEqual(total, 1)
+
+    # ---- mistakes -------------------------------------------------------------------------------------------------
+
+    def test_what_cannot_be_pickled_is_named(self):
+        dataset = Squares()
+        dataset.lock = threading.Lock()
+        with self.assertRaisesRegex(TypeError, r"dataset\.lock .*cannot.*pickle"):
+            iter(DataLoader(dataset, num_workers=1))
+        with self.assertRaisesRegex(TypeError, "(?s)a batch cannot be pickled.*generator.*collate_fn"):
+            next(iter(DataLoader(Squares(), num_workers=1, collate_fn=lambda samples: (each for each in samples))))
+        with self.assertRaisesRegex(RuntimeError, "stack expects each tensor to be equal size"):
+            next(iter(DataLoader(Values(torch.zeros), batch_size=2, num_workers=1)))
+
+    def test_a_worker_that_cannot_begin_says_why(self):
+        loader = DataLoader(Squares(), num_workers=1, pool={"loader": {"command": [sys.executable, "-c", "raise SystemExit('no torch here')"]}})
+        with self.assertRaisesRegex(penstock.error, "no torch here"):
+            next(iter(loader))
+
+    def test_interrupting_user_code_interrupts_the_caller(self):
+        def give(index):
+            raise KeyboardInterrupt
+        with self.assertRaises(KeyboardInterrupt):
+            next(iter(DataLoader(Values(give), num_workers=1)))
+
+    def test_a_worker_of_a_loader_may_have_a_loader(self):
+        def give(index):
+            return sum(int(value) for value in DataLoader(Values(abs, 4), num_workers=1))
+        self.assertEqual(list(DataLoader(Values(give, 2), batch_size=None, num_workers=1)), [6, 6])
+
+    # ---- the end --------------------------------------------------------------------------------------------------
+
+    def test_classes_of_a_program_without_a_guard_travel_and_come_back(self):
+        out = self.ran("""
+            import torch
+            from penstock.torch import DataLoader
+            class Batch:
+                def __init__(self, samples): self.total = sum(samples)
+            class Numbers(torch.utils.data.Dataset):
+                def __len__(self): return 6
+                def __getitem__(self, index): return index
+            for batch in DataLoader(Numbers(), batch_size=3, num_workers=1, collate_fn=lambda samples: Batch(samples)):
+                print(isinstance(batch, Batch), batch.total)
+            """)
+        self.assertEqual(out.split(), ["True", "3", "True", "12"])
+
+    def test_an_iterator_that_lives_at_the_interpreters_end_does_not_delay_it(self):
+        out = self.ran("""
+            import time, torch
+            from penstock.torch import DataLoader
+            class Slow(torch.utils.data.Dataset):
+                def __len__(self): return 100
+                def __getitem__(self, index):
+                    if index > 2: time.sleep(60)
+                    return index
+            loader = iter(DataLoader(Slow(), num_workers=2))
+            print(next(loader).item())
+            """, timeout=30)
+        self.assertEqual(out.strip(), "0")
+
+    def test_a_killed_interpreter_leaves_no_worker(self):
+        process = self.program("""
+            import os, time, torch
+            from penstock.torch import DataLoader
+            class Pids(torch.utils.data.Dataset):
+                def __len__(self): return 1000
+                def __getitem__(self, index): return os.getpid()
+            for pid in DataLoader(Pids(), batch_size=None, num_workers=1):
+                print("worker", pid, flush=True)
+                time.sleep(0.1)
+            """)
+        worker = int(self.said(process, "worker"))
+        process.kill()
+        process.wait()
+        self.wait_until(lambda: not alive(worker), "the end of the worker", seconds=3)
+
+    def test_loaders_that_are_made_and_dropped_leave_nothing_behind(self):
+        def turn(times):
+            for at in range(times):
+                loader = DataLoader(Squares(64), batch_size=4, num_workers=1)
+                for batch in loader:
+                    if at % 2 == 0:
+                        break
+            del loader, batch
+            gc.collect()
+            self.no_children_left()
+            return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+        before = turn(2)
+        many = int(os.environ.get("PENSTOCK_TEST_LOADERS", "2"))
+        self.wait_until(lambda: turn(many) == before, "as many descriptors and threads as before", seconds=60 + many)
+
+
+if __name__ == "__main__":
+    main()

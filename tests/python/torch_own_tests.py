@@ -1,0 +1,171 @@
+"""Runs PyTorch's own tests of its DataLoader on penstock.torch.DataLoader, and prints the share that passes.
+
+    torch_own_tests.py .../pytorch-1.13.1/test/test_dataloader.py [--only WORD] [--json]
+
+The file is that of the installed version: `apt-get source pytorch`, or the tag of its repository. It needs expecttest (and
+psutil for some). Exits with 1 if fewer than 95 % of the tests that apply pass, or one hangs.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+# Tests that do not apply, by class (or *) and name, with the reason.
+EXCLUDED = {
+    "*.test_proper_exit": "kills workers by hand through the private attribute _workers, and wants the loader to die of it",
+    "*.test_fd_limit_exceeded": "patches torch.multiprocessing's file descriptors, which are not used",
+    "*.test_segfault": "wants a crash in a worker to be an error: here it is survived, or names its sample",
+    "*.test_no_segfault": "about threads of the fork server's parent: workers are not forked",
+    "TestConvAfterFork.*": "about fork: workers are executed",
+    "TestDataLoader2.*": "about torch.utils.data.dataloader_experimental, another class",
+    "TestDataLoader2_EventLoop.*": "about torch.utils.data.communication, another class",
+}
+
+SHIM = """
+import torch.utils.data
+import penstock.torch
+
+torch.utils.data.DataLoader = penstock.torch.DataLoader
+with open({path!r}) as _opened:
+    exec(compile(_opened.read(), {path!r}, "exec"))
+"""
+
+CHILD = """
+import faulthandler, json, sys, unittest
+sys.path.insert(0, {folder!r})
+wanted = json.load(sys.stdin)
+import test_dataloader
+
+class Told(unittest.TextTestResult):
+    def startTest(self, test):
+        super().startTest(test)
+        faulthandler.dump_traceback_later({patience}, exit=True)
+        told("begun", test)
+    def stopTest(self, test):
+        faulthandler.cancel_dump_traceback_later()
+        super().stopTest(test)
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        told("passed", test)
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        told("skipped", test, reason)
+    def addFailure(self, test, error):
+        super().addFailure(test, error)
+        told("failed", test, self.failures[-1][1])
+    def addError(self, test, error):
+        super().addError(test, error)
+        told("failed", test, self.errors[-1][1])
+
+def told(what, test, more=""):
+    print("TOLD " + json.dumps([what, test.id().split(".", 1)[1], more]), flush=True)
+
+suite = unittest.TestSuite()
+for name in wanted:
+    suite.addTest(unittest.defaultTestLoader.loadTestsFromName(name, test_dataloader))
+unittest.TextTestRunner(resultclass=Told, verbosity=0, stream=sys.stderr).run(suite)
+"""
+
+LIST = """
+import sys, unittest
+sys.path.insert(0, {folder!r})
+import test_dataloader
+def names(suite):
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from names(test)
+        else:
+            yield test.id().split(".", 1)[1]
+print("\\n".join("NAME " + name for name in names(unittest.defaultTestLoader.loadTestsFromModule(test_dataloader))))
+"""
+
+
+def reason_against(name):
+    kind, test = name.split(".", 1)
+    for pattern, reason in EXCLUDED.items():
+        of_class, of_test = pattern.split(".")
+        if of_class in ("*", kind) and of_test in ("*", test):
+            return reason
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("file")
+    parser.add_argument("--only", default="", help="tests whose name has this in it")
+    parser.add_argument("--patience", type=int, default=120, help="seconds for one test")
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "test_dataloader.py"), "w") as shim:
+            shim.write(SHIM.format(path=os.path.abspath(given.file)))
+        results = run(folder, given)
+    return report(results, given)
+
+
+def run(folder, given):
+    listed = subprocess.run([sys.executable, "-c", LIST.format(folder=folder)], capture_output=True, text=True)
+    names = [line[5:] for line in listed.stdout.splitlines() if line.startswith("NAME ")]
+    if not names:
+        sys.exit("no tests found:\n" + listed.stderr)
+    results = {}
+    wanted = []
+    for name in names:
+        if given.only not in name:
+            continue
+        reason = reason_against(name)
+        if reason is None:
+            wanted.append(name)
+        else:
+            results[name] = ("excluded", reason)
+    while wanted:
+        begun = None
+        child = subprocess.Popen([sys.executable, "-c", CHILD.format(folder=folder, patience=given.patience)], stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder)
+        child.stdin.write(json.dumps(wanted))
+        child.stdin.close()
+        for line in child.stdout:
+            if not line.startswith("TOLD "):
+                continue
+            what, name, more = json.loads(line[5:])
+            if what == "begun":
+                begun = name
+            else:
+                results[name] = (what, more)
+                print(f"{what:8} {name}", file=sys.stderr, flush=True)
+        child.wait()
+        left = [name for name in wanted if name not in results]
+        if left and (begun is None or begun in results):
+            begun = left[0]
+        if left:
+            results[begun] = ("hung", f"the process ended with {child.returncode}")
+            print(f"hung     {begun}", file=sys.stderr, flush=True)
+        wanted = [name for name in left if name != begun]
+    return results
+
+
+def report(results, given):
+    counts = {}
+    for what, _ in results.values():
+        counts[what] = counts.get(what, 0) + 1
+    ran = sum(counts.get(what, 0) for what in ("passed", "failed", "hung"))
+    share = counts.get("passed", 0) / ran if ran else 0.0
+    if given.json:
+        print(json.dumps({"counts": counts, "share": share, "results": results}))
+    else:
+        for name, (what, more) in sorted(results.items()):
+            if what in ("failed", "hung"):
+                print(f"--- {what}: {name}\n{textwrap.indent(more, '    ')}")
+        for name, (what, more) in sorted(results.items()):
+            if what in ("excluded", "skipped"):
+                print(f"{what}: {name}: {more}")
+        print(f"{counts.get('passed', 0)} of {ran} pass ({100 * share:.1f} %); {counts}")
+    return 0 if share >= 0.95 and not counts.get("hung") else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
