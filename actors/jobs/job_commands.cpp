@@ -43,14 +43,10 @@ struct carry_out {
         self->send(s.supervisor, supervisor::limits_in_use{s.shortest_limit});
       }
     }
-    if (auto ok = place->second.lay(order.lease, jobs, worker->second.parcels->get()); !ok) {
-      log::error("jobs", "giving a job to worker {}: {}", order.lease.holder.worker, ok.error().message);
-      caf::anon_send(s.supervisor, supervisor::fence_worker{order.lease.holder, ok.error().message});
-      return;
-    }
-    worker->second.link->expect(order.rows.size());  // it may report after each row
-    worker->second.link->send(protocol::run_jobs{order.lease.slot, order.lease.generation,
-                                                 static_cast<std::uint32_t>(order.rows.size())});
+    if (!place->second.written_at_once(jobs))
+      return deliver(order.lease, place->second.deliver(order.lease, jobs), worker->second, jobs.size());
+    place->second.lay(order.lease, jobs);
+    tell_worker(*worker->second.link, order.lease, jobs.size());
   }
   void operator()(const schedule::revoke_row& order) {
     const auto place = s.places.find(order.lease.holder.worker);
@@ -104,6 +100,28 @@ struct carry_out {
   }
 
  private:
+  static void tell_worker(protocol::worker_link& link, const lease_ref& lease, std::size_t rows) {
+    link.expect(rows);  // it may report after each row
+    link.send(protocol::run_jobs{lease.slot, lease.generation, static_cast<std::uint32_t>(rows)});
+  }
+
+  /// Copying takes much longer than deciding, so other threads do it.
+  void deliver(const lease_ref& lease, argument_delivery delivery, const joined_worker& to,
+               std::size_t rows) {
+    auto work = [lease, rows, link = to.link, parcels = to.parcels, supervisor = s.supervisor,
+                 arguments = std::make_shared<std::optional<argument_delivery>>(std::move(delivery))] {
+      const auto copied = (*arguments)->copy(parcels->get());
+      if (copied) {
+        tell_worker(*link, lease, rows);
+      } else {
+        log::error("jobs", "giving a job to worker {}: {}", lease.holder.worker, copied.error().message);
+        caf::anon_send(supervisor, supervisor::fence_worker{lease.holder, copied.error().message});
+      }
+      arguments->reset();
+    };
+    s.copiers.add(lease.holder.worker, std::move(work));
+  }
+
   /// Our end of the worker's parcel socket; -1 if it is closed.
   [[nodiscard]] int socket_of(worker_ref who) const {
     const auto worker = s.workers.find(who.worker);

@@ -57,6 +57,8 @@ class job_record : public std::enable_shared_from_this<job_record> {
   [[nodiscard]] const job_rules& rules() const noexcept { return rules_; }
   /// Only for the scheduler, and only until the job has ended.
   [[nodiscard]] std::span<const std::byte> argument() const noexcept { return argument_.bytes(); }
+  /// The same, for whoever reads it on another thread: it may outlive the job.
+  [[nodiscard]] Argument shared_argument() const { return argument_; }
 
   // The pool's side, once.
   void reached_device() noexcept { at_device_ = true; }

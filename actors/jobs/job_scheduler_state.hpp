@@ -3,6 +3,7 @@
 // callers submit and cancel. Private to these three.
 #pragma once
 
+#include "actors/jobs/argument_copiers.hpp"
 #include "actors/jobs/device_jobs.hpp"
 #include "actors/jobs/job_scheduler.hpp"
 #include "actors/jobs/parcel_shelf.hpp"
@@ -69,6 +70,7 @@ struct scheduler_state {
   bool asks_in_a_second = false;
   std::optional<steady_time> looks_at;  // when the decide_jobs requested by the book is due
   bool sacrificial = false;
+  argument_copiers copiers;
 };
 
 using self_pointer = job_scheduler_actor::stateful_pointer<scheduler_state>;

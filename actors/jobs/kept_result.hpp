@@ -25,6 +25,9 @@ struct lent_place {
   std::shared_ptr<mapping> memory;
   std::uint32_t slots = 0;
   std::atomic<std::uint32_t> lent{0};  // results whose address is fixed
+  // Of each slot: whether arguments are being copied into it. Of the place: how many slots that are.
+  std::vector<std::atomic<std::uint32_t>> deliveries;
+  std::atomic<std::uint32_t> delivering{0};
 };
 
 /// Tells the job scheduler that a result has left its slot; does nothing after the pool has ended.

@@ -4,6 +4,8 @@
 #include "runtime/base/units.hpp"
 #include "runtime/base/write_all.hpp"
 
+#include <cstring>
+
 namespace penstock::jobs {
 namespace {
 
@@ -42,25 +44,75 @@ arena::job_slot place_slots::slot(std::uint32_t index) const {
   return arena::job_slot(place_->memory->bytes().subspan(shape_.slot_offset(index), shape_.slot_bytes));
 }
 
-result<void> place_slots::lay(const lease_ref& lease, std::span<const laid_job> jobs, int parcels) {
+bool place_slots::written_at_once(std::span<const laid_job> jobs) const {
+  std::uint64_t bytes = 0;
+  for (const laid_job& j : jobs) bytes += j.job->argument().size();
+  return bytes <= written_at_once_max && !travels_alone(bytes, shape_.slot_bytes) &&
+         place_->delivering.load(std::memory_order_acquire) == 0;
+}
+
+void place_slots::wait_for_delivery(std::uint32_t index) const {
+  std::atomic<std::uint32_t>& under_way = place_->deliveries[index];
+  while (under_way.load(std::memory_order_acquire) != 0) under_way.wait(1, std::memory_order_acquire);
+}
+
+void place_slots::lay(const lease_ref& lease, std::span<const laid_job> jobs) {
+  slot(lease.slot).write(lease.generation, orders_of(jobs));
+}
+
+argument_delivery place_slots::deliver(const lease_ref& lease, std::span<const laid_job> jobs) {
+  wait_for_delivery(lease.slot);
+  const auto orders = orders_of(jobs);
+  argument_delivery made(place_, slot(lease.slot), lease);
+  place_->deliveries[lease.slot].store(1, std::memory_order_relaxed);
+  place_->delivering.fetch_add(1, std::memory_order_relaxed);
+  std::uint64_t offset = arena::job_table_bytes(static_cast<std::uint32_t>(jobs.size()));
+  made.rows_.reserve(jobs.size());
+  for (std::size_t row = 0; row < jobs.size(); ++row) {
+    made.rows_.push_back({jobs[row].job->shared_argument(), offset, orders[row].argument_elsewhere});
+    offset = arena::job_next_argument(offset, orders[row].argument.size());
+  }
+  slot(lease.slot).write_table(lease.generation, orders);
+  return made;
+}
+
+std::vector<arena::job_order> place_slots::orders_of(std::span<const laid_job> jobs) const {
   std::vector<arena::job_order> orders;
   orders.reserve(jobs.size());
-  for (std::uint32_t row = 0; row < jobs.size(); ++row) {
-    const laid_job& j = jobs[row];
+  for (const laid_job& j : jobs) {
     const auto argument = j.job->argument();
     const bool alone = travels_alone(argument.size(), shape_.slot_bytes);
     orders.push_back({j.job->number(), j.function, j.attempt, j.job->rules().limit,
                       alone ? std::span<const std::byte>() : argument, alone});
-    if (!alone) continue;
-    auto file = parcel_of(argument);
+  }
+  return orders;
+}
+
+result<void> argument_delivery::copy(int parcels) {
+  for (std::uint32_t number = 0; number < rows_.size(); ++number) {
+    const row one = std::move(rows_[number]);
+    const auto bytes = one.argument.bytes();
+    if (!one.alone) {
+      if (!bytes.empty())
+        std::memcpy(slot_.bytes(one.offset, bytes.size()).data(), bytes.data(), bytes.size());
+      continue;
+    }
+    auto file = parcel_of(bytes);
     if (!file) return tl::unexpected(std::move(file.error()));
-    const protocol::parcel_label label{lease.slot, lease.generation, row, argument.size()};
+    const protocol::parcel_label label{lease_.slot, lease_.generation, number, bytes.size()};
     auto sent = protocol::send_parcel(parcels, label, file->get());
     if (!sent) return tl::unexpected(std::move(sent.error()));
     if (!*sent) return refuse(errc::protocol, "it does not take its large arguments");
   }
-  slot(lease.slot).write(lease.generation, orders);
   return {};
+}
+
+argument_delivery::~argument_delivery() {
+  if (!place_) return;
+  place_->delivering.fetch_sub(1, std::memory_order_release);
+  std::atomic<std::uint32_t>& under_way = place_->deliveries[lease_.slot];
+  under_way.store(0, std::memory_order_release);
+  under_way.notify_all();
 }
 
 schedule::lease_reading place_slots::read(const lease_ref& lease, std::uint32_t first,

@@ -19,11 +19,43 @@ namespace penstock::jobs {
 /// when the caller frees them.
 inline constexpr std::uint64_t copied_at_once = 16U << 10U;
 
+/// A lease whose arguments are at most this together is written by the job scheduler itself: waking another thread would
+/// take longer.
+inline constexpr std::uint64_t written_at_once_max = 64U << 10U;
+
 /// A job to be written into a slot.
 struct laid_job {
   const job_record* job = nullptr;
   std::uint32_t function = 0;
   std::uint32_t attempt = 1;
+};
+
+/// A lease whose table is written and whose arguments are still to be copied, which may be done on any thread. The slot
+/// gets no other lease before this is destroyed.
+class argument_delivery {
+ public:
+  argument_delivery(argument_delivery&&) noexcept = default;
+  argument_delivery& operator=(argument_delivery&&) = delete;
+  ~argument_delivery();
+
+  /// Copies the arguments, or sends them through `parcels`, and lets them go. Then the worker may be told. Refuses with
+  /// the system's error.
+  result<void> copy(int parcels);
+
+ private:
+  friend class place_slots;
+  struct row {
+    Argument argument;
+    std::uint64_t offset = 0;
+    bool alone = false;
+  };
+  argument_delivery(std::shared_ptr<lent_place> place, arena::job_slot slot, const lease_ref& lease)
+      : place_(std::move(place)), slot_(slot), lease_(lease) {}
+
+  std::shared_ptr<lent_place> place_;  // none: moved from
+  arena::job_slot slot_;
+  lease_ref lease_;
+  std::vector<row> rows_;
 };
 
 class place_slots {
@@ -32,14 +64,19 @@ class place_slots {
       : shape_(shape), place_(std::make_shared<lent_place>()) {
     place_->memory = std::move(memory);
     place_->slots = shape.slots;
+    place_->deliveries = std::vector<std::atomic<std::uint32_t>>(shape.slots);
   }
 
   /// Whether an argument travels in a memfd of its own: it would leave less than a quarter of the slot.
   [[nodiscard]] static bool travels_alone(std::uint64_t argument_bytes, std::uint64_t slot_bytes);
 
-  /// Writes the table and the arguments; sends large arguments through `parcels`. Refuses with the system's
-  /// error.
-  result<void> lay(const lease_ref& lease, std::span<const laid_job> jobs, int parcels);
+  /// Whether the scheduler writes this lease itself. Not while others of this place are being delivered: a worker gets its
+  /// leases in order.
+  [[nodiscard]] bool written_at_once(std::span<const laid_job> jobs) const;
+  /// Writes the table and the arguments, which fit the slot.
+  void lay(const lease_ref& lease, std::span<const laid_job> jobs);
+  /// Writes the table. Waits for an earlier delivery into this slot: there is one only if its worker died meanwhile.
+  [[nodiscard]] argument_delivery deliver(const lease_ref& lease, std::span<const laid_job> jobs);
 
   /// Rows first .. end - 1 of a lease.
   [[nodiscard]] schedule::lease_reading read(const lease_ref& lease, std::uint32_t first,
@@ -62,6 +99,8 @@ class place_slots {
 
  private:
   [[nodiscard]] arena::job_slot slot(std::uint32_t index) const;
+  [[nodiscard]] std::vector<arena::job_order> orders_of(std::span<const laid_job> jobs) const;
+  void wait_for_delivery(std::uint32_t index) const;
 
   arena::geometry shape_;
   std::shared_ptr<lent_place> place_;

@@ -68,6 +68,10 @@ std::uint64_t job_bytes_before_results(std::span<const std::uint64_t> argument_b
   return bytes;
 }
 
+std::uint64_t job_next_argument(std::uint64_t argument_offset, std::uint64_t bytes) noexcept {
+  return aligned(argument_offset + bytes);
+}
+
 std::uint64_t job_next_result(std::uint64_t result_offset, std::uint64_t result_bytes) noexcept {
   return aligned(result_offset + result_bytes + job_guard_bytes);
 }
@@ -84,6 +88,16 @@ job_slot::row_record& job_slot::at(std::uint32_t row) const noexcept {
 // ---- the session's side -----------------------------------------------------------------------------------
 
 void job_slot::write(std::uint32_t generation, std::span<const job_order> orders) const {
+  write_table(generation, orders);
+  std::uint64_t place = job_table_bytes(static_cast<std::uint32_t>(orders.size()));
+  for (const job_order& order : orders) {
+    if (!order.argument.empty())
+      std::memcpy(memory_.data() + place, order.argument.data(), order.argument.size());
+    place = job_next_argument(place, order.argument.size());
+  }
+}
+
+void job_slot::write_table(std::uint32_t generation, std::span<const job_order> orders) const {
   std::uint64_t place = job_table_bytes(static_cast<std::uint32_t>(orders.size()));
   PENSTOCK_CHECK(place <= memory_.size(), "a table of {} rows in a slot of {} bytes", orders.size(),
                  memory_.size());
@@ -100,9 +114,7 @@ void job_slot::write(std::uint32_t generation, std::span<const job_order> orders
     row.argument_elsewhere.store(order.argument_elsewhere ? 1 : 0, relaxed);
     row.argument_offset.store(place, relaxed);
     row.argument_bytes.store(order.argument.size(), relaxed);
-    if (!order.argument.empty())
-      std::memcpy(memory_.data() + place, order.argument.data(), order.argument.size());
-    place += aligned(order.argument.size());
+    place = job_next_argument(place, order.argument.size());
     row.state.store(row_state::waiting, std::memory_order_release);
   }
   header& top = *new (&head()) header;

@@ -69,6 +69,9 @@ inline constexpr std::uint64_t job_guard_bytes = 8;
 /// Bytes that a lease with these arguments takes before the first result. An argument in a memfd counts 0.
 [[nodiscard]] std::uint64_t job_bytes_before_results(std::span<const std::uint64_t> argument_bytes) noexcept;
 
+/// The offset of the next argument, after one of `bytes` bytes. The first one follows the table (job_table_bytes).
+[[nodiscard]] std::uint64_t job_next_argument(std::uint64_t argument_offset, std::uint64_t bytes) noexcept;
+
 /// The offset of the next result: after the previous one and its guard word.
 [[nodiscard]] std::uint64_t job_next_result(std::uint64_t result_offset, std::uint64_t result_bytes) noexcept;
 
@@ -82,6 +85,9 @@ class job_slot {
   /// Writes a whole table with all rows waiting, and copies the arguments. Requires that they fit
   /// (job_bytes_before_results).
   void write(std::uint32_t generation, std::span<const job_order> orders) const;
+  /// The same without copying the arguments: the caller copies each to its place (job_next_argument) before the worker is
+  /// told of the lease.
+  void write_table(std::uint32_t generation, std::span<const job_order> orders) const;
   /// Revokes a row. False: it has started or finished. `row` must have been written by write().
   [[nodiscard]] bool revoke(std::uint32_t row) const noexcept;
 

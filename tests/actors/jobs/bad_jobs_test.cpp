@@ -89,6 +89,30 @@ TEST_CASE("a death is charged to the job at hand alone, and what it had finished
   CHECK(twice.attempts() == 3);
 }
 
+TEST_CASE("large and small arguments in turn each reach their own job, whoever dies meanwhile") {
+  for (const std::uint32_t workers : {1U, 2U}) {
+    config c = odd_jobs(workers);
+    c.loader.limits.max = 4;
+    Pool pool(c, quietly());
+    std::vector<std::string> arguments;
+    std::vector<Job> jobs;
+    for (int i = 0; i < 300; ++i) {
+      // Small, large, and too large for the slot.
+      const std::size_t bytes = i % 3 == 0 ? 20 : i % 3 == 1 ? 400'000 : 1'100'000;
+      const std::string fault = i % 20 == 7 ? "kill" : i % 20 == 13 ? "exit" : "none";
+      arguments.push_back(fault + " " + std::to_string(i) +
+                          std::string(bytes, static_cast<char>('a' + i % 26)));
+      jobs.push_back(pool.submit("odd", arguments.back()));
+    }
+    for (int i = 0; i < 300; ++i) {
+      INFO(i);
+      const Result result = jobs[i].get();
+      REQUIRE(result.text() == arguments[i]);
+      CHECK(jobs[i].attempts() == (arguments[i].starts_with("none") ? 1U : 2U));
+    }
+  }
+}
+
 TEST_CASE("a job that is not idempotent is never begun twice") {
   Pool pool(odd_jobs(2), quietly());
   const std::string file =
