@@ -1,7 +1,6 @@
 #include "runtime/group/group_wire.hpp"
 #include "tests/runtime/group/link_world.hpp"
 
-#include <boost/asio/post.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
 using namespace penstock;

@@ -7,6 +7,7 @@
 #include "runtime/group/group_sockets.hpp"
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/core.h>
 #include <sys/socket.h>

@@ -1,0 +1,119 @@
+// Strangers at a group's address, by the thousand: PENSTOCK_STRANGERS is set by CMakeLists.txt.
+#include "runtime/group/tls/tls_stream.hpp"
+#include "tests/runtime/group/group_over_links.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <deque>
+#include <fstream>
+#include <thread>
+
+using namespace penstock;
+using namespace penstock::group;
+using namespace penstock::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t strangers = PENSTOCK_STRANGERS;
+
+/// How many connections this process may keep open.
+std::size_t descriptors() {
+  ::rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur / 2;
+}
+
+std::size_t resident_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "VmRSS:") continue;
+    std::size_t kib = 0;
+    status >> kib;
+    return kib;
+  }
+  return 0;
+}
+
+std::string first_words(const std::string& secret) {
+  std::string words;
+  tls_stream(tls_context::make(tls_role::client, "penstock/job7/train", secret).value()).take(words);
+  return words;
+}
+
+/// Strangers of all kinds, from a thread of their own, as fast as they can.
+class flood {
+ public:
+  flood(const link_settings& at, std::size_t how_many)
+      : thread_([this, at, how_many] { run(at, how_many); }) {}
+  flood(const flood&) = delete;
+  flood& operator=(const flood&) = delete;
+  ~flood() { thread_.join(); }
+  std::atomic<std::size_t> came{0};
+
+ private:
+  void run(const link_settings& at, std::size_t how_many) {
+    const std::string wrong = first_words("another secret, longer than sixteen bytes");
+    const std::string repeated = first_words(at.secret->bytes);  // overheard, and said again
+    const std::string words[] = {"GET / HTTP/1.1\r\n\r\n", "\x16", "", wrong, repeated};
+    const std::size_t kept = descriptors();
+    std::deque<unique_fd> open;
+    while (came < how_many) {
+      auto next = begin_connect(*address_without_asking(at.address));
+      if (!next) continue;
+      send_raw(*next, words[came % std::size(words)]);
+      open.push_back(std::move(*next));
+      if (open.size() > kept) open.pop_front();
+      ++came;
+    }
+  }
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("thousands of strangers neither keep a group from gathering nor take its memory") {
+  group_over_links all(link_kind::secret, {.ranks = 4});
+  const std::size_t before = resident_kib();
+  std::size_t pending_max = 0;
+  std::optional<steady_time> began;
+  std::optional<nanoseconds> joined;
+  {
+    const flood strange(all.link(), strangers);
+    run_until(
+        all.io,
+        [&] {
+          if (!began && strange.came >= strangers / 4) {
+            began = real_now();
+            all.start_all();
+          }
+          if (began && !joined && all.all_may_hand_out()) joined = real_now() - *began;
+          pending_max = std::max(pending_max, all.coordinator->listener->pending());
+          return strange.came == strangers && joined;
+        },
+        60s);
+  }
+  // The kernel has a queue of those that nobody has looked at yet. A fifth has said nothing: it hands them on when they do.
+  std::uint64_t counted = 0;
+  run_until(all.io, [&] {
+    counted = 0;
+    for (const std::uint64_t count : all.coordinator->listener->strangers()) counted += count;
+    pending_max = std::max(pending_max, all.coordinator->listener->pending());
+    return counted > strangers * 3 / 5;
+  });
+  const std::size_t after = resident_kib();
+  const std::size_t grown = after > before ? after - before : 0;
+  fmt::print("{} strangers, {} of them heard: the group gathered in {} ms, {} KiB of memory more\n",
+             strangers, counted, std::chrono::duration_cast<std::chrono::milliseconds>(*joined).count(),
+             grown);
+  CHECK(*joined < 2s);
+  CHECK(pending_max <= coordinator_listener::pending_max);
+  CHECK(grown < 32 * 1024);
+  CHECK(all.coordinator->news.size() < 60);
+  all.deliver_to(20);
+  run_until(all.io, [&] { return all.all_ended(); });
+}

@@ -1,0 +1,114 @@
+// Links between processes of one host: who the kernel says they are, and that they have ended. A program of its own, in which
+// nothing else has loaded OpenSSL.
+#include "tests/runtime/group/link_world.hpp"
+
+#include <dlfcn.h>
+#include <sys/wait.h>
+
+#include <csignal>
+
+using namespace penstock;
+using namespace penstock::group;
+using namespace penstock::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Runs `what` in a child, which ends with it; killed at the latest when the test ends.
+class child {
+ public:
+  explicit child(const std::function<void()>& what) : pid_(::fork()) {
+    if (pid_ != 0) return;
+    what();
+    ::_exit(0);
+  }
+  child(const child&) = delete;
+  child& operator=(const child&) = delete;
+  ~child() { end(); }
+  void end() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  ::pid_t pid_;
+};
+
+constexpr ::uid_t nobody = 65534;
+
+}  // namespace
+
+TEST_CASE("links on one host load no OpenSSL, even if there is a secret") {
+  boost::asio::io_context io;
+  link_settings settings = link_settings_for(link_kind::local);
+  settings.secret = group_secret{"a secret of the whole group"};
+  test_coordinator coordinator(io, settings);
+  test_member member(io, coordinator.for_members());
+  run_until(io, [&] { return member.connected == 1; });
+  CHECK(::dlopen("libssl.so.3", RTLD_NOW | RTLD_NOLOAD) == nullptr);
+}
+
+TEST_CASE(
+    "the coordinator learns at once that a member's process has ended, and not that it closed its link") {
+  boost::asio::io_context io;
+  test_coordinator coordinator(io, link_settings_for(link_kind::local));
+  const link_settings settings = coordinator.for_members();
+  child other([&] {
+    boost::asio::io_context its_io;
+    const test_member member(its_io, settings);
+    its_io.run_for(60s);
+  });
+  test_member here(io, settings);
+  run_until(io, [&] { return coordinator.listener->links() == 2; });
+  here.link->stop();
+  run_until(io, [&] { return coordinator.closed.size() == 1; });
+  const link_id closed = coordinator.closed.begin()->first;
+  other.end();
+  run_until(io, [&] { return !coordinator.ended.empty(); });
+  CHECK(coordinator.closed.size() == 2);
+  CHECK_FALSE(coordinator.ended.contains(closed));
+}
+
+TEST_CASE("a member learns at once that the coordinator's process has ended") {
+  boost::asio::io_context io;
+  const link_settings settings = link_settings_for(link_kind::local);
+  child other([&] {
+    boost::asio::io_context its_io;
+    const test_coordinator coordinator(its_io, settings);
+    its_io.run_for(60s);
+  });
+  test_member member(io, settings);
+  run_until(io, [&] { return member.connected == 1; });
+  other.end();
+  run_until(io, [&] { return member.coordinator_ended == 1; });
+  CHECK_FALSE(member.reasons.empty());
+}
+
+TEST_CASE("another user of the host can neither join nor take the group's name") {
+  if (::geteuid() != 0) SKIP("needs root, to become another user");
+  boost::asio::io_context io;
+  test_coordinator coordinator(io, link_settings_for(link_kind::local));
+  const link_settings settings = coordinator.for_members();
+  const link_settings taken = link_settings_for(link_kind::local);
+  const child other([&] {
+    if (::setresuid(nobody, nobody, nobody) != 0) return;
+    boost::asio::io_context its_io;
+    const test_member member(its_io, settings);
+    const test_coordinator squatter(its_io, taken);
+    its_io.run_for(60s);
+  });
+  run_until(io, [&] { return !coordinator.news.empty(); });
+  CHECK(coordinator.news.at(0).kind == stranger_kind::other_user);
+  CHECK(coordinator.news.at(0).peer.find("of user 65534") != std::string::npos);
+  CHECK(coordinator.listener->links() == 0);
+  test_member member(io, taken);
+  run_until(io, [&] {
+    return !member.reasons.empty() && member.reasons.back().find("taken") != std::string::npos;
+  });
+  CHECK(
+      member.reasons.back() ==
+      fmt::format("the name @{} was taken by user 65534, and this process is of user 0", taken.address.name));
+  CHECK(member.connected == 0);
+}
