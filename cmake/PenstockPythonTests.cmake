@@ -1,0 +1,21 @@
+# Tests written in Python: every test method of a file is a ctest test of its own, and its name is the test's sentence.
+
+# penstock_tests_of_python_file(FILE [PREFIX TEXT] PYTHON PROGRAM LABEL LABEL TIMEOUT SECONDS ENVIRONMENT VARIABLES)
+# FILE.py is in the current folder; PREFIX stands before its name in the names of the tests.
+function(penstock_tests_of_python_file file)
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "PREFIX;PYTHON;LABEL;TIMEOUT" "ENVIRONMENT")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file}.py)
+  file(STRINGS ${file}.py lines REGEX "^(class .*|    def test_.*)")
+  foreach(line IN LISTS lines)
+    if(line MATCHES "^class ([A-Za-z]+)")
+      set(class ${CMAKE_MATCH_1})
+    elseif(line MATCHES "def (test_[a-z0-9_]+)")
+      set(method ${CMAKE_MATCH_1})
+      string(REGEX REPLACE "^test_" "" sentence ${method})
+      string(REPLACE "_" " " sentence ${sentence})
+      set(name "${test_PREFIX}${file}: ${sentence}")
+      add_test(NAME "${name}" COMMAND ${test_PYTHON} -B ${CMAKE_CURRENT_SOURCE_DIR}/${file}.py ${class}.${method})
+      set_tests_properties("${name}" PROPERTIES LABELS ${test_LABEL} TIMEOUT ${test_TIMEOUT} ENVIRONMENT "${test_ENVIRONMENT}")
+    endif()
+  endforeach()
+endfunction()
