@@ -3,6 +3,7 @@
 #include "runtime/base/counted.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock::schedule {
 namespace {
@@ -88,6 +89,19 @@ result<stream_state> group_state(std::span<const stream_state> of_ranks) {
   const auto repeats = std::ranges::unique(group.quarantined_samples);
   group.quarantined_samples.erase(repeats.begin(), repeats.end());
   return group;
+}
+
+result<stream_state> group_state_of_slowest(std::vector<stream_state> of_ranks) {
+  const auto place = [](const stream_state& s) { return std::pair(s.epoch, position_of(s)); };
+  const auto slowest = std::ranges::min_element(of_ranks, {}, place);
+  if (slowest == of_ranks.end()) return group_state({});
+  const auto [epoch, position] = place(*slowest);
+  for (stream_state& s : of_ranks) {
+    s.epoch = epoch;
+    s.start = position;
+    s.next_batch = 0;
+  }
+  return group_state(of_ranks);
 }
 
 }  // namespace penstock::schedule

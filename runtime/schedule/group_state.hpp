@@ -1,9 +1,10 @@
-// One state for all ranks of a group (semantics 31). Pure. Used by Session's group_state().
+// One state for all ranks of a group (semantics 31). Pure. Used by Session's group_state() and by `penstock launch`.
 #pragma once
 
 #include "runtime/schedule/epoch_book.hpp"
 
 #include <span>
+#include <vector>
 
 namespace penstock::schedule {
 
@@ -15,5 +16,9 @@ namespace penstock::schedule {
 /// different steps, a missing or duplicate rank. A rank that was itself resumed from a group's state and has
 /// delivered nothing since returns that state again; it counts as any rank.
 result<stream_state> group_state(std::span<const stream_state> of_ranks);
+
+/// The same for ranks that are at different steps: the position of the slowest one, which all have passed. What the
+/// others have delivered since is delivered again.
+result<stream_state> group_state_of_slowest(std::vector<stream_state> of_ranks);
 
 }  // namespace penstock::schedule

@@ -179,6 +179,109 @@ class LaunchTest(PenstockTest):
         self.assertIn("no-such-worker", report["error"])
         self.assertIn(report["first_cause"]["rank"], (0, 1))
 
+    # ---- sessions that are lost --------------------------------------------------------------------------------
+
+    def slow_stream(self, samples=400, wait="4ms", epochs=2):
+        return self.write("slow.toml", synthetic(samples, "64B", 10, epochs, dataset='wait = "%s"' % wait,
+                                                 more="[loader]\nworkers = 1\n"))
+
+    def start_sessions(self, config, *options, ranks=4):
+        return self.start("launch", config, "--gpus", "host:%d" % ranks, "--json", "--quiet", "--digest", *options)
+
+    def rank_pids(self, process):
+        """Of those that run now, by rank."""
+        found = {}
+        for pid in children_of(process.pid):
+            try:
+                with open("/proc/%d/environ" % pid, "rb") as file:
+                    variables = dict(one.split(b"=", 1) for one in file.read().split(b"\0") if b"=" in one)
+            except OSError:
+                continue
+            if b"PENSTOCK_LAUNCH_CHANNEL" in variables and alive(pid):
+                found[int(variables[b"RANK"])] = pid
+        return found
+
+    def delivered_by(self, rank):
+        """Batches, by the rank's own word; 0 if it does not answer."""
+        code, out, _ = self.penstock("status", "--session", "slow-rank%d" % rank, "--json")
+        return json.loads(out)["batches_delivered"] if code == EXIT_OK else 0
+
+    def report_of(self, process, expect=EXIT_OK):
+        out, err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, expect, err + out)
+        return json.loads(out)
+
+    def digests_by_rank(self, report):
+        return [[epoch["digest"] for epoch in rank["epochs"]] for rank in report["ranks"]]
+
+    def test_a_session_that_is_killed_goes_on_where_it_was_and_the_others_do_not_notice(self):
+        config = self.slow_stream(samples=1000, wait="8ms")
+        undisturbed = self.report_of(self.start_sessions(config, "--set", "dataset.wait=0s"))
+        process = self.start_sessions(config)
+        self.wait_until(lambda: self.delivered_by(2) > 2, "rank 2 has delivered")
+        before = self.rank_pids(process)
+        workers = {rank: children_of(pid) for rank, pid in before.items()}
+        os.kill(before[2], signal.SIGKILL)
+        self.wait_until(lambda: self.rank_pids(process).get(2, before[2]) != before[2], "rank 2 is back")
+        for rank in (0, 1, 3):
+            self.assertEqual(children_of(before[rank]), workers[rank])
+        report = self.report_of(process)
+        self.assertEqual(self.digests_by_rank(report), self.digests_by_rank(undisturbed))
+        self.assertEqual((report["outcome"], report["restarts"], report["first_cause"]), ("finished", 1, None))
+        self.assertEqual([rank["process"]["starts"] for rank in report["ranks"]], [1, 1, 2, 1])
+        for rank in report["ranks"]:
+            self.check_sums(rank)
+            self.assertEqual([epoch["from_batch"] for epoch in rank["epochs"]], [0, 0])
+            self.assertEqual([epoch["batches"] for epoch in rank["epochs"]], [25, 25])
+
+    def test_a_session_that_is_stopped_by_sigstop_is_replaced(self):
+        config = self.slow_stream()
+        process = self.start_sessions(config, "--batches", 15, ranks=2)
+        self.wait_until(lambda: self.delivered_by(1) > 2, "rank 1 has delivered")
+        pid = self.rank_pids(process)[1]
+        os.kill(pid, signal.SIGSTOP)
+        report = self.report_of(process)
+        self.assertEqual(report["restarts"], 1)
+        self.assertEqual([sum(epoch["batches"] for epoch in rank["epochs"]) for rank in report["ranks"]], [15, 15])
+
+    def test_a_group_resumes_from_its_state_with_another_number_of_ranks(self):
+        config, state = self.slow_stream(epochs=1), os.path.join(self.folder, "group.state")
+        seen = []
+        for ranks, options in ((3, ["--batches", 5]), (2, [])):
+            process = self.start_sessions(config, "--state", state, "--sink", "journal:" + os.path.join(self.folder, "seen"),
+                                          *options, ranks=ranks)
+            report = self.report_of(process)
+            self.assertLessEqual(os.path.getsize(state), 1024)
+            for rank in range(ranks):
+                path = os.path.join(self.folder, "seen-rank%d" % rank)
+                with open(path) as file:
+                    seen += [sample for line in file for sample in json.loads(line).get("samples", [])]
+                os.remove(path)
+        self.assertEqual(sum(epoch["delivered"] for rank in report["ranks"] for epoch in rank["epochs"]), 400 - 3 * 5 * 10)
+        self.assertEqual(sorted(seen), list(range(400)))
+
+    def test_a_state_needs_sessions_and_a_file_that_can_be_written(self):
+        config = self.slow_stream()
+        for arguments, words in [(["--", "true"], "--state needs a config file"), ([config], "no-such-folder")]:
+            code, _, err = self.penstock("launch", "--gpus", "host:2", "--state", "no-such-folder/x", *arguments)
+            self.assertIn(code, (EXIT_USAGE, EXIT_FAILED), err)
+            self.assertIn(words, err)
+
+    def test_the_secret_of_a_group_is_on_no_command_line_and_another_each_time(self):
+        secrets = set()
+        for _ in range(2):
+            _, out = self.launch('echo "$PENSTOCK_GROUP_STARTS $PENSTOCK_GROUP_ADDR $PENSTOCK_GROUP_SECRET"; '
+                                 'tr "\\0" "\\n" </proc/$PPID/cmdline', ranks=2)
+            lines = [line.split("] ")[1].split() for line in out.splitlines()]
+            told = {tuple(words) for words in lines if words[0] == "0" and len(words) == 3}
+            self.assertEqual(len(told), 1, out)
+            _, address, secret = told.pop()
+            self.assertTrue(address.startswith("@penstock-group/"), address)
+            self.assertEqual(len(secret), 64)
+            self.assertEqual(out.count(secret), 2)
+            secrets.add(secret)
+        self.assertEqual(len(secrets), 2)
+
     def test_a_file_that_is_wrong_is_refused_once_before_anything_starts(self):
         config = self.write("wrong.toml", '[dataset]\ntype = "nonsense"\n')
         code, out, err = self.penstock("launch", config, "--gpus", "host:4")

@@ -58,6 +58,23 @@ TEST_CASE("ranks that began at a group's state count on from there") {
   CHECK(group_state(states)->start == 60 + 5 * 4 * 2);
 }
 
+TEST_CASE("ranks at different steps have passed the position of the slowest one") {
+  auto states = of_ranks(3);
+  states[1] = of_rank(1, 3, 2);
+  states[2].epoch = 3;
+  states[2].next_batch = 0;
+  states[0].quarantined_samples = {7};
+  const auto group = group_state_of_slowest(states);
+  REQUIRE(group);
+  CHECK(group->epoch == 2);
+  CHECK(group->start == 2 * 4 * 3);
+  CHECK(group->quarantined_samples == std::vector<std::uint64_t>{7});
+  CHECK(*group_state_of_slowest(of_ranks(3)) == *group_state(of_ranks(3)));
+  states.pop_back();
+  CHECK_FALSE(group_state_of_slowest(states));
+  CHECK_FALSE(group_state_of_slowest({}));
+}
+
 TEST_CASE("one rank alone is a group too") {
   CHECK(group_state(of_ranks(1))->start == 20);
 }

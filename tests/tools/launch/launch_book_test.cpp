@@ -166,6 +166,134 @@ TEST_CASE("a process that survives SIGKILL is left behind, and no other round be
   CHECK(g.go().empty());
 }
 
+// ---- ranks that are started again one by one ---------------------------------------------------------------
+
+namespace {
+
+launch_rules one_by_one(std::uint32_t ranks) {
+  return {.ranks = ranks,
+          .restart_one = supervision::restart_settings{.intensity_max = 2, .intensity_within = 60s}};
+}
+
+}  // namespace
+
+TEST_CASE("a session that is killed is started again by itself, at once if it had delivered") {
+  group g(one_by_one(3));
+  g.begin();
+  g.book.heard(1, 5, g.now);
+  g.exit(1, by_signal(SIGKILL));
+  const auto said = g.go();
+  CHECK(only<signal_rank>(said).empty());
+  CHECK(only<clear_round>(said).empty());
+  REQUIRE(only<start_rank>(said).size() == 1);
+  CHECK(only<start_rank>(said)[0].rank == 1);
+  g.book.started(1, 201);
+  CHECK(g.book.restarts() == 1);
+  CHECK(g.book.rounds_restarted() == 0);
+  for (std::uint32_t r = 0; r < 3; ++r) g.exit(r, exit_code(0));
+  (void)g.go();
+  REQUIRE(g.book.over());
+  CHECK(g.book.outcome() == launch_outcome::finished);
+  CHECK_FALSE(g.book.first_cause());
+}
+
+TEST_CASE("the group is not over while its only remaining rank waits for its restart") {
+  group g(one_by_one(2));
+  g.begin();
+  g.exit(0, exit_code(0));
+  g.exit(1, by_signal(SIGSEGV));
+  CHECK(only<start_rank>(g.go()).size() == 1);  // the first restart does not wait
+  g.book.started(1, 201);
+  g.exit(1, by_signal(SIGSEGV));
+  CHECK(g.go().empty());
+  CHECK_FALSE(g.book.over());
+  CHECK(g.book.next_deadline() > g.now);
+  CHECK(g.book.next_deadline() <= g.now + 200ms);
+  g.now = g.book.next_deadline();
+  CHECK(only<start_rank>(g.go()).size() == 1);
+}
+
+TEST_CASE("a rank that keeps dying without a batch is given up, and the group fails with it") {
+  group g(one_by_one(2));
+  g.begin();
+  for (int i = 0; i < 2; ++i) {
+    g.exit(1, by_signal(SIGABRT));
+    g.now += 1s;
+    REQUIRE(only<start_rank>(g.go()).size() == 1);
+    g.book.started(1, 201);
+  }
+  g.exit(1, by_signal(SIGABRT));
+  CHECK(g.signals() == std::vector<int>{SIGTERM, 0});
+  g.exit(0, exit_code(143));
+  (void)g.go();
+  REQUIRE(g.book.over());
+  CHECK(g.book.outcome() == launch_outcome::failed);
+  CHECK(g.book.first_cause()->text.starts_with("SIGABRT; given up after 3 ends without a batch"));
+}
+
+TEST_CASE("a SIGKILL from outside does not count towards giving up; the OOM killer's does") {
+  group g(one_by_one(1));
+  g.begin();
+  const auto die = [&](oom_killer oom) {
+    g.book.exited(0, by_signal(SIGKILL), g.now, oom);
+    g.now += 30s;
+    const bool started = only<start_rank>(g.go()).size() == 1;
+    if (started) g.book.started(0, 200);
+    return started;
+  };
+  for (int i = 0; i < 20; ++i) CHECK(die(oom_killer::did_not));
+  g.now += 60s;
+  CHECK(die(oom_killer::did_it));
+  CHECK(g.book.ranks()[0].starts == 22);
+  g.now -= 29s;
+  CHECK(die(oom_killer::did_it));
+  g.now -= 29s;
+  CHECK_FALSE(die(oom_killer::did_it));
+}
+
+TEST_CASE("a session that fails in its own words ends the group, and one that was stopped alone stops it") {
+  group failing(one_by_one(2));
+  failing.begin();
+  failing.exit(0, exit_code(1));
+  CHECK(failing.signals() == std::vector<int>{0, SIGTERM});
+  group stopping(one_by_one(2));
+  stopping.begin();
+  stopping.exit(0, exit_code(143));
+  CHECK(stopping.signals() == std::vector<int>{0, SIGTERM});
+  stopping.exit(1, exit_code(143));
+  (void)stopping.go();
+  REQUIRE(stopping.book.over());
+  CHECK(stopping.book.outcome() == launch_outcome::stopped);
+}
+
+TEST_CASE("a session that is not heard of any more is killed and started again; one never heard of is left") {
+  group g(one_by_one(2));
+  g.begin();
+  g.book.heard(0, 1, g.now);
+  CHECK(g.book.next_deadline() == g.now + 10s);
+  g.now += 9s;
+  CHECK(g.signals() == std::vector<int>{0, 0});
+  g.now += 1s;
+  CHECK(g.signals() == std::vector<int>{SIGKILL, 0});
+  CHECK(g.signals() == std::vector<int>{0, 0});
+  g.exit(0, by_signal(SIGKILL));
+  CHECK(g.book.ranks()[0].end == "silent for 10 s");
+  CHECK(only<start_rank>(g.go()).size() == 1);
+}
+
+TEST_CASE("a rank that waits for its restart is not started after the user's signal") {
+  group g(one_by_one(2));
+  g.begin();
+  g.exit(1, by_signal(SIGKILL));
+  g.book.stop(SIGINT, false, g.now);
+  const auto said = g.go();
+  CHECK(only<start_rank>(said).empty());
+  CHECK(only<signal_rank>(said).size() == 1);
+  g.exit(0, exit_code(130));
+  (void)g.go();
+  CHECK(g.book.over());
+}
+
 TEST_CASE(
     "whatever happens, a group ends, nobody is signalled who does not run, and no restart is one too many") {
   const unsigned seed = std::random_device{}();

@@ -5,6 +5,7 @@
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
+#include "tools/penstock/executables.hpp"
 #include "tools/penstock/jobs/job_log.hpp"
 #include "tools/penstock/jobs/map_progress.hpp"
 #include "tools/penstock/jobs/map_run.hpp"
@@ -24,8 +25,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 
 namespace penstock::cli {
@@ -81,27 +80,14 @@ result<void> check_usage(const map_options& o) {
 result<void> check_program(const command_template& command, std::string_view path) {
   const std::string program = command.program();
   if (program.empty()) return {};
-  const auto executable = [](const std::string& file) {
-    return ::access(file.c_str(), X_OK) == 0 && !std::filesystem::is_directory(file);
-  };
-  if (program.find('/') != std::string::npos) {
-    if (executable(program)) return {};
-    return refuse(errc::usage, "--command: '{}' is not an executable program", printable(program));
-  }
-  while (true) {
-    const std::size_t end = path.find(':');
-    const std::string folder(path.substr(0, end));
-    if (executable(folder.empty() ? "./" + program : folder + "/" + program)) return {};
-    if (end == std::string_view::npos) break;
-    path.remove_prefix(end + 1);
-  }
-  return refuse(errc::usage, "--command: there is no program '{}' in PATH", printable(program));
+  if (const auto found = executable_in(path, program); !found)
+    return refuse(errc::usage, "--command: {}", found.error().message);
+  return {};
 }
 
 std::string path_of_workers(const config& settings) {
   if (const auto own = settings.loader.env.find("PATH"); own != settings.loader.env.end()) return own->second;
-  const char* path = std::getenv("PATH");
-  return path != nullptr ? path : "/bin:/usr/bin";
+  return path_of_environment();
 }
 
 result<std::unique_ptr<work>> work_of(const map_options& o, const config& settings) {

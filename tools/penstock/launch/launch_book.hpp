@@ -1,5 +1,5 @@
-// When the ranks of a group are started, signalled and given up: the decisions of `penstock launch --
-// PROGRAM`. Pure: events come in as calls with the time, commands come out of advance().
+// When the ranks of a group are started, signalled and given up: the decisions of `penstock launch`. Pure: events come
+// in as calls with the time, commands come out of advance().
 //
 //            all started            a rank fails, or stop()              all gone
 //   begin ----------------> running -----------------------> ending ----------------> over
@@ -9,10 +9,16 @@
 // Ranks form a group: a collective operation with a missing member never ends. So a rank that fails (an exit
 // code other than 0, a signal, a failed start) ends the others, and they restart together, as torchrun does.
 // A rank that exits with 0 has finished; the others continue.
+//
+// Ranks that can resume (`restart_one`) are different. One that is lost - a signal ended it, it cannot be started, or it
+// is silent for `lost_after` - is started again by itself, by the policy of workers and owners, and the others go on.
+// An exit code is a session's own word, and ends the group: with a failure, or, if somebody has stopped this rank
+// alone, by stopping the others too. What the policy gives up fails as above.
 #pragma once
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/exit_report.hpp"
+#include "runtime/supervision/restart_policy.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -24,7 +30,11 @@ namespace penstock::cli {
 
 struct launch_rules {
   std::uint32_t ranks = 1;
-  std::uint32_t max_restarts = 0;
+  std::uint32_t max_restarts = 0;  ///< of all ranks together
+  /// Of a single rank; none: a lost rank ends the others.
+  std::optional<supervision::restart_settings> restart_one{};
+  /// With restart_one: a rank that has been heard of, and then not for so long, is killed.
+  nanoseconds lost_after{10'000'000'000};
   /// The time between SIGTERM and SIGKILL: after a failure, and after the user's first signal.
   nanoseconds grace_after_failure{4'000'000'000};
   nanoseconds grace_after_stop{25'000'000'000};
@@ -66,7 +76,12 @@ struct rank_facts {
   steady_time began{};
   steady_time ended{};
   bool left_behind = false;  ///< it survived SIGKILL
+  /// When it is started again by itself; `never`: it is not.
+  steady_time restarts_at = never;
 };
+
+/// Whether the kernel's OOM killer explains a SIGKILL.
+enum class oom_killer : std::uint8_t { did_it, did_not };
 
 /// "exit code 3", "SIGSEGV".
 [[nodiscard]] std::string end_in_words(const process::exit_report& end);
@@ -79,11 +94,14 @@ class launch_book {
   /// The commands to carry out now. Call after every event, and at next_deadline().
   [[nodiscard]] std::vector<launch_command> advance(steady_time now);
   /// When to call advance() without an event; `never`: not needed.
-  [[nodiscard]] steady_time next_deadline() const noexcept { return deadline_; }
+  [[nodiscard]] steady_time next_deadline() const noexcept;
 
   void started(std::uint32_t rank, pid_t pid);
   void start_failed(std::uint32_t rank, std::string why, steady_time now);
-  void exited(std::uint32_t rank, const process::exit_report& end, steady_time now);
+  void exited(std::uint32_t rank, const process::exit_report& end, steady_time now,
+              oom_killer oom = oom_killer::did_not);
+  /// A sign of life, with the number of batches that this process has delivered.
+  void heard(std::uint32_t rank, std::uint64_t batches, steady_time now);
   /// The user's first and second signal. The first one is passed on; the second kills.
   void stop(int signal, bool at_once, steady_time now);
 
@@ -91,23 +109,43 @@ class launch_book {
   /// Valid once over().
   [[nodiscard]] launch_outcome outcome() const noexcept { return outcome_; }
   [[nodiscard]] const std::optional<launch_cause>& first_cause() const noexcept { return cause_; }
-  [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_; }
+  /// Of all ranks together.
+  [[nodiscard]] std::uint32_t rounds_restarted() const noexcept { return restarts_; }
+  /// The same, and those of single ranks.
+  [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_ + single_restarts_; }
   [[nodiscard]] const std::vector<rank_facts>& ranks() const noexcept { return ranks_; }
 
  private:
   using rank_state = rank_facts::state;
   enum class stage : std::uint8_t { begin, running, ending, over };
 
+  /// What restarts of single ranks go by.
+  struct rank_life {
+    supervision::restart_policy policy;
+    std::uint64_t batches = 0;  // of this process
+    steady_time heard = never;  // never: not yet
+    bool silenced = false;      // killed for its silence
+  };
+
   void start_all(steady_time now);
+  void start_one(std::uint32_t rank, steady_time now);
+  void start_those_due(steady_time now);
+  void kill_silent(steady_time now);
+  /// A rank's process is gone for no reason of its own.
+  void lose(std::uint32_t rank, std::string how, const supervision::restart_decision& decided,
+            steady_time now);
+  void forget_restarts(steady_time now);
   void fail(std::uint32_t rank, pid_t pid, std::string text, steady_time now);
   void end_round(int signal, steady_time kill_at);
   void signal_all(int signal);
   void enforce_deadline(steady_time now);
   void settle_round(steady_time now);
   [[nodiscard]] bool all_gone() const;
+  [[nodiscard]] bool restarts_single() const noexcept { return rules_.restart_one.has_value(); }
 
   launch_rules rules_;
   std::vector<rank_facts> ranks_;
+  std::vector<rank_life> lives_;  // empty without restart_one
   std::vector<launch_command> outbox_;
   stage stage_ = stage::begin;
   bool stopped_ = false;
@@ -116,6 +154,7 @@ class launch_book {
   steady_time deadline_ = never;
   std::optional<launch_cause> cause_;
   std::uint32_t restarts_ = 0;
+  std::uint32_t single_restarts_ = 0;
   launch_outcome outcome_ = launch_outcome::finished;
 };
 

@@ -3,25 +3,27 @@
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/doctor/gather.hpp"
 #include "tools/penstock/doctor/root_files.hpp"
 #include "tools/penstock/doctor/throwaway.hpp"
+#include "tools/penstock/executables.hpp"
+#include "tools/penstock/launch/launch_report.hpp"
 #include "tools/penstock/launch/launch_run.hpp"
 #include "tools/penstock/launch/session_ranks.hpp"
 #include "tools/penstock/launch/stray_processes.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
+#include "tools/penstock/state_file.hpp"
 #include "tools/penstock/stop_signals.hpp"
-#include "tools/penstock/text_table.hpp"
 #include "tools/penstock/verb_table.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <nlohmann/json.hpp>
 #include <sched.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +31,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 
 namespace penstock::cli {
@@ -46,6 +47,8 @@ struct launch_options {
   std::string out;
   std::string gpus = "all";
   std::uint32_t max_restarts = 0;
+  std::string state;
+  std::string state_every = "10s";
   std::string report;
   bool json = false;
   bool quiet = false;
@@ -96,33 +99,58 @@ result<std::uint16_t> free_port() {
   return acceptor.local_endpoint().port();
 }
 
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
-}
-
 std::string from_environment(const char* name, std::string otherwise) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0' ? value : otherwise;
 }
 
+/// From the kernel, as text.
+result<std::string> random_text(std::size_t bytes) {
+  std::vector<unsigned char> drawn(bytes);
+  if (::getrandom(drawn.data(), drawn.size(), 0) != static_cast<ssize_t>(bytes))
+    return refuse_os(errc::system, errno, "drawing the group's secret");
+  std::string text;
+  for (const unsigned char byte : drawn) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
 // ---- the program ------------------------------------------------------------------------------------------
 
-/// Looks a program up like a shell.
-result<std::string> find_in_path(const std::string& name) {
-  if (name.find('/') != std::string::npos) {
-    if (::access(name.c_str(), X_OK) == 0 && !std::filesystem::is_directory(name)) return name;
-    return refuse(errc::usage, "'{}' is not an executable program", printable(name));
-  }
-  std::string_view path = std::getenv("PATH") != nullptr ? std::getenv("PATH") : "/bin:/usr/bin";
-  while (true) {
-    const std::size_t end = path.find(':');
-    const std::string file = (end == 0 ? "." : std::string(path.substr(0, end))) + "/" + name;
-    if (::access(file.c_str(), X_OK) == 0 && !std::filesystem::is_directory(file)) return file;
-    if (end == std::string_view::npos) break;
-    path.remove_prefix(end + 1);
-  }
-  return refuse(errc::usage, "there is no program '{}' in PATH", printable(name));
+/// Its name rather than /proc/self/exe, which ps would show as "exe"; that only if the file has been replaced.
+std::string own_program() {
+  std::error_code gone;
+  const auto file = std::filesystem::read_symlink("/proc/self/exe", gone);
+  return !gone && ::access(file.c_str(), X_OK) == 0 ? file.string() : "/proc/self/exe";
+}
+
+/// Where the ranks meet, and what they know each other by.
+result<void> add_meeting_place(launch_names& names) {
+  constexpr std::size_t secret_bytes = 32;
+  constexpr std::size_t name_bytes = 8;
+  auto secret = random_text(secret_bytes);
+  if (!secret) return tl::unexpected(std::move(secret.error()));
+  const auto name = random_text(name_bytes);
+  if (!name) return tl::unexpected(name.error());
+  names.group_secret = std::move(*secret);
+  names.group_address = fmt::format("@penstock-group/launch-{}-{}", ::getpid(), *name);
+  return {};
+}
+
+/// Sessions are started again one by one, from where they were.
+result<void> make_resumable(launch_work& work, const launch_options& o) {
+  work.resumable = true;
+  work.rules.restart_one = supervision::restart_settings{
+      .intensity_max = 10, .intensity_within = nanoseconds(std::chrono::minutes(10))};
+  if (o.state.empty()) return {};
+  const auto every = parse_duration(o.state_every);
+  if (!every) return refuse(errc::usage, "--state-every: {}", every.error().message);
+  work.state_every = std::chrono::ceil<std::chrono::milliseconds>(*every);
+  work.state_file = o.state;
+  if (auto ok = check_replaceable(o.state); !ok) return ok;
+  auto state = read_state(o.state);
+  if (!state) return tl::unexpected(std::move(state.error()));
+  work.state = std::move(*state);
+  return {};
 }
 
 result<launch_work> prepare(const launch_options& o) {
@@ -132,7 +160,8 @@ result<launch_work> prepare(const launch_options& o) {
   const auto choice = parse_gpu_choice(o.gpus);
   if (!choice) return tl::unexpected(choice.error());
   launch_work work;
-  auto program = o.is_file() ? result<std::string>("/proc/self/exe") : find_in_path(o.words[0]);
+  auto program =
+      o.is_file() ? result<std::string>(own_program()) : executable_in(path_of_environment(), o.words[0]);
   if (!program) return tl::unexpected(std::move(program.error()));
   work.program = std::move(*program);
   work.arguments = [words = std::vector<std::string>(o.words.begin() + 1, o.words.end())](std::uint32_t) {
@@ -152,8 +181,14 @@ result<launch_work> prepare(const launch_options& o) {
   if (!port) return tl::unexpected(port.error());
   work.names = {from_environment("PENSTOCK_GROUP", fmt::format("launch-{}", ::getpid())),
                 from_environment("MASTER_ADDR", "127.0.0.1"), *port, 0, o.max_restarts};
+  if (auto ok = add_meeting_place(work.names); !ok) return tl::unexpected(std::move(ok.error()));
   work.rules.ranks = static_cast<std::uint32_t>(work.places.size());
   work.rules.max_restarts = o.max_restarts;
+  if (o.is_file()) {
+    if (auto ok = make_resumable(work, o); !ok) return tl::unexpected(std::move(ok.error()));
+  } else if (!o.state.empty()) {
+    return refuse(errc::usage, "--state needs a config file: only sessions have a state");
+  }
   work.all_to_stderr = o.json;
   work.prefixed = !o.no_prefix;
   if (colours_on(o.json ? STDERR_FILENO : STDOUT_FILENO))
@@ -219,106 +254,23 @@ tl::expected<session_work, config_file::rejection> session_of(const launch_optio
       o.out,       report_folder};
 }
 
-std::string text_of_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
 // ---- the end ----------------------------------------------------------------------------------------------
-
-const char* name_of(launch_outcome outcome) {
-  switch (outcome) {
-    case launch_outcome::finished: return "finished";
-    case launch_outcome::stopped: return "stopped";
-    case launch_outcome::failed: return "failed";
-  }
-  return "";
-}
-
-std::string cause_sentence(const launch_result& r) {
-  if (!r.cause) return {};
-  const std::string who =
-      r.cause->pid < 0 ? "could not be started" : fmt::format("(pid {}) ended", r.cause->pid);
-  return fmt::format("rank {} {}: {}", r.cause->rank, who, r.cause->text);
-}
-
-double seconds_of(const rank_facts& rank) {
-  return std::chrono::duration<double>(rank.ended - rank.began).count();
-}
-
-/// Schema penstock.group/1. `sessions`: null if the ranks are programs.
-nlohmann::ordered_json report_of(const launch_work& work, const launch_result& r,
-                                 const session_work* sessions) {
-  using nlohmann::ordered_json;
-  ordered_json ranks = ordered_json::array();
-  for (std::uint32_t i = 0; i < r.ranks.size(); ++i) {
-    const rank_facts& rank = r.ranks[i];
-    const rank_place& place = work.places[i];
-    ordered_json one{
-        {"rank", i},
-        {"world_size", r.ranks.size()},
-        {"pid", rank.pid > 0 ? ordered_json(rank.pid) : ordered_json()},
-        {"gpu", place.gpu ? ordered_json(place.gpu->uuid) : ordered_json()},
-        {"cores", place.cores.empty() ? ordered_json() : ordered_json(core_list(place.cores))},
-        {"starts", rank.starts},
-        {"exit", rank.code ? ordered_json(*rank.code) : ordered_json()},
-        {"signal", rank.signal ? ordered_json(process::signal_name(*rank.signal)) : ordered_json()},
-        {"end", rank.end},
-        {"left_behind", rank.left_behind},
-        {"seconds", seconds_of(rank)},
-        {"last_lines", rank.code == 0 ? "" : printable(r.last_lines[i])}};
-    const auto count = static_cast<std::uint32_t>(r.ranks.size());
-    if (sessions != nullptr)
-      one = rank_report(text_of_file(report_path(*sessions, i)), i, count, std::move(one));
-    ranks.push_back(std::move(one));
-  }
-  ordered_json all{{"schema", "penstock.group/1"},  {"group", work.names.group},
-                   {"outcome", name_of(r.outcome)}, {"error", nullptr},
-                   {"error_kind", nullptr},         {"first_cause", nullptr},
-                   {"restarts", r.restarts},        {"ranks", std::move(ranks)}};
-  if (r.cause) {
-    all["error"] = cause_sentence(r);
-    all["error_kind"] = "rank_failed";
-    all["first_cause"] = {{"rank", r.cause->rank},
-                          {"host", host_name()},
-                          {"pid", r.cause->pid > 0 ? ordered_json(r.cause->pid) : ordered_json()},
-                          {"cause", r.cause->text}};
-  }
-  return all;
-}
-
-void show_table(const launch_work& work, const launch_result& r) {
-  std::vector<std::vector<std::string>> rows;
-  for (std::uint32_t i = 0; i < r.ranks.size(); ++i) {
-    const rank_facts& rank = r.ranks[i];
-    const rank_place& place = work.places[i];
-    rows.push_back({std::to_string(i), rank.pid > 0 ? std::to_string(rank.pid) : "-",
-                    place.gpu ? fmt::format("{} {}", place.gpu->ordinal, place.gpu->name) : "host",
-                    place.cores.empty() ? "all" : core_list(place.cores), std::to_string(rank.starts),
-                    duration_for_people(rank.ended - rank.began), rank.end});
-  }
-  say_raw(text_table({{"RANK", column_side::right},
-                      {"PID", column_side::right},
-                      {"GPU", column_side::left, true},
-                      {"CORES"},
-                      {"STARTS", column_side::right},
-                      {"TIME", column_side::right},
-                      {"ENDED"}},
-                     rows, terminal_width(STDERR_FILENO)));
-}
 
 int tell_end(const launch_options& o, const launch_work& work, const launch_result& r,
              const session_work* sessions, int signal) {
-  const nlohmann::ordered_json report = report_of(work, r, sessions);
+  const nlohmann::ordered_json report = group_report(work, r, sessions);
   if (o.json) print_json(report);
   if (!o.quiet) {
-    show_table(work, r);
+    say_raw(rank_table(work, r, terminal_width(STDERR_FILENO)));
     const style how = r.outcome == launch_outcome::failed    ? style::red
                       : r.outcome == launch_outcome::stopped ? style::yellow
                                                              : style::green;
     const std::string why = cause_sentence(r);
     say(styled(how, name_of(r.outcome)) + (why.empty() ? "" : ": " + why));
   }
+  if (r.state_trouble)
+    say(fmt::format("{} the state '{}' was not updated: {}", styled(style::yellow, "warning:"),
+                    printable(o.state), r.state_trouble->message));
   if (!o.report.empty()) {
     if (auto ok = replace_file(o.report, report.dump(2) + "\n"); !ok)
       return refuse_with(exit_failed, ok.error(), o.json);
@@ -375,21 +327,21 @@ void add_launch_command(verb_table& verbs) {
       {"launch",
        verb_group::run,
        "start a session or a program once per GPU, as a group of ranks",
-       "Starts one process for each GPU: with FILE a session (penstock run FILE), which delivers its part of "
-       "the "
-       "samples, otherwise PROGRAM. Each rank gets the variables that torchrun sets: RANK, LOCAL_RANK, "
-       "WORLD_SIZE, "
-       "LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (a free port). GPU LOCAL_RANK is the rank's own. Each "
-       "rank may "
-       "only use its share of the cores near its GPU.\n\n"
-       "The output of the ranks is prefixed with their number. If a rank fails, the others get SIGTERM, and "
-       "SIGKILL 4 s later; with --max-restarts all ranks are started again. The error names the rank that "
-       "failed "
-       "first. Processes that the ranks leave behind are killed.\n\n"
+       "Starts one process for each GPU: with FILE a session (penstock run FILE), which delivers its part "
+       "of the samples, otherwise PROGRAM. Each rank gets the variables that torchrun sets: RANK, "
+       "LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (a free port). GPU LOCAL_RANK "
+       "is the rank's own. Each rank may only use its share of the cores near its GPU.\n\n"
+       "The output of the ranks is prefixed with their number. If a rank fails, the others get SIGTERM, "
+       "and SIGKILL 4 s later; with --max-restarts all ranks are started again. The error names the rank "
+       "that failed first. Processes that the ranks leave behind are killed. A session that is lost (a "
+       "signal ended it, or nothing is heard of it for 10 s) is started again by itself and goes on where it "
+       "was.\n\n"
        "Ctrl-C and SIGTERM are passed on; the ranks have 25 s to end. A second signal kills them.",
        {{"penstock launch photos.toml --gpus all", "a session on each GPU"},
         {"penstock launch photos.toml --gpus host:4 --json --digest",
          "four sessions without a GPU, one report"},
+        {"penstock launch photos.toml --gpus all --state photos.state",
+         "continue where an earlier run ended, also with another number of GPUs"},
         {"penstock launch --gpus all -- python train.py --epochs 3", "a PyTorch program on all GPUs"},
         {"penstock launch --gpus 0,2 --max-restarts 3 -- ./trainer", "two GPUs; up to three restarts"}}},
       [o] { return launch(*o); });
@@ -403,6 +355,13 @@ void add_launch_command(verb_table& verbs) {
   takes_whole_number(verb->add_option("--max-restarts", o->max_restarts,
                                       "start all ranks again up to N times when one fails"),
                      {0, restarts_max})
+      ->capture_default_str();
+  verb->add_option("--state", o->state,
+                   "resume all ranks from this file if it exists; save the group's state there every "
+                   "--state-every and at the end")
+      ->type_name("FILE");
+  verb->add_option("--state-every", o->state_every, "how often to save the state")
+      ->type_name("TIME")
       ->capture_default_str();
   add_set_option(*verb, o->source);
   verb->add_option("--epochs", o->source.epochs, "for each session: number of epochs")->type_name("N");

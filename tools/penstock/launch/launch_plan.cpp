@@ -135,6 +135,9 @@ std::vector<std::string> rank_environment(std::vector<std::string> base, const l
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(names.restarts_max)},
       {"TORCHELASTIC_RUN_ID", names.group},
       {"PENSTOCK_GROUP", names.group},
+      {"PENSTOCK_GROUP_ADDR", names.group_address},
+      {"PENSTOCK_GROUP_SECRET", names.group_secret},
+      {"PENSTOCK_GROUP_STARTS", std::to_string(names.starts)},
       {"CUDA_VISIBLE_DEVICES", visible}};
   for (const auto& [name, value] : own) {
     std::erase_if(base,

@@ -47,8 +47,11 @@ struct launch_names {
   std::string group;        ///< PENSTOCK_GROUP
   std::string master_addr;  ///< MASTER_ADDR
   std::uint16_t master_port = 0;
-  std::uint32_t restarts = 0;      ///< so far
+  std::uint32_t restarts = 0;      ///< of all ranks together, so far
   std::uint32_t restarts_max = 0;  ///< --max-restarts
+  std::string group_address{};     ///< PENSTOCK_GROUP_ADDR
+  std::string group_secret{};  ///< PENSTOCK_GROUP_SECRET: never on a command line, which all users can read
+  std::uint32_t starts = 0;    ///< PENSTOCK_GROUP_STARTS: how often this rank was started before
 };
 
 /// `base` with the variables of this rank, named as torchrun names them. CUDA_VISIBLE_DEVICES holds all

@@ -1,10 +1,14 @@
 #include "tools/penstock/launch/launch_run.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/replace_file.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/schedule/group_state.hpp"
 #include "tools/penstock/launch/stray_processes.hpp"
 
 #include <boost/asio/post.hpp>
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,12 +17,15 @@
 namespace penstock::cli {
 namespace {
 
+using namespace std::chrono_literals;
 using clock = std::chrono::steady_clock;
 
 // How often to reap adopted processes while nothing else is due.
 constexpr auto look_every = std::chrono::seconds(1);
 // Killed processes are gone within milliseconds, unless a system call cannot be interrupted.
 constexpr auto strays_patience = std::chrono::milliseconds(1000);
+// The number of the channel in a rank.
+constexpr int channel_fd = 3;
 constexpr std::size_t lines_in_report = process::output_tail::lines_shown;
 
 struct pipe_ends {
@@ -49,6 +56,8 @@ launch_run::launch_run(process::io_thread& io, launch_work work)
       }),
       ranks_(work_.rules.ranks),
       last_lines_(work_.rules.ranks),
+      histories_(work_.rules.ranks),
+      oom_(process::oom_evidence_file()),
       timer_(io.context()) {}
 
 launch_run::~launch_run() {
@@ -62,12 +71,20 @@ launch_run::~launch_run() {
 }
 
 launch_result launch_run::run() {
+  saved_ = work_.state;
   boost::asio::post(io_.context(), [this] { act(); });
-  over_.get_future().wait();
+  auto over = over_.get_future();
+  if (work_.state_file.empty()) {
+    over.wait();
+  } else {
+    while (over.wait_for(work_.state_every) != std::future_status::ready) save_state();
+    save_state();
+  }
   launch_result made;
   std::promise<void> copied;
   boost::asio::post(io_.context(), [&] {
-    made = {book_.outcome(), book_.first_cause(), book_.restarts(), book_.ranks(), last_lines_};
+    made = {book_.outcome(), book_.first_cause(), book_.restarts(), book_.ranks(),
+            last_lines_,     histories_,          state_trouble_};
     copied.set_value();
   });
   copied.get_future().wait();
@@ -104,41 +121,69 @@ void launch_run::arm() {
   timer_.async_wait([this](const boost::system::error_code& status) {
     if (status) return;
     reap_strays([this](pid_t pid) { return is_rank(pid); });
+    if (work_.resumable) oom_.look(clock::now());
     act();
   });
 }
 
+void launch_run::start_failed(std::uint32_t rank, std::string why) {
+  boost::asio::post(io_.context(), [this, rank, why = std::move(why)] {
+    book_.start_failed(rank, why, clock::now());
+    act();
+  });
+}
+
+result<unique_fd> launch_run::open_channel(std::uint32_t rank, unique_fd& theirs) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return refuse_os(errc::system, errno, "making a channel to a rank");
+  unique_fd ours(ends[0]);
+  theirs.reset(ends[1]);
+  rank_history& history = histories_[rank];
+  const bool again = !history.state().empty();
+  if (again) history.begin_again();
+  const std::string line =
+      line_of(again ? rank_start{history.state(), history.delivered()} : rank_start{work_.state, 0});
+  if (::send(ours.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
+    return refuse_os(errc::system, errno, "telling a rank where it begins");
+  return ours;
+}
+
 void launch_run::start(std::uint32_t rank) {
+  if (work_.resumable && book_.ranks()[rank].starts > 1) remove_strays_of(rank);
   auto out = make_pipe();
   auto err = make_pipe();
-  if (!out || !err) {
-    const std::string why = out ? err.error().message : out.error().message;
-    boost::asio::post(io_.context(), [this, rank, why] {
-      book_.start_failed(rank, why, clock::now());
-      act();
-    });
-    return;
-  }
+  if (!out || !err) return start_failed(rank, (out ? err.error() : out.error()).message);
   launch_names names = work_.names;
-  names.restarts = book_.restarts();
+  names.restarts = book_.rounds_restarted();
+  names.starts = book_.ranks()[rank].starts - 1;
   process::spawn_request request{work_.program,
                                  work_.arguments(rank),
                                  rank_environment(work_.environment, names, work_.places, rank),
                                  {{out->write.get(), 1}, {err->write.get(), 2}},
                                  work_.places[rank].cores};
+  unique_fd theirs;
+  unique_fd channel;
+  if (work_.resumable) {
+    auto made = open_channel(rank, theirs);
+    if (!made) return start_failed(rank, made.error().message);
+    channel = std::move(*made);
+    request.fds.push_back({theirs.get(), channel_fd});
+    request.environment.push_back(fmt::format("{}={}", launch_channel_variable, channel_fd));
+  }
   // std::function must be copyable.
-  auto ends = std::make_shared<std::pair<unique_fd, unique_fd>>(std::move(out->read), std::move(err->read));
+  auto ends =
+      std::make_shared<rank_ends>(rank_ends{std::move(out->read), std::move(err->read), std::move(channel)});
   io_.spawner().start(std::move(request), [this, rank, ends](result<process::unclaimed_child> child) {
     auto made = std::make_shared<result<process::unclaimed_child>>(std::move(child));
     boost::asio::post(io_.context(), [this, rank, ends, made] {
-      started(rank, std::move(*made), std::move(ends->first), std::move(ends->second));
+      started(rank, std::move(*made), std::move(*ends));
       act();
     });
   });
 }
 
-void launch_run::started(std::uint32_t rank, result<process::unclaimed_child> child, unique_fd out,
-                         unique_fd err) {
+void launch_run::started(std::uint32_t rank, result<process::unclaimed_child> child, rank_ends ends) {
   if (!child) return book_.start_failed(rank, child.error().message, clock::now());
   rank_process& r = ranks_[rank];
   auto watched = process::child_process::watch(
@@ -147,30 +192,56 @@ void launch_run::started(std::uint32_t rank, result<process::unclaimed_child> ch
        [this, rank](const process::exit_report& end, const process::output_tail&) { exited(rank, end); }});
   if (!watched) return book_.start_failed(rank, watched.error().message, clock::now());
   r.child = std::move(*watched);
-  r.out = std::make_unique<rank_output>(io_.context(), std::move(out),
+  r.out = std::make_unique<rank_output>(io_.context(), std::move(ends.out),
                                         work_.all_to_stderr ? STDERR_FILENO : STDOUT_FILENO, prefix_of(rank),
                                         writer_);
-  r.err =
-      std::make_unique<rank_output>(io_.context(), std::move(err), STDERR_FILENO, prefix_of(rank), writer_);
+  r.err = std::make_unique<rank_output>(io_.context(), std::move(ends.err), STDERR_FILENO, prefix_of(rank),
+                                        writer_);
+  if (ends.channel) {
+    r.news =
+        std::make_unique<rank_news>(io_.context(), std::move(ends.channel),
+                                    [this, rank](const rank_progress& progress) { heard(rank, progress); });
+  }
   book_.started(rank, r.child->pid());
+}
+
+void launch_run::heard(std::uint32_t rank, const rank_progress& progress) {
+  histories_[rank].heard(progress);
+  book_.heard(rank, progress.batches, clock::now());
 }
 
 void launch_run::exited(std::uint32_t rank, const process::exit_report& end) {
   rank_process& r = ranks_[rank];
   r.out->finish();
   r.err->finish();
+  if (r.news) r.news->finish();
   last_lines_[rank] = r.err->last_lines(lines_in_report);
-  book_.exited(rank, end, clock::now());
+  const bool killed = end.ending == process::exit_report::how::signalled && end.code == SIGKILL;
+  const bool by_oom_killer = work_.resumable && killed && oom_.explains_death(clock::now());
+  book_.exited(rank, end, clock::now(), by_oom_killer ? oom_killer::did_it : oom_killer::did_not);
   tell_end(rank);
   // Destroy it later, because its callback is running now.
   boost::asio::post(io_.context(), [this] { act(); });
 }
 
+/// A session's workers end by themselves when it is gone; its GPU owner has the GPU until then.
+void launch_run::remove_strays_of(std::uint32_t rank) {
+  ranks_[rank] = {};
+  kill_strays_with({fmt::format("RANK={}", rank), "PENSTOCK_GROUP_ADDR=" + work_.names.group_address},
+                   strays_patience);
+}
+
 void launch_run::tell_end(std::uint32_t rank) const {
   const rank_facts& r = book_.ranks()[rank];
+  if (r.restarts_at != never) {
+    const auto wait = std::max(r.restarts_at - clock::now(), steady_time::duration::zero());
+    work_.tell(fmt::format("rank {} (pid {}) ended: {}; starting it again{}", rank, r.pid, r.end,
+                           wait > 10ms ? " in " + duration_for_people(wait) : ""));
+    return;
+  }
   const auto& cause = book_.first_cause();
   if (!cause || cause->rank != rank || r.code == 0 || cause->pid != r.pid) return;
-  work_.tell(fmt::format("rank {} (pid {}) ended: {}; ending the other ranks", rank, r.pid, r.end));
+  work_.tell(fmt::format("rank {} (pid {}) ended: {}; ending the other ranks", rank, r.pid, cause->text));
 }
 
 void launch_run::clear_round() {
@@ -179,6 +250,45 @@ void launch_run::clear_round() {
   if (killed > 0)
     work_.tell(
         fmt::format("killed {} that the ranks had left behind", counted(killed, "process", "processes")));
+  if (!work_.resumable || book_.over()) return;
+  // All ranks begin again from a step that all have delivered.
+  if (const auto state = group_state_now(); state && !state->empty()) {
+    for (rank_history& history : histories_) history.begin_from(*state);
+  }
+}
+
+// ---- the group's state ------------------------------------------------------------------------------------
+
+result<std::vector<std::byte>> launch_run::group_state_now() const {
+  std::vector<schedule::stream_state> states;
+  for (const rank_history& history : histories_) {
+    if (history.state().empty()) return std::vector<std::byte>();
+    auto state = schedule::parse_state(history.state());
+    if (!state) return tl::unexpected(std::move(state.error()));
+    states.push_back(std::move(*state));
+  }
+  const auto common = schedule::group_state_of_slowest(std::move(states));
+  if (!common) return tl::unexpected(common.error());
+  return schedule::serialise(*common);
+}
+
+/// On the thread in run(), because writing waits for the disk.
+void launch_run::save_state() {
+  std::promise<result<std::vector<std::byte>>> taken;
+  boost::asio::post(io_.context(), [&] { taken.set_value(group_state_now()); });
+  auto state = taken.get_future().get();
+  if (state && (state->empty() || *state == saved_)) return;
+  state_trouble_.reset();
+  if (!state) {
+    state_trouble_ = state.error();
+    return;
+  }
+  const std::string_view text(reinterpret_cast<const char*>(state->data()), state->size());
+  if (auto ok = replace_file(work_.state_file, text); !ok) {
+    state_trouble_ = ok.error();
+    return;
+  }
+  saved_ = std::move(*state);
 }
 
 std::string launch_run::prefix_of(std::uint32_t rank) const {

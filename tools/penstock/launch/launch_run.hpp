@@ -4,16 +4,21 @@
 
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
+#include "runtime/process/oom_watch.hpp"
 #include "tools/penstock/launch/launch_book.hpp"
 #include "tools/penstock/launch/launch_plan.hpp"
 #include "tools/penstock/launch/line_writer.hpp"
+#include "tools/penstock/launch/rank_news.hpp"
 #include "tools/penstock/launch/rank_output.hpp"
+#include "tools/penstock/launch/rank_progress.hpp"
 
 #include <boost/asio/steady_timer.hpp>
 
+#include <chrono>
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +31,12 @@ struct launch_work {
   std::vector<rank_place> places;
   launch_names names;
   launch_rules rules;
-  bool all_to_stderr = false;  ///< stdout is for the report
+  /// The ranks are sessions that say where they are, and resume from there (rules.restart_one).
+  bool resumable = false;
+  std::vector<std::byte> state{};  ///< resumable: of the group, to begin from; empty: the beginning
+  std::string state_file{};        ///< resumable: where the group's state is kept; empty: nowhere
+  std::chrono::milliseconds state_every{10'000};  ///< how often it is written
+  bool all_to_stderr = false;                     ///< stdout is for the report
   bool prefixed = true;
   std::vector<std::string> colours;              ///< of prefixes, by rank; empty: none
   std::function<void(const std::string&)> tell;  ///< a line for the user; called on the io thread
@@ -38,6 +48,9 @@ struct launch_result {
   std::uint32_t restarts = 0;
   std::vector<rank_facts> ranks;
   std::vector<std::string> last_lines;  ///< of each rank's stderr
+  std::vector<rank_history> histories;  ///< resumable: of each rank
+  /// Why the state file could not be written, the last time that it was tried.
+  std::optional<failure> state_trouble{};
 };
 
 class launch_run {
@@ -48,7 +61,7 @@ class launch_run {
   launch_run(const launch_run&) = delete;
   launch_run& operator=(const launch_run&) = delete;
 
-  /// Returns when all ranks are gone.
+  /// Returns when all ranks are gone. Writes the state file meanwhile.
   [[nodiscard]] launch_result run();
   /// The user's signal; `at_once` for the second. Any thread.
   void stop(int signal, bool at_once);
@@ -58,13 +71,28 @@ class launch_run {
     std::unique_ptr<process::child_process> child;
     std::unique_ptr<rank_output> out;
     std::unique_ptr<rank_output> err;
+    std::unique_ptr<rank_news> news;
+  };
+  /// Our ends of what a rank is connected to.
+  struct rank_ends {
+    unique_fd out;
+    unique_fd err;
+    unique_fd channel;
   };
 
   void act();
   void start(std::uint32_t rank);
-  void started(std::uint32_t rank, result<process::unclaimed_child> child, unique_fd out, unique_fd err);
+  void started(std::uint32_t rank, result<process::unclaimed_child> child, rank_ends ends);
+  void start_failed(std::uint32_t rank, std::string why);
+  /// The channel's other end; the rank's first line is in it already.
+  result<unique_fd> open_channel(std::uint32_t rank, unique_fd& theirs);
+  void remove_strays_of(std::uint32_t rank);
   void exited(std::uint32_t rank, const process::exit_report& end);
   void clear_round();
+  void heard(std::uint32_t rank, const rank_progress& progress);
+  /// Of all ranks; empty while one of them has not sent any.
+  [[nodiscard]] result<std::vector<std::byte>> group_state_now() const;
+  void save_state();
   void tell_end(std::uint32_t rank) const;
   void arm();
   [[nodiscard]] std::string prefix_of(std::uint32_t rank) const;
@@ -77,9 +105,14 @@ class launch_run {
   line_writer writer_;
   std::vector<rank_process> ranks_;
   std::vector<std::string> last_lines_;
+  std::vector<rank_history> histories_;
+  process::oom_watch oom_;
   boost::asio::steady_timer timer_;
   std::promise<void> over_;
   bool told_over_ = false;
+  // Of the thread in run().
+  std::vector<std::byte> saved_;  // what the state file contains
+  std::optional<failure> state_trouble_;
 };
 
 }  // namespace penstock::cli

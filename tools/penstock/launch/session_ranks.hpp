@@ -15,9 +15,8 @@ namespace penstock::cli {
 
 struct session_work {
   std::string file;
-  std::string name;  ///< the session's name in the file; each rank adds "-rank0", ...
-  std::string
-      metrics_listen;  ///< [metrics] listen: the ranks use this port and the following ones
+  std::string name;                    ///< the session's name in the file; each rank adds "-rank0", ...
+  std::string metrics_listen;          ///< [metrics] listen: the ranks use this port and the following ones
   std::vector<std::string> arguments;  ///< of run, for every rank
   std::string sink;                    ///< the rank is added to journal:PATH
   std::string out;                     ///< contains a folder for each rank

@@ -9,8 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <set>
+#include <string>
 
 namespace penstock::cli {
 namespace {
@@ -28,6 +31,14 @@ void wait_for_end(pid_t pid, clock::time_point until) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - clock::now());
   pollfd one{pidfd.get(), POLLIN, 0};
   if (left.count() > 0) ::poll(&one, 1, static_cast<int>(left.count()));
+}
+
+/// A process that has ended has no environment any more.
+bool has_all(pid_t pid, const std::vector<std::string>& variables) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
+  std::set<std::string> found;
+  for (std::string one; std::getline(in, one, '\0');) found.insert(std::move(one));
+  return std::ranges::all_of(variables, [&found](const std::string& v) { return found.contains(v); });
 }
 
 }  // namespace
@@ -63,6 +74,27 @@ std::size_t kill_strays(std::chrono::milliseconds patience) {
     if (clock::now() >= until) break;
   }
   reap_all_that_ended();
+  return killed.size();
+}
+
+std::size_t kill_strays_with(const std::vector<std::string>& variables, std::chrono::milliseconds patience) {
+  const auto until = clock::now() + patience;
+  std::set<pid_t> killed;
+  do {
+    std::vector<pid_t> left;
+    for (const pid_t pid : process::descendants_of(::getpid())) {
+      if (has_all(pid, variables)) left.push_back(pid);
+    }
+    if (left.empty()) break;
+    for (const pid_t pid : left) {
+      ::kill(pid, SIGKILL);
+      killed.insert(pid);
+    }
+    for (const pid_t pid : left) {
+      wait_for_end(pid, until);
+      ::waitpid(pid, nullptr, WNOHANG);  // not ours if its parent still lives
+    }
+  } while (clock::now() < until);
   return killed.size();
 }
 

@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace penstock::cli {
 
@@ -19,5 +21,9 @@ void reap_strays(const std::function<bool(pid_t)>& is_rank);
 /// Kills and reaps all processes below this one; call while no rank runs. Returns how many were killed. Waits
 /// for them up to `patience`.
 std::size_t kill_strays(std::chrono::milliseconds patience);
+
+/// The same for adopted processes that have all of these variables ("NAME=value") in their environment: those of one
+/// rank, while other ranks run.
+std::size_t kill_strays_with(const std::vector<std::string>& variables, std::chrono::milliseconds patience);
 
 }  // namespace penstock::cli

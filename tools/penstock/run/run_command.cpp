@@ -7,20 +7,20 @@
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
+#include "tools/penstock/launch/launcher_link.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/run/progress.hpp"
+#include "tools/penstock/state_file.hpp"
 #include "tools/penstock/stop_signals.hpp"
 #include "tools/penstock/verb_table.hpp"
 
 #include <penstock/session.hpp>
 
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
 #include <map>
 
 namespace penstock::cli {
@@ -45,17 +45,6 @@ struct run_options {
 };
 
 // ---- files ------------------------------------------------------------------------------------------------
-
-result<std::vector<std::byte>> read_state(const std::string& path) {
-  if (::access(path.c_str(), F_OK) != 0) return std::vector<std::byte>();
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (!in.good() && !in.eof())
-    return refuse_os(errc::io, errno, fmt::format("reading the state '{}'", printable(path)));
-  if (text.empty()) return refuse(errc::state_mismatch, "the state file '{}' is empty", printable(path));
-  const auto* first = reinterpret_cast<const std::byte*>(text.data());
-  return std::vector<std::byte>(first, first + text.size());
-}
 
 std::string_view as_text(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -98,6 +87,14 @@ class state_file {
   std::string path_;
   std::vector<std::byte> there_;
 };
+
+/// A state file that is there counts more than where the launcher would have this rank begin.
+result<rank_start> where_to_begin(launcher_link& launcher, state_file& file) {
+  auto state = file.read();
+  if (!state) return tl::unexpected(std::move(state.error()));
+  if (!state->empty() || !launcher.there()) return rank_start{std::move(*state), 0};
+  return launcher.where_to_begin();
+}
 
 /// Checks at the beginning, not after hours, that all output files can be written.
 result<void> check_places(const run_options& o) {
@@ -292,16 +289,19 @@ int run(const run_options& o) {
   if (auto ok = check_places(o); !ok)
     return refuse_with(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error(), o.json);
   state_file state(o.state);
-  const auto resumed = state.read();
-  if (!resumed) return refuse_with(exit_failed, resumed.error(), o.json);
+  launcher_link launcher;
+  const auto begin = where_to_begin(launcher, state);
+  if (!begin) return refuse_with(exit_failed, begin.error(), o.json);
   try {
     session_options options;
     options.digests = o.digest;
-    options.batches = o.batches;
-    options.state = *resumed;
+    if (o.batches) options.batches = *o.batches - std::min(*o.batches, begin->delivered);
+    options.state = begin->state;
     options.sink = o.sink;
     options.sink_out = o.out;
     Session session(settings, options);
+    std::optional<position_teller> teller;
+    if (launcher.there()) teller.emplace(launcher, session);
     signals.listen([&](int times) {
       if (times == 1) session.stop();
       if (times == 2) session.stop(end_after_second_signal);
@@ -314,6 +314,7 @@ int run(const run_options& o) {
       trouble = deliver_all(session, state, *state_every);
       if (trouble) session.stop();
       session.close();
+      teller.reset();
     }
     signals.ignore();
     run_report report = session.report();

@@ -1,0 +1,41 @@
+#include "tools/penstock/executables.hpp"
+
+#include "runtime/base/text.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace penstock::cli {
+namespace {
+
+bool is_executable(const std::string& file) {
+  std::error_code unknown;
+  return ::access(file.c_str(), X_OK) == 0 && !std::filesystem::is_directory(file, unknown);
+}
+
+}  // namespace
+
+std::string path_of_environment() {
+  const char* path = std::getenv("PATH");
+  return path != nullptr ? path : "/bin:/usr/bin";
+}
+
+result<std::string> executable_in(std::string_view path, const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    if (is_executable(name)) return name;
+    return refuse(errc::usage, "'{}' is not an executable program", printable(name));
+  }
+  while (true) {
+    const std::size_t end = path.find(':');
+    const std::string_view folder = path.substr(0, end);
+    const std::string file = (folder.empty() ? "." : std::string(folder)) + "/" + name;
+    if (is_executable(file)) return file;
+    if (end == std::string_view::npos) break;
+    path.remove_prefix(end + 1);
+  }
+  return refuse(errc::usage, "there is no program '{}' in PATH", printable(name));
+}
+
+}  // namespace penstock::cli

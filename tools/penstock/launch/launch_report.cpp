@@ -1,0 +1,110 @@
+#include "tools/penstock/launch/launch_report.hpp"
+
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/telemetry/report_json.hpp"
+#include "tools/penstock/text_table.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+
+namespace penstock::cli {
+namespace {
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+double seconds_of(const rank_facts& rank) {
+  return std::chrono::duration<double>(rank.ended - rank.began).count();
+}
+
+}  // namespace
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+const char* name_of(launch_outcome outcome) {
+  switch (outcome) {
+    case launch_outcome::finished: return "finished";
+    case launch_outcome::stopped: return "stopped";
+    case launch_outcome::failed: return "failed";
+  }
+  return "";
+}
+
+std::string cause_sentence(const launch_result& r) {
+  if (!r.cause) return {};
+  const std::string who =
+      r.cause->pid < 0 ? "could not be started" : fmt::format("(pid {}) ended", r.cause->pid);
+  return fmt::format("rank {} {}: {}", r.cause->rank, who, r.cause->text);
+}
+
+nlohmann::ordered_json group_report(const launch_work& work, const launch_result& r,
+                                    const session_work* sessions) {
+  using nlohmann::ordered_json;
+  ordered_json ranks = ordered_json::array();
+  for (std::uint32_t i = 0; i < r.ranks.size(); ++i) {
+    const rank_facts& rank = r.ranks[i];
+    const rank_place& place = work.places[i];
+    ordered_json one{
+        {"rank", i},
+        {"world_size", r.ranks.size()},
+        {"pid", rank.pid > 0 ? ordered_json(rank.pid) : ordered_json()},
+        {"gpu", place.gpu ? ordered_json(place.gpu->uuid) : ordered_json()},
+        {"cores", place.cores.empty() ? ordered_json() : ordered_json(core_list(place.cores))},
+        {"starts", rank.starts},
+        {"exit", rank.code ? ordered_json(*rank.code) : ordered_json()},
+        {"signal", rank.signal ? ordered_json(process::signal_name(*rank.signal)) : ordered_json()},
+        {"end", rank.end},
+        {"left_behind", rank.left_behind},
+        {"seconds", seconds_of(rank)},
+        {"last_lines", rank.code == 0 ? "" : printable(r.last_lines[i])}};
+    const auto count = static_cast<std::uint32_t>(r.ranks.size());
+    if (sessions != nullptr)
+      one = rank_report(text_of_file(report_path(*sessions, i)), i, count, std::move(one));
+    if (!r.histories.empty()) r.histories[i].complete(one);
+    ranks.push_back(std::move(one));
+  }
+  ordered_json all{{"schema", "penstock.group/1"},  {"group", work.names.group},
+                   {"outcome", name_of(r.outcome)}, {"error", nullptr},
+                   {"error_kind", nullptr},         {"first_cause", nullptr},
+                   {"restarts", r.restarts},        {"ranks", std::move(ranks)}};
+  if (r.cause) {
+    all["error"] = cause_sentence(r);
+    all["error_kind"] = "rank_failed";
+    all["first_cause"] = {{"rank", r.cause->rank},
+                          {"host", host_name()},
+                          {"pid", r.cause->pid > 0 ? ordered_json(r.cause->pid) : ordered_json()},
+                          {"cause", r.cause->text}};
+  }
+  return all;
+}
+
+std::string rank_table(const launch_work& work, const launch_result& r, std::size_t width) {
+  std::vector<std::vector<std::string>> rows;
+  for (std::uint32_t i = 0; i < r.ranks.size(); ++i) {
+    const rank_facts& rank = r.ranks[i];
+    const rank_place& place = work.places[i];
+    rows.push_back({std::to_string(i), rank.pid > 0 ? std::to_string(rank.pid) : "-",
+                    place.gpu ? fmt::format("{} {}", place.gpu->ordinal, place.gpu->name) : "host",
+                    place.cores.empty() ? "all" : core_list(place.cores), std::to_string(rank.starts),
+                    duration_for_people(rank.ended - rank.began), rank.end});
+  }
+  return text_table({{"RANK", column_side::right},
+                     {"PID", column_side::right},
+                     {"GPU", column_side::left, true},
+                     {"CORES"},
+                     {"STARTS", column_side::right},
+                     {"TIME", column_side::right},
+                     {"ENDED"}},
+                    rows, width);
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,26 @@
+// How a group ended: the table for people, and the report (schema penstock.group/1). Used by `launch`.
+#pragma once
+
+#include "tools/penstock/launch/launch_run.hpp"
+#include "tools/penstock/launch/session_ranks.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace penstock::cli {
+
+/// "finished", "stopped", "failed".
+[[nodiscard]] const char* name_of(launch_outcome outcome);
+/// "rank 1 (pid 4711) ended: SIGKILL"; empty without a cause.
+[[nodiscard]] std::string cause_sentence(const launch_result& r);
+/// `sessions`: null if the ranks are programs; else their own reports are read from its folder.
+[[nodiscard]] nlohmann::ordered_json group_report(const launch_work& work, const launch_result& r,
+                                                  const session_work* sessions);
+[[nodiscard]] std::string rank_table(const launch_work& work, const launch_result& r, std::size_t width);
+
+/// A file's contents; empty if there is none.
+[[nodiscard]] std::string text_of_file(const std::string& path);
+
+}  // namespace penstock::cli

@@ -1,0 +1,130 @@
+#include "tools/penstock/launch/launcher_link.hpp"
+
+#include "runtime/telemetry/report_json.hpp"
+#include "tools/penstock/launch/rank_progress.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using clock = std::chrono::steady_clock;
+
+constexpr auto tell_every = 50ms;
+constexpr auto sign_of_life_every = 500ms;
+constexpr auto start_patience = 10s;
+
+/// Empty if there is none, or if the variable is left over from another process.
+unique_fd channel_of_environment() {
+  const char* const value = std::getenv(launch_channel_variable);
+  if (value == nullptr) return {};
+  const std::string_view text(value);
+  int fd = -1;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), fd);
+  ::unsetenv(launch_channel_variable);
+  struct stat facts {};
+  if (parsed.ec != std::errc{} || fd <= STDERR_FILENO || ::fstat(fd, &facts) != 0 || !S_ISSOCK(facts.st_mode))
+    return {};
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return unique_fd(fd);
+}
+
+}  // namespace
+
+launcher_link::launcher_link() : channel_(channel_of_environment()) {}
+
+result<rank_start> launcher_link::where_to_begin() {
+  const auto until = clock::now() + start_patience;
+  std::string line;
+  while (!line.ends_with('\n')) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - clock::now());
+    pollfd one{channel_.get(), POLLIN, 0};
+    if (left.count() <= 0 || (::poll(&one, 1, static_cast<int>(left.count())) < 0 && errno != EINTR))
+      return refuse(errc::timed_out, "the launcher has not said where this rank begins");
+    if (one.revents == 0) continue;
+    char piece[4096];
+    const ssize_t n = ::recv(channel_.get(), piece, sizeof piece, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return refuse(errc::system, "the launcher is gone before it has said where this rank begins");
+    line.append(piece, static_cast<std::size_t>(n));
+    if (line.size() > progress_line_max) break;
+  }
+  return parse_start(line);
+}
+
+bool launcher_link::send(const std::string& line) {
+  for (std::size_t sent = 0; sent < line.size();) {
+    const ssize_t n = ::send(channel_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    sent += static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+// ---- the thread -------------------------------------------------------------------------------------------
+
+position_teller::position_teller(launcher_link& launcher, const Session& session)
+    : launcher_(launcher), session_(session), thread_([this] { run(); }) {}
+
+position_teller::~position_teller() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+  told_at_ = {};
+  tell();
+}
+
+void position_teller::run() {
+  std::unique_lock lock(mutex_);
+  while (!over_) {
+    lock.unlock();
+    tell();
+    lock.lock();
+    wake_.wait_for(lock, tell_every, [this] { return over_; });
+  }
+}
+
+/// The state is taken first: the epochs may then be ahead of it, never behind.
+void position_teller::tell() {
+  rank_progress progress;
+  run_report report;
+  try {
+    progress.state = session_.state();
+    if (progress.state == told_) progress.state.clear();
+    if (progress.state.empty() && clock::now() - told_at_ < sign_of_life_every) return;
+    report = session_.report();
+  } catch (const error&) {  // it has not answered in time
+    progress.state.clear();
+  }
+  progress.batches = report.batches;
+  if (!progress.state.empty()) told_ = progress.state;
+  const auto epochs = telemetry::as_json(report)["epochs"];
+  for (std::size_t i = epochs_told_; i < report.epochs.size(); ++i) {
+    // The state goes with the last line: where a rank resumes, all epochs before are known.
+    if (progress.epochs.size() == epochs_in_a_line) {
+      if (!launcher_.send(line_of({progress.batches, {}, progress.epochs}))) return;
+      progress.epochs.clear();
+    }
+    progress.epochs.push_back(epochs[i]);
+    if (report.epochs[i].complete && i == epochs_told_) ++epochs_told_;
+  }
+  launcher_.send(line_of(progress));
+  told_at_ = clock::now();
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,37 @@
+// The launcher's end of a rank's channel: reads its lines (rank_progress.hpp).
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "tools/penstock/launch/rank_progress.hpp"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace penstock::cli {
+
+/// Construct, use and destroy on the io thread. After a line that is none of ours nothing more is read.
+class rank_news {
+ public:
+  rank_news(boost::asio::io_context& io, unique_fd channel, std::function<void(const rank_progress&)> heard);
+  rank_news(const rank_news&) = delete;
+  rank_news& operator=(const rank_news&) = delete;
+
+  /// The rank is gone: takes in what it had still sent.
+  void finish();
+
+ private:
+  void wait();
+  [[nodiscard]] bool read();
+  void take_lines();
+
+  boost::asio::posix::stream_descriptor channel_;
+  std::function<void(const rank_progress&)> heard_;
+  std::string text_;                                        // the beginning of a line
+  std::shared_ptr<void> alive_ = std::make_shared<char>();  // completions may come after our destruction
+};
+
+}  // namespace penstock::cli

@@ -1,0 +1,24 @@
+#include "tools/penstock/state_file.hpp"
+
+#include "runtime/base/text.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+
+namespace penstock::cli {
+
+result<std::vector<std::byte>> read_state(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return std::vector<std::byte>();
+  std::ifstream in(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!in.good() && !in.eof())
+    return refuse_os(errc::io, errno, fmt::format("reading the state '{}'", printable(path)));
+  if (text.empty()) return refuse(errc::state_mismatch, "the state file '{}' is empty", printable(path));
+  const auto* first = reinterpret_cast<const std::byte*>(text.data());
+  return std::vector<std::byte>(first, first + text.size());
+}
+
+}  // namespace penstock::cli
