@@ -103,7 +103,7 @@ class rank_over_links {
   void advance() {
     for (group::member_command& one : book_.advance(real_now())) {
       if (auto* report = std::get_if<group::send_report>(&one)) {
-        CHECK(link_->send(report->report));
+        value_or_throw(link_->send(report->report));
       } else if (auto* ended = std::get_if<group::end_rank>(&one)) {
         end = std::move(*ended);
       }
@@ -141,6 +141,8 @@ class coordinator_over_links {
   std::unique_ptr<group::coordinator_listener> listener{};
   std::string where{};
   std::vector<group::stranger_news> news{};
+  std::vector<group::group_event> events{};
+  [[nodiscard]] bool may_leave() const { return book_.may_leave(); }
 
  private:
   static group::group_settings settings_of(const group_over_links_settings& of, std::uint64_t process) {
@@ -163,6 +165,7 @@ class coordinator_over_links {
     for (const group::group_command& one : book_.advance(real_now())) {
       if (const auto* order = std::get_if<group::send_order>(&one))
         listener->send(link_of_[order->process], order->order);
+      if (const auto* event = std::get_if<group::group_event>(&one)) events.push_back(*event);
     }
   }
 
