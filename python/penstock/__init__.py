@@ -13,6 +13,7 @@ Session         a pipeline described by a config file, as an iterator of batches
 Batch, Tensor   what it yields: tensors in host or device memory, without copies where that is safe
 Pool            worker processes that run functions: the concurrent.futures.Executor that never breaks
 sample_rng      a generator for the sample that is being loaded, in datasets of penstock.torch.DataLoader
+EventStream     a session's events for `async for`
 load_config     reads and checks a config file; Config is the result
 error           the base of all exceptions, with a subclass for each kind (penstock.config_error, ...)
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from penstock._batch import Tensor as Tensor
     from penstock._config import Config as Config
     from penstock._config import load_config as load_config
+    from penstock._events import EventStream as EventStream
     from penstock._pool import Future as Future
     from penstock._pool import Pool as Pool
     from penstock._seeds import sample_rng as sample_rng
@@ -44,6 +46,7 @@ _PARTS = {
     "Batch": "penstock._batch",
     "Config": "penstock._config",
     "Epoch": "penstock._session",
+    "EventStream": "penstock._events",
     "Future": "penstock._pool",
     "Pool": "penstock._pool",
     "Session": "penstock._session",
@@ -52,7 +55,19 @@ _PARTS = {
     "sample_rng": "penstock._seeds",
 }
 
-__all__ = ["Batch", "Config", "Epoch", "Future", "Pool", "Session", "Tensor", "load_config", "sample_rng", *_errors.__all__]
+__all__ = [
+    "Batch",
+    "Config",
+    "Epoch",
+    "EventStream",
+    "Future",
+    "Pool",
+    "Session",
+    "Tensor",
+    "load_config",
+    "sample_rng",
+    *_errors.__all__,
+]
 
 
 def __getattr__(name: str) -> object:

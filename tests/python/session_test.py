@@ -1,5 +1,6 @@
 """A session in Python delivers what `penstock run` delivers, whatever happens to it, and reports what it has done."""
 
+import asyncio
 import threading
 import time
 
@@ -94,6 +95,32 @@ class SessionTest(PackageTest):
         self.assertEqual(kinds.count("epoch_done"), 2)
         self.assertIn("run_finished", kinds)
         self.assertEqual([event["number"] for event in events], sorted(event["number"] for event in events))
+
+    def test_events_are_an_asynchronous_iterator_that_ends_with_the_session(self):
+        async def main():
+            events = penstock.EventStream()
+
+            def consume():
+                with self.session(on_event=events) as session:
+                    for _ in session:
+                        pass
+            thread = threading.Thread(target=consume)
+            thread.start()
+            kinds = [event["kind"] async for event in events]
+            thread.join()
+            return kinds
+        kinds = asyncio.run(main())
+        self.assertEqual((kinds[0], kinds[-1], kinds.count("epoch_done")), ("run_started", "run_finished", 2))
+
+    def test_an_event_stream_keeps_the_latest_events_and_ends_when_it_is_closed(self):
+        async def main():
+            events = penstock.EventStream(most=3)
+            for number in range(5):
+                events({"kind": "scaled", "number": number})
+            self.assertEqual(events.missed, 2)
+            asyncio.get_running_loop().call_soon(lambda: threading.Thread(target=events.close).start())
+            return [event["number"] async for event in events]
+        self.assertEqual(asyncio.run(main()), [2, 3, 4])
 
     def test_a_callback_may_use_its_session_and_its_exception_stops_nothing(self):
         def on_event(event):
