@@ -23,7 +23,7 @@ class EventStream:
         async for event in events:              # in any event loop; dicts, as on_event gets them
             print(event["kind"])
 
-    Ends after the session's last event (run_finished, run_stopped or run_failed), or with close(). One task at a time may
+    Ends after run_finished, run_stopped or run_failed, or with close(). One task at a time may
     iterate. Events that nobody takes are kept, the latest `most` of them; `missed` says how many were dropped.
     """
 
@@ -40,11 +40,13 @@ class EventStream:
     def __call__(self, event: dict[str, Any]) -> None:
         """For on_event: called on a thread of the session."""
         with self._lock:
+            if self._over:
+                return
             if len(self._waiting) == self._most:
                 self._waiting.popleft()
                 self.missed += 1
             self._waiting.append(event)
-            self._over = self._over or event.get("kind") in _LAST
+            self._over = event.get("kind") in _LAST
             self._wake()
 
     def close(self) -> None:
