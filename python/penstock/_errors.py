@@ -250,10 +250,14 @@ class job_device_error(job_failed_error):
 
 
 class remote_traceback(Exception):
-    """The cause of an exception that was raised in a worker: str() is the traceback there."""
+    """The cause of an exception that was raised in a worker: str() is the traceback there, `tb` its text alone."""
+
+    @property
+    def tb(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
-        return f'\n"""\n{self.args[0] if self.args else ""}"""'
+        return f'\n"""\n{self.tb}"""'
 
 
 _BY_CODE: dict[str, type[error]] = {

@@ -59,11 +59,9 @@ class Future(concurrent.futures.Future[T]):
     _cancelling = False
 
     def cancel(self) -> bool:
-        if self.cancelled():
-            return True
         job = self._job
-        if self.done() or job is None:
-            return False
+        if job is None or self.done():
+            return super().cancel()
         self._cancelling = True
         if not job.cancel_if_waiting():
             self._cancelling = False
@@ -97,7 +95,7 @@ class Future(concurrent.futures.Future[T]):
             try:
                 value = _parts.unpickled(_parts.split(outcome[1])) if outcome[0] == "ok" else None
                 raised = None if outcome[0] == "ok" else _error_of(*outcome)
-            except Exception as broken:  # a result whose class cannot be made here
+            except BaseException as broken:  # a result whose class cannot be made here, or does as it likes
                 value, raised = None, broken
             if raised is not None:
                 self.set_exception(raised)
@@ -192,7 +190,7 @@ class Pool(concurrent.futures.Executor):
         if name is not None:
             own["name"] = name
         file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pool.toml") if config is None else config
-        self._config = load_config(file, **own, **overrides)
+        self._config = load_config(file, **{**own, **overrides})
         self._core = _core.Pool(self._config._core, control_socket)
         self._queue = int(self._config["jobs.queue"])
         self._shared = _Shared()
@@ -205,6 +203,7 @@ class Pool(concurrent.futures.Executor):
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Queues fn(*args, **kwargs); gives its future. Waits while [jobs] queue or memory is full.
+
 
         The future raises what fn raised, with the worker's traceback as its cause; or a job_failed_error:
         job_poisoned_error, job_timed_out_error, job_worker_lost_error, job_too_large_error, job_cancelled_error.
@@ -238,8 +237,13 @@ class Pool(concurrent.futures.Executor):
 
         Args:
             timeout: seconds from this call until next() raises TimeoutError.
-            chunksize: ignored: small jobs are sent together anyway.
+            chunksize: has no effect: small jobs are sent together anyway.
+
+        Raises:
+            ValueError: chunksize is less than 1.
         """
+        if chunksize < 1:
+            raise ValueError("chunksize must be at least 1")
         end = None if timeout is None else time.monotonic() + timeout
         inputs = zip(*iterables)
         ahead: collections.deque[Future[T]] = collections.deque(
@@ -249,12 +253,10 @@ class Pool(concurrent.futures.Executor):
         def results() -> Iterator[T]:
             try:
                 while ahead:
-                    result = ahead[0].result(None if end is None else max(0.0, end - time.monotonic()))
-                    ahead.popleft()
+                    ahead[0].exception(None if end is None else max(0.0, end - time.monotonic()))
                     for each in itertools.islice(inputs, 1):
                         ahead.append(self.submit(fn, *each))
-                    yield result
-                    del result
+                    yield ahead.popleft().result()  # and no reference to it is kept here
             finally:
                 for left in ahead:
                     left.cancel()
@@ -375,8 +377,15 @@ def _setup_file(initializer: Optional[Callable[..., object]], arguments: tuple[A
     file = os.memfd_create("penstock-pool-setup", os.MFD_CLOEXEC)
     with open(file, "wb", closefd=False) as opened:
         opened.write(pickle.dumps(_absolute(sys.path)))
+        opened.write(pickle.dumps(_key_of_multiprocessing()))
         opened.write(pickle.dumps(cloudpickle.dumps((initializer, arguments))))
     return file
+
+
+def _key_of_multiprocessing() -> Optional[bytes]:
+    """With it, workers may use the proxies of a multiprocessing.Manager, as processes of multiprocessing may."""
+    process = sys.modules.get("multiprocessing.process")
+    return None if process is None else bytes(process.current_process().authkey)
 
 
 def _absolute(path: Iterable[str]) -> list[str]:

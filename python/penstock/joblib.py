@@ -35,6 +35,7 @@ class PenstockBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
     supports_timeout = True
     uses_threads = False
     supports_sharedmem = False
+    supports_inner_max_num_threads = True
 
     _pool: Optional[Pool] = None
 
@@ -58,7 +59,11 @@ class PenstockBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         # What else Parallel says is for backends that write files.
         options = {name: value for name, value in {**self._given, **given}.items() if name in OPTIONS}
-        self._pool = Pool(workers, **{"control_socket": False, **options})
+        options["initargs"] = (options.get("initializer"), options.get("initargs", ()))
+        options["initializer"] = _begin
+        # Threads of OpenMP and BLAS as for joblib's own backends: inner_max_num_threads, the caller's variables, or a share.
+        environment = {f"loader.env.{name}": value for name, value in self._prepare_worker_env(workers).items()}
+        self._pool = Pool(workers, **{"control_socket": False, **environment, **options})
         self.parallel = parallel
         return workers
 
@@ -89,6 +94,12 @@ class PenstockBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
             pool.abort()
         if ensure_ready:
             self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel)
+
+
+def _begin(initializer: Optional[Callable[..., object]], arguments: tuple[Any, ...]) -> None:
+    """In a worker: jobs may use this backend in turn, so it is registered there, by importing this module."""
+    if initializer is not None:
+        initializer(*arguments)
 
 
 joblib.register_parallel_backend("penstock", PenstockBackend)

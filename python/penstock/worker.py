@@ -33,13 +33,18 @@ def main() -> None:
 
 
 def _begin() -> None:
-    """Takes over the caller's import path, then runs the pool's initializer."""
+    """Takes over the caller's import path and key of multiprocessing, then runs the pool's initializer."""
     file = os.environ.pop(SETUP, None)
     if file is None:
         return
     with open(file, "rb") as opened:
         path = pickle.load(opened)
         sys.path[:] = path
+        key = pickle.load(opened)
+        if key is not None:
+            import multiprocessing
+
+            multiprocessing.current_process().authkey = key
         initializer, arguments = pickle.loads(pickle.load(opened))
     if initializer is not None:
         initializer(*arguments)

@@ -38,6 +38,18 @@ class JoblibTest(PackageTest):
         with joblib.parallel_backend("penstock", n_jobs=2):
             self.assertEqual(joblib.Parallel()(joblib.delayed(square)(x) for x in range(200)), [x * x for x in range(200)])
             self.assertEqual(joblib.Parallel()(joblib.delayed(lambda x: -x)(x) for x in range(3)), [0, -1, -2])
+
+    def test_a_job_may_use_the_backend_in_turn(self):
+        def inner(x):
+            return sum(joblib.Parallel(n_jobs=2, backend="penstock")(joblib.delayed(abs)(y) for y in (x, x)))
+        with joblib.parallel_backend("penstock", n_jobs=2):
+            self.assertEqual(joblib.Parallel()(joblib.delayed(inner)(x) for x in range(3)), [0, 2, 4])
+
+    def test_threads_in_workers_are_as_joblib_says(self):
+        def threads():
+            return os.environ["OMP_NUM_THREADS"]
+        with joblib.parallel_backend("penstock", n_jobs=2, inner_max_num_threads=3):
+            self.assertEqual(joblib.Parallel()(joblib.delayed(threads)() for _ in range(2)), ["3", "3"])
         self.no_children_left()
 
     def test_one_job_at_a_time_needs_no_pool(self):

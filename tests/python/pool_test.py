@@ -1,5 +1,6 @@
 """Pools: an executor of the standard library that no job breaks; who is guilty is named, and nobody else notices."""
 
+import asyncio
 import concurrent.futures
 import ctypes
 import gc
@@ -62,6 +63,23 @@ class PoolTest(PackageTest):
             done, left = concurrent.futures.wait([pool.submit(square, x) for x in range(5)])
             self.assertEqual((len(done), len(left)), (5, 0))
             self.assertEqual(sorted(pool.map_unordered(square, range(50))), sorted(x * x for x in range(50)))
+
+    def test_asyncio_awaits_its_jobs(self):
+        async def main(pool):
+            loop = asyncio.get_running_loop()
+            return await asyncio.gather(loop.run_in_executor(pool, square, 5), asyncio.wrap_future(pool.submit(square, 6)))
+        with self.pool() as pool:
+            self.assertEqual(asyncio.run(main(pool)), [25, 36])
+
+    def test_jobs_use_the_proxies_of_a_manager(self):
+        # A program of its own: multiprocessing leaves a process behind.
+        self.assertEqual(self.ran("""
+            import multiprocessing, penstock
+            with multiprocessing.get_context("spawn").Manager() as manager, penstock.Pool(1, control_socket=False) as pool:
+                shared = manager.dict()
+                pool.submit(shared.__setitem__, "key", 7).result(20)
+                print(shared["key"])
+            """).strip(), "7")
 
     def test_functions_without_a_module_travel_and_a_program_needs_no_main_guard(self):
         out = self.ran("""
@@ -255,6 +273,9 @@ class PoolTest(PackageTest):
             penstock.Pool(1, initializer=3)
         with self.assertRaisesRegex(penstock.config_error, "queue"):
             penstock.Pool(1, jobs={"queue": 0})
+        with self.pool(1) as pool:
+            with self.assertRaisesRegex(ValueError, "chunksize"):
+                pool.map(square, [1], chunksize=0)
 
     def test_pools_that_are_made_and_dropped_leave_nothing_behind(self):
         def turn(times):
