@@ -86,7 +86,7 @@ class coordinator_listener::body : public std::enable_shared_from_this<body> {
 
 void coordinator_listener::body::listen() {
   if (stopped_) return;
-  const auto patience = std::chrono::ceil<std::chrono::seconds>(side_->settings.handshake_deadline());
+  const auto patience = std::chrono::ceil<std::chrono::seconds>(side_->settings.handshake_deadline);
   auto socket = listen_at(side_->settings.address, patience);
   if (!socket) {
     try_again(listen_again, &body::listen);

@@ -53,8 +53,8 @@ struct link_settings {
   std::uint32_t world_size = 1;
   nanoseconds lost_after{10'000'000'000};
   std::uint32_t protocol = group_protocol;  ///< another one only in tests
-  /// How long a connection may take until it is a link.
-  [[nodiscard]] nanoseconds handshake_deadline() const noexcept;
+  /// How long a connection may take until it is a link, and an answer to the question for an address.
+  nanoseconds handshake_deadline{5'000'000'000};
   /// How long nothing may be heard on a link.
   [[nodiscard]] nanoseconds silence_max() const noexcept { return lost_after / 2; }
 };

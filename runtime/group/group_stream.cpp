@@ -3,7 +3,6 @@
 #include "runtime/base/text.hpp"
 #include "runtime/group/group_sockets.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -23,10 +22,6 @@ steady_time now() {
 }
 
 }  // namespace
-
-nanoseconds link_settings::handshake_deadline() const noexcept {
-  return std::min<nanoseconds>(lost_after / 2, std::chrono::seconds(5));
-}
 
 result<std::shared_ptr<const stream_facts_of_side>> facts_of_side(link_settings settings, bool listens) {
   if (settings.group.size() > group_name_max) {
@@ -57,7 +52,7 @@ group_stream::group_stream(boost::asio::io_context& io, unique_fd socket,
 
 void group_stream::start() {
   const auto self = shared_from_this();  // a callback may drop the last other one
-  await_deadline(now() + side_->settings.handshake_deadline());
+  await_deadline(now() + side_->settings.handshake_deadline);
   if (side_->tls) {
     tls_ = std::make_unique<tls_stream>(side_->tls);
   } else {

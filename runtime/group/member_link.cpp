@@ -265,7 +265,7 @@ void member_link::body::rest() {
 }
 
 void member_link::body::within_deadline(void (body::*too_late)()) {
-  timer_.expires_after(side_->settings.handshake_deadline());
+  timer_.expires_after(side_->settings.handshake_deadline);
   timer_.async_wait([self = shared_from_this(), too_late, step = step_](const error_code& status) {
     if (!status && !self->stopped_ && step == self->step_) ((*self).*too_late)();
   });

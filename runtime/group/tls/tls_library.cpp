@@ -5,17 +5,18 @@
 namespace penstock::group {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int own_symbols_first = 0;  // the sanitizers refuse it
-#else
-// A program may have an OpenSSL of another version linked into it, under the same names.
-constexpr int own_symbols_first = RTLD_DEEPBIND;
-#endif
+/// A program may have an OpenSSL of another version linked into it, under the same names. Programs with sanitizers cannot
+/// do it.
+int own_symbols_first() {
+  const bool sanitized =
+      ::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr || ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr;
+  return sanitized ? 0 : RTLD_DEEPBIND;
+}
 
 }  // namespace
 
 result<tls_library> tls_library::open(const char* name) {
-  void* const opened = ::dlopen(name, RTLD_NOW | RTLD_LOCAL | own_symbols_first);
+  void* const opened = ::dlopen(name, RTLD_NOW | RTLD_LOCAL | own_symbols_first());
   if (opened == nullptr) {
     const char* const why = ::dlerror();
     return refuse(

@@ -134,7 +134,7 @@ TEST_CASE("strangers who send garbage, too much or too slowly are closed and cou
   const link_kind kind = GENERATE(link_kind::local, link_kind::insecure, link_kind::secret);
   boost::asio::io_context io;
   link_settings slow = link_settings_for(kind);
-  slow.lost_after = 400ms;  // a handshake may take half of it
+  slow.handshake_deadline = 200ms;
   test_coordinator coordinator(io, slow);
   const link_settings settings = coordinator.for_members();
   const std::string first_words[] = {"GET / HTTP/1.1\r\nHost: here\r\n\r\n", std::string(20'000, '\0'),
@@ -222,7 +222,7 @@ TEST_CASE("a link on which nothing is heard is closed by both sides") {
 TEST_CASE("a coordinator that does not answer, and a name that nobody knows, are told as that") {
   boost::asio::io_context io;
   link_settings quick = link_settings_for(link_kind::insecure);
-  quick.lost_after = 400ms;
+  quick.handshake_deadline = 200ms;
   // The kernel accepts for it; nobody ever reads.
   const unique_fd silent = listen_at(quick.address, 1s).value();
   quick.address = listening_at(silent.get(), quick.address);
