@@ -59,6 +59,10 @@ struct link_settings {
   [[nodiscard]] nanoseconds silence_max() const noexcept { return lost_after / 2; }
 };
 
+/// Refuses what the two make() refuse, and opens OpenSSL if it is needed, which reads files: for a thread that may wait
+/// for them, before one that may not calls make().
+result<void> prepare_links(const link_settings& settings);
+
 /// Numbers of one listener's links; never used again.
 using link_id = std::uint64_t;
 

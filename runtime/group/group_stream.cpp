@@ -42,6 +42,12 @@ result<std::shared_ptr<const stream_facts_of_side>> facts_of_side(link_settings 
   return std::shared_ptr<const stream_facts_of_side>(std::move(side));
 }
 
+result<void> prepare_links(const link_settings& settings) {
+  const auto side = facts_of_side(settings, false);
+  if (!side) return tl::unexpected(side.error());
+  return {};
+}
+
 group_stream::group_stream(boost::asio::io_context& io, unique_fd socket,
                            std::shared_ptr<const stream_facts_of_side> side, callbacks calls)
     : side_(std::move(side)),

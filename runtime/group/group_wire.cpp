@@ -131,11 +131,13 @@ class reader {
     std::uint32_t count = 0;
     (*this)(count);
     if (count > settings_max) return fail("the settings");
+    const std::size_t before = rest_.size() + sizeof count;
     for (std::uint32_t i = 0; i < count && good(); ++i) {
       auto& [name, value] = values.emplace_back();
       exact(name, settings_bytes_max, "the name of a setting");
       exact(value, settings_bytes_max, "a setting");
     }
+    if (before - rest_.size() > settings_bytes_max) fail("the settings");
   }
   template <class T, class Fields>
   void maybe(std::optional<T>& value, Fields its) {

@@ -250,6 +250,8 @@ TEST_CASE("a host's name is looked up before connecting") {
 TEST_CASE("links are refused before they begin where they could never work") {
   boost::asio::io_context io;
   const auto refusal = [&](link_settings settings) {
+    const auto prepared = prepare_links(settings);
+    REQUIRE_FALSE(prepared);
     auto made = member_link::make(io, settings, {.order = [](group_order) {}});
     auto listener = coordinator_listener::make(
         io, std::move(settings),
@@ -257,8 +259,10 @@ TEST_CASE("links are refused before they begin where they could never work") {
     REQUIRE_FALSE(made);
     REQUIRE_FALSE(listener);
     CHECK(made.error().message == listener.error().message);
+    CHECK(made.error().message == prepared.error().message);
     return made.error().message;
   };
+  CHECK(prepare_links(link_settings_for(link_kind::secret)));
   link_settings open = link_settings_for(link_kind::insecure);
   open.insecure = false;
   CHECK(refusal(open).find("[group] insecure = true") != std::string::npos);
