@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# One session for each of the ranks that Open MPI starts, on this host or on those of a hostfile:
+#   photos-mpirun.sh 4 [--hostfile HOSTS]
+set -euo pipefail
+ranks=${1:?how many ranks}
+shift
+
+PENSTOCK_GROUP_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+export PENSTOCK_GROUP_SECRET
+
+mkdir -p reports
+# -x passes a variable on to other hosts, by its name: the secret is on no command line.
+exec mpirun -n "$ranks" "$@" -x PENSTOCK_GROUP_SECRET \
+  sh -c 'exec penstock run photos.toml --set sampler.rank=auto --set "gpu.device=cuda:$OMPI_COMM_WORLD_LOCAL_RANK" \
+    --report "reports/rank$OMPI_COMM_WORLD_RANK.json"'

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# One session for each GPU of this host, started by torchrun; on several hosts give its --nnodes, --node-rank and
+# --rdzv-endpoint as for a training script:
+#   photos-torchrun.sh [options of torchrun]
+set -euo pipefail
+
+PENSTOCK_GROUP_SECRET=${PENSTOCK_GROUP_SECRET:-$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')}
+export PENSTOCK_GROUP_SECRET  # on several hosts: set it before, the same on all
+
+mkdir -p reports
+exec torchrun --nproc-per-node "${RANKS_PER_HOST:-gpu}" "$@" --no-python \
+  sh -c 'exec penstock run photos.toml --set sampler.rank=auto --set "gpu.device=cuda:$LOCAL_RANK" --report "reports/rank$RANK.json"'

@@ -1,0 +1,180 @@
+"""Sessions under launchers that are not ours: the real mpirun and torchrun. What each sets in the environment decides the rank."""
+
+from harness import *
+
+import shutil
+
+TORCHRUN = shutil.which("torchrun")
+MPIRUN = shutil.which("mpirun")
+RANKS = 4
+
+
+class LauncherTest(PenstockTest):
+    def setUp(self):
+        super().setUp()
+        # mpirun refuses root, and looks for ssh even on one host.
+        self.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                                OMPI_MCA_plm="isolated", OMPI_MCA_rmaps_base_oversubscribe="1",
+                                OMPI_MCA_orte_tmpdir_base=self.folder, TMPDIR=self.folder)
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "PENSTOCK_GROUP", "PENSTOCK_GROUP_ADDR"):
+            self.environment.pop(name, None)
+
+
+class RealLaunchersTest(LauncherTest):
+    def stream(self, samples=200, wait="0s"):
+        return self.write("stream.toml", synthetic(samples, "64B", 10, 2, dataset='wait = "%s"' % wait,
+                                                   more="[loader]\nworkers = 1\n"))
+
+    def launch(self, launcher, config, *options):
+        """Each rank's report is in report.RANK, by the launcher's own variable."""
+        rank = {"mpirun": "OMPI_COMM_WORLD_RANK", "torchrun": "RANK"}[launcher]
+        script = ('exec "$0" run "$@" --digest --quiet --set sampler.rank=auto --set gpu.device=host '
+                  '--report "$PENSTOCK_TEST_FOLDER/report.$%s"' % rank)
+        command = {"mpirun": [MPIRUN, "-n", str(RANKS)],
+                   # Of torch 1.13 under Python 3.11 the default, no redirection, fails: the enum's 0 is not found.
+                   "torchrun": [TORCHRUN, "--standalone", "--nproc_per_node", str(RANKS), "-r", "1", "-t", "1",
+                                "--no_python"]}[launcher]
+        process = subprocess.Popen(
+            [*command, "sh", "-c", script, PENSTOCK, config, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=dict(self.environment, PENSTOCK_TEST_FOLDER=self.folder), cwd=self.folder)
+        self._running.append(process)
+        return process
+
+    def report(self, rank):
+        with open(os.path.join(self.folder, "report.%d" % rank)) as file:
+            return json.load(file)
+
+    def sessions(self, process):
+        """The processes of `penstock run` below a launcher."""
+        return [pid for pid in descendants_of(process.pid) if name_of(pid) == "penstock" and alive(pid)]
+
+    def wait_for_sessions(self, process):
+        def delivering():
+            code, out, _ = self.penstock("sessions", "--json")
+            live = json.loads(out)["sessions"] if code == EXIT_OK else []
+            return len(live) == RANKS and all(session["samples_delivered"] for session in live)
+        self.wait_until(delivering, "all ranks deliver", seconds=60)
+        return self.sessions(process)
+
+    def check_end(self, process, below):
+        process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        self.wait_until(lambda: not any(alive(pid) for pid in below), "nothing is left")
+
+    def run_whole(self, launcher):
+        config = self.stream()
+        process = self.launch(launcher, config)
+        out, err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 0, err + out)
+        for rank in range(RANKS):
+            report = self.report(rank)
+            self.assertEqual((report["rank"], report["world_size"], report["outcome"]), (rank, RANKS, "finished"))
+            alone = self.digests(config, "--set", "sampler.rank=%d" % rank, "--set", "sampler.world_size=%d" % RANKS)
+            self.assertEqual([epoch["digest"] for epoch in report["epochs"]], alone)
+
+    def lose_one(self, launcher):
+        process = self.launch(launcher, self.stream(4000, "10ms"))
+        sessions = self.wait_for_sessions(process)
+        below = [pid for session in sessions for pid in [session, *descendants_of(session)]]
+        os.kill(sessions[1], signal.SIGKILL)
+        self.check_end(process, below)
+
+    def stop(self, launcher):
+        process = self.launch(launcher, self.stream(4000, "10ms"))
+        sessions = self.wait_for_sessions(process)
+        below = [pid for session in sessions for pid in [session, *descendants_of(session)]]
+        process.terminate()
+        self.check_end(process, below)
+
+    @unittest.skipUnless(MPIRUN, "there is no mpirun (apt: openmpi-bin)")
+    def test_each_rank_of_mpirun_delivers_its_part(self):
+        self.run_whole("mpirun")
+
+    @unittest.skipUnless(MPIRUN, "there is no mpirun (apt: openmpi-bin)")
+    def test_mpirun_inside_a_slurm_allocation_still_gives_each_rank_its_part(self):
+        self.environment.update(SLURM_PROCID="0", SLURM_NTASKS="1", SLURM_LOCALID="0", SLURM_JOB_ID="7",
+                                OMPI_MCA_ras="^slurm", OMPI_MCA_ess="^slurm", OMPI_MCA_schizo="^slurm")
+        self.run_whole("mpirun")
+
+    @unittest.skipUnless(MPIRUN, "there is no mpirun (apt: openmpi-bin)")
+    def test_mpirun_ends_all_when_one_session_is_killed_and_nothing_is_left(self):
+        self.lose_one("mpirun")
+
+    @unittest.skipUnless(MPIRUN, "there is no mpirun (apt: openmpi-bin)")
+    def test_mpirun_that_is_stopped_leaves_nothing_behind(self):
+        self.stop("mpirun")
+
+    @unittest.skipUnless(TORCHRUN, "there is no torchrun (apt: python3-torch)")
+    def test_each_rank_of_torchrun_delivers_its_part(self):
+        self.run_whole("torchrun")
+
+    @unittest.skipUnless(TORCHRUN, "there is no torchrun (apt: python3-torch)")
+    def test_torchrun_ends_all_when_one_session_is_killed_and_nothing_is_left(self):
+        self.lose_one("torchrun")
+
+
+class JobFilesTest(LauncherTest):
+    """examples/launchers"""
+
+    FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "examples", "launchers")
+
+    def scripts(self):
+        return [os.path.join(self.FOLDER, name) for name in sorted(os.listdir(self.FOLDER)) if not name.endswith(".yaml")]
+
+    def test_scripts_are_what_a_shell_can_read(self):
+        self.assertEqual(len(self.scripts()), 3)
+        for path in self.scripts():
+            self.assertTrue(os.access(path, os.X_OK), path)
+            done = subprocess.run(["bash", "-n", path], stderr=subprocess.PIPE)
+            self.assertEqual(done.stderr, b"", path)
+            if shutil.which("shellcheck"):
+                done = subprocess.run(["shellcheck", "-S", "warning", path], stdout=subprocess.PIPE)
+                self.assertEqual(done.returncode, 0, done.stdout.decode())
+
+    @unittest.skipUnless(MPIRUN, "there is no mpirun (apt: openmpi-bin)")
+    def test_the_script_for_mpirun_starts_a_session_for_each_rank(self):
+        config = self.write("photos.toml", synthetic(100, "64B", 10, 1, more="[loader]\nworkers = 1\n"))
+        bin_folder = os.path.join(self.folder, "bin")
+        os.mkdir(bin_folder)
+        # Without GPUs: the sessions run on the host device whatever the script says.
+        self.write("bin/penstock", '#!/bin/sh\nexec "%s" "$@" --device host\n' % PENSTOCK)
+        os.chmod(os.path.join(bin_folder, "penstock"), 0o755)
+        done = subprocess.run([os.path.join(self.FOLDER, "photos-mpirun.sh"), "2"], cwd=os.path.dirname(config),
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
+                              env=dict(self.environment, PATH=bin_folder + ":" + os.environ["PATH"]))
+        self.assertEqual(done.returncode, 0, done.stdout.decode())
+        delivered = []
+        for rank in range(2):
+            with open(os.path.join(self.folder, "reports", "rank%d.json" % rank)) as file:
+                delivered.append(json.load(file)["epochs"][0]["delivered"])
+        self.assertEqual(delivered, [50, 50])
+
+    def test_the_job_for_kubernetes_gives_each_pod_what_a_session_asks_for(self):
+        try:
+            import yaml
+        except ImportError:
+            self.skipTest("there is no python3-yaml")
+        with open(os.path.join(self.FOLDER, "photos-kubernetes.yaml")) as file:
+            service, job = yaml.safe_load_all(file)
+        self.assertEqual((service["kind"], job["kind"]), ("Service", "Job"))
+        spec = job["spec"]
+        pod = spec["template"]["spec"]
+        container, = pod["containers"]
+        variables = {one["name"]: one.get("value") for one in container["env"]}
+        self.assertEqual(spec["completionMode"], "Indexed")
+        self.assertEqual(variables["WORLD_SIZE"], str(spec["completions"]))
+        self.assertEqual(spec["parallelism"], spec["completions"])
+        self.assertEqual(variables["MASTER_ADDR"], "%s-0.%s" % (job["metadata"]["name"], pod["subdomain"]))
+        self.assertEqual(service["metadata"]["name"], pod["subdomain"])
+        # A pod's session, with the variables that it would have; on one host, without the network.
+        config = self.write("photos.toml", synthetic(100, "64B", 10, 1, more="[loader]\nworkers = 1\n"))
+        words = [config if word.startswith("/data/") else word for word in container["command"][1:]]
+        place = dict(self.environment, JOB_COMPLETION_INDEX="3", WORLD_SIZE=variables["WORLD_SIZE"])
+        code, out, err = self.penstock(*words, "--quiet", "--set", "group.join=never", env=place)
+        self.assertEqual(code, EXIT_OK, out + err)
+        report = json.loads(out)
+        self.assertEqual((report["rank"], report["world_size"]), (3, 4))
+
+
+if __name__ == "__main__":
+    unittest.main()

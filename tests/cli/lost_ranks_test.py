@@ -1,0 +1,118 @@
+"""Ranks of `penstock launch FILE` that are killed at any moment. PENSTOCK_TEST_KILLS says how many (500 in the soak)."""
+
+from harness import *
+
+import socket
+import statistics
+
+RANKS = 4
+KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", "8"))
+PAUSE = 0.5  # seconds between two kills, at most
+
+
+class LostRanksTest(PenstockTest):
+    def stream(self, wait="4ms"):
+        return self.write("slow.toml", synthetic(1200, "64B", 10, 3, dataset='wait = "%s"' % wait,
+                                                 more="[loader]\nworkers = 1\n[log]\nlevel = \"warn\"\n"))
+
+    def start_group(self, config, *options):
+        return self.start("launch", config, "--gpus", "host:%d" % RANKS, "--json", "--quiet", "--digest", *options)
+
+    def digests_of(self, process):
+        out, err = process.communicate(timeout=150)
+        self.assertEqual(process.returncode, EXIT_OK, err + out)
+        report = json.loads(out)
+        for rank in report["ranks"]:
+            self.check_sums(rank)
+        return [[epoch["digest"] for epoch in rank["epochs"]] for rank in report["ranks"]], report
+
+    def rank_pids(self, process):
+        found = {}
+        for pid in children_of(process.pid):
+            try:
+                with open("/proc/%d/environ" % pid, "rb") as file:
+                    variables = dict(one.split(b"=", 1) for one in file.read().split(b"\0") if b"=" in one)
+            except OSError:
+                continue
+            if b"PENSTOCK_LAUNCH_CHANNEL" in variables and alive(pid):
+                found[int(variables[b"RANK"])] = pid
+        return found
+
+    def delivered_by(self, rank, pid):
+        """Batches of this very process; 0 if it does not answer yet."""
+        path = os.path.join(self.folder, "penstock", "slow-rank%d.sock" % rank)
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(2)
+            try:
+                link.connect(path)
+                link.sendall(b'{"penstock":1,"verb":"status"}\n')
+                text = b""
+                while not text.endswith(b"\n"):
+                    piece = link.recv(65536)
+                    if not piece:
+                        return 0
+                    text += piece
+            except OSError:
+                return 0
+        status = json.loads(text).get("result", {})
+        return status.get("batches_delivered", 0) if status.get("pid") == pid else 0
+
+    def wait_for_return(self, process, rank, killed):
+        """Seconds until the rank delivers again; None if the group is over."""
+        begin = time.monotonic()
+        while process.poll() is None and time.monotonic() - begin < 60:
+            pid = self.rank_pids(process).get(rank)
+            if pid not in (None, killed) and self.delivered_by(rank, pid) > 0:
+                return time.monotonic() - begin
+            time.sleep(0.002)
+        self.assertIsNotNone(process.poll(), "rank %d is not back after a minute" % rank)
+        return None
+
+    def disturb(self, process, random_of, kills):
+        """Kills ranks until the group is over or there were enough; returns how many, and the times until they were back."""
+        done, back = 0, []
+        while done < kills and process.poll() is None:
+            time.sleep(random_of.uniform(0, PAUSE))  # the moment is what is tested: also before a rank has joined
+            pids = self.rank_pids(process)
+            if not pids:
+                continue
+            rank = random_of.choice(sorted(pids))
+            others = {r: (pid, children_of(pid)) for r, pid in pids.items()
+                      if r != rank and self.delivered_by(r, pid) > 0}
+            delivers = self.delivered_by(rank, pids[rank]) > 0
+            try:
+                os.kill(pids[rank], signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            done += 1
+            if random_of.random() < 0.25:
+                continue  # the next one is killed before this one is back
+            seconds = self.wait_for_return(process, rank, pids[rank])
+            if seconds is not None and delivers:
+                back.append(seconds)
+            now = self.rank_pids(process)
+            for r, (pid, children) in others.items():  # at the end they are gone, but nobody is replaced
+                self.assertEqual(now.get(r, pid), pid, "rank %d was not touched" % r)
+                self.assertLessEqual(set(children_of(pid)), set(children), "workers of rank %d" % r)
+        return done, back
+
+    def test_ranks_that_are_killed_at_any_moment_deliver_what_an_undisturbed_group_does(self):
+        seed = random.randrange(1 << 32)
+        random_of = random.Random(seed)
+        expected, _ = self.digests_of(self.start_group(self.stream(), "--set", "dataset.wait=0s"))
+        done, back, groups = 0, [], 0
+        while done < KILLS:
+            process = self.start_group(self.stream())
+            kills, times = self.disturb(process, random_of, KILLS - done)
+            done, back, groups = done + kills, back + times, groups + 1
+            found, report = self.digests_of(process)
+            self.assertEqual(found, expected, "seed %d" % seed)
+            self.assertLessEqual(report["restarts"], kills)
+        if back:
+            back.sort()
+            print("%d kills in %d groups; back after p50 %.2f s, p99 %.2f s, at most %.2f s" % (
+                done, groups, statistics.median(back), back[int(len(back) * 0.99)], back[-1]))
+
+
+if __name__ == "__main__":
+    unittest.main()

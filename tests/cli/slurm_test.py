@@ -1,0 +1,145 @@
+"""Sessions under a real Slurm: munged, slurmctld and slurmd of this machine in a folder of their own. As root, in the soak."""
+
+from harness import *
+
+import shutil
+import socket
+
+RANKS = 4
+PROGRAMS = ["munged", "slurmctld", "slurmd", "srun", "sinfo", "sbatch", "scancel", "squeue"]
+MISSING = [name for name in PROGRAMS if not shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin")]
+
+CONFIG = """
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller_port}
+SlurmdPort={node_port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+KillWait=10
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
+PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
+"""
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@unittest.skipUnless(os.geteuid() == 0, "slurmd has to be root")
+@unittest.skipIf(MISSING, "there is no %s (apt: slurmctld slurmd slurm-client munge)" % ", ".join(MISSING))
+class SlurmTest(PenstockTest):
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.folder, 0o755)
+        path = os.environ["PATH"] + ":/usr/sbin"
+        self.environment.update(PATH=path, SLURM_CONF=os.path.join(self.folder, "slurm.conf"))
+        for name in [name for name in self.environment if name.startswith(("SLURM_P", "SLURM_N", "SLURM_J"))]:
+            del self.environment[name]
+        for folder in ("state", "spool"):
+            os.mkdir(os.path.join(self.folder, folder))
+        host = socket.gethostname().split(".")[0]
+        self.write("slurm.conf", CONFIG.format(folder=self.folder, host=host, controller_port=free_port(),
+                                               node_port=free_port(), cpus=os.cpu_count()))
+        key = self.write("munge.key", "k" * 1024)
+        os.chmod(key, 0o400)
+        self.daemon("munged", "--foreground", "--force", "--key-file", key, "--socket", self.folder + "/munge.socket",
+                    "--pid-file", self.folder + "/munged.pid", "--log-file", self.folder + "/munged.log",
+                    "--seed-file", self.folder + "/munged.seed")
+        self.wait_until(lambda: os.path.exists(self.folder + "/munge.socket"), "munged listens")
+        self.daemon("slurmctld", "-D", "-c")
+        self.daemon("slurmd", "-D", "-N", host)
+        self.wait_until(lambda: "idle" in self.slurm("sinfo", "-h", "-o", "%t").stdout.decode(), "the node is idle", seconds=60)
+
+    def tearDown(self):
+        for process in reversed(self._running):  # so that none is left to restart what another needs
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.communicate(timeout=20)
+                except subprocess.TimeoutExpired:
+                    pass
+        super().tearDown()
+
+    def daemon(self, *command):
+        log = open(os.path.join(self.folder, command[0] + ".out"), "wb")
+        self.addCleanup(log.close)
+        self._running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                              env=self.environment, cwd=self.folder))
+
+    def slurm(self, *command, timeout=60):
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment,
+                              cwd=self.folder, timeout=timeout)
+
+    def stream(self, samples=200, wait="0s"):
+        return self.write("stream.toml", synthetic(samples, "64B", 10, 2, dataset='wait = "%s"' % wait,
+                                                   more="[loader]\nworkers = 1\n"))
+
+    def srun(self, config):
+        script = ('exec "$0" run "$@" --digest --quiet --set sampler.rank=auto --report "%s/report.$SLURM_PROCID"' % self.folder)
+        process = subprocess.Popen(["srun", "-n", str(RANKS), "--overcommit", "--kill-on-bad-exit=1", "sh", "-c", script, PENSTOCK, config],
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment, cwd=self.folder)
+        self._running.append(process)
+        return process
+
+    def sessions(self):
+        """Of this test: their control sockets are in its folder."""
+        code, out, _ = self.penstock("sessions", "--json")
+        live = json.loads(out)["sessions"] if code == EXIT_OK else []
+        return [session["pid"] for session in live if session["samples_delivered"]]
+
+    def start_slow(self):
+        process = self.srun(self.stream(4000, "10ms"))
+        self.wait_until(lambda: len(self.sessions()) == RANKS, "all ranks deliver", seconds=60)
+        below = [pid for session in self.sessions() for pid in [session, *descendants_of(session)]]
+        return process, below
+
+    def check_end(self, process, below):
+        out, _ = process.communicate(timeout=90)
+        self.assertNotEqual(process.returncode, 0, out)
+        self.wait_until(lambda: not any(alive(pid) for pid in below), "nothing is left", seconds=40)
+
+    def test_each_task_of_srun_delivers_its_part(self):
+        config = self.stream()
+        process = self.srun(config)
+        out, _ = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 0, out)
+        for rank in range(RANKS):
+            with open(os.path.join(self.folder, "report.%d" % rank)) as file:
+                report = json.load(file)
+            self.assertEqual((report["rank"], report["world_size"]), (rank, RANKS))
+            alone = self.digests(config, "--set", "sampler.rank=%d" % rank, "--set", "sampler.world_size=%d" % RANKS)
+            self.assertEqual([epoch["digest"] for epoch in report["epochs"]], alone)
+
+    def test_a_task_that_is_killed_ends_the_step_and_nothing_is_left(self):
+        process, below = self.start_slow()
+        os.kill(below[0], signal.SIGKILL)
+        self.check_end(process, below)
+
+    def test_a_job_that_is_cancelled_leaves_nothing_behind(self):
+        process, below = self.start_slow()
+        job = self.slurm("squeue", "-h", "-o", "%i").stdout.decode().split()
+        self.slurm("scancel", *job)
+        self.check_end(process, below)
+
+
+if __name__ == "__main__":
+    unittest.main()
