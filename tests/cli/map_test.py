@@ -300,6 +300,32 @@ class FunctionTest(MapTest):
         self.assertEqual(json.loads(out)["outcome"], "failed")
         self.assertIn("job_main", json.loads(out)["error"]["message"])
 
+    def programs(self, placement="process"):
+        return self.config('[gpu]\ndevice = "host"\nplacement = "%s"\n[jobs.programs]\nbroken = "%s"\nodd = "%s"\n'
+                           % (placement, self.write("broken.so", "no library"), os.path.join(BIN, "device_programs", "odd_job_program.so")))
+
+    def test_a_device_program_gets_what_the_function_gives_and_gives_the_result(self):
+        for placement in ("process", "embedded"):
+            found, _ = self.map(self.programs(placement), "--function", "fill", "--program", "odd", items=["3", "5"])
+            # It adds the bytes up, and gives the sum as a number of 8 bytes.
+            self.assertEqual([line["result"] for line in found],
+                             [sum(i * 31 for i in range(count)).to_bytes(8, "little").decode() for count in (3, 5)])
+
+    def test_a_device_program_that_cannot_be_loaded_costs_each_job_its_result(self):
+        found, summary = self.map(self.programs(), "--function", "fill", "--program", "broken", items=["10", "20"], expect=EXIT_FAILED)
+        self.assertEqual([line["status"] for line in found], ["device"] * 2)
+        self.assertIn("broken.so", found[0]["error"]["text"])
+        self.assertEqual(summary["counts"]["device"], 2)
+
+    def test_mistakes_about_device_programs_are_told_before_anything_is_done(self):
+        self.write("in", "1\n")
+        self.assertIn("broken, odd", self.refused(self.programs(), "--function", "fill", "--program", "od", "--input", self.path("in")))
+        self.assertIn("--function", self.refused("--command", "true", "--program", "odd", "--input", self.path("in")))
+        journal = ["--function", "fill", "--journal", self.path("journal")]
+        self.map(self.programs(), *journal, items=["10"])
+        self.assertIn("belongs to other work", self.refused(self.programs(), *journal, "--program", "odd", "--input", self.path("in"),
+                                                            "--output", self.path("other"), expect=EXIT_FAILED))
+
     def test_fifty_thousand_lines_take_no_more_memory_than_a_thousand(self):
         def peak(count):
             with open(self.path("in"), "w") as file:

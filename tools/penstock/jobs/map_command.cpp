@@ -44,6 +44,7 @@ struct map_options {
   config_source source;
   std::string function;
   std::string command;
+  std::string program;
   std::string input = "-";
   std::string output = "-";
   std::uint32_t retries = 0;
@@ -70,10 +71,22 @@ result<void> check_usage(const map_options& o) {
                   "--function needs FILE: its [loader] command is the worker program with the function");
   if (o.command.empty() && !o.memory.empty())
     return refuse(errc::usage, "--memory needs --command; for functions set [loader.limits] memory");
+  if (o.function.empty() && !o.program.empty())
+    return refuse(errc::usage, "--program needs --function: the device program gets what the function gives");
   if (o.command.empty() && o.fail_on_exit) return refuse(errc::usage, "--fail-on-exit needs --command");
   if (o.retry_failed && o.journal.empty())
     return refuse(errc::usage, "--retry-failed needs --journal, which records the failed jobs");
   return {};
+}
+
+/// Device programs: a mistyped name is one error instead of one for each job.
+result<void> check_device_program(const std::string& name, const config& settings) {
+  const auto& programs = settings.jobs.programs;
+  if (name.empty() || programs.contains(name)) return {};
+  std::string names;
+  for (const auto& [one, path] : programs) names += (names.empty() ? "" : ", ") + one;
+  return refuse(errc::usage, "--program: there is no '{}' in FILE's [jobs.programs]; there are: {}",
+                printable(name), names.empty() ? "none" : names);
 }
 
 /// So that a missing program is one error instead of one for each job. `path` is the workers' PATH.
@@ -91,7 +104,11 @@ std::string path_of_workers(const config& settings) {
 }
 
 result<std::unique_ptr<work>> work_of(const map_options& o, const config& settings) {
-  if (!o.function.empty()) return call_function(o.function);
+  if (!o.function.empty()) {
+    if (auto ok = check_device_program(o.program, settings); !ok)
+      return tl::unexpected(std::move(ok.error()));
+    return call_function(o.function, o.program);
+  }
   auto command = command_template::parse(o.command);
   if (!command) return tl::unexpected(std::move(command.error()));
   if (auto ok = check_program(*command, path_of_workers(settings)); !ok)
@@ -324,7 +341,9 @@ void add_map_command(verb_table& verbs) {
        "{\"exit\":0,\"stdout\":\"..\",\"stderr\":\"..\"}.\n\n"
        "With --function each line is a JSON value, which the function receives unchanged. [loader] command "
        "in "
-       "FILE is the worker program with the function. Results that are not JSON become strings.\n\n"
+       "FILE is the worker program with the function. Results that are not JSON become strings. With "
+       "--program "
+       "the function's result goes to the GPU, where a device program turns it into the job's result.\n\n"
        "With --journal, running the command again after an interruption continues where it was, and the "
        "output "
        "is complete.",
@@ -333,6 +352,9 @@ void add_map_command(verb_table& verbs) {
         {"ls *.wav | penstock map --command 'sox {} {}.flac'", "read a pipe, write to stdout"},
         {"penstock map jobs.toml --function thumbnail --input items.jsonl --output out.jsonl",
          "call a function of your own worker program"},
+        {"penstock map jobs.toml --function decode --program embedding --input items.jsonl --output "
+         "out.jsonl",
+         "give what the function makes to a program on the GPU"},
         {"penstock map --command './simulate {}' --input seeds.txt --output out.jsonl --journal run.journal "
          "--timeout 10m",
          "continue where an earlier run ended"},
@@ -342,6 +364,10 @@ void add_map_command(verb_table& verbs) {
       [o] { return map(*o); });
   verb->add_option("FILE", o->source.file, "a config file with [jobs] and [loader]");
   verb->add_option("--function", o->function, "the function of FILE's worker program to call")
+      ->type_name("NAME");
+  verb->add_option("--program", o->program,
+                   "the device program of FILE's [jobs.programs] that gets each function's result, and gives "
+                   "the job's")
       ->type_name("NAME");
   verb->add_option("--command", o->command, "the program to run; {} is replaced by the line")
       ->type_name("COMMAND");

@@ -11,11 +11,14 @@ namespace {
 
 class function_work final : public work {
  public:
-  explicit function_work(std::string name) : name_(std::move(name)) {}
+  function_work(std::string name, std::string program)
+      : name_(std::move(name)), program_(std::move(program)) {}
   [[nodiscard]] std::string function() const override { return name_; }
+  [[nodiscard]] std::string program() const override { return program_; }
   [[nodiscard]] line_rule lines() const override { return line_rule::json; }
   [[nodiscard]] std::string as_json() const override {
-    return fmt::format(R"({{"function":{}}})", json_string(name_));
+    if (program_.empty()) return fmt::format(R"({{"function":{}}})", json_string(name_));
+    return fmt::format(R"({{"function":{},"program":{}}})", json_string(name_), json_string(program_));
   }
   [[nodiscard]] Argument argument_of(const std::shared_ptr<const std::string>& line) const override {
     return Argument::borrowed(std::as_bytes(std::span(*line)), line);
@@ -28,6 +31,7 @@ class function_work final : public work {
 
  private:
   std::string name_;
+  std::string program_;
 };
 
 class command_work final : public work {
@@ -69,8 +73,8 @@ job_outcome outcome_of_job(Job job, const work& what) {
 
 }  // namespace
 
-std::unique_ptr<work> call_function(std::string name) {
-  return std::make_unique<function_work>(std::move(name));
+std::unique_ptr<work> call_function(std::string name, std::string program) {
+  return std::make_unique<function_work>(std::move(name), std::move(program));
 }
 
 std::unique_ptr<work> run_command_line(command_template command, std::string as_given, exit_rule exits,
@@ -81,7 +85,9 @@ std::unique_ptr<work> run_command_line(command_template command, std::string as_
 result<void> begin_job(Pool& pool, const work& what, const std::shared_ptr<const std::string>& line,
                        const map_run::settle& settled) {
   try {
-    Job job = pool.submit(what.function(), what.argument_of(line));
+    job_options options;
+    options.program = what.program();
+    Job job = pool.submit(what.function(), what.argument_of(line), options);
     job.then([settled, &what](const Job& ended) {
       job_outcome outcome;
       try {

@@ -21,6 +21,8 @@ class work {
  public:
   virtual ~work() = default;
   [[nodiscard]] virtual std::string function() const = 0;
+  /// The device program that gets the function's results; empty: none.
+  [[nodiscard]] virtual std::string program() const { return {}; }
   [[nodiscard]] virtual line_rule lines() const = 0;
   /// Identifies the work of a journal.
   [[nodiscard]] virtual std::string as_json() const = 0;
@@ -28,7 +30,8 @@ class work {
   [[nodiscard]] virtual job_outcome outcome_of_result(std::span<const std::byte> bytes) const = 0;
 };
 
-[[nodiscard]] std::unique_ptr<work> call_function(std::string name);
+/// `program`: as work::program.
+[[nodiscard]] std::unique_ptr<work> call_function(std::string name, std::string program);
 
 struct command_bounds {
   std::uint64_t output_bytes_max = 0;  ///< kept of stdout, and of stderr
