@@ -75,7 +75,7 @@ struct carry_out {
     job_failure why;
     const bool threw = end.how == schedule::job_end::exception || end.how == schedule::job_end::too_large;
     if (threw && end.at)
-      why = s.places.at(end.at->lease.holder.worker).failure_of(end.at->lease, end.at->row);
+      why = s.places.at(end.at->lease.holder.worker).failure_of(end.at->lease, end.at->row, parcel_of(end));
     if (!threw) why.text = text_of(end, *record);
     why.status = status_of(end.how);
     why.attempts = end.attempts;
@@ -129,14 +129,18 @@ struct carry_out {
     return there ? worker->second.parcels->get() : -1;
   }
 
+  /// What the worker sent for a row whose result or error is not in the slot.
+  [[nodiscard]] std::optional<protocol::parcel> parcel_of(const schedule::settle_job& end) const {
+    const lease_ref& lease = end.at->lease;
+    if (!s.places.at(lease.holder.worker).result_elsewhere(lease, end.at->row)) return std::nullopt;
+    return s.parcels->take(lease, end.at->row, socket_of(lease.holder));
+  }
+
   void succeed(const std::shared_ptr<job_record>& record, const schedule::settle_job& end) {
     if (record->rules().to_device) return hand_to_device(record, end);
     const lease_ref& lease = end.at->lease;
     const place_slots& place = s.places.at(lease.holder.worker);
-    auto parcel = place.result_elsewhere(lease, end.at->row)
-                      ? s.parcels.take(lease, end.at->row, socket_of(lease.holder))
-                      : std::nullopt;
-    auto result = place.result_of(lease, end.at->row, std::move(parcel), s.around.left, s.around.meter);
+    auto result = place.result_of(lease, end.at->row, parcel_of(end), s.around.left, s.around.meter);
     if (!result) {
       if (end.keeps_slot) s.book->result_gone(lease);
       return fail_job(s, record,
@@ -156,7 +160,7 @@ struct carry_out {
     auto result =
         s.places.at(lease.holder.worker).result_in_slot(lease, end.at->row, s.around.left, s.around.meter);
     if (!result) {
-      static_cast<void>(s.parcels.take(lease, end.at->row, socket_of(lease.holder)));  // and dropped
+      static_cast<void>(s.parcels->take(lease, end.at->row, socket_of(lease.holder)));  // and dropped
       s.book->result_gone(lease);
       const bool large = result.error().code == errc::out_of_memory;
       const job_failure why{large ? job_status::too_large : job_status::exception,

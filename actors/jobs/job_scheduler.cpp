@@ -59,6 +59,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
   scheduler_state& state = self->state;
   state.around = std::move(around);
   state.book = std::make_unique<schedule::job_book>(state.around.rules);
+  state.parcels.emplace(state.around.shape.slots, state.around.rules.rows_max);
   state.device = std::make_unique<device_jobs>(state.around.buffers, state.around.meter);
   return {
       [self](const scheduler::worker_joined& joined) {
@@ -73,7 +74,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
         verdict.charged = settle(s, ended.who, ended.mark.has_value(), ended.cause, self->clock().now());
         act(self);  // takes the dead worker's results out of its parcels while the socket is open
         forget(s, ended.who);
-        s.parcels.forget(ended.who);
+        s.parcels->forget(ended.who);
         self->send(s.supervisor, supervisor::death_judged{std::move(verdict)});
       },
       [self](const scheduler::worker_written_off& lost) {

@@ -60,7 +60,7 @@ struct scheduler_state {
   std::map<std::uint32_t, place_slots> places;
   std::map<std::uint32_t, joined_worker> workers;
   std::map<std::pair<std::uint32_t, std::uint32_t>, lying_results> in_slots;  // by place and slot
-  parcel_shelf parcels;                                                       // received from workers
+  std::optional<parcel_shelf> parcels;                                        // received from workers
   job_news::tally tally;
   std::vector<std::function<void()>> ended;  // callers still to notify
   nanoseconds shortest_limit = nanoseconds::max();

@@ -1,10 +1,11 @@
-// Large results received from workers and not yet taken. Parcels arrive in the order of their rows but may be
-// taken in any order. Used only by the job scheduler.
+// Large results and errors received from workers before their rows are settled. A worker sends them in the order in which
+// its rows end, and rows are mostly settled in this order: then the shelf stays empty. Used only by the job scheduler.
 #pragma once
 
 #include "actors/protocol/parcels.hpp"
 #include "runtime/base/ids.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -14,16 +15,21 @@ namespace penstock::jobs {
 
 class parcel_shelf {
  public:
-  /// The parcel of a row; reads from the worker's socket if needed. Empty: it was not sent.
+  /// An honest worker has sent at most one parcel for each row that it holds and that is not settled:
+  ///   its slots ([loader] slots_per_worker) x the rows of a lease (job_book_settings::rows_max).
+  /// Beyond this the worker lies, and its oldest parcel is dropped.
+  parcel_shelf(std::uint32_t slots, std::uint32_t rows_max) : parcels_max_(std::size_t{slots} * rows_max) {}
+
+  /// The parcel of a row; reads from the worker's socket until it comes. Empty: it was not sent.
   std::optional<protocol::parcel> take(const lease_ref& lease, std::uint32_t row, int socket);
   /// The worker is gone and everything that it finished is settled.
   void forget(worker_ref who) { waiting_.erase(who); }
 
- private:
-  // Parcels of one worker that have not been taken. An honest worker has at most one per leased row: with the
-  // default slots_per_worker 3 x 256 (rows_max of a lease) = 768. Beyond this limit the oldest is dropped.
-  static constexpr std::size_t parcels_max = 1024;
+  /// Parcels of this worker that were read and not taken.
+  [[nodiscard]] std::size_t kept(worker_ref who) const;
 
+ private:
+  std::size_t parcels_max_;
   std::map<worker_ref, std::vector<protocol::parcel>> waiting_;
 };
 

@@ -183,14 +183,23 @@ result<slot_result> place_slots::result_in_slot(const lease_ref& lease, std::uin
                      std::make_shared<kept_result>(kept_result::in_slot{place_, lease, bytes, left}, meter)};
 }
 
-job_failure place_slots::failure_of(const lease_ref& lease, std::uint32_t row) const {
+job_failure place_slots::failure_of(const lease_ref& lease, std::uint32_t row,
+                                    std::optional<protocol::parcel> parcel) const {
   job_failure why;
   const auto found = slot(lease.slot).read(row);
   if (!found) {
     why.text = found.error().message;
     return why;
   }
-  auto text = arena::job_exception_from(slot(lease.slot).bytes(found->result_offset, found->result_bytes));
+  mapping elsewhere;
+  std::span<const std::byte> bytes;
+  if (!found->result_elsewhere) {
+    bytes = slot(lease.slot).bytes(found->result_offset, found->result_bytes);
+  } else if (parcel) {
+    elsewhere = map_read_only(parcel->file.get(), {0, parcel->label.bytes});
+    bytes = elsewhere.bytes();  // none: no memory to read it
+  }
+  auto text = arena::job_exception_from(bytes);
   if (!text) {
     why.text = text.error().message;
     return why;

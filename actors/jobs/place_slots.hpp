@@ -93,8 +93,9 @@ class place_slots {
   result<slot_result> result_in_slot(const lease_ref& lease, std::uint32_t row,
                                      const std::shared_ptr<const slot_left>& left,
                                      const std::shared_ptr<admission>& meter) const;
-  /// What a failed or too large row says.
-  [[nodiscard]] job_failure failure_of(const lease_ref& lease, std::uint32_t row) const;
+  /// What a failed or too large row says. `parcel`: as for result_of.
+  [[nodiscard]] job_failure failure_of(const lease_ref& lease, std::uint32_t row,
+                                       std::optional<protocol::parcel> parcel) const;
   [[nodiscard]] bool result_elsewhere(const lease_ref& lease, std::uint32_t row) const;
 
  private:

@@ -64,6 +64,18 @@ TEST_CASE("an exception comes back with its type and text") {
   CHECK(pool.status().workers_ended_unexpectedly == 0);
 }
 
+TEST_CASE("the error of a job arrives whole where its slot has no room for it") {
+  config c = odd_jobs(1);
+  c.loader.slot_bytes = byte_size{4096};
+  Pool pool(c, quietly());
+  for (const std::size_t bytes : {3'000U, 12'000U}) {
+    const std::string argument(bytes, 'x');
+    Job job = pool.submit("throws", argument);
+    CHECK(status_of(job) == job_status::exception);
+    CHECK(job.why()->text == "no good: " + argument);
+  }
+}
+
 TEST_CASE("a job that kills every worker that tries it is poisoned, with its causes, after three deaths") {
   Pool pool(odd_jobs(2), quietly());
   for (const auto& [function, argument, cause] :
