@@ -107,7 +107,10 @@ void group_book::update(seat& s, const member_report& report, steady_time now) {
 
 /// A process claims a rank that another one has, had, or that nobody has had yet.
 void group_book::claim(seat& s, const member_report& report, steady_time now) {
-  if (over()) return refuse(report, "the group is over");
+  if (over()) {
+    s.knows_end = s.knows_end || report.view.outcome != group_outcome::none;
+    return refuse(report, "the group is over");
+  }
   if (report.incarnation != 0 && report.incarnation < view_.incarnations[report.card.rank])
     return refuse(report, fmt::format("{} was replaced", name_of(report)));
   if (!s.latest) {

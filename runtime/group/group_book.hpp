@@ -106,7 +106,8 @@ class group_book {
   [[nodiscard]] const group_view& view() const noexcept { return view_; }
   /// Ranks without a process that counts, ascending.
   [[nodiscard]] std::vector<std::uint32_t> missing() const;
-  /// All that can know how the group ended know it, or had `end_grace` to hear it: the coordinator may go.
+  /// All that can know how the group ended know it, or had `end_grace` to hear it: the coordinator may go. If it ended
+  /// before all had arrived, those that arrive later are among them.
   [[nodiscard]] bool may_leave() const noexcept { return may_leave_; }
 
  private:
@@ -123,7 +124,8 @@ class group_book {
     bool present = false;
     bool ended =
         false;  // its process is gone for certain, or will never be let in: late words are no sign of life
-    bool cleared = false;  // its dataset is the group's
+    bool cleared = false;    // its dataset is the group's
+    bool knows_end = false;  // it arrived when the group was over, and has heard how it ended
     steady_time heard{};
     steady_time missing_since{};
     std::string why_lost{};

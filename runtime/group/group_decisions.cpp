@@ -296,8 +296,11 @@ std::vector<std::uint32_t> group_book::missing() const {
 }
 
 bool group_book::everybody_knows() const {
-  return std::ranges::all_of(
-      seats_, [&](const seat& s) { return !s.present || s.latest->view.outcome != group_outcome::none; });
+  return std::ranges::all_of(seats_, [&](const seat& s) {
+    if (s.present) return s.latest->view.outcome != group_outcome::none;
+    // A rank that is only about to arrive would look for the coordinator for as long as join_timeout.
+    return established_ || s.latest || s.knows_end;
+  });
 }
 
 }  // namespace penstock::group

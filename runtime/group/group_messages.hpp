@@ -52,6 +52,9 @@ struct group_cause {
   bool operator==(const group_cause&) const = default;
 };
 
+/// "rank 2 (node7, pid 4711): its process has ended"; "rank 3 did not arrive within 2m; ..."
+[[nodiscard]] std::string in_words(const group_cause& cause);
+
 enum class group_phase : std::uint8_t {
   gathering,   ///< ranks arrive
   describing,  ///< all are there and agree in their settings; their datasets are compared next

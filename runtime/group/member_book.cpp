@@ -206,11 +206,20 @@ bool member_book::may_communicate() const noexcept {
 }
 
 bool member_book::may_hand_out(steady_time now) const {
-  if (ended_ || own_end_ || said_.failed || said_.left || said_.stream_over) return false;
-  if (!go_ || view_.outcome != group_outcome::none || now >= may_until_) return false;
-  if (settings_.communicator && !may_communicate()) return false;
-  if (view_.phase == group_phase::stopping) return view_.limit && said_.steps < *view_.limit;
-  return view_.phase == group_phase::running && !said_.frozen;
+  const auto r = right();
+  return r && now < r->until && (!r->limit || said_.steps < *r->limit);
+}
+
+std::optional<hand_out_right> member_book::right() const {
+  if (ended_ || own_end_ || said_.failed || said_.left || said_.stream_over) return std::nullopt;
+  if (!go_ || view_.outcome != group_outcome::none) return std::nullopt;
+  if (settings_.communicator && !may_communicate()) return std::nullopt;
+  if (view_.phase == group_phase::stopping) {
+    if (!view_.limit) return std::nullopt;
+    return hand_out_right{may_until_, view_.limit};
+  }
+  if (view_.phase != group_phase::running || said_.frozen) return std::nullopt;
+  return hand_out_right{may_until_, std::nullopt};
 }
 
 }  // namespace penstock::group

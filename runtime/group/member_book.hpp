@@ -55,6 +55,13 @@ struct end_rank {
 
 using member_command = std::variant<send_report, make_communicator, abort_communicator, end_rank>;
 
+/// The right to hand out batches, as it stands.
+struct hand_out_right {
+  steady_time until{};                   ///< unless it is prolonged
+  std::optional<std::uint64_t> limit{};  ///< so many in all, counted as `steps`
+  bool operator==(const hand_out_right&) const = default;
+};
+
 /// Not thread-safe.
 class member_book {
  public:
@@ -86,6 +93,8 @@ class member_book {
 
   /// Whether the next batch may be handed out now. Ask before each.
   [[nodiscard]] bool may_hand_out(steady_time now) const;
+  /// The same for somebody who asks later and counts the batches himself. None: he may not.
+  [[nodiscard]] std::optional<hand_out_right> right() const;
   /// The communicator may be used: all ranks have made it.
   [[nodiscard]] bool may_communicate() const noexcept;
   [[nodiscard]] bool ended() const noexcept { return ended_; }

@@ -254,6 +254,27 @@ TEST_CASE("a rank that fails at its start ends the start of all, and all report 
   CHECK(g.ends[0]->cause == group_cause{2, "host2", 1002, "out of device memory"});
 }
 
+TEST_CASE("a rank that arrives when the start has just failed is told why before the coordinator goes") {
+  small_group g(3);
+  g.start(0);
+  g.start(1);
+  g.run(1s);
+  g.members[1]->fail("out of device memory");
+  g.run(1s);
+  CHECK_FALSE(g.book->may_leave());
+  SECTION("it arrives in time") {
+    g.start(2);
+    g.run(1s);
+    REQUIRE(g.ends[2]);
+    CHECK(g.ends[2]->cause->cause == "out of device memory");
+    CHECK(g.book->may_leave());
+  }
+  SECTION("it does not arrive") {
+    g.run(4s);
+    CHECK(g.book->may_leave());
+  }
+}
+
 TEST_CASE("under fail the loss of a rank ends all with that cause, and the first one counts") {
   small_group g(4);
   g.start_all();
