@@ -59,6 +59,13 @@ hand_over::taken hand_over::take() {
   }
 }
 
+std::optional<hand_over::taken> hand_over::ended() const {
+  const std::lock_guard hold(mutex_);
+  if (failure_) return *failure_;
+  if (stopped_) return stream_ended{};
+  return std::nullopt;
+}
+
 bool hand_over::has_batch() const {
   const std::lock_guard hold(mutex_);
   return !failure_ && !stopped_ && !queue_.empty();

@@ -55,6 +55,8 @@ class hand_over {
   taken take();
   /// The same with a deadline; empty when it has passed.
   std::optional<taken> take_until(steady_time deadline);
+  /// How it ended, by stop() or fail(); none: it has not.
+  [[nodiscard]] std::optional<taken> ended() const;
   /// Whether take() would return a batch at once.
   [[nodiscard]] bool has_batch() const;
   /// The consumer returns a buffer. True if the owner has to be notified: once for all buffers that come

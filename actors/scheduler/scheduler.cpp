@@ -8,6 +8,8 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include <deque>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -70,9 +72,12 @@ struct scheduler_state {
   schedule::departures departures;
   std::map<std::uint32_t, joined_worker> workers;
   std::map<std::pair<std::uint32_t, std::uint32_t>, stream_position>
-      leased;  // by worker and slot: for timestamps
+      leased;                        // by worker and slot: for timestamps
+  std::deque<upload_order> at_gate;  // at most the leased slots
+  stream_position first = 0;         // of the range; step 1 of the gate
   std::uint64_t seek_number = 0;
   std::uint64_t era = 0;
+  bool paused = false;  // by an operator
   bool decision_due = false;
   bool sacrificial = false;
   bool finished_told = false;
@@ -159,12 +164,26 @@ void tell_drained_to_stop(scheduler_state& s) {
   }
 }
 
+/// Keeps back what may not be handed out yet, and adds what may be by now.
+void pass_gate(scheduler_state& s, std::vector<upload_order>& orders, steady_time now) {
+  std::move(orders.begin(), orders.end(), std::back_inserter(s.at_gate));
+  orders.clear();
+  while (!s.at_gate.empty()) {
+    const std::uint64_t step = s.at_gate.front().position - s.first + 1;
+    if (s.around.gate->hand_out(step, now) != group::gate_answer::go) return;
+    orders.push_back(std::move(s.at_gate.front()));
+    s.at_gate.pop_front();
+  }
+}
+
 void act(self_pointer self) {
   scheduler_state& s = self->state;
   s.decision_due = false;
   if (!s.ledger) return tell_drained_to_stop(s);
+  s.ledger->set_paused(s.paused || (s.around.gate && !s.around.gate->begun()));
   carry_out orders{s, self->clock().now(), {}};
   for (schedule::command& c : s.ledger->advance()) std::visit(orders, c);
+  if (s.around.gate && s.around.uploads_pass_gate) pass_gate(s, orders.uploads.orders, orders.now);
   if (!orders.uploads.orders.empty()) self->send(s.others.owner, std::move(orders.uploads));
   tell_drained_to_stop(s);
   for (const auto& [index, worker] : s.workers) s.around.leases->set(index, s.ledger->leases_of(index));
@@ -182,6 +201,7 @@ void open(scheduler_state& s, const open_stream& order) {
   s.ledger = std::make_unique<schedule::ledger>(order.rules, *s.source, order.range);
   s.book = std::make_unique<schedule::epoch_book>(order.identity, order.order->shape(), order.demanded);
   s.book->begin_at(order.range.first);
+  s.first = order.range.first;
   s.failures.emplace(order.max_failed_fraction);
   for (const quarantine_report& known : order.quarantined) {
     s.ledger->quarantine_known(known.sample);
@@ -293,6 +313,7 @@ void deliver(scheduler_state& s, const batch_delivered& batch) {
 
 void lose_owner(scheduler_state& s, const owner_lost& news) {
   s.era = news.era;
+  s.at_gate.clear();  // the ledger uploads them again
   if (!s.ledger) return;
   s.ledger->owner_died();
   if (news.poison) s.ledger->leave_out(news.poison->position, news.poison->reason);
@@ -366,9 +387,10 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings 
         decide_soon(self);
       },
       [self](const pause_stream& order) {
-        if (self->state.ledger) self->state.ledger->set_paused(order.paused);
+        self->state.paused = order.paused;
         decide_soon(self);
       },
+      [self](const gate_moved&) { decide_soon(self); },
       [self](const cannot_try_alone& order) {
         if (self->state.ledger) self->state.ledger->cannot_try_alone(order.reason);
         decide_soon(self);

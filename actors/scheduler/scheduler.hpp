@@ -6,6 +6,7 @@
 //             leases_reported                                from the workers' links
 //             slots_released, owner_lost                     from the GPU owner, or its keeper
 //             batches_delivered, seek_stream, pause_stream   from the consumer's side
+//             gate_moved                                     from the session, in a group
 //   sends     load_batch, stop_work                          to workers
 //             sample_quarantined                             to the session actor
 //             upload_batches                                 to the GPU owner
@@ -17,6 +18,7 @@
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
+#include "actors/protocol/local/hand_over_gate.hpp"
 #include "actors/protocol/local/lease_counts.hpp"
 #include "actors/protocol/local/news.hpp"
 #include "runtime/base/batch_times.hpp"
@@ -38,6 +40,10 @@ struct scheduler_surroundings {
   std::shared_ptr<lease_counts> leases;
   std::shared_ptr<batch_times> times;  ///< records the times of batch stages; may be null
   scheduler_news* news = nullptr;      ///< outlives the actor
+  /// In a group: no work before it has begun. Null: there is none.
+  std::shared_ptr<group::hand_over_gate> gate{};
+  /// An upload is a hand-over: it goes to another process, which asks nobody. Then it passes the gate here.
+  bool uploads_pass_gate = false;
 };
 
 /// Forwards workers' reports to the scheduler, in bursts.

@@ -97,6 +97,12 @@ void board::worker_died(const death_report& death) {
   report_.workers_ended_unexpectedly = status_.workers_ended_unexpectedly;
 }
 
+void board::group_changed(const group_status& now) {
+  const std::lock_guard hold(mutex_);
+  status_.group = now;
+  report_.group = now;
+}
+
 void board::sample_failed(const scheduler::lost_sample& lost) {
   const std::lock_guard hold(mutex_);
   ++status_.failed;

@@ -36,6 +36,7 @@ class board {
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                        std::uint32_t restarts);
   void worker_died(const death_report& death);
+  void group_changed(const group_status& now);
   void sample_failed(const scheduler::lost_sample& lost);
   void sample_quarantined(const scheduler::lost_sample& lost);
   void quarantine_known(const std::vector<quarantine_report>& known);

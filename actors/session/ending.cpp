@@ -21,6 +21,7 @@ void ending::stop(std::optional<nanoseconds> at_most) {
   const std::lock_guard hold(mutex_);
   stopped_ = true;
   if (at_most) in_all_ = std::min(in_all_, *at_most);
+  limited_ = limited_ || at_most;
   changed_.notify_all();
 }
 
@@ -64,6 +65,24 @@ void ending::owner_gone() {
   const std::lock_guard hold(mutex_);
   owner_gone_ = true;
   changed_.notify_all();
+}
+
+void ending::group_begins(std::uint32_t actors) {
+  const std::lock_guard hold(mutex_);
+  group_actors_ = actors;
+}
+
+void ending::group_actor_gone() {
+  const std::lock_guard hold(mutex_);
+  if (group_actors_ > 0) --group_actors_;
+  changed_.notify_all();
+}
+
+void ending::wait_for_group() {
+  std::unique_lock hold(mutex_);
+  const steady_time begun = std::chrono::steady_clock::now();
+  const auto too_long = [&] { return limited_ && std::chrono::steady_clock::now() - begun >= in_all_; };
+  while (group_actors_ > 0 && !too_long()) changed_.wait_for(hold, looked_at_every);
 }
 
 void ending::wait_for_pool() {

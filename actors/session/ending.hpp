@@ -7,6 +7,7 @@
 #include "runtime/supervision/shutdown.hpp"
 
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 
@@ -31,12 +32,19 @@ class ending {
   void owner_told(bool whole);
   [[nodiscard]] std::optional<bool> owner_was_told() const;
 
+  /// The session belongs to a group: so many actors of it end with the session.
+  void group_begins(std::uint32_t actors);
+
   // Called by the actors, once each.
   void pool_gone();
   void owner_gone();
+  void group_actor_gone();
   /// Wait until that part is gone or its share of the time has passed; stop() may shorten it in the meantime.
   void wait_for_pool();
   void wait_for_owner();
+  /// Waits until nobody in the group needs this session any more. Only a stop() with a time limits it: rank 0 stays
+  /// until the others have finished.
+  void wait_for_group();
 
  private:
   void wait_for(const bool& gone, nanoseconds supervision::shutdown_shares::*part);
@@ -50,6 +58,8 @@ class ending {
   bool pool_gone_ = false;
   bool owner_gone_ = false;
   std::optional<bool> owner_told_;
+  std::uint32_t group_actors_ = 0;
+  bool limited_ = false;  // a stop() has set a time
 };
 
 }  // namespace penstock::session

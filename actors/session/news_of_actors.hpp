@@ -19,7 +19,8 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
                                             public supervisor::supervisor_news,
                                             public supervisor::keeper_news,
                                             public scheduler::scheduler_news,
-                                            public session::stream_news {
+                                            public session::stream_news,
+                                            public group::group_news {
  public:
   news_of_actors(body& session, engine& e) : session_(session), board_(session.board_), engine_(e) {}
 
@@ -39,7 +40,11 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     board_.device_opened(what);
     session_.tell(session::event_of(event_kind::device_opened, what.name));
     log::debug("gpu", "opened {}", what.name);
-    caf::anon_send(engine_.session, session::device_ready{});
+    if (session_.group_) {  // nothing is allocated and no worker started before all ranks are there
+      caf::anon_send(engine_.member, group::join_group{what.uuid.value_or("")});
+    } else {
+      caf::anon_send(engine_.session, session::device_ready{});
+    }
   }
 
   void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override {
@@ -119,6 +124,10 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   void batch_delivered(const schedule::delivery& batch, std::uint64_t epoch) override {
     board_.delivered(batch, epoch);
     if (session_.elsewhere()) board_.batch_taken(now());
+    if (session_.group_ && session_.elsewhere()) {
+      session_.group_->delivered = batch.position - session_.group_->first + 1;
+      if (session_.group_->gate->ends_with(session_.group_->delivered)) session_.end_within(std::nullopt);
+    }
   }
 
   void batch_recovered(std::uint64_t epoch, std::uint64_t sequence) override {
@@ -136,7 +145,11 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   // ---- from the session actor -----------------------------------------------------------------------------
 
   void planned(std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
-               schedule::stream_range range) override {
+               schedule::stream_range range, const std::string& fingerprint) override {
+    if (session_.group_) {
+      session_.group_->first = range.first;
+      caf::anon_send(engine_.member, group::stream_described{session::facts_of(fingerprint, *order, range)});
+    }
     board_.planned(session::samples_in(*order, range));
     session_.tell(session::event_of(
         event_kind::stream_opened,
@@ -148,6 +161,28 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   void quarantine_known(const std::vector<quarantine_report>& known) override {
     board_.quarantine_known(known);
   }
+
+  // ---- from the actors of a group -------------------------------------------------------------------------
+
+  void group_changed(const group_status& facts) override { board_.group_changed(facts); }
+
+  void group_event(event_kind what, std::string text) override {
+    session_.tell(session::event_of(what, std::move(text)));
+  }
+
+  void joined() override { caf::anon_send(engine_.session, session::device_ready{}); }
+
+  void gate_moved() override { caf::anon_send(engine_.scheduler, scheduler::gate_moved{}); }
+
+  void group_over(group::group_outcome how, const std::optional<group::group_cause>& cause) override {
+    session_.group_->over = true;
+    if (how == group::group_outcome::failed)
+      return gave_up({errc::group_failed, cause ? group::in_words(*cause) : "the group has failed", 0});
+    if (how == group::group_outcome::stopped) session_.end_with_group();
+  }
+
+  void member_gone() override { session_.ending_.group_actor_gone(); }
+  void coordinator_gone() override { session_.ending_.group_actor_gone(); }
 
  private:
   void warn(event what) {

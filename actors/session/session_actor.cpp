@@ -84,7 +84,7 @@ result<void> build(session_state& s, self_pointer self) {
 
   const auto shared_order = std::make_shared<const plan>(std::move(*order));
   const auto shared_transfer = std::make_shared<const device::transfer_plan>(std::move(*transfer));
-  s.around.news->planned(shared_order, shared_transfer, *range);
+  s.around.news->planned(shared_order, shared_transfer, *range, s.dataset->fingerprint);
   // From here on scale() checks the memory itself; earlier requests are checked here.
   if (const std::uint32_t more = s.around.workers_wanted(); more > workers) {
     if (auto ok = check_memory_for(c, *shape, more); !ok) return ok;

@@ -27,7 +27,7 @@ struct session_surroundings {
   config settings;
   /// The number of workers wanted now: scale() may change it until the dataset is known. Thread-safe.
   std::function<std::uint32_t()> workers_wanted;
-  std::uint32_t partitions = 2;  ///< places for workers, and one for the sacrificial worker
+  std::uint32_t partitions = 2;                 ///< places for workers, and one for the sacrificial worker
   std::optional<dataset_description> expected;  ///< the session's own listing; none for custom datasets
   stream_request request;
   steady_time demanded{};  ///< when the first batch was requested

@@ -48,6 +48,10 @@ std::optional<Batch> Session::body::next_of(std::uint64_t epoch, std::uint64_t& 
   }
 }
 
+gpu_owner::hand_over::taken Session::body::take_from_queue() {
+  return home_->take_from(*consumer_, patience_with_captures, options_.while_waiting);
+}
+
 std::optional<Batch> Session::body::take() {
   if (ending_.closed()) throw error({errc::usage, "this session is closed", 0});
   if (elsewhere()) {
@@ -60,7 +64,7 @@ std::optional<Batch> Session::body::take() {
   start();
   const steady_time demanded = now();
   while (true) {
-    auto taken = home_->take_from(*consumer_, patience_with_captures, options_.while_waiting);
+    auto taken = group_ ? take_through_gate() : take_from_queue();
     board_.waited(consumer_->waited());
     if (auto* why = std::get_if<failure>(&taken)) throw error(std::move(*why));
     if (std::holds_alternative<gpu_owner::hand_over::stream_ended>(taken)) return end_of_stream();
@@ -151,14 +155,17 @@ std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, stead
   const steady_time taken = now();
   board_.batch_taken(taken);
   times_->note(position, batch_stage::taken, taken);
-  const std::lock_guard hold(mutex_);
+  std::unique_lock hold(mutex_);
   if (engine_ && engine_->deliveries->add({upload, digest, demanded, taken}))
     caf::anon_send(engine_->scheduler, scheduler::batches_delivered{engine_->deliveries});
+  hold.unlock();
+  if (cursor_.everything_taken()) tell_group_of_end();
   return batch;
 }
 
 std::optional<Batch> Session::body::end_of_stream() {
   if (!cursor_.end()) return std::nullopt;
+  tell_group_of_end();
   const bool whole = !ending_.stopped() && cursor_.everything_taken();
   // The scheduler may not have recorded the last batch yet: wait, so that its events precede those of the
   // end.

@@ -8,6 +8,7 @@
 //   news_of_actors.hpp   what they tell the session
 //   session_progress.cpp whether the stream moves
 //   session_batches.cpp  batches on their way to the consumer, or into a sink
+//   session_group.cpp    a session as a rank of a group
 //
 // Threads: any thread may call; one at a time takes batches (only_taker refuses a second one). Actors call
 // back on their own threads and touch only what is thread-safe: the board, the journal, the logs, the burst
@@ -20,6 +21,7 @@
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/session/board.hpp"
 #include "actors/session/ending.hpp"
+#include "actors/session/group_side.hpp"
 #include "actors/session/process_logs.hpp"
 #include "actors/session/progress_ticker.hpp"
 #include "actors/session/session_actor.hpp"
@@ -97,6 +99,8 @@ class Session::body {
     scheduler::scheduler_actor scheduler;
     supervisor::supervisor_actor supervisor;
     session::session_actor session;
+    group::member_actor member;            // in a group
+    group::coordinator_actor coordinator;  // rank 0's
     std::shared_ptr<scheduler::lease_counts> leases;
     std::unique_ptr<scheduler::report_forwarder> reports;
     std::shared_ptr<scheduler::delivery_queue> deliveries = std::make_shared<scheduler::delivery_queue>();
@@ -109,6 +113,17 @@ class Session::body {
   void spawn_scheduler(engine& e);
   void spawn_supervisor(engine& e);
   void spawn_session_actor(engine& e);
+  void spawn_group(engine& e);
+  bool ask_group_to_stop();
+  template <class Message>
+  void tell_member(Message what);
+  void tell_group_of_failure(const std::string& why);
+  void tell_group_of_end();
+  void leave_group();
+  static void drop_group(engine& e);
+  void end_with_group();
+  gpu_owner::hand_over::taken take_through_gate();
+  gpu_owner::hand_over::taken take_from_queue();
   void open_control_socket(engine& e);
   void open_metrics(engine& e);
   void watch_progress(engine& e);
@@ -136,6 +151,7 @@ class Session::body {
   const home_process process_;
   const config settings_;
   const session_options options_;
+  const std::unique_ptr<session::group_side> group_;  // null: it joins none
   std::optional<schedule::stream_state> resumed_;
   std::atomic<std::uint32_t> workers_;  // the number wanted
   steady_time begun_{};                 // the first demand; set before anything starts

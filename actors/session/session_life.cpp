@@ -31,6 +31,20 @@ std::string_view name_of(placement_rule placement) {
   return placement == placement_rule::process ? "process" : "embedded";
 }
 
+/// Checked, and with the rank of its launcher if it joins a group.
+config accepted(config settings, const session_options& options) {
+  if (options.join_group)
+    settings = value_or_throw(
+        session::settings_as_rank(std::move(settings), value_or_throw(session::place_of_this_process())));
+  return value_or_throw(config_file::accept(std::move(settings), config_file::process_environment()));
+}
+
+std::unique_ptr<session::group_side> group_of(const config& settings, const session_options& options) {
+  if (!options.join_group) return nullptr;
+  return std::make_unique<session::group_side>(value_or_throw(
+      session::membership_of(settings, options, value_or_throw(session::place_of_this_process()))));
+}
+
 /// The state is parsed in the constructor; its bytes need not live longer.
 session_options without_state(session_options options) {
   options.state = {};
@@ -47,8 +61,9 @@ result<std::optional<prepared_dataset>> prepare(const config& settings) {
 }
 
 Session::body::body(config settings, session_options options)
-    : settings_(value_or_throw(config_file::accept(std::move(settings), config_file::process_environment()))),
+    : settings_(accepted(std::move(settings), options)),
       options_(without_state(options)),
+      group_(group_of(settings_, options)),
       workers_(session::workers_of(settings_)),
       board_(settings_.name, std::string(name_of(settings_.gpu.placement))),
       cursor_(settings_.sampler.epochs),
@@ -90,15 +105,25 @@ result<void> Session::body::try_start() {
   auto flights = arena::flight_recorders::create(places + 1);    // and one for the owner's process
   if (!flights) return tl::unexpected(std::move(flights.error()));
   e->flights = std::make_shared<arena::flight_recorders>(std::move(*flights));
+  // In a group the others have to hear of a failure: then the actors start nevertheless.
+  std::optional<failure> trouble;
   auto dataset = prepare(settings_);
-  if (!dataset) return tl::unexpected(std::move(dataset.error()));
-  e->dataset = std::move(*dataset);
+  if (!dataset && !group_) return tl::unexpected(std::move(dataset.error()));
+  if (dataset) {
+    e->dataset = std::move(*dataset);
+  } else {
+    trouble = std::move(dataset.error());
+  }
   if (e->dataset) {
     for (const std::string& notice : e->dataset->notices) log::warn("dataset", "{}", notice);
   }
   if (!elsewhere()) {
     auto device = device::make_device(settings_.gpu.device);
-    if (!device) return tl::unexpected(std::move(device.error()));
+    if (!device && !group_) return tl::unexpected(std::move(device.error()));
+    if (!device) {
+      if (!trouble) trouble = std::move(device.error());
+      device = device::make_device("host");  // never opened
+    }
     e->device = std::move(*device);
   }
 
@@ -120,11 +145,12 @@ result<void> Session::body::try_start() {
         settings_.gpu.buffers);
   }
   watch_progress(*e);
-  caf::anon_send(e->owner, gpu_owner::open_device{});
+  if (!trouble) caf::anon_send(e->owner, gpu_owner::open_device{});
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
   // scale() could not tell the supervisor until now.
   if (workers_ != begun_with) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers_});
+  if (trouble) return tl::unexpected(std::move(*trouble));
   return {};
 }
 
@@ -134,6 +160,7 @@ void Session::body::fail(const failure& why) {
     tell(session::event_of(event_kind::run_failed, why.message));
   consumer_->fail(why);
   cursor_.give_up();
+  tell_group_of_failure(why.message);
   const std::lock_guard hold(mutex_);
   if (engine_ && engine_->supervisor)
     caf::anon_send(engine_->supervisor, supervisor::close_pool{supervision::shares_of(end_of_dropped).items});
@@ -141,6 +168,7 @@ void Session::body::fail(const failure& why) {
 
 void Session::body::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
   if (board_.stopping()) tell(session::event_of(event_kind::stopping, "the session was told to stop"));
+  if (!at_most && ask_group_to_stop()) return;  // and end with it
   end_within(at_most);
 }
 
@@ -238,6 +266,7 @@ void Session::body::wait_for_owner(bool whole) {
 
 void Session::body::close() noexcept {
   ending_.close();
+  leave_group();
   const bool cut_short = board_.ended_if_running(run_outcome::stopped, now());
   wait_for_pool();
   sink_.reset();
@@ -255,6 +284,8 @@ void Session::body::close() noexcept {
     if (listener_) listener_->stop(patience_with_callbacks);
     return;
   }
+  ending_.wait_for_group();
+  drop_group(*e);
   // Shut down from the outside in: the sockets, the workers, the owner, the actors.
   std::promise<void> deaf;
   boost::asio::post(e->io->context(), [&] {

@@ -17,6 +17,7 @@ namespace penstock {
 
 void Session::body::spawn_actors(engine& e) {
   e.news = std::make_shared<news_of_actors>(*this, e);
+  if (group_) spawn_group(e);
   if (elsewhere()) {
     spawn_keeper(e);
   } else {
@@ -63,15 +64,18 @@ void Session::body::spawn_keeper(engine& e) {
 
 void Session::body::spawn_scheduler(engine& e) {
   e.leases = std::make_shared<scheduler::lease_counts>(settings_.loader.limits.max + 1);
-  e.scheduler = scheduler::spawn_scheduler(*e.system, {e.leases, times_, e.news.get()});
+  e.scheduler = scheduler::spawn_scheduler(
+      *e.system, {e.leases, times_, e.news.get(), group_ ? group_->gate : nullptr, elsewhere()});
 }
 
 void Session::body::spawn_supervisor(engine& e) {
-  e.processes = std::make_shared<supervisor::worker_processes>(*e.io,
+  e.processes = std::make_shared<supervisor::worker_processes>(
+      *e.io,
       session::program_of_workers(settings_, {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(),
                                               e.dataset ? e.dataset->index.get() : -1}));
   e.supervisor = supervisor::spawn_supervisor(
-      *e.system, {session::supervisor_settings_of(settings_, workers_), e.processes, e.flights, e.leases, e.news.get()});
+      *e.system,
+      {session::supervisor_settings_of(settings_, workers_), e.processes, e.flights, e.leases, e.news.get()});
   e.reports = std::make_unique<scheduler::report_forwarder>(e.scheduler);
   e.processes->report_to({e.supervisor, e.reports.get(), &logs_});
 }

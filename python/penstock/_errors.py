@@ -27,6 +27,7 @@ __all__ = [
     "sink_error",
     "stopped_error",
     "timed_out_error",
+    "group_failed_error",
     "job_failed_error",
     "job_cancelled_error",
     "job_device_error",
@@ -199,6 +200,12 @@ class timed_out_error(error, TimeoutError):
         self.os_code = os_code
 
 
+class group_failed_error(error):
+    """The group of ranks has failed: the message names the rank, and why."""
+
+    code = "group_failed"
+
+
 class job_failed_error(error):
     """A job of a pool ended without a result: the base of the next seven.
 
@@ -284,6 +291,7 @@ _BY_CODE: dict[str, type[error]] = {
         sink_error,
         stopped_error,
         timed_out_error,
+        group_failed_error,
         job_failed_error,
     )
 }

@@ -30,6 +30,7 @@ const char* name_of(errc code) noexcept {
     case errc::sink: return "sink";
     case errc::stopped: return "stopped";
     case errc::timed_out: return "timed_out";
+    case errc::group_failed: return "group_failed";
     case errc::job_failed: return "job_failed";
   }
   return "unknown";

@@ -28,6 +28,13 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::run_stopped: return "run_stopped";
     case event_kind::stalled: return "stalled";
     case event_kind::progress_again: return "progress_again";
+    case event_kind::group_joining: return "group_joining";
+    case event_kind::group_joined: return "group_joined";
+    case event_kind::group_running: return "group_running";
+    case event_kind::group_stopping: return "group_stopping";
+    case event_kind::group_over: return "group_over";
+    case event_kind::rank_arrived: return "rank_arrived";
+    case event_kind::rank_lost: return "rank_lost";
     case event_kind::job_failed: return "job_failed";
     case event_kind::run_failed: break;
   }

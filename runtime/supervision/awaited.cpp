@@ -81,6 +81,12 @@ std::string sample_of(const progress_facts& f, const worker_status& w) {
                                                   : fmt::format(" (it waits in {})", where->second));
 }
 
+awaited_if_any group_of(const progress_facts& f) {
+  if (!f.status.group || f.status.group->waits_for.empty()) return std::nullopt;
+  return awaited{stall_kind::group,
+                 fmt::format("the group '{}': {}", f.status.group->group, f.status.group->waits_for)};
+}
+
 awaited_if_any consumer_of(const progress_facts& f, const places_of_batches& batches) {
   if (f.owner_is_elsewhere) {
     if (batches.delivered == nullptr || f.status.gpu_state != "ready") return std::nullopt;
@@ -198,6 +204,7 @@ const char* name_of(stall_kind kind) noexcept {
     case stall_kind::gpu_owner: return "gpu";
     case stall_kind::consumer: return "consumer";
     case stall_kind::operator_: return "operator";
+    case stall_kind::group: return "group";
   }
   return "nobody";
 }
@@ -212,6 +219,7 @@ awaited who_is_waited_for(const progress_facts& f) {
   const places_of_batches batches = look_at(f.under_way);
   if (is_over(f.status)) return {stall_kind::nobody, "nobody: the stream is over", {}};
   if (!is_owed(f)) return {stall_kind::consumer, "the consumer, which asks for no batch", {}};
+  if (auto r = group_of(f)) return *r;
   if (auto r = consumer_of(f, batches)) return *r;
   if (auto r = owner_of(f, batches)) return *r;
   if (f.status.state == "paused")

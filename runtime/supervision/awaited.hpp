@@ -34,7 +34,8 @@ enum class stall_kind : std::uint8_t {
   nobody,     ///< "nobody": no worker is left
   gpu_owner,  ///< "gpu": it is starting, being replaced, or copying
   consumer,   ///< "consumer": it takes or releases no batch, or, as the sink of another process, works on one
-  operator_   ///< "operator": paused, or every worker is drained
+  operator_,  ///< "operator": paused, or every worker is drained
+  group       ///< "group": other ranks, who have not arrived, are not heard of, or stop
 };
 [[nodiscard]] const char* name_of(stall_kind kind) noexcept;
 

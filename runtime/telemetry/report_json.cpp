@@ -151,6 +151,27 @@ json as_json(const pool_statistics& p) {
           {"functions", std::move(functions)}};
 }
 
+json as_json(const group_status& g) {
+  json j{{"name", g.group},
+         {"rank", g.rank},
+         {"world_size", g.world_size},
+         {"generation", g.generation},
+         {"phase", g.phase},
+         {"waits_for", g.waits_for.empty() ? json(nullptr) : json(g.waits_for)},
+         {"missing", g.missing},
+         {"steps", g.steps},
+         {"stop_at", or_null(g.stop_at)},
+         {"outcome", g.outcome.empty() ? json(nullptr) : json(g.outcome)},
+         {"first_cause", nullptr}};
+  if (g.first_cause) {
+    j["first_cause"] = {{"rank", g.first_cause->rank},
+                        {"host", g.first_cause->host},
+                        {"pid", g.first_cause->pid},
+                        {"cause", g.first_cause->cause}};
+  }
+  return j;
+}
+
 json as_json(const run_report& r) {
   json j;
   j["schema"] = "penstock.run/1";
@@ -198,6 +219,7 @@ json as_json(const run_report& r) {
               {"ended_unexpectedly", r.owners_ended_unexpectedly},
               {"deaths", std::move(owners)}};
   if (r.jobs) j["jobs"] = as_json(*r.jobs);
+  if (r.group) j["group"] = as_json(*r.group);
   j["uploads"] = {{"count", r.uploads}, {"bytes", r.bytes}, {"pinned", r.pinned}};
   return j;
 }
@@ -230,6 +252,7 @@ json as_json(const session_status& s) {
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;
   if (s.jobs) j["jobs"] = as_json(*s.jobs);
+  if (s.group) j["group"] = as_json(*s.group);
   j["stalled"] = nullptr;
   if (s.stalled) {
     j["stalled"] = {{"kind", s.stalled->kind},

@@ -142,7 +142,7 @@ class LaunchTest(PenstockTest):
     def test_sessions_under_launch_share_the_samples(self):
         config = self.write("bytes.toml", '[dataset]\ntype = "synthetic"\nsamples = 100\nbytes_per_sample = 64\n'
                                           '[sampler]\nbatch_size = 10\nrank = "auto"\n[loader]\nworkers = 1\n')
-        self.launch('exec %s run %s --set name=r$RANK --report %s/report.$RANK --quiet' % (PENSTOCK, config, self.folder),
+        self.launch('exec %s run %s --report %s/report.$RANK --quiet' % (PENSTOCK, config, self.folder),
                     ranks=2)
         delivered = 0
         for rank in range(2):

@@ -9,6 +9,7 @@
 //      v                                                       v    |  owner_lost      +---- scheduler
 //   session actor -- prepare_device, attach_partition --> GPU owner, or the keeper of its process
 //      ^
+//      |   (in a group: device_ready comes once all ranks have joined, from the member's news)
 //      +-- device_ready, worker_described, worker_serves, sample_quarantined
 //
 // None of these messages leaves the process; those that do are in actors/protocol/messages.hpp. Actors get
@@ -17,6 +18,7 @@
 #pragma once
 
 #include "actors/protocol/local/gpu_owner_messages.hpp"
+#include "actors/protocol/local/group_actor_messages.hpp"
 #include "actors/protocol/local/job_messages.hpp"
 #include "actors/protocol/local/owner_keeper_messages.hpp"
 #include "actors/protocol/local/scheduler_messages.hpp"
@@ -65,7 +67,7 @@ using lease_giver = heard_of_workers::actor;
 
 using heard = heard_of_workers::and_also<open_stream, leases_reported, slots_released, batches_delivered,
                                          owner_lost, seek_stream, pause_stream, lift_quarantine,
-                                         tell_accounts, decide, stop_scheduling, protocol::meet>;
+                                         tell_accounts, decide, gate_moved, stop_scheduling, protocol::meet>;
 using scheduler_actor = heard::actor;
 
 }  // namespace penstock::scheduler
@@ -140,6 +142,21 @@ using pool_host_actor = heard_by_host::actor;
 
 }  // namespace penstock::jobs
 
+namespace penstock::group {
+
+/// A session that belongs to a group has a member; rank 0's has the coordinator as well. They know no other actor.
+using heard_by_member =
+    protocol::hears<join_group, stream_described, stream_delivered, session_failed, stop_group, limit_reached,
+                    orders_arrived, link_made, link_lost, coordinator_ended, links_refused, leave_group,
+                    drop_group, group_beat>;
+using member_actor = heard_by_member::actor;
+using heard_by_coordinator =
+    protocol::hears<reports_arrived, member_closed, member_process_ended, address_taken, address_refused,
+                    stranger_came, links_refused, leave_group, drop_group, group_beat>;
+using coordinator_actor = heard_by_coordinator::actor;
+
+}  // namespace penstock::group
+
 namespace penstock::protocol {
 
 /// The actors of a session.
@@ -158,7 +175,8 @@ inline constexpr bool stays_inside =
     gpu_owner::working::includes<Message> || scheduler::heard::includes<Message> ||
     supervisor::heard::includes<Message> || supervisor::heard_by_keeper::includes<Message> ||
     session::heard::includes<Message> || jobs::heard::includes<Message> ||
-    jobs::heard_by_host::includes<Message>;
+    jobs::heard_by_host::includes<Message> || group::heard_by_member::includes<Message> ||
+    group::heard_by_coordinator::includes<Message>;
 
 }  // namespace penstock::protocol
 

@@ -11,7 +11,9 @@
 #include "runtime/base/clock.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/device/transfer_plan.hpp"
+#include "runtime/group/group_messages.hpp"
 
+#include <penstock/event.hpp>
 #include <penstock/report.hpp>
 
 #include <memory>
@@ -143,6 +145,31 @@ class scheduler_news {
 
 }  // namespace penstock::scheduler
 
+namespace penstock::group {
+
+/// Of the member actor, and of rank 0's coordinator.
+class group_news {
+ public:
+  /// Whenever something of it may have changed.
+  virtual void group_changed(const group_status& now) = 0;
+  /// For the journal.
+  virtual void group_event(event_kind what, std::string text) = 0;
+  /// All ranks are there, and their settings agree: memory may be allocated, workers started. Once.
+  virtual void joined() = 0;
+  /// What the gate answers may have changed.
+  virtual void gate_moved() = 0;
+  /// Once. A failure has its cause; after `stopped` the batches that were handed out are still delivered.
+  virtual void group_over(group_outcome how, const std::optional<group_cause>& cause) = 0;
+  /// The actor has ended: nobody needs this session any more.
+  virtual void member_gone() = 0;
+  virtual void coordinator_gone() = 0;
+
+ protected:
+  ~group_news() = default;
+};
+
+}  // namespace penstock::group
+
 namespace penstock::session {
 
 /// Of the session actor.
@@ -150,8 +177,8 @@ class stream_news {
  public:
   /// How the stream divides into batches.
   virtual void planned(std::shared_ptr<const plan> order,
-                       std::shared_ptr<const device::transfer_plan> transfer,
-                       schedule::stream_range range) = 0;
+                       std::shared_ptr<const device::transfer_plan> transfer, schedule::stream_range range,
+                       const std::string& fingerprint) = 0;
   /// From earlier runs.
   virtual void quarantine_known(const std::vector<quarantine_report>& known) = 0;
   virtual void gave_up(const failure& why) = 0;

@@ -153,6 +153,9 @@ struct tell_accounts {
 /// From itself: ask the ledger once the mailbox is empty.
 struct decide {};
 
+/// What the group's gate answers may have changed.
+struct gate_moved {};
+
 struct stop_scheduling {};
 
 }  // namespace penstock::scheduler

@@ -35,6 +35,7 @@ enum class errc : std::uint8_t {
   stopped,               ///< the session was stopped
   timed_out,             ///< a deadline passed
   job_failed,            ///< a job of a pool ended without a result: see job_error
+  group_failed,          ///< the group of ranks has failed: the message names the rank, and why
 };
 
 /// The name of a kind in JSON: "config", "out_of_memory", ...

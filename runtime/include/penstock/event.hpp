@@ -32,17 +32,24 @@ enum class event_kind : std::uint8_t {
   epoch_done,          ///< every batch of the epoch has been delivered
   paused,
   resumed,
-  scaled,          ///< text: to how many workers
-  degraded,        ///< some workers are lost for good
-  recovered,       ///< the opposite
-  stopping,        ///< a stop was requested
-  run_finished,    ///< all requested epochs have been delivered
-  run_stopped,     ///< it was stopped before that
-  run_failed,      ///< text: why
-  stalled,         ///< nothing has moved for 5 s although a batch is owed, or jobs wait for a device buffer that callers
-                   ///< have kept for 10 s; text: what it waits for
+  scaled,        ///< text: to how many workers
+  degraded,      ///< some workers are lost for good
+  recovered,     ///< the opposite
+  stopping,      ///< a stop was requested
+  run_finished,  ///< all requested epochs have been delivered
+  run_stopped,   ///< it was stopped before that
+  run_failed,    ///< text: why
+  stalled,  ///< nothing has moved for 5 s although a batch is owed, or jobs wait for a device buffer that callers
+            ///< have kept for 10 s; text: what it waits for
   progress_again,  ///< the opposite
   job_failed,      ///< of a pool: poisoned, timed out or lost with its worker; text: which job, and why
+  group_joining,   ///< text: the rank, and where the group meets
+  group_joined,    ///< all ranks have arrived, and their settings agree
+  group_running,   ///< their datasets agree too: batches may be handed out
+  group_stopping,  ///< every rank stops at the same step
+  group_over,      ///< text: how it ended
+  rank_arrived,    ///< of rank 0: text: which one
+  rank_lost,       ///< of rank 0: text: which one, and why
 };
 /// "worker_died": the spelling in JSON.
 PENSTOCK_API const char* name_of(event_kind kind) noexcept;

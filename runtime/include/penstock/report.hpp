@@ -139,6 +139,32 @@ struct pool_statistics {
   std::vector<function_statistics> functions{};  ///< those that were called
 };
 
+/// What ended a group: the same in the reports of all of its ranks.
+struct group_cause_report {
+  std::uint32_t rank = 0;
+  std::string host;
+  std::int32_t pid = 0;
+  std::string cause;
+  bool operator==(const group_cause_report&) const = default;
+};
+
+/// Of a session that belongs to a group of ranks (docs/groups.md).
+struct group_status {
+  std::string group;
+  std::uint32_t rank = 0;
+  std::uint32_t world_size = 1;
+  std::uint64_t generation = 0;  ///< of the coordinator; 0: the ranks have not all joined yet
+  /// joining, describing (datasets are compared), running, stopping (at a common step), over
+  std::string phase = "joining";
+  std::string waits_for{};                 ///< for people; empty: for nobody
+  std::vector<std::uint32_t> missing{};    ///< ranks that have not arrived, or are lost
+  std::uint64_t steps = 0;                 ///< batches that this rank has handed out
+  std::optional<std::uint64_t> stop_at{};  ///< the step at which a stopping group ends
+  std::string outcome{};                   ///< finished, stopped, failed; empty: it goes on
+  std::optional<group_cause_report> first_cause{};
+  bool operator==(const group_status&) const = default;
+};
+
 struct run_report {
   std::string session;
   std::uint32_t rank = 0;
@@ -171,6 +197,7 @@ struct run_report {
   std::vector<owner_death_report> owner_deaths;  ///< the last 1000
 
   std::optional<pool_statistics> jobs{};  ///< of a pool
+  std::optional<group_status> group{};    ///< of a rank
 
   // Unexpected deaths: ordered neither by an operator nor by a limit of the config.
   std::uint64_t workers_ended_unexpectedly = 0;
@@ -205,7 +232,7 @@ struct gpu_process {
 
 /// What the stream waits for: a batch is due, and there has been no progress for 5 s.
 struct stall_report {
-  std::string kind;                     ///< sample, worker, trial, nobody, gpu, consumer, operator
+  std::string kind;                     ///< sample, worker, trial, nobody, gpu, consumer, operator, group
   std::string text;                     ///< "waiting for worker/3, which has ..."
   double seconds = 0;                   ///< since the last progress
   std::optional<std::uint32_t> worker;  ///< if the stream waits for one worker
@@ -235,6 +262,7 @@ struct session_status {
   std::uint64_t owners_ended_unexpectedly = 0;   ///< the same for the GPU owner's processes
   std::optional<owner_death_report> last_owner_death{};
   std::optional<pool_statistics> jobs{};  ///< of a pool
+  std::optional<group_status> group{};    ///< of a rank
   /// empty: there is progress, or nothing is due; checked every second
   std::optional<stall_report> stalled{};
 };

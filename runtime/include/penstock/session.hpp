@@ -31,6 +31,13 @@ struct session_options {
   /// plugin:PATH (a device program: device_program.hpp).
   std::string sink = "null";
   std::string sink_out{};  ///< folder of the npy sink
+  /// Joins the group of the ranks that a launcher has started (torchrun, penstock launch, srun, mpirun, ...): one
+  /// session in each, of the same name. Rank and world size are then the launcher's. All ranks have to agree in what
+  /// defines their stream; losing one ends all; stop() stops all at the same step (docs/groups.md). Sessions that not
+  /// every rank has, such as one for validation on rank 0, do not join. Throws error (errc::config) where no launcher
+  /// has started this process, and for a rank or world size in the settings that is another one; next() and run_for()
+  /// throw errc::group_failed with the first cause.
+  bool join_group = false;
   /// Called about every 50 ms, on the thread that waits in next() or for an epoch's batch. Exceptions from it
   /// leave that call, and nothing is lost: the next call continues. For hosts that must check for signals,
   /// like Python.

@@ -15,11 +15,13 @@ constexpr std::uint32_t batch_size = 2;
 
 class stage final : scheduler::scheduler_news {
  public:
-  explicit stage(std::uint64_t samples = 20) {
+  /// `gate`: of a group; uploads pass it.
+  explicit stage(std::uint64_t samples = 20, std::shared_ptr<group::hand_over_gate> gate = nullptr) {
     const auto leases = std::make_shared<scheduler::lease_counts>(4);
-    actor = scheduler::spawn_scheduler(world.system, {leases, nullptr, this});
+    actor = scheduler::spawn_scheduler(world.system, {leases, nullptr, this, std::move(gate), true});
     say(protocol::meet{{owner.actor, actor, supervisor.actor, session.actor}});
-    auto order = std::make_shared<const plan>(plan::create({samples, 7, false, batch_size, false, 0, 1}).value());
+    auto order =
+        std::make_shared<const plan>(plan::create({samples, 7, false, batch_size, false, 0, 1}).value());
     scheduler::open_stream open;
     open.range = {0, order->batches_per_epoch()};
     open.order = std::move(order);
@@ -118,7 +120,8 @@ TEST_CASE("the death of a worker is judged, and its leases go to another one") {
   told_worker b;
   s.say(scheduler::worker_joined{first, 1, schedule::worker_kind::loader, a.link});
   const protocol::load_batch lease = a.all<protocol::load_batch>().at(0);
-  s.say(scheduler::worker_ended{first, schedule::flight_mark{lease.slot, lease.generation, 1}, "cat.jpg", "SIGSEGV"});
+  s.say(scheduler::worker_ended{first, schedule::flight_mark{lease.slot, lease.generation, 1}, "cat.jpg",
+                                "SIGSEGV"});
   const auto verdicts = s.supervisor.all<supervisor::death_judged>();
   REQUIRE(verdicts.size() == 1);
   REQUIRE(verdicts[0].verdict.charged);
@@ -129,7 +132,8 @@ TEST_CASE("the death of a worker is judged, and its leases go to another one") {
   CHECK(again[0].samples.at(1).attempt == 2);
 }
 
-TEST_CASE("a sample that has killed twice is tried alone: the supervisor is asked for the sacrificial worker") {
+TEST_CASE(
+    "a sample that has killed twice is tried alone: the supervisor is asked for the sacrificial worker") {
   stage s;
   s.lose_two_workers();
   REQUIRE(s.supervisor.all<supervisor::want_sacrificial>().size() == 1);
@@ -197,4 +201,50 @@ TEST_CASE("a paused stream gives no leases; the end of the stream is told once")
   CHECK(s.finished == 0);
   s.deliver(s.uploads()[0].upload);
   CHECK(s.finished == 1);
+}
+
+TEST_CASE("in a group no worker gets a lease before all ranks have agreed") {
+  const auto gate = std::make_shared<group::hand_over_gate>();
+  stage s(20, gate);
+  told_worker worker;
+  s.say(scheduler::worker_joined{first, 1, schedule::worker_kind::loader, worker.link});
+  CHECK(worker.all<protocol::load_batch>().empty());
+  gate->begin();
+  s.say(scheduler::gate_moved{});
+  CHECK(worker.all<protocol::load_batch>().size() == 1);
+}
+
+TEST_CASE("uploads to another process wait at the group's gate, and pass in order up to its limit") {
+  const auto gate = std::make_shared<group::hand_over_gate>();
+  gate->begin();
+  stage s(20, gate);
+  told_worker worker;
+  s.say(scheduler::worker_joined{first, 3, schedule::worker_kind::loader, worker.link});
+  for (const auto& lease : worker.all<protocol::load_batch>()) s.report(first, lease);
+  CHECK(s.uploads().empty());
+  gate->open(s.world.system.scheduler().clock().now() + std::chrono::hours(1), 2);
+  s.say(scheduler::gate_moved{});
+  REQUIRE(s.uploads().size() == 2);
+  CHECK(s.uploads()[0].position == 0);
+  CHECK(s.uploads()[1].position == 1);
+  CHECK(gate->shut() == 2);
+}
+
+TEST_CASE("batches that had passed the gate pass it again for the next owner, the others once") {
+  const auto gate = std::make_shared<group::hand_over_gate>();
+  gate->begin();
+  gate->open(steady_time::max(), 2);
+  stage s(20, gate);
+  told_worker worker;
+  s.say(scheduler::worker_joined{first, 3, schedule::worker_kind::loader, worker.link});
+  for (const auto& lease : worker.all<protocol::load_batch>()) s.report(first, lease);
+  REQUIRE(s.uploads().size() == 2);
+  s.say(scheduler::owner_lost{1, {}});
+  REQUIRE(s.uploads().size() == 4);
+  CHECK(s.uploads()[2].position == 0);
+  CHECK(s.uploads()[3].position == 1);
+  gate->open(steady_time::max(), {});
+  s.say(scheduler::gate_moved{});
+  REQUIRE(s.uploads().size() == 5);
+  CHECK(s.uploads()[4].position == 2);
 }

@@ -167,3 +167,21 @@ TEST_CASE("without anybody at work the worker that comes next is named, or that 
     CHECK(who_is_waited_for(f).text == "worker/2, which is ready but has no lease");
   }
 }
+
+TEST_CASE("a group that is not complete is named before everything in this process") {
+  progress_facts f = asking();
+  f.under_way = {batch_at(0, batch_stage::ordered)};
+  group_status group;
+  group.group = "job/photos";
+  SECTION("it waits for a rank") {
+    group.waits_for = "rank 3 to arrive";
+    f.status.group = group;
+    CHECK(who_is_waited_for(f).kind == stall_kind::group);
+    CHECK(who_is_waited_for(f).text == "the group 'job/photos': rank 3 to arrive");
+    CHECK(name_of(stall_kind::group) == std::string("group"));
+  }
+  SECTION("it waits for nobody") {
+    f.status.group = group;
+    CHECK(who_is_waited_for(f).kind == stall_kind::gpu_owner);
+  }
+}

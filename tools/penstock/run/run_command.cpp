@@ -4,6 +4,7 @@
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/group/launcher_environment.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
@@ -21,6 +22,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <map>
 
 namespace penstock::cli {
@@ -273,6 +275,37 @@ int dry_run(const config& settings, const run_options& o) {
   }
 }
 
+/// By [group] join and the environment of a launcher. Refuses a rank in the file that is not the launcher's, and half an
+/// environment.
+result<bool> joins_group(const config_file::loaded_config& loaded) {
+  if (loaded.values.group.join != join_rule::automatic) return false;
+  const auto variable = [](const std::string& name) -> std::optional<std::string> {
+    const char* const value = std::getenv(name.c_str());
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+  };
+  auto place = group::place_in(variable);
+  if (!place) return tl::unexpected(std::move(place.error()));
+  const bool named = variable("PENSTOCK_GROUP").has_value();
+  if (!*place && named) {
+    auto missing = group::place_required(variable);
+    return tl::unexpected(std::move(missing.error()));
+  }
+  if (!*place || ((*place)->world_size == 1 && !named)) return false;
+  // A session made in code cannot tell what is there by default from what was written.
+  const sampler_config& s = loaded.values.sampler;
+  const bool written =
+      loaded.sources.contains("sampler.rank") || loaded.sources.contains("sampler.world_size");
+  if (written && s.rank && (*s.rank != (*place)->rank || s.world_size != (*place)->world_size)) {
+    return refuse(
+        errc::config,
+        "rank {} of {} is in the config ([sampler]), but this process is rank {} of {} by {}: leave it out, "
+        "or set [group] join = \"never\"",
+        *s.rank, s.world_size, (*place)->rank, (*place)->world_size, (*place)->launcher);
+  }
+  return true;
+}
+
 int run(const run_options& o) {
   const auto state_every = parse_duration(o.state_every);
   if (!state_every)
@@ -285,6 +318,8 @@ int run(const run_options& o) {
   if (!loaded->sources.contains("gpu.placement")) settings.gpu.placement = placement_rule::process;
   if (o.dry_run) return dry_run(settings, o);
 
+  const auto joins = joins_group(*loaded);
+  if (!joins) return refuse_with(exit_config, joins.error(), o.json);
   stop_signals signals;
   if (auto ok = check_places(o); !ok)
     return refuse_with(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error(), o.json);
@@ -294,6 +329,7 @@ int run(const run_options& o) {
   if (!begin) return refuse_with(exit_failed, begin.error(), o.json);
   try {
     session_options options;
+    options.join_group = *joins;
     options.digests = o.digest;
     if (o.batches) options.batches = *o.batches - std::min(*o.batches, begin->delivered);
     options.state = begin->state;

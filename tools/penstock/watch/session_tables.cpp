@@ -113,12 +113,23 @@ void add_pool(std::string& out, const json& s, std::size_t width) {
   out += functions_for_people(s.at("jobs"), width);
 }
 
+std::string group_for_people(const json& g) {
+  std::string text = fmt::format("group  {}  rank {} of {}  {}", text_of(g.at("name")), text_of(g.at("rank")),
+                                 text_of(g.at("world_size")), text_of(g.at("phase")));
+  if (g.at("generation") != 0) text += fmt::format("  generation {}", text_of(g.at("generation")));
+  if (!g.at("waits_for").is_null()) text += "  waits for " + text_of(g.at("waits_for"));
+  if (const json& cause = g.at("first_cause"); cause.is_object())
+    text += fmt::format("  rank {}: {}", text_of(cause.at("rank")), text_of(cause.at("cause")));
+  return text;
+}
+
 void add_stream(std::string& out, const json& s, std::size_t width) {
   const auto line = [&](const std::string& text) { out += cut_to(text, width) + "\n"; };
   line(fmt::format("{}  {}  pid {}  epoch {}  {}, {} delivered", text_of(s.at("session")),
                    text_of(s.at("state")), text_of(s.at("pid")), text_of(s.at("epoch")),
                    counted(s.at("batches_delivered").get<std::uint64_t>(), "batch", "batches"),
                    counted(s.at("samples_delivered").get<std::uint64_t>(), "sample")));
+  if (const json group = s.value("group", json()); group.is_object()) line(group_for_people(group));
   const json stalled = s.value("stalled", json());
   if (stalled.is_object())
     line(fmt::format("stalled for {:.0f} s, {}", stalled.at("seconds").get<double>(),

@@ -1,0 +1,38 @@
+// The coordinator of a group, in rank 0's session: collects the reports of all ranks and sends them their orders. It
+// translates; the decisions are group_book's.
+//
+//   receives  reports_arrived, member_closed, member_process_ended, address_taken, address_refused, stranger_came,
+//             links_refused                                   from its listener
+//             leave_group, drop_group                         from the session
+//   says      group_order                                     over the links
+//             through group_news                              rank_arrived, rank_lost, coordinator_gone
+//   owns      the group book
+//
+// It stays until the group is over and every rank knows it, or drop_group comes.
+#pragma once
+
+#include "actors/group/wires.hpp"
+#include "actors/protocol/local/news.hpp"
+#include "runtime/group/group_book.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace caf {
+class actor_system;
+}
+
+namespace penstock::group {
+
+struct coordinator_surroundings {
+  group_settings settings;
+  std::string group;  ///< its name, for people
+  /// Opens the listener of the actor. Called once.
+  std::function<std::shared_ptr<coordinator_wire>(coordinator_actor, std::shared_ptr<newest_reports>)> listen;
+  group_news* news = nullptr;  ///< outlives the actor
+};
+
+coordinator_actor spawn_coordinator(caf::actor_system& system, coordinator_surroundings around);
+
+}  // namespace penstock::group

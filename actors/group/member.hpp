@@ -1,0 +1,41 @@
+// The member actor: what one rank of a group hears, says and does. It translates; the decisions are member_book's.
+//
+//   receives  join_group, stream_described, stream_delivered, session_failed, stop_group, leave_group  from the session
+//             limit_reached                                   from whoever hands out batches
+//             orders_arrived, link_made, link_lost, coordinator_ended, links_refused   from its link
+//   says      member_report                                   over the link
+//             through group_news                              joined, gate_moved, group_over, ...
+//   owns      the member book; it alone writes the hand_over_gate
+//
+// A rank reports from join_group on, that is once its device is open; before that only if it has to say that it fails
+// or leaves. At the end it stays until the others know what they have to know (semantics 39), or drop_group comes.
+#pragma once
+
+#include "actors/group/wires.hpp"
+#include "actors/protocol/local/hand_over_gate.hpp"
+#include "actors/protocol/local/news.hpp"
+#include "runtime/group/member_book.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace caf {
+class actor_system;
+}
+
+namespace penstock::group {
+
+struct member_surroundings {
+  member_settings settings;  ///< the card without the device
+  std::string group;         ///< its name, for people
+  std::string where;         ///< its address, for people
+  std::shared_ptr<hand_over_gate> gate;
+  /// Opens the link of the actor. Called once.
+  std::function<std::shared_ptr<member_wire>(member_actor, std::shared_ptr<newest_order>)> connect;
+  group_news* news = nullptr;  ///< outlives the actor
+};
+
+member_actor spawn_member(caf::actor_system& system, member_surroundings around);
+
+}  // namespace penstock::group

@@ -1,0 +1,64 @@
+// The links of a group as its two actors need them: interfaces, so that tests write their own, and the real ones on the
+// session's io thread. What arrives goes into a mailbox that keeps the newest message of each sender, so that a peer
+// that floods us fills no queue.
+#pragma once
+
+#include "actors/protocol/local/actors.hpp"
+#include "runtime/group/group_link.hpp"
+#include "runtime/process/io_thread.hpp"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace penstock::group {
+
+/// The newest message of each sender that was not taken yet. Thread-safe.
+template <class Sender, class Message>
+class newest {
+ public:
+  /// True if it was empty: somebody has to be told, once.
+  [[nodiscard]] bool put(Sender from, Message what) {
+    const std::lock_guard hold(mutex_);
+    const bool was_empty = messages_.empty();
+    messages_.insert_or_assign(from, std::move(what));
+    return was_empty;
+  }
+  [[nodiscard]] std::map<Sender, Message> take() {
+    const std::lock_guard hold(mutex_);
+    return std::exchange(messages_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Sender, Message> messages_;  // at most one for each link that is open
+};
+using newest_order = newest<int, group_order>;  // there is one sender
+using newest_reports = newest<link_id, member_report>;
+
+/// Nothing here blocks; any thread may call.
+class member_wire {
+ public:
+  virtual ~member_wire() = default;
+  virtual void send(member_report report) = 0;
+  /// Closes the link and forgets the actor.
+  virtual void stop() = 0;
+};
+class coordinator_wire {
+ public:
+  virtual ~coordinator_wire() = default;
+  virtual void send(link_id to, group_order order) = 0;
+  virtual void stop() = 0;
+};
+
+/// Begins to connect. The actor hears orders_arrived, link_made, link_lost, coordinator_ended and links_refused.
+std::shared_ptr<member_wire> open_member_wire(process::io_thread& io, link_settings settings,
+                                              std::shared_ptr<newest_order> orders, member_actor actor);
+/// Begins to listen. The actor hears reports_arrived, member_closed, member_process_ended, address_taken,
+/// address_refused, stranger_came and links_refused.
+std::shared_ptr<coordinator_wire> open_coordinator_wire(process::io_thread& io, link_settings settings,
+                                                        std::shared_ptr<newest_reports> reports,
+                                                        coordinator_actor actor);
+
+}  // namespace penstock::group

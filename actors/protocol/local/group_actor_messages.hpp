@@ -1,0 +1,76 @@
+// Messages to the two actors of a group: the member, which each rank has, and the coordinator, which rank 0 has.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/group/group_messages.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace penstock::group {
+
+// ---- to the member
+
+/// The device is open: join.
+struct join_group {
+  std::string device;  ///< UUID of its GPU; empty: the host device
+};
+/// The dataset is known, and where the stream begins.
+struct stream_described {
+  stream_facts facts;
+};
+/// Every batch of the stream has been handed out.
+struct stream_delivered {};
+/// The session cannot go on.
+struct session_failed {
+  std::string why;
+};
+/// A signal, or an operator: stop at a common step.
+struct stop_group {};
+/// A stopping group's last step was handed out.
+struct limit_reached {};
+/// Orders are in the mailbox that the link writes (newest).
+struct orders_arrived {};
+struct link_made {};
+struct link_lost {
+  std::string why;
+};
+/// The coordinator's process, on this host, has ended for certain.
+struct coordinator_ended {};
+
+// ---- to the coordinator
+
+struct reports_arrived {};
+/// Links have numbers; those of one listener are never used again.
+struct member_closed {
+  std::uint64_t link = 0;
+};
+/// The process at the other end, on this host, has ended for certain.
+struct member_process_ended {
+  std::uint64_t link = 0;
+};
+struct address_taken {
+  std::string where;
+};
+struct address_refused {
+  std::string why;
+};
+struct stranger_came {
+  std::string text;  ///< who, and why it was refused
+};
+
+// ---- to both
+
+/// The links cannot be made as they are configured.
+struct links_refused {
+  failure why;
+};
+/// The session closes. What the others have to know is still said.
+struct leave_group {};
+/// End now.
+struct drop_group {};
+struct group_beat {
+  bool again = true;  ///< another one follows
+};
+
+}  // namespace penstock::group

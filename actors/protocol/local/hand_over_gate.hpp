@@ -1,0 +1,110 @@
+// Whether the next batch may be handed out, in a session that belongs to a group (semantics 38, 39, 41): written by the
+// group's member actor, asked by who hands batches out: the consumer's thread, or the scheduler when the GPU owner is
+// another process. It counts what was handed out, so that a freeze and a hand-over never disagree about one batch.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+
+namespace penstock::group {
+
+enum class gate_answer : std::uint8_t {
+  go,
+  wait,  ///< not now: the group has not begun, is stopping, or was not heard of for too long
+  over,  ///< never: no batch follows
+};
+
+/// Steps count from 1, in the order of batches. Thread-safe.
+class hand_over_gate {
+ public:
+  /// Called when the last step that a stopping group takes was handed out; on the thread that handed it out.
+  explicit hand_over_gate(std::function<void()> at_limit = {}) : at_limit_(std::move(at_limit)) {}
+
+  // ---- for the member actor; each returns the number of steps that were handed out
+
+  /// Steps up to `limit` may be handed out until that time.
+  std::uint64_t open(steady_time until, std::optional<std::uint64_t> limit) {
+    const std::lock_guard hold(mutex_);
+    until_ = until;
+    limit_ = limit;
+    changed_.notify_all();
+    return handed_out_;
+  }
+  std::uint64_t shut() {
+    const std::lock_guard hold(mutex_);
+    until_ = steady_time::min();
+    return handed_out_;
+  }
+  /// The datasets of all ranks are the same: batches may be prepared.
+  void begin() {
+    const std::lock_guard hold(mutex_);
+    begun_ = true;
+  }
+  /// No new step from here on.
+  void end() {
+    const std::lock_guard hold(mutex_);
+    over_ = true;
+    changed_.notify_all();
+  }
+
+  // ---- for who hands out
+
+  /// Hands out the next step if the answer is `go`.
+  gate_answer hand_out_next(steady_time now) {
+    std::unique_lock hold(mutex_);
+    return hand_out(handed_out_ + 1, now, hold);
+  }
+  /// The same for a step with this number. One that was handed out before may be handed out again: its receiver died.
+  gate_answer hand_out(std::uint64_t step, steady_time now) {
+    std::unique_lock hold(mutex_);
+    return hand_out(step, now, hold);
+  }
+  /// Waits for a change, at most this long.
+  void wait_for_change(nanoseconds at_most) {
+    std::unique_lock hold(mutex_);
+    if (!over_) changed_.wait_for(hold, at_most);
+  }
+  [[nodiscard]] bool begun() const {
+    const std::lock_guard hold(mutex_);
+    return begun_;
+  }
+  [[nodiscard]] std::uint64_t handed_out() const {
+    const std::lock_guard hold(mutex_);
+    return handed_out_;
+  }
+  /// No new step follows, and all up to this one are all.
+  [[nodiscard]] bool ends_with(std::uint64_t step) const {
+    const std::lock_guard hold(mutex_);
+    return over_ && step >= handed_out_;
+  }
+
+ private:
+  gate_answer hand_out(std::uint64_t step, steady_time now, std::unique_lock<std::mutex>& hold) {
+    const bool again = step <= handed_out_;
+    if (over_) return again ? gate_answer::go : gate_answer::over;
+    if (now >= until_ || (!again && limit_ && step > *limit_)) return gate_answer::wait;
+    handed_out_ = std::max(handed_out_, step);
+    const bool last = !again && limit_ && step == *limit_;
+    hold.unlock();
+    if (last && at_limit_) at_limit_();
+    return gate_answer::go;
+  }
+
+  const std::function<void()> at_limit_;
+  mutable std::mutex mutex_;  // guards the members below
+  std::condition_variable changed_;
+  steady_time until_ = steady_time::min();
+  std::optional<std::uint64_t> limit_;
+  std::uint64_t handed_out_ = 0;
+  bool begun_ = false;
+  bool over_ = false;
+};
+
+}  // namespace penstock::group

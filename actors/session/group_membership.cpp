@@ -1,0 +1,140 @@
+#include "actors/session/group_membership.hpp"
+
+#include "runtime/config/describe.hpp"
+#include "runtime/group/group_address.hpp"
+#include "runtime/group/group_secret.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <random>
+
+namespace penstock::session {
+namespace {
+
+std::optional<std::string> variable(const std::string& name) {
+  const char* const value = std::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  return std::string(value);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown host";
+  return name.data();
+}
+
+/// Two processes of one rank have different numbers, and 0 is none.
+std::uint64_t number_of_this_process() {
+  std::random_device source;
+  const std::uint64_t high = source();
+  return (high << 32U | source()) | 1U;
+}
+
+std::string suffix_of(const group::launcher_place& place) {
+  return fmt::format("-rank{}", place.rank);
+}
+
+/// `penstock launch` and settings_as_rank() put the rank behind the name.
+std::string name_without_rank(const std::string& name, const group::launcher_place& place) {
+  const std::string suffix = suffix_of(place);
+  return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : name;
+}
+
+/// A value may be as long as its file; a report has to fit into a frame.
+std::string shortened(const std::string& value) {
+  constexpr std::size_t longest = 200;
+  if (value.size() <= longest) return value;
+  std::uint64_t sum = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : value) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return fmt::format("{}... ({} bytes, hash {:016x})", value.substr(0, 100), value.size(), sum);
+}
+
+group::rank_card card_of(const config& settings, const session_options& options,
+                         const group::launcher_place& place) {
+  group::rank_card card;
+  card.rank = place.rank;
+  card.world_size = place.world_size;
+  card.process = number_of_this_process();
+  card.starts = place.starts;
+  card.host = host_name();
+  card.pid = ::getpid();
+  card.shares_device = settings.gpu.share;
+  card.settings = config_file::stream_settings(settings);
+  for (auto& [key, value] : card.settings) value = shortened(value);
+  card.settings.emplace_back("the number of batches",
+                             options.batches ? std::to_string(*options.batches) : "all");
+  card.settings.emplace_back("the version of penstock", PENSTOCK_VERSION);
+  return card;
+}
+
+}  // namespace
+
+result<group::launcher_place> place_of_this_process() {
+  return group::place_required(variable);
+}
+
+result<config> settings_as_rank(config settings, const group::launcher_place& place) {
+  sampler_config& s = settings.sampler;
+  const bool by_default = s.world_size == 1 && s.rank.value_or(0) == 0;
+  const bool the_same = s.world_size == place.world_size && s.rank.value_or(place.rank) == place.rank;
+  // With "auto" the world size of the file has no effect.
+  if (s.rank && !by_default && !the_same) {
+    return refuse(
+        errc::config,
+        "sampler.rank: this process is rank {} of {} by {} ({} and {}), but the settings say rank {} of {}; "
+        "leave out 'rank' and 'world_size' in [sampler], or do not join ([group] join = \"never\")",
+        place.rank, place.world_size, place.launcher, place.rank_variable, place.size_variable, *s.rank,
+        s.world_size);
+  }
+  s.rank = place.rank;
+  s.world_size = place.world_size;
+  if (place.world_size > 1 && !settings.name.ends_with(suffix_of(place))) settings.name += suffix_of(place);
+  return settings;
+}
+
+result<group_membership> membership_of(const config& settings, const session_options& options,
+                                       const group::launcher_place& place) {
+  const group_config& g = settings.group;
+  const std::string session = name_without_rank(settings.name, place);
+  auto address = group::address_of(place, variable, ::getuid(), session);
+  if (!address) return tl::unexpected(std::move(address.error()));
+  auto secret = group::find_secret(g.secret_file, variable);
+  if (!secret) return tl::unexpected(std::move(secret.error()));
+  if (auto ok = group::check_secret(*address, secret->has_value(), g.insecure); !ok)
+    return tl::unexpected(std::move(ok.error()));
+
+  group_membership m;
+  m.name = place.job.empty() ? session : fmt::format("{}/{}", place.job, session);
+  m.links.address = std::move(*address);
+  m.links.group = m.name;
+  m.links.secret = std::move(*secret);
+  m.links.insecure = g.insecure;
+  m.links.world_size = place.world_size;
+  m.links.lost_after = g.lost_after;
+  m.member.card = card_of(settings, options, place);
+  m.member.join_timeout = g.join_timeout;
+  m.member.lost_after = g.lost_after;
+  m.member.rejoin_timeout = g.rejoin_timeout;
+  m.group.world_size = place.world_size;
+  m.group.process = m.member.card.process;
+  m.group.join_timeout = g.join_timeout;
+  m.group.lost_after = g.lost_after;
+  m.group.rejoin_timeout = g.rejoin_timeout;
+  return m;
+}
+
+group::stream_facts facts_of(const std::string& fingerprint, const plan& order,
+                             schedule::stream_range range) {
+  const std::uint64_t per_epoch = std::max<std::uint64_t>(order.batches_per_epoch(), 1);
+  group::stream_facts facts{fingerprint, range.first / per_epoch, 0};
+  const epoch_share& share = order.shape().of(facts.epoch);
+  const std::uint64_t steps = range.first % per_epoch - std::min(range.first % per_epoch, share.first_batch);
+  facts.position = share.start + steps * order.settings().batch_size * order.settings().world_size;
+  return facts;
+}
+
+}  // namespace penstock::session

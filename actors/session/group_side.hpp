@@ -1,0 +1,26 @@
+// What a session has in addition when it belongs to a group. Used by the session alone.
+#pragma once
+
+#include "actors/gpu_owner/hand_over.hpp"
+#include "actors/protocol/local/hand_over_gate.hpp"
+#include "actors/session/group_membership.hpp"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+
+namespace penstock::session {
+
+struct group_side {
+  explicit group_side(group_membership known) : membership(std::move(known)) {}
+
+  const group_membership membership;
+  std::shared_ptr<group::hand_over_gate> gate;  // made with the actors
+  std::optional<gpu_owner::ready_batch>
+      at_gate;                               // taken from the queue, not handed out; the consumer's thread
+  std::atomic<stream_position> first = 0;    // position of the stream's first batch; set before any batch
+  std::atomic<std::uint64_t> delivered = 0;  // steps, as another process's acknowledgements say
+  std::atomic<bool> over = false;            // whatever happens to the group concerns us no longer
+};
+
+}  // namespace penstock::session

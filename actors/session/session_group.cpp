@@ -1,0 +1,121 @@
+// A session as a rank of a group: its member actor, rank 0's coordinator, and what the group orders.
+#include "actors/group/coordinator.hpp"
+#include "actors/group/member.hpp"
+#include "actors/session/news_of_actors.hpp"
+#include "actors/session/session_body.hpp"
+#include "runtime/base/log.hpp"
+
+#include <caf/send.hpp>
+
+namespace penstock {
+namespace {
+
+// The consumer may wait at the gate for long: how often its host is called meanwhile, and failures are looked for.
+constexpr nanoseconds looked_at_every = std::chrono::milliseconds(50);
+
+}  // namespace
+
+void Session::body::spawn_group(engine& e) {
+  engine* const all = &e;
+  const session::group_membership& m = group_->membership;
+  group_->gate =
+      std::make_shared<group::hand_over_gate>([all] { caf::anon_send(all->member, group::limit_reached{}); });
+  const bool coordinates = m.member.card.rank == 0;
+  ending_.group_begins(coordinates ? 2 : 1);
+  if (coordinates) {
+    group::coordinator_surroundings around;
+    around.settings = m.group;
+    around.group = m.name;
+    around.listen = [all, links = m.links](group::coordinator_actor actor,
+                                           std::shared_ptr<group::newest_reports> reports) {
+      return group::open_coordinator_wire(*all->io, links, std::move(reports), std::move(actor));
+    };
+    around.news = e.news.get();
+    e.coordinator = group::spawn_coordinator(*e.system, std::move(around));
+  }
+  group::member_surroundings around;
+  around.settings = m.member;
+  around.group = m.name;
+  around.where = group::text_of(m.links.address);
+  around.gate = group_->gate;
+  around.connect = [all, links = m.links](group::member_actor actor,
+                                          std::shared_ptr<group::newest_order> orders) {
+    return group::open_member_wire(*all->io, links, std::move(orders), std::move(actor));
+  };
+  around.news = e.news.get();
+  e.member = group::spawn_member(*e.system, std::move(around));
+}
+
+/// False: there is no group to ask, or no time to.
+bool Session::body::ask_group_to_stop() {
+  const std::lock_guard hold(mutex_);
+  if (!group_ || group_->over || !engine_ || !engine_->member) return false;
+  caf::anon_send(engine_->member, group::stop_group{});
+  return true;
+}
+
+template <class Message>
+void Session::body::tell_member(Message what) {
+  const std::lock_guard hold(mutex_);
+  if (engine_ && engine_->member) caf::anon_send(engine_->member, std::move(what));
+}
+
+void Session::body::tell_group_of_failure(const std::string& why) {
+  tell_member(group::session_failed{why});
+}
+
+/// Everything that was asked for has been handed out.
+void Session::body::tell_group_of_end() {
+  if (group_ && !ending_.stopped() && !group_->over) tell_member(group::stream_delivered{});
+}
+
+void Session::body::leave_group() {
+  const std::lock_guard hold(mutex_);
+  if (!engine_ || !engine_->member) return;
+  // A failure during the start may have come before there was anybody to tell.
+  if (const auto why = board_.report({}, now()).error)
+    caf::anon_send(engine_->member, group::session_failed{why->message});
+  caf::anon_send(engine_->member, group::leave_group{});
+  if (engine_->coordinator) caf::anon_send(engine_->coordinator, group::leave_group{});
+}
+
+void Session::body::drop_group(engine& e) {
+  if (e.member) caf::anon_send(e.member, group::drop_group{});
+  if (e.coordinator) caf::anon_send(e.coordinator, group::drop_group{});
+}
+
+/// The group has stopped at a common step: ends the session once its batches up to there are delivered.
+void Session::body::end_with_group() {
+  if (elsewhere() && !group_->gate->ends_with(group_->delivered)) return;
+  end_within(std::nullopt);
+}
+
+/// The next batch of the queue that may be handed out. In a group it waits at the gate until the group lets it pass;
+/// what leaves this function early leaves the batch there.
+gpu_owner::hand_over::taken Session::body::take_through_gate() {
+  using taken = gpu_owner::hand_over::taken;
+  std::optional<gpu_owner::ready_batch>& waiting = group_->at_gate;
+  while (true) {
+    if (waiting && !cursor_.wants(waiting->seek_number)) {
+      home_->give_back(waiting->buffer);
+      waiting.reset();
+    }
+    if (!waiting) {
+      taken next = take_from_queue();
+      auto* const ready = std::get_if<gpu_owner::ready_batch>(&next);
+      if (ready == nullptr) return next;
+      waiting = std::move(*ready);
+      continue;
+    }
+    switch (group_->gate->hand_out_next(now())) {
+      case group::gate_answer::go: return *std::exchange(waiting, std::nullopt);
+      case group::gate_answer::over: return gpu_owner::hand_over::stream_ended{};
+      case group::gate_answer::wait: break;
+    }
+    if (auto end = consumer_->ended()) return std::move(*end);
+    group_->gate->wait_for_change(looked_at_every);
+    if (options_.while_waiting) options_.while_waiting();
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,195 @@
+// The coordinator actor with member actors of both ranks; the test carries their messages.
+#include "support.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Rank 0 with its coordinator, and rank 1. Links have the number of their rank.
+class group_stage {
+ public:
+  explicit group_stage(rank_card second = card(1)) : one(world, std::move(second)) {
+    coordinator_surroundings around;
+    around.settings.world_size = 2;
+    around.settings.process = card(0).process;
+    around.settings.join_timeout = 30s;
+    around.group = "job/photos";
+    around.listen = [this](const coordinator_actor&, std::shared_ptr<newest_reports> reports) {
+      reports_ = std::move(reports);
+      return wire;
+    };
+    around.news = &news;
+    actor = spawn_coordinator(world.system, std::move(around));
+    world.deliver();
+  }
+  ~group_stage() { say(drop_group{}); }
+
+  template <class Message>
+  void say(Message message) {
+    caf::anon_send(actor, std::move(message));
+    world.deliver();
+  }
+  /// Carries everything that is on its way, until nothing is.
+  void carry() {
+    for (int quiet = 0; quiet < 3; ++quiet) {
+      for (auto* rank : {&zero, &one}) {
+        if (cut.contains(rank)) continue;
+        auto& sent = rank->wire->sent;
+        for (std::size_t& at = carried_[rank]; at < sent.size(); ++at, quiet = 0) {
+          if (reports_->put(rank == &zero ? 0 : 1, sent[at])) say(reports_arrived{});
+        }
+      }
+      for (; orders_carried_ < wire->sent.size(); ++orders_carried_, quiet = 0) {
+        const auto [link, order] = wire->sent[orders_carried_];
+        rank_stage& to = link == 0 ? zero : one;
+        if (!cut.contains(&to)) to.order(order);
+      }
+    }
+  }
+  void pass(nanoseconds time) {
+    for (nanoseconds passed{0}; passed < time; passed += 100ms) {
+      world.pass(100ms);
+      carry();
+    }
+  }
+  void begin() {
+    zero.say(join_group{""});
+    one.say(join_group{""});
+    carry();
+    zero.say(stream_described{{"f00d", 0, 0}});
+    one.say(stream_described{{"f00d", 0, 0}});
+    carry();
+  }
+
+  deterministic_system world;
+  std::shared_ptr<fake_coordinator_wire> wire = std::make_shared<fake_coordinator_wire>();
+  told news;
+  rank_stage zero{world, card(0)};
+  rank_stage one;
+  std::set<const rank_stage*> cut;
+  coordinator_actor actor;
+
+ private:
+  std::shared_ptr<newest_reports> reports_;
+  std::map<const rank_stage*, std::size_t> carried_;
+  std::size_t orders_carried_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("two ranks meet, agree, deliver and end") {
+  group_stage group;
+  group.begin();
+  CHECK(group.zero.news.joins == 1);
+  CHECK(group.one.news.joins == 1);
+  CHECK(group.zero.hand_out() == 1);
+  CHECK(group.one.hand_out() == 1);
+  group.zero.say(stream_delivered{});
+  group.zero.say(leave_group{});
+  group.say(leave_group{});
+  group.pass(2s);
+  CHECK(group.news.gone == 0);  // rank 1 needs it
+  group.one.say(stream_delivered{});
+  group.one.say(leave_group{});
+  group.pass(6s);
+  CHECK(group.news.gone == 1);
+  CHECK(group.wire->stopped);
+  CHECK(group.zero.news.gone == 1);
+  CHECK(group.one.news.gone == 1);
+  CHECK(group.one.news.outcome != group_outcome::failed);
+}
+
+TEST_CASE("ranks whose settings differ all fail, and both values are named") {
+  rank_card other = card(1);
+  other.settings = {{"sampler.seed", "8"}};
+  group_stage group(std::move(other));
+  group.zero.say(join_group{""});
+  group.one.say(join_group{""});
+  group.carry();
+  for (rank_stage* rank : {&group.zero, &group.one}) {
+    CHECK(rank->news.outcome == group_outcome::failed);
+    REQUIRE(rank->news.cause);
+    CHECK(rank->news.cause->cause ==
+          "sampler.seed is 7 at rank 0 (node7, pid 4000) and 8 at rank 1 (node7, pid 4001)");
+    CHECK(rank->news.joins == 0);
+  }
+}
+
+TEST_CASE("a process that is known to have ended ends the others at once") {
+  group_stage group;
+  group.begin();
+  group.say(member_process_ended{1});
+  group.carry();
+  CHECK(group.zero.news.outcome == group_outcome::failed);
+  REQUIRE(group.zero.news.cause);
+  CHECK(group.zero.news.cause->rank == 1);
+  CHECK(group.zero.news.cause->pid == 4001);
+  CHECK(group.zero.news.cause->cause == "its process has ended");
+  bool told = false;
+  for (const auto& [what, text] : group.news.events) told = told || what == event_kind::rank_lost;
+  CHECK(told);
+}
+
+TEST_CASE("the last words of a process count although its end is known first") {
+  group_stage group;
+  group.begin();
+  group.one.say(session_failed{"no sample is left"});
+  group.carry();
+  group.say(member_process_ended{1});
+  group.carry();
+  REQUIRE(group.zero.news.cause);
+  CHECK(group.zero.news.cause->cause == "no sample is left");
+}
+
+TEST_CASE("a rank that is not heard of is lost after lost_after") {
+  group_stage group;
+  group.begin();
+  group.cut.insert(&group.one);
+  group.pass(9s);
+  CHECK(group.zero.news.outcome == group_outcome::none);
+  group.pass(2s);
+  CHECK(group.zero.news.outcome == group_outcome::failed);
+  REQUIRE(group.zero.news.cause);
+  CHECK(group.zero.news.cause->rank == 1);
+}
+
+TEST_CASE("a rank that does not arrive is named") {
+  group_stage group;
+  group.zero.say(join_group{""});
+  group.pass(2s);
+  CHECK(group.zero.news.status.waits_for == "rank 1 to arrive");
+  CHECK(group.zero.news.status.missing == std::vector<std::uint32_t>{1});
+  group.pass(29s);
+  CHECK(group.zero.news.outcome == group_outcome::failed);
+  REQUIRE(group.zero.news.cause);
+  CHECK(group.zero.news.cause->cause ==
+        "rank 1 did not arrive within 30s; arrived: rank 0 (node7, pid 4000)");
+}
+
+TEST_CASE("stopping one rank stops both at the same step") {
+  group_stage group;
+  group.begin();
+  REQUIRE(group.zero.hand_out() == 1);
+  REQUIRE(group.zero.hand_out() == 2);
+  REQUIRE(group.one.hand_out() == 1);
+  group.one.say(stop_group{});
+  group.carry();
+  CHECK_FALSE(group.zero.hand_out());
+  CHECK(group.zero.news.outcome == group_outcome::none);
+  CHECK(group.one.hand_out() == 2);
+  CHECK_FALSE(group.one.hand_out());
+  group.pass(2s);
+  CHECK(group.zero.news.outcome == group_outcome::stopped);
+  CHECK(group.one.news.outcome == group_outcome::stopped);
+  CHECK(group.zero.gate->handed_out() == group.one.gate->handed_out());
+}
+
+TEST_CASE("a coordinator that nobody has reported to may go") {
+  group_stage group;
+  group.say(leave_group{});
+  CHECK(group.news.gone == 1);
+}

@@ -1,0 +1,200 @@
+// The member actor as a script: orders of the coordinator come in, reports go out, and the gate follows.
+#include "support.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::testing;
+using namespace std::chrono_literals;
+
+TEST_CASE("a rank says nothing before its device is open") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  world.pass(5s);
+  CHECK(rank.wire->sent.empty());
+  rank.say(join_group{"GPU-7"});
+  REQUIRE(rank.wire->sent.size() == 1);
+  CHECK(rank.last().card.device == "GPU-7");
+  CHECK(rank.news.joins == 0);
+  CHECK(rank.news.status.waits_for == "rank 0 at @somewhere");
+}
+
+TEST_CASE("workers may start once all ranks have joined, and batches pass once their datasets agree") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(join_group{""});
+  rank.answer(group_phase::describing);
+  CHECK(rank.news.joins == 1);
+  CHECK_FALSE(rank.gate->begun());
+  rank.say(stream_described{{"f00d", 0, 0}});
+  CHECK(rank.last().facts == stream_facts{"f00d", 0, 0});
+  CHECK_FALSE(rank.hand_out());
+  rank.answer(group_phase::running, true);
+  CHECK(rank.gate->begun());
+  CHECK(rank.news.moves > 0);
+  CHECK(rank.hand_out() == 1);
+}
+
+TEST_CASE("a rank that hears nothing stops handing out, and goes on when it hears again") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(join_group{""});
+  rank.answer(group_phase::running, true);
+  CHECK(rank.hand_out());
+  world.pass(9s);
+  CHECK(rank.hand_out());
+  world.pass(1s);
+  CHECK_FALSE(rank.hand_out());
+}
+
+TEST_CASE("reports are sent at least every beat, with the steps handed out") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(join_group{""});
+  rank.answer(group_phase::running, true);
+  REQUIRE(rank.hand_out() == 1);
+  const std::size_t before = rank.wire->sent.size();
+  world.pass(4s);
+  CHECK(rank.wire->sent.size() >= before + 3);
+  CHECK(rank.last().steps == 1);
+}
+
+TEST_CASE("a stopping rank freezes with its exact count, and goes on up to the common step") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(join_group{""});
+  rank.answer(group_phase::running, true);
+  REQUIRE(rank.hand_out() == 1);
+  rank.answer(group_phase::stopping, true);
+  CHECK(rank.last().frozen);
+  CHECK(rank.last().steps == 1);
+  CHECK_FALSE(rank.hand_out());
+  rank.answer(group_phase::stopping, true, 2);
+  CHECK(rank.hand_out() == 2);
+  CHECK_FALSE(rank.hand_out());
+  rank.say(limit_reached{});
+  CHECK(rank.last().steps == 2);
+  CHECK(rank.news.status.stop_at == 2);
+}
+
+TEST_CASE("a rank that fails before its device is open joins to say so") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(session_failed{"there is no GPU 7"});
+  REQUIRE(!rank.wire->sent.empty());
+  CHECK(rank.last().failed == "there is no GPU 7");
+}
+
+TEST_CASE("a rank that has failed stays until the group knows why, although its session is closed") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(session_failed{"there is no GPU 7"});
+  rank.say(stop_group{});
+  rank.say(leave_group{});
+  world.pass(1s);
+  CHECK(rank.last().failed == "there is no GPU 7");
+  CHECK_FALSE(rank.last().left);
+  CHECK(rank.news.gone == 0);
+  SECTION("it is told that the group has failed") {
+    group_order over;
+    over.view.generation = 1;
+    over.view.coordinator = 100;
+    over.view.outcome = group_outcome::failed;
+    over.view.cause = group_cause{1, "node7", 4001, "there is no GPU 7"};
+    over.number = 1;
+    rank.order(over);
+    world.pass(1s);
+  }
+  SECTION("nobody answers") { world.pass(5s); }
+  CHECK(rank.news.gone == 1);
+  CHECK(rank.news.outcome == group_outcome::failed);
+}
+
+TEST_CASE("a failure of the group ends the session with its first cause") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(join_group{""});
+  group_order over;
+  over.view.generation = 1;
+  over.view.coordinator = 100;
+  over.view.phase = group_phase::over;
+  over.view.outcome = group_outcome::failed;
+  over.view.cause = group_cause{0, "node6", 17, "its process has ended"};
+  over.number = 1;
+  over.standing = rank_standing::member;
+  rank.order(over);
+  CHECK(rank.news.outcome == group_outcome::failed);
+  CHECK(rank.news.cause == over.view.cause);
+  CHECK(rank.last().view.outcome == group_outcome::failed);
+  CHECK(rank.gate->hand_out_next(rank.actor_time()) == gate_answer::over);
+  REQUIRE(rank.news.status.first_cause);
+  CHECK(rank.news.status.first_cause->pid == 17);
+  rank.say(leave_group{});
+  world.pass(1s);
+  CHECK(rank.news.gone == 1);
+  CHECK(rank.wire->stopped);
+}
+
+TEST_CASE("a rank that closes too early says at which step it leaves") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(join_group{""});
+  rank.answer(group_phase::running, true);
+  REQUIRE(rank.hand_out() == 1);
+  rank.say(leave_group{});
+  CHECK(rank.last().left);
+  CHECK(rank.last().steps == 1);
+  world.pass(1s);
+  CHECK(rank.news.gone == 1);
+}
+
+TEST_CASE("a rank that has finished goes once the others know") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(join_group{""});
+  rank.answer(group_phase::running, true);
+  rank.say(stream_delivered{});
+  CHECK(rank.last().stream_over);
+  rank.say(leave_group{});
+  CHECK_FALSE(rank.last().left);
+  CHECK(rank.news.gone == 0);
+  rank.answer(group_phase::running, true);
+  CHECK(rank.news.gone == 1);
+}
+
+TEST_CASE("a rank that has finished and is not answered goes all the same") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(join_group{""});
+  rank.answer(group_phase::running, true);
+  rank.say(stream_delivered{});
+  rank.say(leave_group{});
+  world.pass(3s);
+  CHECK(rank.news.gone == 1);
+}
+
+TEST_CASE("a rank that is stopped before it has met anybody ends alone") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(stop_group{});
+  CHECK(rank.news.outcome == group_outcome::stopped);
+}
+
+TEST_CASE("a rank that cannot make a link fails with the reason") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(join_group{""});
+  rank.say(links_refused{{errc::config, "there is no OpenSSL", 0}});
+  CHECK(rank.news.outcome == group_outcome::failed);
+  REQUIRE(rank.news.cause);
+  CHECK(rank.news.cause->cause == "there is no OpenSSL");
+}
+
+TEST_CASE("dropping a member ends it at once") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(join_group{""});
+  rank.say(drop_group{});
+  CHECK(rank.news.gone == 1);
+  CHECK(rank.wire->stopped);
+}
