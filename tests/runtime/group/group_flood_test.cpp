@@ -80,18 +80,18 @@ TEST_CASE("thousands of strangers neither keep a group from gathering nor take i
   group_over_links all(link_kind::secret, {.ranks = 4});
   const std::size_t before = resident_kib();
   std::size_t pending_max = 0;
-  std::optional<steady_time> began;
-  std::optional<nanoseconds> joined;
+  std::optional<own_time> began;
+  std::optional<std::chrono::milliseconds> joined;
   {
     const flood strange(all.link(), strangers);
     run_until(
         all.io,
         [&] {
           if (!began && strange.came >= strangers / 4) {
-            began = real_now();
+            began.emplace();
             all.start_all();
           }
-          if (began && !joined && all.all_may_hand_out()) joined = real_now() - *began;
+          if (began && !joined && all.all_may_hand_out()) joined = began->passed();
           pending_max = std::max(pending_max, all.coordinator->listener->pending());
           return strange.came == strangers && joined;
         },
@@ -108,8 +108,7 @@ TEST_CASE("thousands of strangers neither keep a group from gathering nor take i
   const std::size_t after = resident_kib();
   const std::size_t grown = after > before ? after - before : 0;
   fmt::print("{} strangers, {} of them heard: the group gathered in {} ms, {} KiB of memory more\n",
-             strangers, counted, std::chrono::duration_cast<std::chrono::milliseconds>(*joined).count(),
-             grown);
+             strangers, counted, joined->count(), grown);
   CHECK(*joined < 2s);
   CHECK(pending_max <= coordinator_listener::pending_max);
 #ifndef __SANITIZE_ADDRESS__  // which keeps what is freed

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -54,6 +55,26 @@ inline void run_until(boost::asio::io_context& io, const std::function<bool()>& 
     io.restart();
   }
 }
+
+/// Time that passed for this thread: without that in which it could have run and the machine was busy with others.
+class own_time {
+ public:
+  [[nodiscard]] std::chrono::milliseconds passed() const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin_ -
+                                                                 (held_up() - held_up_));
+  }
+
+ private:
+  static std::chrono::nanoseconds held_up() {
+    std::ifstream schedule("/proc/thread-self/schedstat");
+    std::int64_t ran = 0;
+    std::int64_t waited = 0;
+    schedule >> ran >> waited;
+    return std::chrono::nanoseconds(waited);
+  }
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::chrono::nanoseconds held_up_ = held_up();
+};
 
 /// Runs what is ready now.
 inline void run_ready(boost::asio::io_context& io) {
