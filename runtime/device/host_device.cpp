@@ -1,11 +1,13 @@
 #include "runtime/device/host_device.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/mapping.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -16,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <thread>
 
 namespace penstock::device {
@@ -100,12 +103,39 @@ class host_memory {
   static constexpr std::align_val_t alignment{layout_alignment};
 };
 
-struct host_buffer {
-  struct giver {
-    void operator()(std::byte* memory) const noexcept { host_memory::give_back(memory); }
-  };
-  std::unique_ptr<std::byte, giver> memory;
-  std::uint64_t bytes = 0;
+/// Memory of a buffer of the ring: on huge pages where the system gives them, and all of it there from the start, so that
+/// no copy waits for page faults.
+class host_buffer {
+ public:
+  /// Null when there is not so much.
+  static std::optional<host_buffer> make(std::uint64_t bytes) {
+    if (bytes > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max()) - huge_page)
+      return std::nullopt;
+    const bool huge = bytes >= huge_page;
+    mapping range = map_anonymous(std::max<std::uint64_t>(bytes, 1) + (huge ? huge_page : 0));
+    if (!range) return std::nullopt;
+    std::byte* memory = range.bytes().data();
+    if (huge) {
+      memory += (huge_page - reinterpret_cast<std::uintptr_t>(memory) % huge_page) % huge_page;
+      static_cast<void>(::madvise(memory, bytes, MADV_HUGEPAGE));
+    }
+    for (std::uint64_t at = 0; at < bytes; at += small_page)
+      *static_cast<volatile std::byte*>(memory + at) = {};
+    return host_buffer(std::move(range), memory, bytes);
+  }
+  [[nodiscard]] std::byte* data() const noexcept { return memory_; }
+  [[nodiscard]] std::uint64_t size() const noexcept { return bytes_; }
+
+ private:
+  static constexpr std::uint64_t huge_page = 2U << 20U;
+  static constexpr std::uint64_t small_page = 4096;
+
+  host_buffer(mapping range, std::byte* memory, std::uint64_t bytes)
+      : range_(std::move(range)), memory_(memory), bytes_(bytes) {}
+
+  mapping range_;
+  std::byte* memory_;
+  std::uint64_t bytes_;
 };
 
 class host_device final : public device {
@@ -123,9 +153,10 @@ class host_device final : public device {
   result<void> allocate(const transfer_plan& plan, std::uint32_t buffers) override {
     buffers_.clear();
     for (std::uint32_t i = 0; i < buffers; ++i) {
-      buffers_.push_back({{}, plan.buffer_bytes});
-      buffers_.back().memory.reset(host_memory::take(plan.buffer_bytes));
-      if (buffers_.back().memory) continue;
+      if (auto made = host_buffer::make(plan.buffer_bytes)) {
+        buffers_.push_back(std::move(*made));
+        continue;
+      }
       buffers_.clear();
       return refuse(errc::device_out_of_memory, "{} buffers of {} do not fit in host memory", buffers,
                     bytes_for_people(plan.buffer_bytes));
@@ -173,13 +204,11 @@ class host_device final : public device {
     engine_.join();
   }
 
-  [[nodiscard]] std::byte* address(std::uint32_t buffer) const override {
-    return buffers_[buffer].memory.get();
-  }
+  [[nodiscard]] std::byte* address(std::uint32_t buffer) const override { return buffers_[buffer].data(); }
 
   result<void> read_back(std::uint32_t buffer, std::uint64_t offset, std::span<std::byte> to) override {
-    PENSTOCK_CHECK(offset + to.size() <= buffers_[buffer].bytes, "offset {} bytes {}", offset, to.size());
-    std::memcpy(to.data(), buffers_[buffer].memory.get() + offset, to.size());
+    PENSTOCK_CHECK(offset + to.size() <= buffers_[buffer].size(), "offset {} bytes {}", offset, to.size());
+    std::memcpy(to.data(), buffers_[buffer].data() + offset, to.size());
     return {};
   }
 
@@ -236,7 +265,7 @@ class host_device final : public device {
   }
 
   void transfer(const queued_job& next) {
-    std::byte* buffer = buffers_[next.job.buffer].memory.get();
+    std::byte* buffer = buffers_[next.job.buffer].data();
     {
       const stage_range range("copy");
       for (const copy_step& step : plan_.copies) {

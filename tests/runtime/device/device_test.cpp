@@ -6,6 +6,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmath>
 
@@ -150,6 +152,24 @@ TEST_CASE("device memory for a program is refused when there is not so much, and
   fill_device_memory(*given, poison, 4096);
   device->give_back_memory(*given);
   device->close();
+}
+
+TEST_CASE("the buffers of the host device are there from the start: no copy waits for page faults") {
+  const auto device = make_tested_device();
+  REQUIRE(device->open());
+  if (!device->on_host()) SKIP("device memory has no page faults");
+  const auto [rows, side] = GENERATE(std::pair(1U, 8U), std::pair(16U, 256U));
+  const auto plan = plan_transfer(photos(rows, side, side), {}).value();
+  REQUIRE(device->allocate(plan, 2));
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  for (const std::uint32_t buffer : {0U, 1U}) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(device->address(buffer));
+    const std::uintptr_t first = begin / page * page;
+    std::vector<unsigned char> resident((begin + plan.buffer_bytes - first + page - 1) / page);
+    REQUIRE(::mincore(reinterpret_cast<void*>(first), begin + plan.buffer_bytes - first, resident.data()) ==
+            0);
+    CHECK(std::ranges::all_of(resident, [](unsigned char there) { return (there & 1U) != 0; }));
+  }
 }
 
 TEST_CASE("a batch without rows is ready without a byte being touched") {
