@@ -34,6 +34,7 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
   // Only the GPU owner uses the GPU. With it hidden, a stray CUDA call in a worker fails at once instead of
   // creating a context.
   merged["CUDA_VISIBLE_DEVICES"] = "";
+  merged.erase("PENSTOCK_GROUP_SECRET");  // the session's alone: workers run whatever a dataset runs
   std::vector<std::string> list;
   list.reserve(merged.size());
   for (const auto& [name, value] : merged) list.push_back(name + "=" + value);

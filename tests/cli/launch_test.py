@@ -179,6 +179,40 @@ class LaunchTest(PenstockTest):
         self.assertIn("no-such-worker", report["error"])
         self.assertIn(report["first_cause"]["rank"], (0, 1))
 
+    # ---- verbs for all ranks -----------------------------------------------------------------------------------
+
+    def group_verb(self, *arguments, expect=EXIT_OK):
+        code, out, err = self.penstock(*arguments, "--json")
+        self.assertEqual(code, expect, err + out)
+        return json.loads(out)
+
+    def test_verbs_mean_all_ranks_of_the_only_group_and_of_the_one_that_is_named(self):
+        process = self.start_sessions(self.slow_stream(samples=4000), ranks=2)
+        self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")
+        for choice in ([], ["--group", "slow"]):
+            status = self.group_verb("status", *choice)
+            self.assertEqual((status["schema"], status["group"]), ("penstock.group-status/1", "slow"))
+            self.assertEqual([rank["status"]["session"] for rank in status["ranks"]], ["slow-rank0", "slow-rank1"])
+        _, out, _ = self.penstock("top", "--once")
+        self.assertRegex(out, r"RANK +STATE +PID.*\n +0 +ok.*\n +1 +ok")
+        self.group_verb("pause")
+        self.assertEqual([rank["status"]["state"] for rank in self.group_verb("status", "--check", expect=EXIT_NOT_MET)["ranks"]],
+                         ["paused", "paused"])
+        _, out, _ = self.penstock("events", "--json")
+        paused = [event["rank"] for event in map(json.loads, out.splitlines()) if event["kind"] == "paused"]
+        self.assertEqual(sorted(paused), [0, 1], out)
+        self.group_verb("resume")
+        worker = self.group_verb("status", "--session", "slow-rank1")["workers"][0]["pid"]
+        os.kill(worker, signal.SIGKILL)
+        self.wait_until(lambda: self.group_verb("deaths")["ranks"][1]["deaths"], "the death is listed")
+        self.assertEqual(self.group_verb("deaths")["ranks"][0]["deaths"], [])
+        code, _, err = self.penstock("status", "--group", "no-such")
+        self.assertEqual(code, EXIT_NO_SESSION)
+        self.assertIn("live: slow", err)
+        code, _, err = self.penstock("stop", "--wait")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertEqual(self.report_of(process)["outcome"], "stopped")
+
     # ---- sessions that are lost --------------------------------------------------------------------------------
 
     def slow_stream(self, samples=400, wait="4ms", epochs=2):
@@ -221,6 +255,9 @@ class LaunchTest(PenstockTest):
         self.wait_until(lambda: self.delivered_by(2) > 2, "rank 2 has delivered")
         before = self.rank_pids(process)
         workers = {rank: children_of(pid) for rank, pid in before.items()}
+        for pid in workers[0]:
+            with open("/proc/%d/environ" % pid, "rb") as file:
+                self.assertEqual(b"PENSTOCK_GROUP_SECRET=" in file.read(), not name_of(pid).startswith("penstock-worke"))
         os.kill(before[2], signal.SIGKILL)
         self.wait_until(lambda: self.rank_pids(process).get(2, before[2]) != before[2], "rank 2 is back")
         for rank in (0, 1, 3):
@@ -234,9 +271,17 @@ class LaunchTest(PenstockTest):
             self.assertEqual([epoch["from_batch"] for epoch in rank["epochs"]], [0, 0])
             self.assertEqual([epoch["batches"] for epoch in rank["epochs"]], [25, 25])
 
+    def test_a_lost_session_ends_all_if_the_file_says_so(self):
+        process = self.start_sessions(self.slow_stream(samples=4000), "--set", "group.on_lost_rank=fail", ranks=2)
+        self.wait_until(lambda: self.delivered_by(1) > 0, "rank 1 has delivered")
+        os.kill(self.rank_pids(process)[1], signal.SIGKILL)
+        report = self.report_of(process, expect=EXIT_FAILED)
+        self.assertEqual((report["restarts"], report["first_cause"]["rank"]), (0, 1))
+        self.assertIn("SIGKILL", report["first_cause"]["cause"])
+
     def test_a_session_that_is_stopped_by_sigstop_is_replaced(self):
         config = self.slow_stream()
-        process = self.start_sessions(config, "--batches", 15, ranks=2)
+        process = self.start_sessions(config, "--batches", 15, "--set", "group.lost_after=1s", ranks=2)
         self.wait_until(lambda: self.delivered_by(1) > 2, "rank 1 has delivered")
         pid = self.rank_pids(process)[1]
         os.kill(pid, signal.SIGSTOP)

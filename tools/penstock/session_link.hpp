@@ -27,6 +27,7 @@ inline constexpr std::chrono::milliseconds look_deadline{1'000};
 struct session_choice {
   std::string session;
   std::string socket;
+  std::string group{};  ///< only of verbs with add_group_choice()
   bool as_json = false;
 };
 

@@ -5,6 +5,7 @@
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
@@ -174,6 +175,9 @@ int stop(const request_options& o) {
   if (!longest) return refuse_with(exit_usage, longest.error(), o.choice.as_json);
   if (*longest && !o.wait)
     return refuse_with(exit_usage, {errc::usage, "--timeout limits --wait: give both", 0}, o.choice.as_json);
+  const meant_group group = group_meant(o.choice);
+  if (group.refused != exit_ok) return group.refused;
+  if (group.group) return stop_group(o.choice, *group.group, o.now, o.wait, *longest);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   const session_answer answer = request(o.choice, socket.path, {{"verb", "stop"}, {"now", o.now}});
@@ -194,6 +198,9 @@ int scale(const request_options& o) {
 
 std::function<int(const request_options&)> simple(const char* verb, const char* told) {
   return [=](const request_options& o) {
+    const meant_group group = group_meant(o.choice);
+    if (group.refused != exit_ok) return group.refused;
+    if (group.group) return order_group(o.choice, *group.group, {{"verb", verb}}, told);
     return ask_session(o.choice, {{"verb", verb}}, answer_deadline, [&](const json&) { say(told); });
   };
 }
@@ -257,7 +264,7 @@ void add_changes(verb_table& verbs) {
 }
 
 void add_stream_verbs(verb_table& verbs) {
-  add_session_verb<request_options>(
+  const auto [pause_verb, pause_options] = add_session_verb<request_options>(
       verbs,
       {"pause",
        verb_group::operate,
@@ -265,9 +272,11 @@ void add_stream_verbs(verb_table& verbs) {
        "Batches that are already loaded are still delivered; then everything waits for resume.",
        {{"penstock pause", "free the machine for a while"}}},
       simple("pause", "paused"));
-  add_session_verb<request_options>(
+  add_group_choice(pause_verb, pause_options->choice);
+  const auto [resume_verb, resume_options] = add_session_verb<request_options>(
       verbs, {"resume", verb_group::operate, "hand out work again", "", {{"penstock resume", "end a pause"}}},
       simple("resume", "resumed"));
+  add_group_choice(resume_verb, resume_options->choice);
   const auto [stop_verb, stop_options] = add_session_verb<request_options>(
       verbs,
       {"stop",
@@ -277,8 +286,10 @@ void add_stream_verbs(verb_table& verbs) {
        "report and state.",
        {{"penstock stop", "within the deadline of [supervisor] shutdown"},
         {"penstock stop --wait --timeout 60s", "and return once it is gone"},
+        {"penstock stop --group photos", "all ranks of a group"},
         {"penstock stop --now", "without waiting for current samples"}}},
       stop);
+  add_group_choice(stop_verb, stop_options->choice);
   stop_verb.add_flag("--now", stop_options->now, "do not wait for current samples");
   stop_verb.add_flag("--wait", stop_options->wait, "return once the session is gone");
   stop_verb.add_option("--timeout", stop_options->timeout, "with --wait: give up after this time")

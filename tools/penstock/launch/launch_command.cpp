@@ -139,8 +139,6 @@ result<void> add_meeting_place(launch_names& names) {
 /// Sessions are started again one by one, from where they were.
 result<void> make_resumable(launch_work& work, const launch_options& o) {
   work.resumable = true;
-  work.rules.restart_one = supervision::restart_settings{
-      .intensity_max = 10, .intensity_within = nanoseconds(std::chrono::minutes(10))};
   if (o.state.empty()) return {};
   const auto every = parse_duration(o.state_every);
   if (!every) return refuse(errc::usage, "--state-every: {}", every.error().message);
@@ -242,16 +240,38 @@ std::vector<std::string> run_arguments(const launch_options& o) {
 }
 
 /// Loads the file like the first rank will, so that an error is reported once, before anything starts.
-tl::expected<session_work, config_file::rejection> session_of(const launch_options& o, std::size_t ranks,
-                                                              const std::string& report_folder) {
+tl::expected<config_file::loaded_config, config_file::rejection> load_as_rank(const launch_options& o,
+                                                                              std::size_t ranks) {
   config_source source = o.source;
   source.sets.push_back("sampler.rank=0");
   source.sets.push_back(fmt::format("sampler.world_size={}", ranks));
-  auto loaded = load(source);
-  if (!loaded) return tl::unexpected(std::move(loaded.error()));
-  return session_work{
-      source.file, loaded->values.name, loaded->values.metrics.listen, run_arguments(o), o.sink,
-      o.out,       report_folder};
+  return load(source);
+}
+
+/// A lost session is started again, unless the file says "fail".
+bool waits_for_lost(const config_file::loaded_config& loaded) {
+  return !loaded.sources.contains("group.on_lost_rank") ||
+         loaded.values.group.on_lost_rank == lost_rank_rule::wait;
+}
+
+session_work session_of(const launch_options& o, const config_file::loaded_config& loaded,
+                        const std::string& report_folder) {
+  std::vector<std::string> arguments = run_arguments(o);
+  // Members of a group cannot wait for a lost one yet.
+  if (waits_for_lost(loaded) && !loaded.sources.contains("group.join")) {
+    arguments.emplace_back("--set");
+    arguments.emplace_back("group.join=\"never\"");
+  }
+  return {o.source.file, loaded.values.name, loaded.values.metrics.listen, std::move(arguments), o.sink,
+          o.out,         report_folder};
+}
+
+void follow_rules_of(launch_rules& rules, const config_file::loaded_config& loaded) {
+  const group_config& group = loaded.values.group;
+  rules.lost_after = group.lost_after;
+  if (!waits_for_lost(loaded)) return;
+  rules.restart_one = supervision::restart_settings{.intensity_max = group.restart.intensity.max,
+                                                    .intensity_within = group.restart.intensity.within};
 }
 
 // ---- the end ----------------------------------------------------------------------------------------------
@@ -266,7 +286,7 @@ int tell_end(const launch_options& o, const launch_work& work, const launch_resu
                       : r.outcome == launch_outcome::stopped ? style::yellow
                                                              : style::green;
     const std::string why = cause_sentence(r);
-    say(styled(how, name_of(r.outcome)) + (why.empty() ? "" : ": " + why));
+    say(styled(how, report["outcome"].get<std::string>()) + (why.empty() ? "" : ": " + why));
   }
   if (r.state_trouble)
     say(fmt::format("{} the state '{}' was not updated: {}", styled(style::yellow, "warning:"),
@@ -293,10 +313,13 @@ int launch(launch_options o) {
   std::optional<session_work> sessions;
   if (o.is_file()) {
     if (auto ok = reports.make(); !ok) return refuse_with(exit_failed, ok.error(), o.json);
-    auto session = session_of(o, work->places.size(), reports.path());
-    if (!session) return tell_rejection(session.error(), o.json);
-    sessions = std::move(*session);
+    const auto loaded = load_as_rank(o, work->places.size());
+    if (!loaded) return tell_rejection(loaded.error(), o.json);
+    sessions = session_of(o, *loaded, reports.path());
+    follow_rules_of(work->rules, *loaded);
     work->arguments = [&work, &sessions](std::uint32_t rank) {
+      std::error_code ignored;  // what an earlier process wrote
+      std::filesystem::remove(report_path(*sessions, rank), ignored);
       return rank_arguments(*sessions, work->places[rank], rank);
     };
   }

@@ -7,6 +7,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <iterator>
@@ -76,6 +77,10 @@ nlohmann::ordered_json group_report(const launch_work& work, const launch_result
                    {"outcome", name_of(r.outcome)}, {"error", nullptr},
                    {"error_kind", nullptr},         {"first_cause", nullptr},
                    {"restarts", r.restarts},        {"ranks", std::move(ranks)}};
+  // `penstock stop` and --batches: as `run`, each rank has exited with 0.
+  const bool cut_short = std::ranges::any_of(
+      all["ranks"], [](const ordered_json& rank) { return rank.value("outcome", "") == "stopped"; });
+  if (r.outcome == launch_outcome::finished && cut_short) all["outcome"] = name_of(launch_outcome::stopped);
   if (r.cause) {
     all["error"] = cause_sentence(r);
     all["error_kind"] = "rank_failed";

@@ -5,6 +5,7 @@
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 #include "tools/penstock/text_table.hpp"
@@ -42,6 +43,9 @@ json workers_meant(const json& status, const target& meant) {
 int status(const request_options& o) {
   const auto meant = parse_target(o.target);
   if (!meant) return no_such_target(o.choice, not_a_target(o.target));
+  const meant_group all = group_meant(o.choice);
+  if (all.refused != exit_ok) return all.refused;
+  if (all.group && meant->kind == target_kind::all) return show_group(o.choice, *all.group, o.check);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   session_answer answer = request(o.choice, socket.path, {{"verb", "status"}});
@@ -73,6 +77,9 @@ void print_stacks(const json& deaths) {
 }
 
 int deaths(const request_options& o) {
+  const meant_group group = group_meant(o.choice);
+  if (group.refused != exit_ok) return group.refused;
+  if (group.group) return deaths_of_group(o.choice, *group.group);
   return ask_session(o.choice, {{"verb", "deaths"}}, answer_deadline, [&](const json& result) {
     const json all = all_deaths(result);
     if (all.empty()) return say("no worker or GPU owner has died");
@@ -178,9 +185,11 @@ void add_status(verb_table& verbs) {
        "has become of them by function. A target limits it to those lines.",
        {{"penstock status", "the only live session"},
         {"penstock status worker/3 --json | jq .workers[0].current_sample", "what worker 3 is working on"},
+        {"penstock status --group photos", "all ranks of a group, one line each"},
         {"penstock status --check --session photos",
          "for scripts: exit code 3 unless the state is ok and the stream moves"}}},
       status);
+  add_group_choice(verb, o->choice);
   verb.add_flag("--check", o->check, "exit 3 unless the state is ok and the stream is not stalled");
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler or all");
 }
@@ -196,6 +205,7 @@ void add_deaths(verb_table& verbs) {
        {{"penstock deaths", "as a table"},
         {"penstock deaths --json | jq '.deaths[-1].last_output'", "the last output of the last one"}}},
       deaths);
+  add_group_choice(verb, o->choice);
   verb.add_flag("--stacks", o->stacks, "also print each one's stack");
 }
 

@@ -2,6 +2,7 @@
 
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
+#include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/watch/full_screen.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 #include "tools/penstock/watch/top_screen.hpp"
@@ -154,6 +155,9 @@ int top(const top_options& o) {
                        o.choice.as_json);
   }
   const auto interval = std::chrono::ceil<std::chrono::milliseconds>(*every);
+  const meant_group group = group_meant(o.choice);
+  if (group.refused != exit_ok) return group.refused;
+  if (group.group) return top_of_group(o.choice, *group.group, interval, o.once);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   watcher watch(socket.path);

@@ -6,6 +6,7 @@
 #include "runtime/base/write_all.hpp"
 #include "runtime/control/control_client.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 #include "tools/penstock/watch/event_times.hpp"
@@ -16,6 +17,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <mutex>
 #include <thread>
 
 namespace penstock::cli {
@@ -61,13 +65,52 @@ int read_events(const events_options& o, const std::filesystem::path& socket,
   }
 }
 
+/// Those of all ranks in the order of time; with `follow`, as the ranks tell them.
+int events_of_group(const events_options& o, const live_group& group, const std::string& since,
+                    std::size_t width) {
+  struct of_rank {
+    std::uint32_t rank;
+    json event;
+  };
+  std::mutex mutex;
+  std::vector<of_rank> past;
+  std::atomic<int> code = exit_ok;
+  const auto show = [&](const of_rank& one) {
+    if (one.event.at("time").get<std::string>() < since) return;
+    if (o.choice.as_json) {
+      json with_rank{{"rank", one.rank}};
+      with_rank.update(one.event);
+      return print_json(with_rank);
+    }
+    print(fmt::format("[rank{}] {}", one.rank, event_for_people(one.event, width)));
+  };
+  std::vector<std::thread> readers;
+  for (const live_rank& r : group.ranks) {
+    readers.emplace_back([&] {
+      const int refused = read_events(o, r.session.socket, [&](const json& e) {
+        const std::lock_guard lock(mutex);
+        o.follow ? show({r.rank, e}) : past.push_back({r.rank, e});
+      });
+      if (refused != exit_ok) code = refused;
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  const auto time_of = [](const of_rank& one) { return one.event.at("time").get<std::string>(); };
+  std::ranges::stable_sort(past, {}, time_of);
+  for (const of_rank& one : past) show(one);
+  return code;
+}
+
 int events(const events_options& o) {
   const auto since = since_of(o.since, std::chrono::system_clock::now());
   if (!since)
     return refuse_with(exit_usage, {errc::usage, "--since: " + since.error().message, 0}, o.choice.as_json);
+  const std::size_t width = is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 0;
+  const meant_group group = group_meant(o.choice);
+  if (group.refused != exit_ok) return group.refused;
+  if (group.group) return events_of_group(o, *group.group, *since, width);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
-  const std::size_t width = is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 0;
   return read_events(o, socket.path, [&](const json& e) {
     if (e.at("time").get<std::string>() < *since) return;
     if (o.choice.as_json) {
@@ -92,6 +135,7 @@ void add_events(verb_table& verbs) {
         {"penstock events -f --json | jq 'select(.kind == \"worker_died\").death'",
          "one JSON object per line"}}},
       events);
+  add_group_choice(verb, o->choice);
   verb.add_flag("-f,--follow", o->follow, "continue until the session ends");
   verb.add_option("--since", o->since, "only what happened since then")->type_name("TIME");
 }
@@ -272,10 +316,13 @@ void add_top(verb_table& verbs) {
        "Throughput, what the device waits for, where batches are, and each worker with its current sample "
        "and duration. The worker that the device waits for comes first. Keys: q quits; p pauses and resumes "
        "the stream; j and k scroll the workers, space and b by pages, g and G to the ends. Without a "
-       "terminal, or with --once, it prints one screen. With --json, one object every interval.",
+       "terminal, or with --once, it prints one screen. With --json, one object every interval. Of a group, "
+       "a "
+       "table with a line for each rank; q quits.",
        {{"penstock top", "of the only live session"},
         {"penstock top --once", "one screen, for scripts and tickets"}}},
       top);
+  add_group_choice(verb, o->choice);
   verb.add_option("--every", o->every, "how often to redraw")->type_name("TIME")->capture_default_str();
   verb.add_flag("--once", o->once, "print one screen as plain text");
 }

@@ -1,0 +1,42 @@
+#include "tools/penstock/group/rank_names.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock::cli;
+
+namespace {
+
+std::vector<named_session> sessions(std::initializer_list<const char*> names) {
+  std::vector<named_session> all;
+  for (const char* name : names) all.push_back({name, std::string("/run/") + name});
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a rank is named after its group; other names are no ranks") {
+  const auto rank = parse_rank_name("a-rank1-rank12");
+  REQUIRE(rank);
+  CHECK(rank->group == "a-rank1");
+  CHECK(rank->rank == 12);
+  for (const char* name : {"", "photos", "photos-rank", "-rank0", "photos-rank0-471", "photos-rankx",
+                           "photos-rank-1", "photos-rank99999999999"})
+    CHECK_FALSE(parse_rank_name(name));
+}
+
+TEST_CASE("the ranks of a group are found among other sessions, in their order") {
+  const auto groups = groups_among(sessions({"b-rank0", "a-rank10", "other", "a-rank2"}));
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].name == "a");
+  REQUIRE(groups[0].ranks.size() == 2);
+  CHECK(groups[0].ranks[0].rank == 2);
+  CHECK(groups[0].ranks[1].session.socket == "/run/a-rank10");
+}
+
+TEST_CASE("without a name a verb means the group only if nothing else is live") {
+  CHECK(only_group(sessions({"a-rank0", "a-rank1"})));
+  CHECK_FALSE(only_group(sessions({})));
+  CHECK_FALSE(only_group(sessions({"a-rank0"})));  // one session, with all that its own verbs show
+  CHECK_FALSE(only_group(sessions({"a-rank0", "a-rank1", "other"})));
+  CHECK_FALSE(only_group(sessions({"a-rank0", "b-rank0"})));
+}

@@ -1,0 +1,256 @@
+#include "tools/penstock/group/group_verbs.hpp"
+
+#include "runtime/base/counted.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/control/control_client.hpp"
+#include "runtime/control/socket_place.hpp"
+#include "tools/penstock/group/group_tables.hpp"
+#include "tools/penstock/watch/full_screen.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <future>
+#include <thread>
+
+namespace penstock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using json = nlohmann::ordered_json;
+using clock = std::chrono::steady_clock;
+
+constexpr auto look_again_after = 20ms;
+constexpr auto first_look = 300ms;  // of one screen: rates need two looks
+
+std::vector<named_session> live_sessions() {
+  std::vector<named_session> live;
+  for (auto& s : control::find_sessions()) {
+    if (s.alive) live.push_back({s.name, s.path});
+  }
+  return live;
+}
+
+json head_of(const live_group& group) {
+  return {{"group", group.name}, {"ranks", json::array()}};
+}
+
+json row_of(const rank_answer& answer) {
+  json row{{"rank", answer.rank}, {"session", answer.session}};
+  if (!answer.result) row["error"] = answer.why_not;
+  return row;
+}
+
+/// Names the ranks without a result; the exit code.
+int tell_silent(const session_choice& choice, const std::vector<rank_answer>& answers) {
+  int code = exit_ok;
+  for (const rank_answer& a : answers) {
+    if (a.result) continue;
+    code = exit_refused;
+    if (!choice.as_json) say(fmt::format("rank {} ({}): {}", a.rank, a.session, a.why_not));
+  }
+  return code;
+}
+
+bool is_gone(const std::filesystem::path& socket) {
+  const auto connected = control::connect_to(socket);
+  return !connected && connected.error().code != errc::timed_out;  // busy is not gone
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+}  // namespace
+
+// ---- which group ------------------------------------------------------------------------------------------
+
+void add_group_choice(CLI::App& verb, session_choice& into) {
+  verb.add_option(
+          "--group", into.group,
+          "all ranks of this group: NAME of sessions NAME-rank0, NAME-rank1, ...; optional if nothing "
+          "else is live")
+      ->type_name("NAME");
+}
+
+meant_group group_meant(const session_choice& choice) {
+  if (!choice.session.empty() || !choice.socket.empty()) return {};
+  const std::vector<named_session> live = live_sessions();
+  if (choice.group.empty()) return {only_group(live), exit_ok};
+  std::string names;
+  for (live_group& group : groups_among(live)) {
+    if (group.name == choice.group) return {std::move(group), exit_ok};
+    names += (names.empty() ? "" : ", ") + group.name;
+  }
+  const std::string why = fmt::format("there is no live group '{}'; live: {}", printable(choice.group),
+                                      names.empty() ? "none" : names);
+  return {std::nullopt, refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json)};
+}
+
+// ---- all ranks at once ------------------------------------------------------------------------------------
+
+std::vector<rank_answer> ask_ranks(const live_group& group, const json& question,
+                                   std::chrono::milliseconds deadline) {
+  std::vector<std::future<rank_answer>> asked;
+  for (const live_rank& r : group.ranks) {
+    asked.push_back(std::async(std::launch::async, [&r, &question, deadline]() -> rank_answer {
+      auto answer = control::ask(r.session.socket, question, deadline);
+      if (!answer) return {r.rank, r.session.name, std::nullopt, answer.error().message};
+      if (answer->value("ok", false)) return {r.rank, r.session.name, std::move(answer->at("result")), {}};
+      const json why = answer->value("error", json::object());
+      return {r.rank, r.session.name, std::nullopt, why.value("message", "the session refused")};
+    }));
+  }
+  std::vector<rank_answer> answers;
+  for (auto& one : asked) answers.push_back(one.get());
+  return answers;
+}
+
+int order_group(const session_choice& choice, const live_group& group, const json& question,
+                const std::string& told) {
+  const std::vector<rank_answer> answers = ask_ranks(group, question, answer_deadline);
+  const auto reached = static_cast<std::size_t>(
+      std::ranges::count_if(answers, [](const rank_answer& a) { return a.result.has_value(); }));
+  const int code = tell_silent(choice, answers);
+  if (choice.as_json) {
+    json all = head_of(group);
+    for (const rank_answer& a : answers) {
+      all["ranks"].push_back(row_of(a));
+      if (a.result) all["ranks"].back()["result"] = *a.result;
+    }
+    print_json(all);
+  } else {
+    say(fmt::format("{} {} of {}", told, counted(reached, "rank"), group.name));
+  }
+  return code;
+}
+
+int stop_group(const session_choice& choice, const live_group& group, bool now, bool wait,
+               std::optional<std::chrono::milliseconds> longest) {
+  const int code =
+      order_group(choice, group, {{"verb", "stop"}, {"now", now}}, wait ? "stopping" : "told to stop:");
+  if (!wait || code != exit_ok) return code;
+  const auto until = clock::now() + longest.value_or(24h * 365);
+  for (const live_rank& r : group.ranks) {
+    while (!is_gone(r.session.socket)) {
+      if (clock::now() >= until) {
+        return refuse_with(
+            exit_timed_out,
+            {errc::timed_out, fmt::format("rank {} is still stopping after the timeout", r.rank), 0},
+            choice.as_json);
+      }
+      std::this_thread::sleep_for(look_again_after);
+    }
+  }
+  if (!choice.as_json) say("stopped");
+  return exit_ok;
+}
+
+json status_of_group(const live_group& group) {
+  json all{{"schema", "penstock.group-status/1"}, {"group", group.name}, {"ranks", json::array()}};
+  for (const rank_answer& a : ask_ranks(group, {{"verb", "status"}}, look_deadline)) {
+    all["ranks"].push_back(row_of(a));
+    all["ranks"].back()["status"] = a.result.value_or(json());
+  }
+  return all;
+}
+
+int show_group(const session_choice& choice, const live_group& group, bool check) {
+  const json all = status_of_group(group);
+  if (choice.as_json) {
+    print_json(all);
+  } else {
+    print_raw(group_for_people(all, json(), 0, terminal_width(STDOUT_FILENO)));
+    say("next: penstock status --session " + group.ranks.front().session.name);
+  }
+  return check && !all_well(all) ? exit_not_met : exit_ok;
+}
+
+int deaths_of_group(const session_choice& choice, const live_group& group) {
+  const std::vector<rank_answer> answers = ask_ranks(group, {{"verb", "deaths"}}, answer_deadline);
+  json all = head_of(group);
+  std::string text;
+  for (const rank_answer& a : answers) {
+    all["ranks"].push_back(row_of(a));
+    if (!a.result) continue;
+    all["ranks"].back().update(*a.result);
+    const json deaths = all_deaths(*a.result);
+    if (deaths.empty()) continue;
+    text += fmt::format("rank {} ({}):\n", a.rank, a.session) +
+            deaths_for_people(deaths, a.result->value("of", json()) == "jobs", terminal_width(STDOUT_FILENO));
+  }
+  if (choice.as_json) {
+    print_json(all);
+  } else if (text.empty()) {
+    say(fmt::format("no worker or GPU owner of {} has died", group.name));
+  } else {
+    print_raw(text);
+  }
+  return tell_silent(choice, answers);
+}
+
+// ---- top --------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Ranks come back with other sockets, and new ones appear.
+std::optional<live_group> again(const live_group& group) {
+  for (live_group& one : groups_among(live_sessions())) {
+    if (one.name == group.name) return std::move(one);
+  }
+  return std::nullopt;
+}
+
+int watch_group(const live_group& group, std::chrono::milliseconds every) {
+  auto screen = full_screen::take();
+  if (!screen) return refuse_with(exit_failed, screen.error(), false);
+  json before;
+  auto looked_at = clock::now();
+  json now = status_of_group(group);
+  while (true) {
+    const auto began = clock::now();
+    const double seconds = std::chrono::duration<double>(began - looked_at).count();
+    screen->show(lines_of(group_for_people(now, before, seconds, screen->size().columns)));
+    const full_screen::input got = screen->wait(every);
+    if (got.key == 'q' || got.key == 'Q' || got.closed) return exit_ok;
+    if (got.signal != 0 && got.signal != SIGWINCH) return 128 + got.signal;
+    const auto living = again(group);
+    if (!living) return exit_ok;
+    before = std::exchange(now, status_of_group(*living));
+    looked_at = began;
+  }
+}
+
+}  // namespace
+
+int top_of_group(const session_choice& choice, const live_group& group, std::chrono::milliseconds every,
+                 bool once) {
+  if (choice.as_json) {
+    for (std::optional<live_group> living = group; living; living = again(group)) {
+      print_json(status_of_group(*living));
+      if (once) break;
+      std::this_thread::sleep_for(every);
+    }
+    return exit_ok;
+  }
+  if (!once && is_terminal(STDOUT_FILENO) && is_terminal(STDIN_FILENO)) return watch_group(group, every);
+  const auto began = clock::now();
+  const json before = status_of_group(group);
+  std::this_thread::sleep_for(first_look);
+  const double seconds = std::chrono::duration<double>(clock::now() - began).count();
+  print_raw(group_for_people(status_of_group(group), before, seconds, terminal_width(STDOUT_FILENO)));
+  return exit_ok;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,55 @@
+// Verbs for live sessions, for all ranks of a group at once. Used by the verbs themselves, which take --group.
+#pragma once
+
+#include "tools/penstock/group/rank_names.hpp"
+#include "tools/penstock/session_link.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+
+namespace CLI {
+class App;
+}
+
+namespace penstock::cli {
+
+/// --group.
+void add_group_choice(CLI::App& verb, session_choice& into);
+
+/// The group that a verb means: the one that --group names, or the only one if nothing is named.
+struct meant_group {
+  std::optional<live_group> group;  ///< empty: the verb means one session
+  int refused = exit_ok;            ///< an exit code; the reason has been printed
+};
+[[nodiscard]] meant_group group_meant(const session_choice& choice);
+
+/// What each rank answers to a request; all are asked at once.
+struct rank_answer {
+  std::uint32_t rank = 0;
+  std::string session;
+  std::optional<nlohmann::ordered_json> result;
+  std::string why_not;  ///< if there is no result
+};
+[[nodiscard]] std::vector<rank_answer> ask_ranks(const live_group& group,
+                                                 const nlohmann::ordered_json& question,
+                                                 std::chrono::milliseconds deadline);
+
+/// An order to all ranks, "paused 4 ranks of photos". Exit code 7 if some did not take it; they are named.
+int order_group(const session_choice& choice, const live_group& group, const nlohmann::ordered_json& question,
+                const std::string& told);
+/// order_group with "stop", and waits until their sockets are gone, if `wait`.
+int stop_group(const session_choice& choice, const live_group& group, bool now, bool wait,
+               std::optional<std::chrono::milliseconds> longest);
+
+/// {"schema": "penstock.group-status/1", "group": .., "ranks": [{"rank", "session", "status"}]}.
+[[nodiscard]] nlohmann::ordered_json status_of_group(const live_group& group);
+int show_group(const session_choice& choice, const live_group& group, bool check);
+int deaths_of_group(const session_choice& choice, const live_group& group);
+/// The table of show_group again and again, with rates; `once`: one screen.
+int top_of_group(const session_choice& choice, const live_group& group, std::chrono::milliseconds every,
+                 bool once);
+
+}  // namespace penstock::cli
