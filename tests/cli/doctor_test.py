@@ -91,6 +91,7 @@ class MadeUpMachineTest(DoctorTest):
             self.assertIn(row["status"], ("ok", "info", "skip"), row)
             if row["status"] == "skip":
                 expected = {"gpu.deep", "gpu.pinning", "gpu.numa", "isolate"} - {"gpu.numa"}
+                expected |= {"group.rank", "group.gpus", "group.address", "group.secret", "group.nccl"}
                 if not self.built_with_cuda():
                     expected |= {"gpu.driver-runtime", "gpu.architecture"}
                 self.assertIn(id, expected, row)

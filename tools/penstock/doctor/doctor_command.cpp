@@ -224,6 +224,7 @@ int examine(const doctor_options& o) {
   found.build = doctor::facts_of_this_build();
   doctor::look_at_job(settings, {!o.source.file.empty(), o.cpu_only, o.root}, found);
   found.machine = doctor::look_at_machine(where);
+  if (o.root == "/") doctor::look_at_group(settings, found.group);
   if (found.job.demand != doctor::gpu_demand::none) found.gpu = doctor::look_at_gpu(where);
   if (o.deep || o.isolate) go_deep(settings, o, found);
   if (o.isolate) isolate(settings, o, found);

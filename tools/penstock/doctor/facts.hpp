@@ -202,6 +202,25 @@ struct isolation_step {
   std::string told;  ///< its error, or why it was not tried
 };
 
+/// This process as a rank of a group, by its launcher's environment and [group].
+struct group_facts {
+  bool there = false;                       ///< a launcher has made it a rank
+  std::string rank_trouble;                 ///< the environment makes no sense
+  std::string place;                        ///< "rank 1 of 8 by srun"
+  std::optional<std::uint32_t> ranks_here;  ///< on this host
+  bool shares_gpu = false;                  ///< [gpu] share
+  std::string address;                      ///< "node0:20133", "@penstock-group/..."
+  std::string address_trouble;              ///< nothing says where the ranks meet
+  enum class answer : std::uint8_t { local, answers, nobody_listens, unreachable };
+  answer reach = answer::local;
+  std::string reach_trouble;
+  bool has_secret = false;
+  std::string secret_trouble;  ///< unusable, or missing between hosts
+  bool wants_nccl = false;     ///< [group] communicator = "nccl"
+  std::string nccl;            ///< "2.27.3 (/usr/lib/libnccl.so.2.27.3)"
+  std::string nccl_trouble;
+};
+
 struct facts {
   build_facts build;
   job_facts job;
@@ -209,6 +228,7 @@ struct facts {
   machine_facts machine;
   worker_facts worker;
   data_facts data;
+  group_facts group;
   std::vector<std::string> config_warnings;
   std::optional<deep_facts> deep;
   std::optional<std::vector<isolation_step>> isolation;

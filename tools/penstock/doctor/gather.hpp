@@ -34,6 +34,10 @@ struct gather_options {
 
 [[nodiscard]] machine_facts look_at_machine(const gather_options& options);
 
+/// This process as a rank of a group: fills `group`. Connects to rank 0's address if it is on another host, within 3 s;
+/// opens NCCL if [group] asks for it.
+void look_at_group(const config& settings, group_facts& to);
+
 struct job_request {
   bool has_config = false;
   bool cpu_only = false;

@@ -46,6 +46,13 @@ finding judge_dataset(const facts& f);
 finding judge_sample(const facts& f);
 finding judge_isolation(const facts& f);
 
+// A rank of a group (judge_group.cpp). Skipped where no launcher has made this process a rank.
+finding judge_rank(const facts& f);
+finding judge_rank_gpus(const facts& f);
+finding judge_meeting_place(const facts& f);
+finding judge_secret(const facts& f);
+finding judge_nccl(const facts& f);
+
 /// "9 GPUs", "1 GPU".
 [[nodiscard]] std::string counted(std::uint64_t count, std::string_view noun);
 [[nodiscard]] finding skipped(std::string why);
