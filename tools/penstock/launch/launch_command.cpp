@@ -257,10 +257,10 @@ bool waits_for_lost(const config_file::loaded_config& loaded) {
 session_work session_of(const launch_options& o, const config_file::loaded_config& loaded,
                         const std::string& report_folder) {
   std::vector<std::string> arguments = run_arguments(o);
-  // Members of a group cannot wait for a lost one yet.
+  // As members of a group a lost rank would end the others, but it is started again by itself.
   if (waits_for_lost(loaded) && !loaded.sources.contains("group.join")) {
     arguments.emplace_back("--set");
-    arguments.emplace_back("group.join=\"never\"");
+    arguments.emplace_back("group.join=never");
   }
   return {o.source.file, loaded.values.name, loaded.values.metrics.listen, std::move(arguments), o.sink,
           o.out,         report_folder};

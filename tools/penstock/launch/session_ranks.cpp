@@ -38,8 +38,6 @@ std::vector<std::string> rank_arguments(const session_work& work, const rank_pla
     words.push_back(std::move(value));
   };
   add("--set", "sampler.rank=auto");
-  // A lost rank would end the others, but it is started again by itself.
-  add("--set", "group.join=never");
   add("--set", "name=" + with_rank(work.name, rank));
   if (!work.metrics_listen.empty()) add("--set", "metrics.listen=" + address_of(work.metrics_listen, rank));
   add("--device", place.gpu ? fmt::format("cuda:{}", rank) : "host");
