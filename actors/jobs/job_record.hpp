@@ -38,6 +38,7 @@ struct job_rules {
   bool idempotent = true;
   bool fresh = false;
   bool to_device = false;
+  std::optional<std::uint32_t> place{};
   bool stays_there = false;  ///< its result goes to the caller in a device buffer
   std::uint32_t program = job_upload::no_program;
 };

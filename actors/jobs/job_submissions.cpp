@@ -55,7 +55,7 @@ void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
   ++s.by_function[function->second].waiting;
   s.book->submit({record->number(), function->second, alone ? s.around.shape.slot_bytes : bytes,
                   record->rules().limit, record->rules().idempotent, record->rules().fresh,
-                  record->rules().to_device});
+                  record->rules().to_device, record->rules().place});
 }
 
 void learn_functions(scheduler_state& s, const functions_known& news) {

@@ -104,6 +104,7 @@ jobs::job_rules Pool::body::rules_of(const job_options& options) const {
   jobs::job_rules rules{options.timeout.value_or(settings_.jobs.timeout.value_or(nanoseconds(0))),
                         options.idempotent.value_or(settings_.jobs.idempotent),
                         options.fresh.value_or(settings_.jobs.fresh)};
+  rules.place = options.worker;
   rules.to_device = options.on_device || !options.program.empty();
   rules.stays_there = options.on_device;
   if (!rules.to_device) return rules;

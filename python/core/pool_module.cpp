@@ -141,9 +141,10 @@ class pool_handle {
   pool_handle& operator=(const pool_handle&) = delete;
 
   Job submit(const std::vector<nb::object>& parts, std::optional<double> timeout,
-             std::optional<bool> idempotent, std::optional<bool> fresh, nb::object when_done) {
+             std::optional<bool> idempotent, std::optional<bool> fresh, nb::object when_done,
+             std::optional<std::uint32_t> worker) {
     const Argument argument = joined(parts);
-    const job_options options{as_nanoseconds(timeout), idempotent, fresh};
+    const job_options options{as_nanoseconds(timeout), idempotent, fresh, worker};
     std::function<void(Job)> then;
     if (!when_done.is_none()) then = callback(std::move(when_done));
     while (true) {
@@ -203,7 +204,8 @@ void bind_pools(nb::module_& m) {
   nb::class_<pool_handle>(m, "Pool")
       .def(nb::init<const config&, bool>(), nb::arg("settings"), nb::arg("control_socket"))
       .def("submit", &pool_handle::submit, nb::arg("parts"), nb::arg("timeout").none(),
-           nb::arg("idempotent").none(), nb::arg("fresh").none(), nb::arg("when_done").none())
+           nb::arg("idempotent").none(), nb::arg("fresh").none(), nb::arg("when_done").none(),
+           nb::arg("worker").none() = nb::none())
       .def("finish", &pool_handle::finish)
       .def("stop", &pool_handle::stop, nb::arg("seconds").none())
       .def("close", &pool_handle::close)

@@ -59,6 +59,12 @@ class call_in_python {
       throw;
     }
   }
+  /// Room for a result of at most so many bytes, where the caller will read it; its address. give() takes it back.
+  std::uintptr_t reserve(std::uint64_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(here().result(bytes).data());
+  }
+  /// The result is complete, in what was reserved.
+  void finish(std::uint64_t bytes) { here().shorten_result(bytes); }
   [[nodiscard]] const std::exception_ptr& too_large() const noexcept { return too_large_; }
 
  private:
@@ -115,6 +121,8 @@ NB_MODULE(_worker, m) {
       .def_prop_ro("attempt", &call_in_python::attempt)
       .def_prop_ro("worker", &call_in_python::worker)
       .def("describe", &call_in_python::describe, nb::arg("work"))
+      .def("reserve", &call_in_python::reserve, nb::arg("bytes"))
+      .def("finish", &call_in_python::finish, nb::arg("bytes"))
       .def("give", &call_in_python::give, nb::arg("parts"));
   m.def("job_loop", &penstock::python::job_loop, nb::arg("run"));
 }

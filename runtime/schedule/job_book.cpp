@@ -159,6 +159,11 @@ void job_book::enqueue(job_entry& e) {
   } else if (e.request.fresh) {
     e.where = whereabouts::fresh;
     fresh_.add(e);
+  } else if (e.request.place) {
+    e.where = whereabouts::placed;
+    placed_jobs& group = placed_[*e.request.place];
+    if (group.jobs.empty()) group.absent_since.reset();  // it has waited for nobody since
+    group.jobs.emplace(job, &e);
   } else if (e.charged) {
     e.where = whereabouts::suspected;
     suspected_.add(e);
@@ -173,6 +178,7 @@ void job_book::dequeue(job_entry& e) {
   switch (e.where) {
     case whereabouts::ordinary: ordinary_.erase(e.request.job); break;
     case whereabouts::fresh: fresh_.remove(e); break;
+    case whereabouts::placed: placed_.at(*e.request.place).jobs.erase(e.request.job); break;
     case whereabouts::suspected: suspected_.remove(e); break;
     case whereabouts::isolated: break;
     case whereabouts::leased: break;

@@ -20,7 +20,7 @@
 // Order. Jobs are leased in the order of their numbers, so a retried job precedes all jobs that were never
 // leased. Idle workers are served first. Then every worker may have one lease queued behind the one it works
 // on, and more while its leases together are less work than `bundle_goal`. When no job waits, an idle worker
-// takes over the later half of the rows that another worker has not started.
+// takes over the later half of the rows that another worker has not started. Jobs with a place come first, and stay there.
 //
 // Slots. A slot is busy from its lease until its rows are settled, its worker has passed them, and every
 // result in it has been freed. A worker passes a row by finishing it or by reporting it, so a lease whose
@@ -60,6 +60,9 @@ struct job_book_settings {
   std::uint64_t slot_bytes = 0;
   std::uint64_t row_bytes = 0;  ///< of each row of the slot's table; and of its header
   std::uint64_t head_bytes = 0;
+  /// How long a job waits for a worker that it should run on and that takes no work. One that is replaced is back
+  /// before that, unless its program takes long to begin.
+  nanoseconds place_patience{10'000'000'000};
 };
 
 struct job_request {
@@ -72,6 +75,9 @@ struct job_request {
   bool idempotent = true;   ///< false: never begun twice
   bool fresh = false;       ///< only in a process that has run nothing else
   bool holds_slot = false;  ///< its result stays in the slot, of whatever size: result_gone() is owed for it
+  /// The worker that should run it. Any other does if that one takes no work for `place_patience`; a suspect is
+  /// tried there again, and then alone.
+  std::optional<std::uint32_t> place{};
 };
 
 // ---- commands: all of them are carried out, in order, before the next advance() ---------------------------
@@ -270,7 +276,7 @@ class job_book {
  private:
   using row_state = row_reading::state;
 
-  enum class whereabouts : std::uint8_t { ordinary, suspected, fresh, isolated, leased };
+  enum class whereabouts : std::uint8_t { ordinary, suspected, fresh, placed, isolated, leased };
 
   struct job_entry {
     job_request request;
@@ -288,6 +294,10 @@ class job_book {
     std::uint32_t row = 0;
   };
   using waiting_jobs = std::map<job_id, job_entry*>;
+  struct placed_jobs {
+    waiting_jobs jobs{};
+    std::optional<steady_time> absent_since{};  // their worker, while it takes no work
+  };
 
   /// Waiting jobs grouped by the worker that they avoid, so that no search visits jobs that this worker must
   /// not run.
@@ -362,6 +372,7 @@ class job_book {
   void prepare_for_fresh(steady_time now);
   [[nodiscard]] std::uint64_t processes_under_way(steady_time now) const;
   void refresh(std::uint32_t index, worker& w);
+  void lease_placed(steady_time now);  // job_placement.cpp
   void lease_suspects(steady_time now);
   void lease_ordinary();
   void lease_bundle(std::uint32_t index, std::uint64_t share);
@@ -377,7 +388,7 @@ class job_book {
   void look_again(steady_time when);
   [[nodiscard]] bool works(const worker& w) const;
   [[nodiscard]] bool wants_more(const worker& w) const;
-  [[nodiscard]] bool something_for(const worker& w) const;
+  [[nodiscard]] bool something_for(std::uint32_t index, const worker& w) const;
   [[nodiscard]] nanoseconds expected_of(const job_entry& e) const;
 
   // job_book.cpp: how events change the state.
@@ -406,9 +417,10 @@ class job_book {
   waiting_jobs ordinary_;
   choosy_jobs suspected_;
   choosy_jobs fresh_;
-  std::vector<job_entry*> bundle_;      // of give(); kept for its memory
-  std::vector<std::uint32_t> takers_;   // of lease_ordinary(), the same
-  std::vector<std::uint32_t> victims_;  // of move_work(), the same
+  std::map<std::uint32_t, placed_jobs> placed_;  // by worker
+  std::vector<job_entry*> bundle_;               // of give(); kept for its memory
+  std::vector<std::uint32_t> takers_;            // of lease_ordinary(), the same
+  std::vector<std::uint32_t> victims_;           // of move_work(), the same
   std::vector<job_command> outbox_;
   std::optional<steady_time> next_look_;
   job_id last_job_ = 0;

@@ -35,11 +35,15 @@ bool is_loader(const auto& worker) {
 std::vector<job_command> job_book::advance(steady_time now) {
   ++round_;
   next_look_.reset();
+  if (paused_) {
+    for (auto& [index, group] : placed_) group.absent_since.reset();  // workers come and go unseen
+  }
   if (!paused_ && !jobs_.empty()) {
     loaders_ = 0;
     for (const auto& [index, w] : workers_.all()) loaders_ += w.takes_leases() && is_loader(w) ? 1 : 0;
     lease_trials();
     lease_fresh(now);
+    lease_placed(now);
     lease_suspects(now);
     lease_ordinary();
     ask_for_room(now);
@@ -255,15 +259,17 @@ void job_book::refresh(std::uint32_t index, worker& w) {
 
 // ---- space ------------------------------------------------------------------------------------------------
 
-bool job_book::something_for(const worker& w) const {
+bool job_book::something_for(std::uint32_t index, const worker& w) const {
   if (!is_loader(w)) return suspicion_.next_trial().has_value();
+  if (const auto placed = placed_.find(index); placed != placed_.end() && !placed->second.jobs.empty())
+    return true;
   return !ordinary_.empty() || !suspected_.empty() || !fresh_.empty();
 }
 
 void job_book::ask_for_room(steady_time now) {
   if (waiting_ == 0) return;
   for (auto& [index, w] : workers_.all()) {
-    if (works(w) && (is_idle(w) || wants_more(w)) && something_for(w)) ask_for_room(index, w, now);
+    if (works(w) && (is_idle(w) || wants_more(w)) && something_for(index, w)) ask_for_room(index, w, now);
   }
 }
 
@@ -326,7 +332,8 @@ job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t v
     for (std::uint32_t i = known.first_open; i < known.rows.size(); ++i) {
       const row& r = known.rows[i];
       const bool first = number == from.more.order.front() && i == known.first_open;
-      if (first || r.at != row_state::waiting || r.asked || r.job->request.fresh) continue;
+      if (first || r.at != row_state::waiting || r.asked || r.job->request.fresh || r.job->request.place)
+        continue;
       const steady_time patient_until = r.job->charged_at + settings_.suspect_patience;
       if (r.job->charged && r.job->avoid == idle && loaders_ > 1 && now < patient_until) {
         without = takeover::nothing_for_it;

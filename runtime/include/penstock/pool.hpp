@@ -89,6 +89,9 @@ struct job_options {
   std::optional<std::chrono::nanoseconds> timeout{};  ///< of one run; none: [jobs] timeout
   std::optional<bool> idempotent{};                   ///< none: [jobs] idempotent
   std::optional<bool> fresh{};                        ///< none: [jobs] fresh
+  /// The worker that should run it, because it has what the job needs; none: any. Another one runs it if that one takes no
+  /// work for 10 s, and the attempt that is made alone is made elsewhere.
+  std::optional<std::uint32_t> worker{};
   /// Hand the function's result to the GPU owner, which runs this device program on it ([jobs.programs] names it;
   /// job_program.hpp): the job's result is what the program gives. The function's result must fit its slot.
   std::string program{};

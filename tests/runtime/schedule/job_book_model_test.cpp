@@ -25,6 +25,7 @@ job_world_settings random_settings(random_choice& choose) {
   s.jobs = 1 + choose.below(choose.below(4) == 0 ? 300 : 60);
   s.odd_jobs = choose.below(3) == 0 ? 5 : choose.below(80);
   s.fresh_jobs = choose.below(3) * 15;
+  s.placed_jobs = choose.below(3) * 20;
   s.salt = choose.below(1U << 30U);
   s.outside_kills_charge = choose.below(2) == 0;
   return s;
@@ -49,9 +50,10 @@ script random_script(random_choice& choose) {
 
 std::string describe(const job_world_settings& s) {
   return fmt::format(
-      "workers {}, slots {}, rows_max {}, max_attempts {}, jobs {}, odd_jobs {}, fresh_jobs {}, salt {}, "
+      "workers {}, slots {}, rows_max {}, max_attempts {}, jobs {}, odd_jobs {}, fresh_jobs {}, placed_jobs "
+      "{}, salt {}, "
       "outside_kills_charge {}",
-      s.workers, s.slots, s.rows_max, s.max_attempts, s.jobs, s.odd_jobs, s.fresh_jobs, s.salt,
+      s.workers, s.slots, s.rows_max, s.max_attempts, s.jobs, s.odd_jobs, s.fresh_jobs, s.placed_jobs, s.salt,
       s.outside_kills_charge);
 }
 
@@ -76,8 +78,9 @@ TEST_CASE("every job is settled once and runs once at a time, whatever dies, is 
   testing::explore(model_that_counts(tally));
   // Check coverage: every outcome must have occurred.
   CHECK(tally.ends.size() == 7);
-  for (const std::uint64_t often : {tally.bundles, tally.trials, tally.ahead, tally.fresh, tally.revoked,
-                                    tally.ended, tally.refreshed, tally.emptied, tally.charged, tally.late})
+  for (const std::uint64_t often :
+       {tally.bundles, tally.trials, tally.ahead, tally.fresh, tally.placed, tally.elsewhere, tally.revoked,
+        tally.ended, tally.refreshed, tally.emptied, tally.charged, tally.late})
     CHECK(often > 500);
 }
 
@@ -85,6 +88,7 @@ TEST_CASE("the model of jobs finds a planted bug and shrinks it to a few steps")
   job_world_settings settings;
   settings.odd_jobs = 0;
   settings.fresh_jobs = 0;
+  settings.placed_jobs = 0;
   settings.deaths_unreported = true;
   script steps_to_do(200, {job_act::deliver, 0});
   steps_to_do[20] = {job_act::start, 0};

@@ -405,3 +405,47 @@ TEST_CASE("a reservation ends with the fresh job that it was for") {
   CHECK(p.book.cancel(fresh) == cancelled::before_it_began);
   CHECK(jobs_of(p.lease()) == jobs{3});
 }
+
+// ---- places -----------------------------------------------------------------------------------------------
+
+TEST_CASE("a job with a place waits for its worker, busy or not yet there, and is not moved from it") {
+  small_pool p;
+  p.teach(10us);
+  p.book.worker_joined(a1, 2);
+  p.submit({.place = 1});
+  CHECK(p.leases().empty());
+  p.book.worker_joined(b1, 2);
+  const auto first = p.lease();
+  CHECK(first.lease.holder == b1);
+  p.submit({.place = 1});
+  p.submit({.place = 1});
+  const auto more = p.leases();
+  REQUIRE(more.size() == 1);  // its second slot
+  CHECK(more[0].lease.holder == b1);
+  CHECK(only<revoke_row>(p.go()).empty());  // though worker 0 is idle
+  CHECK(p.book.waiting() == 1);
+}
+
+TEST_CASE("a job with a place that killed its worker is tried by the replacement") {
+  small_pool p;
+  p.book.worker_joined(a1, 2);
+  p.book.worker_joined(b1, 2);
+  const job_id job = p.submit({.place = 1});
+  p.crash(p.lease());
+  const auto again = p.lease();
+  CHECK(again.lease.holder == worker_ref{1, 2});
+  CHECK(jobs_of(again) == jobs{job});
+}
+
+TEST_CASE("a job whose place takes no work for the patience goes elsewhere") {
+  small_pool p;
+  p.book.worker_joined(a1, 2);
+  const job_id job = p.submit({.place = 7});
+  CHECK(p.leases().empty());
+  REQUIRE(p.book.next_look() == p.now + small_slots.place_patience);
+  p.now = *p.book.next_look();
+  CHECK(jobs_of(p.lease()) == jobs{job});
+  const job_id next = p.submit({.place = 7});
+  CHECK(p.leases().empty());
+  CHECK(p.book.cancel(next) == cancelled::before_it_began);
+}

@@ -115,6 +115,9 @@ void job_world::submit() {
   if (below(100) < settings_.odd_jobs) job.what = static_cast<kind>(1 + below(6));
   job.request.fresh = below(100) < settings_.fresh_jobs;
   job.request.idempotent = below(4) != 0;
+  // Sometimes a place that no worker has.
+  if (below(100) < settings_.placed_jobs)
+    job.request.place = static_cast<std::uint32_t>(below(settings_.workers + 1));
   if (job.what == kind::hanging || below(6) == 0)
     job.request.limit = step_time * static_cast<int>(1 + below(8));
   job.keeps = below(4) == 0;
@@ -315,7 +318,7 @@ void job_world::lose(cell& c, std::uint32_t number, bool was_running, bool blame
 }
 
 bool job_world::is_ordinary(const job_state& job) const {
-  return !job.request.fresh && job.charged == 0;
+  return !job.request.fresh && !job.request.place && job.charged == 0;
 }
 
 }  // namespace penstock::testing

@@ -36,6 +36,7 @@ struct job_world_settings {
   std::uint64_t jobs = 40;            ///< at most
   std::uint32_t odd_jobs = 30;        ///< percentage that kill, throw, hang ...
   std::uint32_t fresh_jobs = 5;       ///< of 100
+  std::uint32_t placed_jobs = 10;     ///< of 100
   std::uint64_t salt = 0;             ///< selects which ones
   bool outside_kills_charge = false;  ///< kills from outside are charged to the current job
   bool deaths_unreported = false;     ///< an injected bug: the book is not told of deaths
@@ -44,8 +45,8 @@ struct job_world_settings {
 /// Coverage: how often each situation occurred, over all scripts.
 struct job_world_tally {
   std::map<schedule::job_end, std::uint64_t> ends;
-  std::uint64_t bundles = 0, trials = 0, ahead = 0, fresh = 0, revoked = 0, ended = 0, refreshed = 0,
-                emptied = 0, charged = 0, late = 0;
+  std::uint64_t bundles = 0, trials = 0, ahead = 0, fresh = 0, placed = 0, elsewhere = 0, revoked = 0,
+                ended = 0, refreshed = 0, emptied = 0, charged = 0, late = 0;
 };
 
 /// The result of a job, and its reported run time.
@@ -78,6 +79,7 @@ class job_world {
     bool ending = false;     // cancelled while it ran
     bool cancelled = false;  // before it started
     bool leased_before = false;
+    bool may_leave = false;  // its place took no work for a while
     std::uint32_t begun = 0;
     std::uint32_t charged = 0;
     std::optional<std::uint32_t> died_of_it;
@@ -146,6 +148,8 @@ class job_world {
   void check_result(const schedule::settle_job& end, const job_state& job);
   void take(const schedule::end_worker& order);
   void take(const schedule::refresh_worker& order);
+  [[nodiscard]] bool takes_work(std::uint32_t number) const;
+  void see_who_may_leave();
   void take(const schedule::empty_slot& order);
   void look_at(const lease_ref& lease);
   void deliver(std::uint32_t pick);
@@ -176,7 +180,8 @@ class job_world {
   steady_time now_{100s};
   std::vector<job_state> jobs_;
   std::map<std::uint32_t, place> places_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, table> memory_;  // by place and slot
+  std::map<std::pair<std::uint32_t, std::uint32_t>, table> memory_;   // by place and slot
+  std::map<std::uint32_t, std::optional<steady_time>> absent_since_;  // by place, while it takes no work
   std::deque<message> in_transit_;
   std::deque<message> heard_;  // some delivered messages
   std::set<schedule::job_id> waiting_ordinary_;

@@ -10,16 +10,28 @@ using namespace penstock::schedule;
 void job_world::come_to_rest() {
   for (int round = 0;; ++round) {
     must(round < 100, "the book does not come to rest");
+    see_who_may_leave();
     leasable_ = waiting_ordinary_;
     const auto commands = books_.advance(now_);
     if (commands.empty()) break;
     carry_out(commands);
   }
   const auto look = books_.next_look();
-  must(!look || (*look > now_ &&
-                 *look <= now_ + std::max(slots_of_4k.room_patience, slots_of_4k.suspect_patience)),
+  must(!look ||
+           (*look > now_ && *look <= now_ + std::max({slots_of_4k.room_patience, slots_of_4k.suspect_patience,
+                                                      slots_of_4k.place_patience})),
        "a look that is due, or too late");
   check_rest();
+}
+
+/// Jobs whose place has taken no work for as long as they have patience.
+void job_world::see_who_may_leave() {
+  for (std::uint32_t number = 0; number <= settings_.workers; ++number) {
+    auto& since = absent_since_[number];
+    since = takes_work(number) ? std::nullopt : std::optional(since.value_or(now_));
+    if (!since || now_ - *since < slots_of_4k.place_patience) continue;
+    for (job_state& job : jobs_) job.may_leave |= job.waiting && job.request.place == number;
+  }
 }
 
 void job_world::carry_out(const std::vector<job_command>& commands) {
@@ -50,6 +62,8 @@ void job_world::take(const lease_jobs& order) {
   tally_.trials += holder.worker == sacrificial_place ? 1 : 0;
   tally_.ahead += p.leases.empty() ? 0 : 1;
   tally_.fresh += at(order.rows[0].job).request.fresh ? 1 : 0;
+  if (const auto place = at(order.rows[0].job).request.place)
+    ++(*place == holder.worker ? tally_.placed : tally_.elsewhere);
   p.leases.push_back(order.lease);
   ++p.given;
 }
@@ -65,8 +79,9 @@ void job_world::check_lease(const lease_jobs& order, const place& p) {
        "a slot is leased that its worker still looks at");
   must(!order.rows.empty() && order.rows.size() <= settings_.rows_max, "a lease of no rows, or of too many");
   if (order.rows.size() == 1) return;
-  must(std::ranges::none_of(order.rows, [&](const leased_job& row) { return at(row.job).request.holds_slot; }),
-       "a job that wants its result in the slot shares it");
+  must(
+      std::ranges::none_of(order.rows, [&](const leased_job& row) { return at(row.job).request.holds_slot; }),
+      "a job that wants its result in the slot shares it");
   std::uint64_t bytes = slots_of_4k.head_bytes;
   for (const leased_job& row : order.rows)
     bytes += slots_of_4k.row_bytes + at(row.job).request.argument_bytes;
@@ -83,6 +98,10 @@ void job_world::check_row(const lease_jobs& order, const leased_job& row, const 
     must(number != sacrificial_place, "a job is alone without need");
     must(!leasable_.empty() && *leasable_.begin() == row.job, "a job is overtaken by a later one");
     return;
+  }
+  if (job.request.place && !job.request.fresh && number != sacrificial_place) {
+    must(*job.request.place == number || job.may_leave, "a job runs elsewhere though its worker is there");
+    if (*job.request.place == number || job.charged == 0) return;
   }
   must(order.rows.size() == 1, "a fresh job or a suspect in company");
   must(is_isolated(job) == (number == sacrificial_place), "the wrong kind of worker for a suspect");
@@ -201,7 +220,8 @@ void job_world::check_result(const settle_job& end, const job_state& job) {
                                                           : row_at::too_large;
   must(c.job == end.job && c.at == expected, "another row than the job's is said to be its result");
   must(c.result == result_of(end.job), "the result is not that of the job");
-  must(end.keeps_slot == ((job.keeps || job.request.holds_slot) && c.at == row_at::finished), "a result is kept, or not");
+  must(end.keeps_slot == ((job.keeps || job.request.holds_slot) && c.at == row_at::finished),
+       "a result is kept, or not");
   if (!end.keeps_slot) return;
   ++t.kept;
   // A result whose bytes are in use cannot be copied out; at least one slot of a place is always without such
@@ -294,6 +314,12 @@ void job_world::drain(std::uint32_t number, bool hurries) {
   books_.worker_drains({number, p.incarnation}, hurries);
 }
 
+bool job_world::takes_work(std::uint32_t number) const {
+  const auto it = places_.find(number);
+  return it != places_.end() && it->second.alive && !it->second.draining && !it->second.doomed &&
+         !it->second.refreshing;
+}
+
 // ---- at rest ----------------------------------------------------------------------------------------------
 
 void job_world::check_rest() const {
@@ -328,6 +354,8 @@ void job_world::check_idle(std::uint32_t number, const place& p) const {
   const bool alone = number == sacrificial_place;
   for (const job_state& job : jobs_) {
     if (!job.waiting || job.settled || is_isolated(job) != alone) continue;
+    const bool elsewhere = job.request.place && *job.request.place != number && !alone && !job.request.fresh;
+    if (elsewhere && (!job.may_leave || books_.next_look())) continue;
     must(has_free_slot(number) || books_.next_look(),
          "a worker stands still behind results that could be copied");
     if (!has_free_slot(number)) return;

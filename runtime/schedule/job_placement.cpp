@@ -1,0 +1,41 @@
+// Jobs that a certain worker should run, because it has what they need (its iterator, its cache).
+#include "runtime/schedule/job_book.hpp"
+
+#include <iterator>
+
+namespace penstock::schedule {
+
+/// One lease for each job: what has a place is seldom small.
+void job_book::lease_placed(steady_time now) {
+  for (auto it = placed_.begin(); it != placed_.end();) {
+    auto& [index, group] = *it;
+    worker* const w = workers_.find(index);
+    const bool there = w != nullptr && w->kind == worker_kind::loader && works(*w);
+    if (there) {
+      group.absent_since.reset();
+      const bool takes = !w->more.reserved;
+      while (takes && !w->free.empty() && !group.jobs.empty() && wants_more(*w)) {
+        job_entry& e = *group.jobs.begin()->second;
+        --waiting_;
+        group.jobs.erase(group.jobs.begin());
+        bundle_.assign(1, &e);
+        give(index);
+      }
+    } else if (!group.absent_since) {
+      group.absent_since = now;
+    }
+    if (!there && now - *group.absent_since >= settings_.place_patience) {
+      for (const auto& [job, e] : group.jobs) {
+        e->request.place.reset();
+        --waiting_;
+        enqueue(*e);
+      }
+      group.jobs.clear();
+    } else if (!there) {
+      look_again(*group.absent_since + settings_.place_patience);
+    }
+    it = group.jobs.empty() ? placed_.erase(it) : std::next(it);
+  }
+}
+
+}  // namespace penstock::schedule
