@@ -5,7 +5,6 @@ map. An iterator keeps prefetch_factor * num_workers jobs under way and yields t
 """
 
 import collections
-import collections.abc
 import importlib
 import itertools
 import os
@@ -17,7 +16,8 @@ from typing import Any, Callable, Optional
 import torch
 import torch.utils.data
 
-from penstock import _core, _loading, _tensors
+from penstock import _core, _loading, _progress, _tensors
+from penstock._device import ToDevice, pool_options
 from penstock._errors import job_failed_error, sample_error, usage_error
 from penstock._pool import Pool, _error_of
 
@@ -39,14 +39,16 @@ class _LoaderPool(Pool):
 class Workers:
     """A loader's worker processes, and what they share with it."""
 
-    def __init__(self, count: int, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, count: int, name: str, device: Any, options: dict[str, Any]) -> None:
         self.pid = os.getpid()
         self.orders = itertools.count(1)
         self.living: set[int] = set()  # orders that an iterator still uses
         marks = os.memfd_create("penstock-marks", os.MFD_CLOEXEC)
         os.ftruncate(marks, 16 * _loading.Marks.JOBS)
         self.marks = _loading.Marks(marks)
-        given = {"loader.slot_bytes": "16MiB", "jobs.memory": "8GiB", **options}
+        # Memory of its own is the dataset's business, and importing torch takes long where many do it.
+        usual = {"loader.slot_bytes": "4MiB", "jobs.memory": "8GiB", "loader.limits.memory": "1TiB", "loader.hang.start_deadline": "5m"}
+        given = {**usual, **pool_options(device), **_flat(options)}
         self.pool = _LoaderPool(
             count, initializer=_loading.prepare, initargs=(f"/proc/{self.pid}/fd/{marks}",), name=name, **given
         )
@@ -54,12 +56,20 @@ class Workers:
         self.lent = 0  # bytes of results that are read where they lie
         weakref.finalize(self, _end, self.pid, self.pool, marks).atexit = False
 
-    def submit(self, batch: _loading.Batch, timeout: Optional[float]) -> _core.Job:
-        return self.pool._core.submit([_tensors.pickled((None, (tuple(batch),), {}))], timeout, True, False, None)
+    def submit(self, batch: _loading.Batch, timeout: Optional[float], worker: Optional[int]) -> _core.Job:
+        rest = () if worker is None else (worker,)
+        return self.pool._core.submit([_tensors.pickled((None, (tuple(batch),), {}))], timeout, True, False, None, *rest)
 
     def taken(self, held: _core.Kept) -> Any:
         """A buffer over a result that lies where its worker wrote it."""
         return _tensors.view_of(_Lent(held, self))
+
+
+def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in options.items():
+        flat.update(_flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value})
+    return flat
 
 
 def _end(pid: int, pool: Pool, marks: int) -> None:
@@ -93,22 +103,26 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     """One pass, or with persistent_workers one after the other, over a penstock.torch.DataLoader."""
 
     def __init__(self, loader: Any) -> None:
+        self._progress = loader._begin()
         super().__init__(loader)
-        self._workers = loader._workers_here()
+        self._pool = loader._workers_here()
         self._lock = threading.Lock()
         self._tasks: collections.deque[_Task] = collections.deque()
         self._policy = loader.on_bad_sample
-        self._device = loader.device
+        self._quarantine, self._bad_samples = loader._quarantine_here(), loader.bad_samples
+        self._to_device = None if loader.device is None else ToDevice(loader.device, self._num_workers)
         self._in_order = getattr(loader, "in_order", True)
         self._iterable = self._dataset_kind == torch_loader._DatasetKind.Iterable
         self._worker_init_fn = _with_sharding(self, loader.worker_init_fn)
         if loader.seed is not None:
             self._base_seed = int(loader.seed)
+        elif self._progress.base_seed is not None:
+            self._base_seed = self._progress.base_seed
         self._publish(loader)
         self._reset(loader, first_iter=True)
 
     def _publish(self, loader: Any) -> None:
-        self._number = next(self._workers.orders)
+        self._number = next(self._pool.orders)
         world_size, rank = torch_loader._get_distributed_settings() if hasattr(torch_loader, "_get_distributed_settings") else (1, 0)
         order = _loading.Order(
             number=self._number,
@@ -131,20 +145,32 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         except Exception as broken:
             raise _named(order, broken) from broken
         self._file = f"/proc/{os.getpid()}/fd/{file}"
-        self._workers.living.add(self._number)
-        self._end = weakref.finalize(self, _over, file, self._workers.living, self._number, self._tasks)
+        self._pool.living.add(self._number)
+        self._end = weakref.finalize(self, _over, file, self._pool.living, self._number, self._tasks)
         self._end.atexit = False
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        if not first_iter:
+            self._progress = loader._begin()
         super()._reset(loader, first_iter)
-        for task in self._tasks:
-            task.job.cancel_if_waiting()
-        self._tasks.clear()
-        self._epoch = loader._next_epoch()
-        self._position = 0  # of the next sample that the sampler gives
-        self._active = [True] * self._num_workers  # shards of an iterable dataset
-        self._given = [0] * self._num_workers  # batches asked of each
-        self._cycle = itertools.cycle(range(self._num_workers))
+        self._shutdown_workers()
+        progress = self._progress
+        progress.base_seed, progress.ordered = self._base_seed, self._in_order
+        self._epoch = progress.epoch
+        self._exhausted = False
+        self._position = progress.samples  # of the next sample that the sampler gives
+        count = self._num_workers
+        self._active, self._given, self._taken, first = [True] * count, [0] * count, [0] * count, 0
+        if self._iterable:
+            if progress.resumed is not None and progress.resumed["shards"] is not None:
+                shards = progress.resumed["shards"]
+                self._active, self._taken, first = list(shards["active"]), list(shards["given"]), shards["next"]
+                self._given = list(self._taken)
+            self._cycle = itertools.cycle([*range(first, count), *range(first)])
+        else:
+            rest = _progress.skipped(loader, progress)
+            if rest is not None:
+                self._sampler_iter = rest
         for _ in range(self._prefetch_factor * self._num_workers):
             self._put()
 
@@ -154,6 +180,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         try:
             index = self._next_index()
         except StopIteration:
+            self._exhausted = True
             return
         shard = 0
         if self._iterable:
@@ -161,6 +188,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 if self._active[shard]:
                     break
                 if not any(self._active):
+                    self._exhausted = True
                     return
             first, self._given[shard] = self._given[shard], self._given[shard] + 1
         else:
@@ -169,18 +197,25 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         batch = _loading.Batch(
             self._number,
             self._file,
-            min(self._workers.living),
+            min(self._pool.living),
             self._epoch,
             self._shared_seed,
             shard,
             first,
             index,
+            () if self._iterable else self._quarantine.places_in(index if self._auto_collation else (index,)),
         )
         self._tasks.append(_Task(batch, self._submitted(batch)))
 
     def _submitted(self, batch: _loading.Batch) -> _core.Job:
-        workers: Workers = self._workers
-        return workers.submit(batch, self._timeout if self._timeout > 0 else None)
+        workers: Workers = self._pool
+        return workers.submit(batch, self._timeout if self._timeout > 0 else None, batch.shard if self._iterable else None)
+
+    def _shutdown_workers(self) -> None:
+        """Asks for nothing more. The processes stay with the loader."""
+        for task in self._tasks:
+            task.job.cancel_if_waiting()
+        self._tasks.clear()
 
     # ---- taking them ----------------------------------------------------------------------------------------------
 
@@ -204,14 +239,14 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
 
     def _next_data(self) -> Any:
         with self._lock:
-            if self._workers.pid != os.getpid():
+            if self._pool.pid != os.getpid():
                 raise usage_error("this iterator was made before a fork: make a new one, iter(loader), in this process")
             data = self._next_loaded()
         if isinstance(data, ExceptionWrapper):
             data.reraise()
         if self._pin_memory:
             data = _pinned(data, getattr(self, "_pin_memory_device", None))
-        return data if self._device is None else _moved(data, self._device)
+        return data if self._to_device is None else self._to_device(data)
 
     def _next_loaded(self) -> Any:
         while self._tasks:
@@ -229,12 +264,24 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 self._put()
                 raise
             self._tasks.remove(task)
-            if over and self._iterable:
-                self._active[task.batch.shard] = False
+            if self._iterable:
+                self._active[task.batch.shard] &= not over
+                self._taken[task.batch.shard] += not over
             self._put()
+            if not (over and self._iterable):
+                self._count(task.batch)
             if not over:
                 return data
+        self._progress.finished |= self._exhausted
         raise StopIteration
+
+    def _count(self, batch: _loading.Batch) -> None:
+        """A batch was delivered, or nothing was left of it."""
+        self._progress.delivered(len(batch.index) if self._auto_collation else 1)
+        self._progress.finished = self._exhausted and not self._tasks
+        if self._iterable:
+            following = self._tasks[0].batch.shard if self._tasks else 0
+            self._progress.shards = {"given": list(self._taken), "active": list(self._active), "next": following}
 
     def _chosen(self) -> _Task:
         if not self._in_order:
@@ -246,28 +293,52 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
 
     def _loaded(self, task: _Task) -> Any:
         """What the task's job gave; tries again what may be tried again."""
+        if task.batch.bad and self._policy == "raise":
+            index = self._index_at(task.batch, task.batch.bad[0])
+            causes = self._quarantine.indices.get(index, [])
+            raise _sample_error(f"sample {index} is in quarantine: it killed workers before ({', '.join(causes)})", index, causes)
         while True:
             try:
                 task.job.wait(FOREVER)
             except BaseException as interrupted:  # a signal handler raised
                 raise _Interrupted(interrupted) from None
-            lent = self._workers.lent
-            status, *rest = task.job.outcome(COPIED_BELOW if lent < self._workers.most_lent else 1 << 62)
+            lent = self._pool.lent
+            status, *rest = task.job.outcome(COPIED_BELOW if lent < self._pool.most_lent else 1 << 62)
             if status == "ok":
                 whole = rest[0]
-                return _tensors.batch_from(whole if type(whole) is bytearray else self._workers.taken(whole))
+                data, bad, over = _tensors.batch_from(whole if type(whole) is bytearray else self._pool.taken(whole))
+                for place, text in bad:
+                    self._note(task.batch, place, {"traceback": text})
+                return data, bad, over
             if not self._again(task, status, rest):
                 raise self._error(task, status, rest)
 
     def _again(self, task: _Task, status: str, rest: list[Any]) -> bool:
         if status == "timed_out":
             task.tries += 1
-            if task.tries >= TRIES:
-                return False
-        else:
+            if task.tries < TRIES:
+                task.job = self._submitted(task.batch)
+                return True
+        elif status != "poisoned":
             return False
+        place = self._pool.marks.place_of(task.job.number)
+        if self._policy == "raise" or self._iterable or place is None or place >= _loading.Marks.PLACE_OF_SETUP:
+            return False
+        causes = list(rest[3]) if status == "poisoned" else [f"took longer than {self._timeout} s"] * task.tries
+        self._quarantine.add(self._index_at(task.batch, place), causes)
+        self._note(task.batch, place, {"causes": causes})
+        task.batch = task.batch._replace(bad=(*task.batch.bad, place))
+        task.tries = 0
         task.job = self._submitted(task.batch)
         return True
+
+    def _index_at(self, batch: _loading.Batch, place: int) -> Any:
+        return batch.index[place] if self._auto_collation else batch.index
+
+    def _note(self, batch: _loading.Batch, place: int, why: dict[str, Any]) -> None:
+        """For loader.bad_samples."""
+        index = self._index_at(batch, place)
+        self._bad_samples.append({"index": index, "epoch": self._epoch, "position": batch.first + place, **why})
 
     def _error(self, task: _Task, status: str, rest: list[Any]) -> BaseException:
         if status == "timed_out":
@@ -277,14 +348,14 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         if status == "poisoned" and isinstance(failed, job_failed_error):
             where = self._where(task)
             causes = list(failed.causes)
-            error = sample_error(f"{where[0]} killed {len(causes)} workers: {', '.join(causes)}")
-            error.index, error.causes = where[1], causes
-            return error
+            if where[1] is not None and not self._iterable:
+                self._quarantine.add(where[1], causes)
+            return _sample_error(f"{where[0]} killed {len(causes)} workers: {', '.join(causes)}", where[1], causes)
         return failed
 
     def _where(self, task: _Task) -> tuple[str, Any]:
         """Where a worker was when it died of this task, in words; and the index of the sample, if it was at one."""
-        place = self._workers.marks.place_of(task.job.number)
+        place = self._pool.marks.place_of(task.job.number)
         batch = task.batch
         if place is None or place == _loading.Marks.PLACE_OF_SETUP:
             return "the beginning in a worker (making the dataset again, worker_init_fn)", None
@@ -295,6 +366,50 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             return f"sample {at} of shard {batch.shard}", at
         index = batch.index[place] if self._auto_collation else batch.index
         return f"sample {index} (position {batch.first + place} of epoch {self._epoch})", index
+
+
+def _sample_error(text: str, index: Any, causes: list[str]) -> sample_error:
+    error = sample_error(text)
+    error.index, error.causes = index, causes
+    return error
+
+
+class LocalIterator(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[misc]
+    """One pass without workers: torch's own, which knows how far it is."""
+
+    def __init__(self, loader: Any) -> None:
+        self._progress = loader._begin()
+        super().__init__(loader)
+        self._to_device = None if loader.device is None else ToDevice(loader.device, 2)
+        self._iterable = self._dataset_kind == torch_loader._DatasetKind.Iterable
+        if self._progress.base_seed is None:
+            self._progress.base_seed = self._base_seed
+        self._ahead = self._progress.batches if self._iterable else 0
+        rest = None if self._iterable else _progress.skipped(loader, self._progress)
+        if rest is not None:
+            self._sampler_iter = rest
+        self._left = _progress.batches_left(loader, self._progress)  # None: not known
+
+    def _next_index(self) -> Any:
+        self._index = super()._next_index()
+        return self._index
+
+    def _next_data(self) -> Any:
+        try:
+            while self._ahead:  # of an iterable dataset: delivered before
+                super()._next_data()
+                self._ahead -= 1
+            data = super()._next_data()
+        except StopIteration:
+            self._progress.finished = True
+            raise
+        self._progress.delivered(len(self._index) if self._auto_collation else 1)
+        if self._iterable:
+            self._progress.shards = {"given": [self._progress.batches], "active": [True], "next": 0}
+        elif self._left is not None:
+            self._left -= 1
+            self._progress.finished = self._left == 0
+        return data if self._to_device is None else self._to_device(data)
 
 
 class _Interrupted(BaseException):
@@ -365,16 +480,3 @@ def _named(order: _loading.Order, broken: Exception) -> Exception:
 
 def _pinned(data: Any, device: Any) -> Any:
     return torch_loader._utils.pin_memory.pin_memory(data, device)
-
-
-def _moved(data: Any, device: Any) -> Any:
-    if isinstance(data, torch.Tensor) or (hasattr(data, "to") and callable(data.to)):
-        return data.to(device, non_blocking=True)
-    if isinstance(data, collections.abc.Mapping):
-        moved = {key: _moved(value, device) for key, value in data.items()}
-        return moved if type(data) is dict else type(data)(moved)  # type: ignore[call-arg,unused-ignore]
-    if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*(_moved(value, device) for value in data))
-    if isinstance(data, (list, tuple)):
-        return type(data)(_moved(value, device) for value in data)
-    return data

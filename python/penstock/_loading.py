@@ -29,6 +29,7 @@ torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
 ExceptionWrapper: Any = torch_loader.ExceptionWrapper
 
 OUT_OF_MEMORY = 12  # exit code of a worker in which a sample raised MemoryError
+WORTH_A_ROOM = 1 << 16  # bytes of a batch
 LAST_ATTEMPT = 3  # of a batch: alone
 SLOW_SAMPLE = 50e-6  # seconds: from there on, status names each sample
 
@@ -102,6 +103,8 @@ class _Stage:
         self.failed: Any = None  # what its beginning raised
         self.by_value = False  # plain pickle cannot pickle its batches
         self.samples_are_slow = True  # until it is known
+        self.expected = 0  # bytes of the next batch, by the last one
+        self.in_place = order.collate_fn is torch_loader._utils.collate.default_collate
         self.seeds: Optional[_seeds.SampleSeeds] = None
         self.source: Optional[_Source] = None
         self._epoch: Optional[int] = None
@@ -147,6 +150,31 @@ class _Source:
         self.ended = False
 
 
+class _PlaceOfBatch:
+    """Where torch's default_collate puts the tensors of a large batch: where the caller will read them. Only while it runs as the
+    loader's own collate_fn: nobody else can keep them then."""
+
+    room: Optional[_tensors.Room] = None
+    open = False
+
+    def take_from(self, call: "_worker.Call", size: int) -> None:
+        try:
+            self.room = _tensors.Room(call.reserve(size), size)
+        except Exception:
+            self.room = None  # too large: it will be said when it is given
+
+    def stacked(self, samples: Any) -> Any:
+        """The samples in it; None if they do not fit, or are special."""
+        first = samples[0]
+        same = all(type(each) is torch.Tensor and each.shape == first.shape and each.dtype == first.dtype for each in samples)
+        if not same or any(each.requires_grad or each.layout is not torch.strided or each.device.type != "cpu" for each in samples):
+            return None
+        assert self.room is not None
+        to = self.room.tensor(first.dtype, (len(samples), *first.shape))
+        return None if to is None else torch.stack(samples, 0, out=to)
+
+
+_room = _PlaceOfBatch()
 _marks: Optional[Marks] = None
 _stages: dict[tuple[int, int], _Stage] = {}  # by order, and identity
 
@@ -176,6 +204,8 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
             return _give(call, stage, Loaded(failed))
         stage.show()
         try:
+            if stage.in_place and stage.expected >= WORTH_A_ROOM:
+                _room.take_from(call, stage.expected)
             loaded = _from_source(call, stage, batch, marks) if stage.order.iterable else _loaded(call, stage, batch, marks)
         except Exception as failed:
             if isinstance(failed, MemoryError) and call.attempt < LAST_ATTEMPT:
@@ -187,6 +217,7 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
     except SystemExit as left:
         _leave(left.code if isinstance(left.code, int) else 1 if left.code else 0)
     finally:
+        _room.room, _room.open = None, False
         _seeds.SampleSeeds.over()
 
 
@@ -210,6 +241,14 @@ def _stage_of(batch: Batch, worker: int) -> _Stage:
 _MISSING: Any = object()
 
 
+def _collated(order: Order, samples: list[Any]) -> Any:
+    _room.open = _room.room is not None
+    try:
+        return order.collate_fn(samples if order.collated else samples[0])
+    finally:
+        _room.open = False
+
+
 def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks) -> Loaded:
     order = stage.order
     bad: list[tuple[int, str]] = []
@@ -227,7 +266,7 @@ def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks) -> 
     if not samples and (bad or batch.bad):
         return Loaded(None, tuple(bad), True)
     marks.write(call.job, Marks.PLACE_OF_COLLATE)
-    return Loaded(order.collate_fn(samples if order.collated else samples[0]), tuple(bad))
+    return Loaded(_collated(order, samples), tuple(bad))
 
 
 def _samples(
@@ -306,7 +345,7 @@ def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks
         source.ended = True
         return Loaded(None, (), True)
     marks.write(call.job, Marks.PLACE_OF_COLLATE)
-    return Loaded(stage.order.collate_fn(samples if stage.order.collated else samples[0]))
+    return Loaded(_collated(stage.order, samples))
 
 
 def _taken(call: "_worker.Call", stage: _Stage, source: _Source, size: int, marks: Marks) -> list[Any]:
@@ -334,7 +373,10 @@ def _give(call: "_worker.Call", stage: _Stage, loaded: Loaded) -> None:
     result = tuple(loaded)
     if not stage.by_value:
         try:
-            return call.give(_tensors.batch_parts(result))
+            parts = _tensors.batch_parts(result)
+            stage.expected = sum(map(len, parts)) + 64 * len(parts) + 4096
+            size = None if _room.room is None else _room.room.finished(parts)
+            return call.give(parts) if size is None else call.finish(size)
         except (AttributeError, TypeError, ValueError, pickle.PicklingError):
             pass  # the caller could not import its classes; or it cannot be pickled at all
     try:
@@ -397,6 +439,10 @@ def _collate_in_private_memory() -> None:
         return
 
     def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
+        if _room.open:
+            there = _room.stacked(batch)
+            if there is not None:
+                return there
         info, told._worker_info = told._worker_info, None
         try:
             return original(batch, collate_fn_map=collate_fn_map)

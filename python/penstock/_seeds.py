@@ -53,7 +53,7 @@ class SampleSeeds:
 
     def __call__(self, key: int) -> None:
         global _current
-        _current = seed = mixed(self._seed, key)
+        _current = seed = mixed(self._seed, key) >> 1  # as torch's seeds, it fits a tensor of integers
         # Not random.seed(), which takes twice as long.
         generator: Any = random._inst  # type: ignore[attr-defined,unused-ignore]
         _random.Random.seed(generator, seed)

@@ -8,24 +8,27 @@ import contextlib
 import copyreg
 import ctypes
 import io
+import math
 import mmap
 import multiprocessing.context
+import multiprocessing.reduction
 import os
 import pickle
 import struct
 from collections import ChainMap
 from collections.abc import Callable, Iterator
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import torch
 
-__all__ = ["batch_from", "batch_parts", "map_published", "pickled", "published", "view_of"]
+__all__ = ["Room", "batch_from", "batch_parts", "map_published", "pickled", "published", "view_of"]
 
 Buffer = Union[bytes, bytearray, memoryview]
 
 PAGE = 4096
 ALIGNMENT = 64  # of parts, as in core/parts.hpp
+IN_ROOM = 1 << 63  # a result that was put together in a Room, not by core/parts.hpp
 
 # torch's dtypes by name: pickle would look for them in every module.
 _DTYPES: dict[str, Any] = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
@@ -138,6 +141,46 @@ def batch_parts(value: Any, by_value: bool = False) -> list[Any]:
     return [whole.getbuffer(), *[buffer.raw() for buffer in buffers]]
 
 
+class Room:
+    """Memory where a batch is put together at the place where the caller reads it: tensors one after the other, then the
+    pickle, then a table of where they are. The first 16 bytes say where the table is."""
+
+    def __init__(self, address: int, size: int) -> None:
+        memory = (ctypes.c_char * size).from_address(address)
+        self._view = memoryview(memory).cast("B")
+        self._bytes = torch.frombuffer(memory, dtype=torch.uint8)
+        self._address, self._size, self._used = address, size, ALIGNMENT
+
+    def tensor(self, dtype: Any, shape: tuple[int, ...]) -> Any:
+        """A tensor in it, whose elements are not set; None if it is full."""
+        at = self._used
+        size = torch.empty(0, dtype=dtype).element_size() * math.prod(shape)
+        if size == 0 or at + size > self._size:
+            return None
+        self._used = at + -(-size // ALIGNMENT) * ALIGNMENT
+        return self._bytes[at : at + size].view(dtype).view(shape)
+
+    def finished(self, parts: list[Any]) -> Optional[int]:
+        """Writes what batch_parts() made and is not here yet; gives the size of all. None: there is no room for it."""
+        table = []
+        for part in parts:
+            size = len(part)
+            at = ctypes.addressof(ctypes.c_char.from_buffer(part)) - self._address if size and not part.readonly else 0
+            if not 0 < at < self._size:
+                at = self._used
+                if at + size > self._size:
+                    return None
+                self._view[at : at + size] = part
+                self._used = at + -(-size // ALIGNMENT) * ALIGNMENT
+            table += [at, size]
+        end = self._used + 8 * len(table)
+        if end > self._size:
+            return None
+        struct.pack_into(f"<{len(table)}Q", self._view, self._used, *table)
+        struct.pack_into("<QQ", self._view, 0, IN_ROOM | len(parts), self._used)
+        return end
+
+
 def pickled(value: Any) -> bytes:
     """As one piece; for what is small."""
     return pickle.dumps(value, protocol=5)
@@ -147,6 +190,12 @@ def batch_from(whole: Any) -> Any:
     """What batch_parts() got. Its tensors and arrays are views of `whole`, which can be written, and keep it."""
     view = memoryview(whole)
     (count,) = struct.unpack_from("<Q", view)
+    if count & IN_ROOM:
+        count &= ~IN_ROOM
+        (at,) = struct.unpack_from("<Q", view, 8)
+        table = struct.unpack_from(f"<{2 * count}Q", view, at)
+        parts = [view[begin : begin + size] for begin, size in zip(table[::2], table[1::2])]
+        return pickle.loads(parts[0], buffers=parts[1:])
     lengths = struct.unpack_from(f"<{count}Q", view, 8)
     at = -(-8 * (1 + count) // ALIGNMENT) * ALIGNMENT
     parts = []
@@ -180,7 +229,7 @@ def published(value: Any) -> int:
     whole = io.BytesIO()
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc,unused-ignore]
-        dispatch_table = ChainMap({torch.Tensor: _Storages().reduce}, cloudpickle.Pickler.dispatch_table)
+        dispatch_table = ChainMap({torch.Tensor: _Storages().reduce}, _shared_by_processes(), cloudpickle.Pickler.dispatch_table)
 
     with _as_if_spawning():
         Pickler(whole, protocol=5, buffer_callback=buffers.append).dump(value)
@@ -235,6 +284,13 @@ def _seal(file: int) -> None:
     import fcntl
 
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
+
+
+def _shared_by_processes() -> dict[Any, Any]:
+    """How multiprocessing pickles its values, arrays and connections."""
+    known = multiprocessing.reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined,unused-ignore]
+    theirs = ("multiprocessing.sharedctypes", "multiprocessing.heap", "multiprocessing.connection")
+    return {kind: reduce for kind, reduce in known.items() if getattr(reduce, "__module__", None) in theirs}
 
 
 class _ParentsFile:

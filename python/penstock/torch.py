@@ -7,7 +7,7 @@
 """
 
 import os
-from typing import Any, Callable, Optional, Union
+from typing import Any, Optional, TypeVar, Union
 
 import torch
 import torch.utils.data
@@ -16,10 +16,14 @@ from penstock._errors import config_error
 
 __all__ = ["DataLoader"]
 
+_GENERATOR = 12  # the place of `generator` among torch's arguments
 _ON_BAD_SAMPLE = ("raise", "skip", "replace")
 
 
-class DataLoader(torch.utils.data.DataLoader):  # type: ignore[misc,type-arg,unused-ignore]
+T_co = TypeVar("T_co", covariant=True)
+
+
+class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused-ignore]
     """torch.utils.data.DataLoader, whose workers are supervised: what dies is replaced, and its batch loaded again.
 
     It takes torch's arguments, has torch's attributes, and is a subclass of it. Workers are executed, not forked: the dataset is
@@ -27,10 +31,14 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[misc,type-arg,unu
     live as long as the loader. With num_workers=0 torch's own loader works in this process.
 
     Args:
-        device: where tensors of the batches are moved to, with Tensor.to(device, non_blocking=True); None: they stay.
+        device: where tensors of the batches are moved to, with Tensor.to(device, non_blocking=True); None: they stay. To a GPU they
+            are copied on a stream of the loader's, from page-locked slots; the current stream waits for it.
         on_bad_sample: what to do with a sample that kills every worker that tries it; "raise": penstock.sample_error, which
             names its index; "skip": its batch comes without it; "replace": another sample of the batch comes twice. With "skip"
-            and "replace" this goes for samples that raise, too; a batch of which nothing is left does not come.
+            and "replace" this goes for samples that raise, too; a batch of which nothing is left does not come. `bad_samples` lists
+            them. (Of an iterable dataset no sample can be left out.)
+        quarantine: a file for the indices of samples that killed their workers. They are not tried again, also by later programs:
+            on_bad_sample applies at once.
         seed: of the samples' randomness, and of shuffle's; None: drawn from `generator` for each epoch, as torch does.
         seeding: "sample": the global generators of Python, NumPy and torch are seeded before each sample, so that its randomness
             depends on seed, epoch and index only; "worker": once in each worker, as torch does, which is what
@@ -47,6 +55,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[misc,type-arg,unu
         *args: Any,
         device: Optional[Union[str, torch.device]] = None,
         on_bad_sample: str = "raise",
+        quarantine: Optional[Union[str, "os.PathLike[str]"]] = None,
         seed: Optional[int] = None,
         seeding: Optional[str] = None,
         name: str = "loader",
@@ -59,28 +68,81 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[misc,type-arg,unu
             raise config_error(f'seeding is {seeding!r}: it is "sample", "worker" or None')
         self.device = None if device is None else torch.device(device)
         self.on_bad_sample = on_bad_sample
+        self.bad_samples: list[dict[str, Any]] = []
+        self._quarantine_file = None if quarantine is None else os.path.abspath(quarantine)
+        self._quarantine: Any = None
         self.seed = seed
         self._name, self._pool_options = name, dict(pool or {})
         self._workers: Any = None
-        self._epoch = -1
+        self._epoch = -1  # the last one that was begun
+        self._progress: Any = None  # of that
+        self._resume: Any = None  # the state that the next iteration goes on from
+        self._own_generator: Any = None
+        if seed is not None and len(args) <= _GENERATOR and kwargs.get("generator") is None:
+            self._own_generator = kwargs["generator"] = torch.Generator()
         super().__init__(*args, **kwargs)
         self.seeding = seeding or ("worker" if self.worker_init_fn is not None else "sample")
 
-    def _get_iterator(self) -> Any:
-        if self.num_workers == 0:
-            return super()._get_iterator()
-        from penstock._loader import Iterator
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what belongs to this process."""
+        return {**self.__dict__, "_workers": None, "_iterator": None, "_progress": None, "_quarantine": None}
 
-        return Iterator(self)
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the last batch that was delivered: for load_state_dict() of a loader over the same dataset, in this
+        process or another one. It holds a few numbers, and the states of random generators, whatever the dataset's size.
+
+        Raises:
+            usage_error: within an epoch with in_order=False.
+        """
+        from penstock import _progress
+
+        if self._resume is not None:
+            return dict(self._resume)
+        return _progress.state_of(self, self._progress, self._epoch + 1)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration goes on from there: with the samples that would have come, in their order, with the same randomness,
+        also with another number of workers or another batch size. An iterable dataset's shards are iterated again, and what was
+        delivered is dropped; they need the same number of workers.
+
+        Raises:
+            state_mismatch_error: the state belongs to another dataset or sampler: the differences are named.
+        """
+        from penstock import _progress
+
+        _progress.check(self, state)
+        self._resume = dict(state)
+        self._epoch = state["epoch"] - 1
+        if self._iterator is not None:
+            self._progress = None
+
+    def _begin(self) -> Any:
+        """An epoch. Gives its Progress."""
+        from penstock import _progress
+
+        resumed, self._resume = self._resume, None
+        self._epoch += 1
+        self._progress = _progress.begin(self, self._epoch, resumed)
+        return self._progress
+
+    def _get_iterator(self) -> Any:
+        from penstock._loader import Iterator, LocalIterator
+
+        return LocalIterator(self) if self.num_workers == 0 else Iterator(self)
+
+    def _quarantine_here(self) -> Any:
+        if self._quarantine is None:
+            from penstock._progress import facts_of
+            from penstock._quarantine import Quarantine
+
+            facts = facts_of(self)
+            self._quarantine = Quarantine(self._quarantine_file, f"{facts['dataset']} of {facts['length']}")
+        return self._quarantine
 
     def _workers_here(self) -> Any:
         """The worker processes, of this process."""
         from penstock._loader import Workers
 
         if self._workers is None or self._workers.pid != os.getpid():
-            self._workers = Workers(self.num_workers, self._name, self._pool_options)
+            self._workers = Workers(self.num_workers, self._name, self.device, self._pool_options)
         return self._workers
-
-    def _next_epoch(self) -> int:
-        self._epoch += 1
-        return self._epoch

@@ -49,6 +49,19 @@ class Values(torch.utils.data.Dataset):
         return self.give(index)
 
 
+class Shards(torch.utils.data.IterableDataset):
+    """Numbers, each of one worker; `more(shard, value)` is called for each, and gives it if it is not None."""
+
+    def __init__(self, length, more=None):
+        self.length, self.more = length, more
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        for value in range(info.id, self.length + 3 * info.id, info.num_workers):
+            told = self.more(info.id, value) if self.more else None
+            yield 1000 * info.id + value if told is None else told
+
+
 class Once(torch.utils.data.Dataset):
     """Does something terrible at some indices, the first time each."""
 
@@ -287,6 +300,145 @@ class LoaderTest(PackageTest):
                 os.kill(pid, signal.SIGKILL)
         self.assertEqual(indices, list(range(400)))
         self.assertGreaterEqual(len(set(pids)), 3)
+
+    # ---- samples that are left out --------------------------------------------------------------------------------
+
+    def test_bad_samples_are_skipped_or_replaced_and_told(self):
+        def give(index):
+            if index == 5:
+                crash()
+            if index in (2, 8, 9, 10, 11):
+                raise ValueError("no %d" % index)
+            return index
+        for policy, expected in (("skip", [[0, 1, 3], [4, 6, 7], [12, 13]]), ("replace", [[0, 1, 1, 3], [4, 4, 6, 7], [12, 13]])):
+            loader = DataLoader(Values(give, 14), batch_size=4, num_workers=2, on_bad_sample=policy)
+            self.assertEqual([batch.tolist() for batch in loader], expected)
+            told = {bad["index"]: bad for bad in loader.bad_samples}
+            self.assertEqual(sorted(told), [2, 5, 8, 9, 10, 11])
+            self.assertIn("ValueError: no 2", told[2]["traceback"])
+            self.assertEqual(["SIGSEGV" in cause for cause in told[5]["causes"]], [True] * 3)
+            del loader
+
+    def test_a_quarantined_sample_kills_nobody_again(self):
+        def give(index):
+            if index in (3, 4):
+                with open(marks, "a") as file:
+                    file.write("%d" % index)
+                leave()
+            return index
+        marks, quarantine = os.path.join(self.folder, "marks"), os.path.join(self.folder, "quarantine")
+
+        def batches(**options):
+            return [batch.tolist() for batch in DataLoader(Values(give, 6), batch_size=3, num_workers=1, quarantine=quarantine, **options)]
+        self.assertEqual(batches(on_bad_sample="skip"), [[0, 1, 2], [5]])
+        with open(marks) as file:
+            self.assertEqual(file.read(), "333444")
+        self.assertEqual(batches(on_bad_sample="replace"), [[0, 1, 2], [5, 5, 5]])
+        with self.assertRaisesRegex(penstock.sample_error, "sample 3 is in quarantine.*exit 7"):
+            batches()
+        with open(marks) as file:
+            self.assertEqual(file.read(), "333444")
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "line 1"):
+            list(DataLoader(Values(give, 7), num_workers=1, quarantine=quarantine))
+
+    # ---- iterable datasets ----------------------------------------------------------------------------------------
+
+    def test_iterable_datasets_are_sharded_and_ordered_as_by_torch(self):
+        for options in ({"batch_size": 3}, {"batch_size": 3, "drop_last": True}, {"batch_size": None}):
+            mine = list(DataLoader(Shards(10), num_workers=3, **options))
+            theirs = list(torch.utils.data.DataLoader(Shards(10), num_workers=3, multiprocessing_context="fork", **options))
+            self.same(mine, theirs)
+
+    def test_a_worker_that_dies_in_an_iterable_dataset_costs_and_repeats_nothing(self):
+        mark = os.path.join(self.folder, "mark")
+
+        def die(shard, value):
+            if (shard, value) == (1, 7) and not os.path.exists(mark):
+                open(mark, "w").close()
+                kill()
+        loader = DataLoader(Shards(20, die), num_workers=2, batch_size=2, seed=3)
+        first = [batch.tolist() for batch in loader]
+        self.assertTrue(os.path.exists(mark))
+        del loader
+        self.assertEqual(first, [batch.tolist() for batch in DataLoader(Shards(20), num_workers=2, batch_size=2, seed=3)])
+
+    def test_each_shard_has_one_worker(self):
+        pids = collections.defaultdict(set)
+        for shard, pid in DataLoader(Shards(30, lambda shard, value: (shard, os.getpid())), num_workers=3, batch_size=None):
+            pids[shard].add(pid)
+        self.assertEqual({shard: len(some) for shard, some in pids.items()}, {0: 1, 1: 1, 2: 1})
+
+    def test_a_shard_that_kills_its_worker_is_named_with_the_position(self):
+        def die(shard, value):
+            if (shard, value) == (0, 5):
+                crash()
+        with self.assertRaisesRegex(penstock.sample_error, "sample 5 of shard 0"):
+            list(DataLoader(Shards(20, die), num_workers=1, batch_size=4))
+
+    # ---- the state ------------------------------------------------------------------------------------------------
+
+    def test_an_epoch_goes_on_from_its_state_with_any_number_of_workers(self):
+        def give(index):
+            return index, random.random()
+
+        def loader(workers, **options):
+            options = {"batch_size": 4, "shuffle": True, "generator": torch.Generator().manual_seed(9), **options}
+            return DataLoader(Values(give, 30), num_workers=workers, **options)
+
+        def flat(batches):
+            return [(int(index), float(value)) for indices, values in batches for index, value in zip(indices, values)]
+        for options in ({}, {"seed": 11, "generator": None}):
+            whole = loader(2, **options)
+            epochs = [flat(whole) for _ in range(3)]
+            del whole
+            saved = loader(2, **options)
+            states = [saved.state_dict()]
+            first = []
+            for place, batch in enumerate(saved):
+                first.append(batch)
+                if place == 4:
+                    break
+            states.append(saved.state_dict())
+            self.assertEqual(flat(first), epochs[0][:20])
+            del saved
+            for state, begin in zip(states, (0, 20)):
+                for workers, size in ((1, 4), (0, 4)) if begin == 0 or options else ((1, 4), (0, 4), (3, 5)):
+                    other = loader(workers, batch_size=size, **{**options, **({"generator": torch.Generator()} if not options else {})})
+                    other.load_state_dict(state)
+                    self.assertEqual(other.state_dict()["samples"], begin)
+                    rest = flat(other)
+                    if workers:
+                        self.assertEqual(rest, epochs[0][begin:])
+                    self.assertEqual([index for index, _ in rest], [index for index, _ in epochs[0][begin:]])
+                    if size == 4 and workers and begin:
+                        again = loader(2, **{**options, **({"generator": torch.Generator()} if not options else {})})
+                        again.load_state_dict(other.state_dict())  # at the epoch's end
+                        self.assertEqual([flat(again), flat(again)], epochs[1:])
+
+    def test_a_state_is_small_and_of_another_dataset_is_refused(self):
+        import pickle
+        loader = DataLoader(Squares(1_000_000), batch_size=4, num_workers=1, shuffle=True)
+        next(iter(loader))
+        self.assertLess(len(pickle.dumps(loader.state_dict())), 8000)
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "length was 1000000 and is 100"):
+            DataLoader(Squares(100), batch_size=4, shuffle=True).load_state_dict(loader.state_dict())
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "no state"):
+            loader.load_state_dict({})
+
+    def test_an_iterable_dataset_goes_on_from_its_state_with_as_many_workers(self):
+        whole = [batch.tolist() for batch in DataLoader(Shards(20), num_workers=2, batch_size=2, seed=1)]
+        for count in (1, 4, 9):
+            loader = DataLoader(Shards(20), num_workers=2, batch_size=2, seed=1)
+            iterator = iter(loader)
+            self.assertEqual([next(iterator).tolist() for _ in range(count)], whole[:count])
+            state = loader.state_dict()
+            del iterator, loader
+            other = DataLoader(Shards(20), num_workers=2, batch_size=2, seed=1)
+            other.load_state_dict(state)
+            self.assertEqual([batch.tolist() for batch in other], whole[count:])
+            del other
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "num_workers was 2 and is 3"):
+            DataLoader(Shards(20), num_workers=3, batch_size=2, seed=1).load_state_dict(state)
 
     # ---- memory ---------------------------------------------------------------------------------------------------
 

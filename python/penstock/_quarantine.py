@@ -1,0 +1,57 @@
+"""Samples of a DataLoader that were left out, and a file that keeps those which kill workers from being tried again."""
+
+import json
+import os
+from typing import Any, Optional
+
+from penstock._errors import state_mismatch_error
+
+__all__ = ["Quarantine"]
+
+
+class Quarantine:
+    """Indices that are not to be tried; a file with a line of JSON for each, if there is a path.
+
+    Args:
+        dataset: what the indices belong to, as text: a file of another dataset is refused.
+    """
+
+    def __init__(self, path: Optional[str], dataset: str) -> None:
+        self._path, self._dataset = path, dataset
+        self.indices: dict[Any, list[str]] = {}  # with their causes
+        if path is None or not os.path.exists(path):
+            return
+        with open(path) as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    entry = json.loads(line)
+                    told, index, causes = entry["dataset"], entry["index"], entry["causes"]
+                except (ValueError, KeyError, TypeError) as broken:
+                    raise state_mismatch_error(f"{path}, line {number}: not an entry of a quarantine: {broken}") from None
+                if told != dataset:
+                    raise state_mismatch_error(f"{path}, line {number}: it is of {told}, and this dataset is {dataset}")
+                self.indices[_key(index)] = list(causes)
+
+    def add(self, index: Any, causes: list[str]) -> None:
+        if _key(index) in self.indices:
+            return
+        self.indices[_key(index)] = causes
+        if self._path is not None:
+            text = index if isinstance(index, (str, list, tuple)) else int(index) if hasattr(index, "__index__") else repr(index)
+            line = json.dumps({"index": text, "causes": causes, "dataset": self._dataset}) + "\n"
+            with open(self._path, "a") as file:  # one write: several loaders may share it
+                file.write(line)
+
+    def places_in(self, indices: Any) -> tuple[int, ...]:
+        """Of a batch, which are to be left out."""
+        if not self.indices:
+            return ()
+        return tuple(place for place, index in enumerate(indices) if _key(index) in self.indices)
+
+
+def _key(index: Any) -> Any:
+    if hasattr(index, "__index__"):
+        return index.__index__()
+    if isinstance(index, (list, tuple)):
+        return tuple(_key(each) for each in index)
+    return index

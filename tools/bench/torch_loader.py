@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""penstock.torch.DataLoader beside torch's own, in the same run. Prints one JSON object a measurement, then the ratios.
+
+    torch_loader.py [tiny] [photos] [start] [--seconds 5] [--workers 2]
+    torch_loader.py --gpu [--workers 8] [--seconds 8] [--rounds 2]
+
+tiny: samples of 64 bytes, batches of 32. photos: a Pillow transform (decode a JPEG, resize, crop, to a float tensor), images and CPU
+seconds. start: from iter() to the first batch. --gpu: 600 kB float32 samples sliced from an array in memory, batches of 32, to the GPU, beside
+the best of torch with 4 to 16 workers and pin_memory. Needs torch and penstock, nothing else: no network, no files.
+"""
+
+import argparse
+import io
+import json
+import os
+import time
+
+import torch
+import torch.utils.data
+
+import penstock.torch
+
+
+class Tiny(torch.utils.data.Dataset):
+    def __init__(self, length):
+        self.data = torch.zeros(length, 16, dtype=torch.float32)
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, index):
+        return self.data[index]
+
+
+class Photos(torch.utils.data.Dataset):
+    """JPEGs of 500 x 375, made of noise with large structures."""
+
+    def __init__(self, length):
+        from PIL import Image
+
+        self.length = length
+        self.files = []
+        generator = torch.Generator().manual_seed(1)
+        for _ in range(16):
+            small = torch.randint(0, 256, (24, 32, 3), dtype=torch.uint8, generator=generator).numpy()
+            out = io.BytesIO()
+            Image.fromarray(small).resize((500, 375), Image.BICUBIC).save(out, "JPEG", quality=85)
+            self.files.append(out.getvalue())
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        import random
+
+        import numpy
+        from PIL import Image
+
+        with Image.open(io.BytesIO(self.files[index % len(self.files)])) as image:
+            image = image.convert("RGB")
+            left, top = random.randrange(0, 100), random.randrange(0, 75)
+            image = image.crop((left, top, left + 400, top + 300)).resize((224, 224), Image.BILINEAR)
+            array = numpy.asarray(image, dtype=numpy.float32)
+        return torch.from_numpy(array).permute(2, 0, 1).div_(255.0), index % 1000
+
+
+class Slices(torch.utils.data.Dataset):
+    """600 kB float32 samples, each a slice of an array in memory."""
+
+    SHAPE = (3, 224, 224)
+
+    def __init__(self, length, different=256):
+        self.data = torch.rand(different, *self.SHAPE)
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return self.data[index % len(self.data)]
+
+
+def cpu_seconds():
+    """Of this process and its children, those that live too."""
+    total = 0.0
+    for pid in [os.getpid(), *children_of(os.getpid())]:
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        total += sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def children_of(pid):
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat") as file:
+                    parent = int(file.read().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            if parent == pid:
+                found += [int(name), *children_of(int(name))]
+    return found
+
+
+def rate(loader, seconds, warm, move=None):
+    """Batches a second, and CPU seconds a batch."""
+    taken, begin, cpu = 0, None, 0.0
+    for batch in loader:
+        if move is not None:
+            batch = move(batch)
+        taken += 1
+        if begin is None:
+            if taken == warm:
+                begin, cpu, taken = time.perf_counter(), cpu_seconds(), 0
+        elif time.perf_counter() - begin > seconds:
+            break
+    if move is not None:
+        torch.cuda.synchronize()
+    used = time.perf_counter() - begin
+    return taken / used, (cpu_seconds() - cpu) / taken
+
+
+def told(**facts):
+    print(json.dumps(facts), flush=True)
+    return facts
+
+
+def compare(name, kinds, seconds, warm, rounds=2):
+    """Each kind of loader in turn, twice; the better figure counts."""
+    best = {}
+    for _ in range(rounds):
+        for kind, make in kinds.items():
+            loader = make()
+            batches, cpu = rate(loader, seconds, warm)
+            del loader
+            told(what=name, kind=kind, batches_per_second=round(batches, 1), cpu_us_per_batch=round(1e6 * cpu))
+            if kind not in best or batches > best[kind][0]:
+                best[kind] = (batches, cpu)
+    for kind, (batches, cpu) in best.items():
+        if kind != "torch":
+            told(what=name, kind=kind, ratio=round(batches / best["torch"][0], 2), cpu_ratio=round(cpu / best["torch"][1], 2))
+
+
+def on_the_host(given, what):
+    ours, theirs = penstock.torch.DataLoader, torch.utils.data.DataLoader
+    if "tiny" in what:
+        options = {"batch_size": 32, "num_workers": given.workers}
+        compare("tiny", {
+            "torch": lambda: theirs(Tiny(20_000_000 // 16), **options),
+            "penstock, seeds per sample": lambda: ours(Tiny(20_000_000 // 16), **options),
+            "penstock, seeding=worker": lambda: ours(Tiny(20_000_000 // 16), seeding="worker", **options),
+        }, given.seconds, 200, given.rounds)
+    if "photos" in what:
+        options = {"batch_size": 32, "num_workers": given.workers}
+        compare("photos", {
+            "torch": lambda: theirs(Photos(1_000_000), **options),
+            "penstock": lambda: ours(Photos(1_000_000), pool={"loader": {"slot_bytes": "24MiB"}}, **options),
+        }, given.seconds, 4, given.rounds)
+    if "start" in what:
+        for kind, make in (("torch, fork", lambda: theirs(Tiny(1000), num_workers=given.workers)),
+                           ("torch, spawn", lambda: theirs(Tiny(1000), num_workers=given.workers, multiprocessing_context="spawn")),
+                           ("penstock", lambda: ours(Tiny(1000), num_workers=given.workers))):
+            begin = time.perf_counter()
+            iterator = iter(make())
+            next(iterator)
+            told(what="start", kind=kind, workers=given.workers, seconds=round(time.perf_counter() - begin, 3))
+            del iterator
+
+
+def on_the_gpu(given):
+    device = torch.device("cuda")
+    told(what="gpu", device=torch.cuda.get_device_name(), torch=torch.__version__, cores=len(os.sched_getaffinity(0)))
+    size = 4 * 3 * 224 * 224 * 32
+    best = {}
+
+    def check(batch):
+        expected = Slices(1).data.shape[1:]
+        assert batch.device.type == "cuda" and batch.shape[1:] == expected and bool(torch.isfinite(batch).all())
+
+    for turn in range(given.rounds):
+        for workers in (4, 8, 12, 16):
+            loader = torch.utils.data.DataLoader(Slices(1 << 24), batch_size=32, num_workers=workers, pin_memory=True, prefetch_factor=3)
+            batches, _ = rate(loader, given.seconds, 2 * workers, lambda batch: batch.to(device, non_blocking=True))
+            best["torch"] = max(best.get("torch", 0), batches * size / 1e9)
+            told(what="gpu", kind="torch", workers=workers, GB_per_second=round(batches * size / 1e9, 2))
+            del loader
+        for seeding in ("sample", "worker"):
+            loader = penstock.torch.DataLoader(Slices(1 << 24), batch_size=32, num_workers=given.workers, device="cuda", prefetch_factor=3,
+                                               seeding=seeding, pool={"loader": {"slot_bytes": "24MiB", "slots_per_worker": 4}})
+            if turn == 0:
+                check(next(iter(loader)))
+            batches, _ = rate(loader, given.seconds, 4 * given.workers, lambda batch: batch)
+            best["penstock"] = max(best.get("penstock", 0), batches * size / 1e9)
+            told(what="gpu", kind="penstock", workers=given.workers, seeding=seeding, GB_per_second=round(batches * size / 1e9, 2))
+            del loader
+    told(what="gpu", best_torch=round(best["torch"], 2), best_penstock=round(best["penstock"], 2), ratio=round(best["penstock"] / best["torch"], 2))
+    for kind, make in (("torch, spawn", lambda: torch.utils.data.DataLoader(Tiny(1000), num_workers=16, multiprocessing_context="spawn")),
+                       ("torch, fork", lambda: torch.utils.data.DataLoader(Tiny(1000), num_workers=16)),
+                       ("penstock", lambda: penstock.torch.DataLoader(Tiny(1000), num_workers=16))):
+        begin = time.perf_counter()
+        iterator = iter(make())
+        next(iterator)
+        told(what="start", kind=kind, workers=16, seconds=round(time.perf_counter() - begin, 3))
+        del iterator
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", nargs="*", help="tiny, photos, start; default: all")
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--rounds", type=int, default=2)
+    given = parser.parse_args()
+    given.workers = given.workers or (8 if given.gpu else 2)
+    torch.set_num_threads(1)
+    told(torch=torch.__version__, cores=len(os.sched_getaffinity(0)), load=os.getloadavg()[0])
+    if given.gpu:
+        on_the_gpu(given)
+    else:
+        on_the_host(given, given.what or ["tiny", "photos", "start"])
+
+
+if __name__ == "__main__":
+    main()
