@@ -110,7 +110,8 @@ def children_of(pid):
 def rate(loader, seconds, warm, move=None):
     """Batches a second, and CPU seconds a batch."""
     taken, begin, cpu = 0, None, 0.0
-    for batch in loader:
+    iterator = iter(loader)  # its workers live until their time has been read
+    for batch in iterator:
         if move is not None:
             batch = move(batch)
         taken += 1
@@ -121,8 +122,9 @@ def rate(loader, seconds, warm, move=None):
             break
     if move is not None:
         torch.cuda.synchronize()
-    used = time.perf_counter() - begin
-    return taken / used, (cpu_seconds() - cpu) / taken
+    used, spent = time.perf_counter() - begin, cpu_seconds() - cpu
+    del iterator
+    return taken / used, spent / taken
 
 
 def told(**facts):
