@@ -95,7 +95,7 @@ void tell_state(const member_state& s) {
   now.world_size = s.around.settings.card.world_size;
   now.phase = s.outcome ? "over" : name_of(s.phase);
   now.waits_for = waits_for(s);
-  if (!s.joined) now.missing = s.heard.lost;
+  if (!s.joined || s.around.settings.waits_for_lost) now.missing = s.heard.lost;
   now.steps = s.around.gate->handed_out();
   if (s.book) {
     now.generation = s.book->view().generation;
@@ -194,7 +194,8 @@ struct carry_out {
 /// Nobody has to hear anything more of this rank.
 bool may_go(const member_state& s, steady_time now) {
   if (s.outcome) return now - *s.leaving_since >= linger;
-  if (s.all_delivered)
+  // A new process of rank 0 would look for it, if ranks may be replaced: then all stay until the end.
+  if (s.all_delivered && !s.around.settings.waits_for_lost)
     return s.heard.heard >= *s.all_delivered || now - *s.leaving_since >= patience_with_answer;
   return false;
 }
@@ -297,6 +298,7 @@ member_actor::behavior_type behave(self_pointer self, member_surroundings around
       [self](const link_lost& news) {
         self->state.linked = false;
         self->state.link_trouble = news.why;
+        if (self->state.book) self->state.book->report_again();
         log::debug("group", "the link to rank 0: {}", news.why);
         step(self);
       },

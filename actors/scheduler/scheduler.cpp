@@ -74,7 +74,6 @@ struct scheduler_state {
   std::map<std::pair<std::uint32_t, std::uint32_t>, stream_position>
       leased;                        // by worker and slot: for timestamps
   std::deque<upload_order> at_gate;  // at most the leased slots
-  stream_position first = 0;         // of the range; step 1 of the gate
   std::uint64_t seek_number = 0;
   std::uint64_t era = 0;
   bool paused = false;  // by an operator
@@ -169,7 +168,7 @@ void pass_gate(scheduler_state& s, std::vector<upload_order>& orders, steady_tim
   std::move(orders.begin(), orders.end(), std::back_inserter(s.at_gate));
   orders.clear();
   while (!s.at_gate.empty()) {
-    const std::uint64_t step = s.at_gate.front().position - s.first + 1;
+    const std::uint64_t step = s.at_gate.front().position + 1;
     if (s.around.gate->hand_out(step, now) != group::gate_answer::go) return;
     orders.push_back(std::move(s.at_gate.front()));
     s.at_gate.pop_front();
@@ -201,7 +200,6 @@ void open(scheduler_state& s, const open_stream& order) {
   s.ledger = std::make_unique<schedule::ledger>(order.rules, *s.source, order.range);
   s.book = std::make_unique<schedule::epoch_book>(order.identity, order.order->shape(), order.demanded);
   s.book->begin_at(order.range.first);
-  s.first = order.range.first;
   s.failures.emplace(order.max_failed_fraction);
   for (const quarantine_report& known : order.quarantined) {
     s.ledger->quarantine_known(known.sample);

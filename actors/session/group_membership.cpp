@@ -65,8 +65,11 @@ group::rank_card card_of(const config& settings, const session_options& options,
   card.shares_device = settings.gpu.share;
   card.settings = config_file::stream_settings(settings);
   for (auto& [key, value] : card.settings) value = shortened(value);
-  card.settings.emplace_back("the number of batches",
-                             options.batches ? std::to_string(*options.batches) : "all");
+  // A rank that was started again has fewer left.
+  if (settings.group.on_lost_rank == lost_rank_rule::fail) {
+    card.settings.emplace_back("the number of batches",
+                               options.batches ? std::to_string(*options.batches) : "all");
+  }
   card.settings.emplace_back("the version of penstock", PENSTOCK_VERSION);
   return card;
 }
@@ -116,6 +119,7 @@ result<group_membership> membership_of(const config& settings, const session_opt
   m.links.world_size = place.world_size;
   m.links.lost_after = g.lost_after;
   m.member.card = card_of(settings, options, place);
+  m.member.waits_for_lost = m.group.waits_for_lost = g.on_lost_rank == lost_rank_rule::wait;
   m.member.join_timeout = g.join_timeout;
   m.member.lost_after = g.lost_after;
   m.member.rejoin_timeout = g.rejoin_timeout;

@@ -18,7 +18,6 @@ struct group_side {
   std::shared_ptr<group::hand_over_gate> gate;  // made with the actors
   std::optional<gpu_owner::ready_batch>
       at_gate;                               // taken from the queue, not handed out; the consumer's thread
-  std::atomic<stream_position> first = 0;    // position of the stream's first batch; set before any batch
   std::atomic<std::uint64_t> delivered = 0;  // steps, as another process's acknowledgements say
   std::atomic<bool> over = false;            // whatever happens to the group concerns us no longer
 };

@@ -125,7 +125,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     board_.delivered(batch, epoch);
     if (session_.elsewhere()) board_.batch_taken(now());
     if (session_.group_ && session_.elsewhere()) {
-      session_.group_->delivered = batch.position - session_.group_->first + 1;
+      session_.group_->delivered = batch.position + 1;
       if (session_.group_->gate->ends_with(session_.group_->delivered)) session_.end_within(std::nullopt);
     }
   }
@@ -147,7 +147,8 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   void planned(std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
                schedule::stream_range range, const std::string& fingerprint) override {
     if (session_.group_) {
-      session_.group_->first = range.first;
+      session_.group_->delivered = range.first;
+      session_.group_->gate->start_at(range.first);
       caf::anon_send(engine_.member, group::stream_described{session::facts_of(fingerprint, *order, range)});
     }
     board_.planned(session::samples_in(*order, range));

@@ -126,14 +126,6 @@ void check_group(const group_config& group, found_list& found) {
                      .label = "not in this build",
                      .help = "sessions can form a group without one; programs make their own communicator"});
   }
-  if (group.on_lost_rank != lost_rank_rule::fail) {
-    found.push_back(
-        {.key = "group.on_lost_rank",
-         .message =
-             fmt::format("'on_lost_rank' \"{}\" in [group] is not built yet", spelling(group.on_lost_rank)),
-         .label = "not in this build",
-         .help = "with \"fail\", losing a rank ends all; penstock launch --max-restarts starts them again"});
-  }
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ void member_book::follow(const group_order& order, steady_time now) {
     // Of a group that is over it still learns how it ended.
     if (order.view.outcome == group_outcome::none) own_end_ = mine(order.refusal);
   }
-  changed_ = changed_ || view_.outcome != order.view.outcome || view_.generation != order.view.generation;
+  // At once: the next coordinator has to find in the reports what this one had settled.
+  changed_ = changed_ || view_ != order.view;
   const group_outcome known = view_.outcome;
   const std::optional<group_cause> cause = view_.cause;
   view_ = order.view;
@@ -147,6 +148,10 @@ void member_book::coordinator_gone(const std::string& why) {
   if (settings_.waits_for_lost || ended_ || view_.outcome != group_outcome::none || view_.generation == 0)
     return;
   own_end_ = of_rank_0(why);
+}
+
+void member_book::report_again() {
+  changed_ = true;
 }
 
 void member_book::described(stream_facts facts) {

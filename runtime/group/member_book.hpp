@@ -76,6 +76,9 @@ class member_book {
   /// The coordinator's process has ended; a connection that broke is no proof of that.
   void coordinator_gone(const std::string& why);
 
+  /// The connection is another one: what waits to be sent over it has to be up to date.
+  void report_again();
+
   void described(stream_facts facts);
   /// A batch was handed out: so many in all.
   void delivered(std::uint64_t steps);

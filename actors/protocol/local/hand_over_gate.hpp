@@ -21,7 +21,7 @@ enum class gate_answer : std::uint8_t {
   over,  ///< never: no batch follows
 };
 
-/// Steps count from 1, in the order of batches. Thread-safe.
+/// Steps count batches from the stream's beginning, so that a replaced rank goes on counting. Thread-safe.
 class hand_over_gate {
  public:
   /// Called when the last step that a stopping group takes was handed out; on the thread that handed it out.
@@ -56,6 +56,11 @@ class hand_over_gate {
 
   // ---- for who hands out
 
+  /// The stream begins behind this step. Before any is handed out.
+  void start_at(std::uint64_t step) {
+    const std::lock_guard hold(mutex_);
+    handed_out_ = step;
+  }
   /// Hands out the next step if the answer is `go`.
   gate_answer hand_out_next(steady_time now) {
     std::unique_lock hold(mutex_);

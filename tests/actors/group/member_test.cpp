@@ -35,6 +35,32 @@ TEST_CASE("workers may start once all ranks have joined, and batches pass once t
   CHECK(rank.hand_out() == 1);
 }
 
+TEST_CASE(
+    "what the group has settled is in the next report at once: another coordinator may have to find it "
+    "there") {
+  deterministic_system world;
+  rank_stage rank(world, card(1));
+  rank.say(join_group{""});
+  rank.answer(group_phase::describing);
+  rank.answer(group_phase::running, true);
+  CHECK(rank.last().view.phase == group_phase::running);
+  const std::size_t before = rank.wire->sent.size();
+  rank.say(link_lost{"the connection was closed"});
+  CHECK(rank.wire->sent.size() == before + 1);
+}
+
+TEST_CASE("a rank that has finished stays until the end where ranks are replaced") {
+  deterministic_system world;
+  rank_stage rank(world, card(1), true);
+  rank.say(join_group{""});
+  rank.answer(group_phase::running, true);
+  rank.say(stream_delivered{});
+  rank.say(leave_group{});
+  rank.answer(group_phase::running, true);
+  world.pass(3s);
+  CHECK(rank.news.gone == 0);
+}
+
 TEST_CASE("a rank that hears nothing stops handing out, and goes on when it hears again") {
   deterministic_system world;
   rank_stage rank(world, card(1));
@@ -105,7 +131,9 @@ TEST_CASE("a rank that has failed stays until the group knows why, although its 
     rank.order(over);
     world.pass(1s);
   }
-  SECTION("nobody answers") { world.pass(5s); }
+  SECTION("nobody answers") {
+    world.pass(5s);
+  }
   CHECK(rank.news.gone == 1);
   CHECK(rank.news.outcome == group_outcome::failed);
 }

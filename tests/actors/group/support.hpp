@@ -66,8 +66,10 @@ inline rank_card card(std::uint32_t rank, std::uint32_t world_size = 2) {
 /// One rank's member actor.
 class rank_stage {
  public:
-  explicit rank_stage(deterministic_system& world, rank_card who) : world_(world) {
+  explicit rank_stage(deterministic_system& world, rank_card who, bool waits_for_lost = false)
+      : world_(world) {
     member_surroundings around;
+    around.settings.waits_for_lost = waits_for_lost;
     around.settings.card = std::move(who);
     around.group = "job/photos";
     around.where = "@somewhere";

@@ -146,8 +146,6 @@ TEST_CASE("each type of dataset says what it lacks") {
 TEST_CASE("what a group cannot do yet is refused by name") {
   CHECK(keys_after([](auto& c) { c.group.communicator = communicator_kind::nccl; }) ==
         keys{"group.communicator"});
-  CHECK(keys_after([](auto& c) { c.group.on_lost_rank = lost_rank_rule::wait; }) ==
-        keys{"group.on_lost_rank"});
   CHECK(keys_after([](auto& c) { c.group.lost_after = 1ms; }) == keys{"group.lost_after"});
 }
 

@@ -257,10 +257,10 @@ bool waits_for_lost(const config_file::loaded_config& loaded) {
 session_work session_of(const launch_options& o, const config_file::loaded_config& loaded,
                         const std::string& report_folder) {
   std::vector<std::string> arguments = run_arguments(o);
-  // As members of a group a lost rank would end the others, but it is started again by itself.
-  if (waits_for_lost(loaded) && !loaded.sources.contains("group.join")) {
+  // A lost rank is started again by itself.
+  if (waits_for_lost(loaded)) {
     arguments.emplace_back("--set");
-    arguments.emplace_back("group.join=never");
+    arguments.emplace_back("group.on_lost_rank=wait");
   }
   return {o.source.file, loaded.values.name, loaded.values.metrics.listen, std::move(arguments), o.sink,
           o.out,         report_folder};
