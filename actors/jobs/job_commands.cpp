@@ -31,7 +31,7 @@ struct carry_out {
     jobs.reserve(order.rows.size());
     for (const schedule::leased_job& row : order.rows) {
       open_job& job = s.jobs.at(row.job);
-      const job_record& record = *job.record;
+      job_record& record = *job.record;
       jobs.push_back({&record, job.function, row.attempt});
       if (!std::exchange(job.leased, true)) {
         ++begun;

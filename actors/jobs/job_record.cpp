@@ -1,5 +1,7 @@
 #include "actors/jobs/job_record.hpp"
 
+#include "runtime/arena/job_slot.hpp"
+
 namespace penstock::jobs {
 namespace {
 
@@ -25,6 +27,7 @@ void job_record::succeed(std::shared_ptr<kept_result> result, std::uint32_t atte
   argument_ = {};  // before waking threads, and without the lock: freeing it may run the caller's code
   std::unique_lock hold(mutex_);
   result_ = std::move(result);
+  place_.reset();
   attempts_ = attempts;
   over(std::move(hold));
 }
@@ -33,6 +36,7 @@ void job_record::fail(job_failure why) {
   argument_ = {};
   std::unique_lock hold(mutex_);
   attempts_ = why.attempts;
+  place_.reset();
   failure_ = std::move(why);
   over(std::move(hold));
 }
@@ -88,7 +92,20 @@ std::optional<job_failure> job_record::why() const {
 
 std::uint32_t job_record::attempts() const {
   const std::lock_guard hold(mutex_);
-  return attempts_;
+  if (done_ || !place_) return attempts_;
+  const arena::job_slot table(row_.slot);
+  const auto rows = table.rows(row_.generation);
+  if (!rows || row_.row >= *rows) return row_.attempt - 1;
+  const auto found = table.read(row_.row);
+  const bool begun = found && found->job == number_ && found->state != arena::row_state::waiting &&
+                     found->state != arena::row_state::revoked;
+  return begun ? row_.attempt : row_.attempt - 1;
+}
+
+void job_record::leased_to(std::shared_ptr<const lent_place> place, leased_row where) {
+  const std::lock_guard hold(mutex_);
+  place_ = std::move(place);
+  row_ = where;
 }
 
 bool job_record::end(bool only_waiting, bool at_once) {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,14 @@ struct job_rules {
   std::uint32_t program = job_upload::no_program;
 };
 
+/// A job's row, in a slot as the session maps it.
+struct leased_row {
+  std::span<std::byte> slot;
+  std::uint32_t generation = 0;
+  std::uint32_t row = 0;
+  std::uint32_t attempt = 1;
+};
+
 class job_record : public std::enable_shared_from_this<job_record> {
  public:
   job_record(std::uint64_t number, std::string function, Argument argument, job_rules rules,
@@ -61,6 +70,9 @@ class job_record : public std::enable_shared_from_this<job_record> {
   /// The same, for whoever reads it on another thread: it may outlive the job.
   [[nodiscard]] Argument shared_argument() const { return argument_; }
 
+  /// Where its latest attempt is or was.
+  void leased_to(std::shared_ptr<const lent_place> place, leased_row where);
+
   // The pool's side, once.
   void reached_device() noexcept { at_device_ = true; }
   void succeed(std::shared_ptr<kept_result> result, std::uint32_t attempts);
@@ -72,6 +84,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
   std::shared_ptr<kept_result> take();
   /// Why the job failed; empty if it has a result or has not ended.
   [[nodiscard]] std::optional<job_failure> why() const;
+  /// How often it was begun; while it has not ended, the row of its latest attempt says so.
   [[nodiscard]] std::uint32_t attempts() const;
   bool end(bool only_waiting, bool at_once);
   void then(std::function<void(Job)> callback);
@@ -93,6 +106,8 @@ class job_record : public std::enable_shared_from_this<job_record> {
   bool done_ = false;
   bool taken_ = false;
   std::uint32_t attempts_ = 0;
+  std::shared_ptr<const lent_place> place_;  // none: it was in no slot yet
+  leased_row row_;
   std::optional<job_failure> failure_;
   std::shared_ptr<kept_result> result_;
   std::vector<std::function<void(Job)>> callbacks_;

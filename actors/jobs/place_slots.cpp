@@ -40,8 +40,12 @@ bool place_slots::travels_alone(std::uint64_t argument_bytes, std::uint64_t slot
   return argument_bytes + arena::job_table_bytes(1) > slot_bytes / 4 * 3;
 }
 
+std::span<std::byte> place_slots::memory_of(std::uint32_t index) const {
+  return place_->memory->bytes().subspan(shape_.slot_offset(index), shape_.slot_bytes);
+}
+
 arena::job_slot place_slots::slot(std::uint32_t index) const {
-  return arena::job_slot(place_->memory->bytes().subspan(shape_.slot_offset(index), shape_.slot_bytes));
+  return arena::job_slot(memory_of(index));
 }
 
 bool place_slots::written_at_once(std::span<const laid_job> jobs) const {
@@ -57,12 +61,12 @@ void place_slots::wait_for_delivery(std::uint32_t index) const {
 }
 
 void place_slots::lay(const lease_ref& lease, std::span<const laid_job> jobs) {
-  slot(lease.slot).write(lease.generation, orders_of(jobs));
+  slot(lease.slot).write(lease.generation, orders_of(lease, jobs));
 }
 
 argument_delivery place_slots::deliver(const lease_ref& lease, std::span<const laid_job> jobs) {
   wait_for_delivery(lease.slot);
-  const auto orders = orders_of(jobs);
+  const auto orders = orders_of(lease, jobs);
   argument_delivery made(place_, slot(lease.slot), lease);
   place_->deliveries[lease.slot].store(1, std::memory_order_relaxed);
   place_->delivering.fetch_add(1, std::memory_order_relaxed);
@@ -76,12 +80,15 @@ argument_delivery place_slots::deliver(const lease_ref& lease, std::span<const l
   return made;
 }
 
-std::vector<arena::job_order> place_slots::orders_of(std::span<const laid_job> jobs) const {
+std::vector<arena::job_order> place_slots::orders_of(const lease_ref& lease,
+                                                     std::span<const laid_job> jobs) const {
   std::vector<arena::job_order> orders;
   orders.reserve(jobs.size());
-  for (const laid_job& j : jobs) {
+  for (std::uint32_t row = 0; row < jobs.size(); ++row) {
+    const laid_job& j = jobs[row];
     const auto argument = j.job->argument();
     const bool alone = travels_alone(argument.size(), shape_.slot_bytes);
+    j.job->leased_to(place_, {memory_of(lease.slot), lease.generation, row, j.attempt});
     orders.push_back({j.job->number(), j.function, j.attempt, j.job->rules().limit,
                       alone ? std::span<const std::byte>() : argument, alone});
   }

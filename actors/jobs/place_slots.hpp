@@ -25,7 +25,7 @@ inline constexpr std::uint64_t written_at_once_max = 64U << 10U;
 
 /// A job to be written into a slot.
 struct laid_job {
-  const job_record* job = nullptr;
+  job_record* job = nullptr;
   std::uint32_t function = 0;
   std::uint32_t attempt = 1;
 };
@@ -99,8 +99,10 @@ class place_slots {
   [[nodiscard]] bool result_elsewhere(const lease_ref& lease, std::uint32_t row) const;
 
  private:
+  [[nodiscard]] std::span<std::byte> memory_of(std::uint32_t slot) const;
   [[nodiscard]] arena::job_slot slot(std::uint32_t index) const;
-  [[nodiscard]] std::vector<arena::job_order> orders_of(std::span<const laid_job> jobs) const;
+  [[nodiscard]] std::vector<arena::job_order> orders_of(const lease_ref& lease,
+                                                        std::span<const laid_job> jobs) const;
   void wait_for_delivery(std::uint32_t index) const;
 
   arena::geometry shape_;
