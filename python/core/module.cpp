@@ -299,20 +299,7 @@ PyType_Slot tensor_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buff
                               {0, nullptr}};
 
 nb::object capsule_of(const tensor_handle& t, bool versioned) {
-  const char* name = versioned ? "dltensor_versioned" : "dltensor";
-  void* made = versioned ? make_managed_tensor_versioned(t.held, t.facts(), t.cuda_device())
-                         : make_managed_tensor(t.held, t.facts(), t.cuda_device());
-  // A consumer renames the capsule and calls the deleter itself.
-  const PyCapsule_Destructor drop = versioned
-                                        ? +[](PyObject* capsule) {
-                                            if (PyCapsule_IsValid(capsule, "dltensor_versioned") != 0)
-                                              drop_managed_tensor_versioned(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
-                                          }
-                                        : +[](PyObject* capsule) {
-                                            if (PyCapsule_IsValid(capsule, "dltensor") != 0)
-                                              drop_managed_tensor(PyCapsule_GetPointer(capsule, "dltensor"));
-                                          };
-  return nb::steal(PyCapsule_New(made, name, drop));
+  return dlpack_capsule(t.held, t.facts(), t.cuda_device(), versioned);
 }
 
 nb::list tensors_of(const std::shared_ptr<lease>& held, bool records) {
@@ -393,6 +380,24 @@ void bind_configs(nb::module_& m) {
 }
 
 }  // namespace
+
+nb::object dlpack_capsule(std::shared_ptr<lease> held, const leased_tensor& tensor, int cuda_device,
+                          bool versioned) {
+  const char* name = versioned ? "dltensor_versioned" : "dltensor";
+  void* made = versioned ? make_managed_tensor_versioned(std::move(held), tensor, cuda_device)
+                         : make_managed_tensor(std::move(held), tensor, cuda_device);
+  // A consumer renames the capsule and calls the deleter itself.
+  const PyCapsule_Destructor drop = versioned
+                                        ? +[](PyObject* capsule) {
+                                            if (PyCapsule_IsValid(capsule, "dltensor_versioned") != 0)
+                                              drop_managed_tensor_versioned(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+                                          }
+                                        : +[](PyObject* capsule) {
+                                            if (PyCapsule_IsValid(capsule, "dltensor") != 0)
+                                              drop_managed_tensor(PyCapsule_GetPointer(capsule, "dltensor"));
+                                          };
+  return nb::steal(PyCapsule_New(made, name, drop));
+}
 }  // namespace penstock::python
 
 NB_MODULE(_core, m) {

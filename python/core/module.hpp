@@ -6,9 +6,17 @@
 
 #include <nanobind/nanobind.h>
 
+#include <memory>
+
 namespace penstock::python {
 
 namespace nb = nanobind;
+
+class lease;
+struct leased_tensor;
+/// A DLPack capsule of memory that `held` keeps; without it the caller does.
+nb::object dlpack_capsule(std::shared_ptr<lease> held, const leased_tensor& tensor, int cuda_device,
+                          bool versioned);
 
 /// The classes of pools, in pool_module.cpp.
 void bind_pools(nb::module_& m);

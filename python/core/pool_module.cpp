@@ -1,4 +1,6 @@
 // Pools of jobs in the module penstock._core, wrapped by the Python class Pool.
+#include "python/core/blocks.hpp"
+#include "python/core/lease.hpp"
 #include "python/core/module.hpp"
 #include "python/core/parts.hpp"
 
@@ -10,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <span>
@@ -33,7 +36,7 @@ Argument joined(const std::vector<nb::object>& parts) {
   const part_views views(parts);
   const nb::gil_scoped_release others_run;
   const std::size_t bytes = views.size();
-  const auto whole = std::make_shared_for_overwrite<std::byte[]>(bytes);
+  const auto whole = block_cache::of_process().take(bytes);
   views.write({whole.get(), bytes});
   return Argument::borrowed({whole.get(), bytes}, whole);
 }
@@ -52,7 +55,41 @@ class kept {
   std::span<const std::byte> bytes_;
 };
 
-/// How a job ended: ("ok", result) or (status, type, text, traceback, causes, attempts). Results of fewer than `copied_below`
+/// A result in a buffer of the pool's device, for penstock._gpu_half.
+class device_result {
+ public:
+  explicit device_result(Result result) : result_(std::make_shared<Result>(std::move(result))) {
+    const tensor_view view = result_->tensor();
+    whole_.name = view.name;
+    whole_.type = view.type;
+    whole_.shape = {static_cast<std::int64_t>(view.bytes())};
+    whole_.strides = {1};
+    whole_.data = view.data;
+    whole_.bytes = view.bytes();
+    if (!view.on_host) cuda_device_ = view.bytes() > 0 ? device_of(view.data) : 0;
+  }
+  [[nodiscard]] std::uint64_t bytes() const { return whole_.bytes; }
+  [[nodiscard]] int cuda_device() const { return cuda_device_; }
+  [[nodiscard]] nb::object read_back() const {
+    std::vector<std::byte> copy;
+    {
+      const nb::gil_scoped_release others_run;
+      copy = result_->read_back();
+    }
+    return nb::steal<nb::object>(PyByteArray_FromStringAndSize(reinterpret_cast<const char*>(copy.data()),
+                                                               static_cast<Py_ssize_t>(copy.size())));
+  }
+  /// Valid until release(); keeps the pool's buffer no longer than this object does.
+  [[nodiscard]] nb::object dlpack() const { return dlpack_capsule(nullptr, whole_, cuda_device_, false); }
+  void release(std::uint64_t stream) const { result_->release({reinterpret_cast<void*>(stream)}); }
+
+ private:
+  std::shared_ptr<Result> result_;
+  leased_tensor whole_;
+  int cuda_device_ = -1;
+};
+
+/// How a job ended: ("ok", result), ("device", device_result) or (status, type, text, traceback, causes, attempts). Results of fewer than `copied_below`
 /// bytes are copied, so that they do not occupy slots when the caller keeps them; others are read where they lie.
 nb::tuple outcome_of(Job& job, std::size_t copied_below) {
   if (const auto why = job.why()) {
@@ -62,11 +99,12 @@ nb::tuple outcome_of(Job& job, std::size_t copied_below) {
                           why->attempts);
   }
   Result result = job.get();
+  if (result.on_device()) return nb::make_tuple("device", device_result(std::move(result)));
   const auto bytes = result.bytes();
   if (bytes.size() >= copied_below) return nb::make_tuple("ok", new kept(std::move(result)));
-  return nb::make_tuple(
-      "ok", nb::steal<nb::object>(PyByteArray_FromStringAndSize(reinterpret_cast<const char*>(bytes.data()),
-                                                                static_cast<Py_ssize_t>(bytes.size()))));
+  memory_block copy{block_cache::of_process().take(bytes.size()), bytes.size()};
+  if (!bytes.empty()) std::memcpy(copy.memory.get(), bytes.data(), bytes.size());
+  return nb::make_tuple("ok", std::move(copy));
 }
 
 /// Waits for at most `seconds`, in slices: Python runs signal handlers only between calls.
@@ -142,9 +180,10 @@ class pool_handle {
 
   Job submit(const std::vector<nb::object>& parts, std::optional<double> timeout,
              std::optional<bool> idempotent, std::optional<bool> fresh, nb::object when_done,
-             std::optional<std::uint32_t> worker) {
+             std::optional<std::uint32_t> worker, bool on_device) {
     const Argument argument = joined(parts);
-    const job_options options{as_nanoseconds(timeout), idempotent, fresh, worker};
+    job_options options{as_nanoseconds(timeout), idempotent, fresh, worker};
+    options.on_device = on_device;
     std::function<void(Job)> then;
     if (!when_done.is_none()) then = callback(std::move(when_done));
     while (true) {
@@ -193,6 +232,13 @@ class pool_handle {
 }  // namespace
 
 void bind_pools(nb::module_& m) {
+  bind_memory_block(m);
+  nb::class_<device_result>(m, "DeviceResult")
+      .def_prop_ro("nbytes", &device_result::bytes)
+      .def_prop_ro("cuda_device", &device_result::cuda_device)
+      .def("read_back", &device_result::read_back)
+      .def("dlpack", &device_result::dlpack)
+      .def("release", &device_result::release, nb::arg("stream"), nb::call_guard<nb::gil_scoped_release>());
   nb::class_<kept>(m, "Kept").def_prop_ro("address", &kept::address).def_prop_ro("nbytes", &kept::size);
   nb::class_<Job>(m, "Job")
       .def_prop_ro("number", &Job::number)
@@ -200,12 +246,13 @@ void bind_pools(nb::module_& m) {
       .def("done", &Job::done)
       .def("outcome", &outcome_of, nb::arg("copied_below"))
       .def("cancel_if_waiting", &Job::cancel_if_waiting, nb::call_guard<nb::gil_scoped_release>())
+      .def("attempts", &Job::attempts, nb::call_guard<nb::gil_scoped_release>())
       .def("kill", &Job::kill, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<pool_handle>(m, "Pool")
       .def(nb::init<const config&, bool>(), nb::arg("settings"), nb::arg("control_socket"))
       .def("submit", &pool_handle::submit, nb::arg("parts"), nb::arg("timeout").none(),
            nb::arg("idempotent").none(), nb::arg("fresh").none(), nb::arg("when_done").none(),
-           nb::arg("worker").none() = nb::none())
+           nb::arg("worker").none() = nb::none(), nb::arg("on_device") = false)
       .def("finish", &pool_handle::finish)
       .def("stop", &pool_handle::stop, nb::arg("seconds").none())
       .def("close", &pool_handle::close)

@@ -1,5 +1,6 @@
 // The module penstock._worker: runs a job worker, for penstock.worker. Links only libpenstock_worker, so that
 // workers contain no CUDA code.
+#include "python/core/blocks.hpp"
 #include "python/core/parts.hpp"
 
 #include <penstock/error.hpp>
@@ -8,6 +9,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
 #include <exception>
 #include <string>
 #include <utility>
@@ -37,11 +39,12 @@ class call_in_python {
   explicit call_in_python(JobCall& call) : call_(&call) {}
   void over() noexcept { call_ = nullptr; }
 
-  [[nodiscard]] nb::object argument() const {
+  /// In memory of its own: the job may keep what it got, and its slot is used again.
+  [[nodiscard]] memory_block argument() const {
     const auto bytes = here().argument();
-    return nb::steal<nb::object>(
-        PyMemoryView_FromMemory(reinterpret_cast<char*>(const_cast<std::byte*>(bytes.data())),
-                                static_cast<Py_ssize_t>(bytes.size()), PyBUF_READ));
+    memory_block copy{block_cache::of_process().take(bytes.size()), bytes.size()};
+    if (!bytes.empty()) std::memcpy(copy.memory.get(), bytes.data(), bytes.size());
+    return copy;
   }
   [[nodiscard]] std::uint64_t job() const { return here().job(); }
   [[nodiscard]] std::uint32_t attempt() const { return here().attempt(); }
@@ -115,6 +118,7 @@ NB_MODULE(_worker, m) {
   namespace nb = nanobind;
   nb::set_leak_warnings(false);
   using penstock::python::call_in_python;
+  penstock::python::bind_memory_block(m);
   nb::class_<call_in_python>(m, "Call")
       .def_prop_ro("argument", &call_in_python::argument)
       .def_prop_ro("job", &call_in_python::job)

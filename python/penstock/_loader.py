@@ -306,7 +306,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             status, *rest = task.job.outcome(COPIED_BELOW if lent < self._pool.most_lent else 1 << 62)
             if status == "ok":
                 whole = rest[0]
-                data, bad, over = _tensors.batch_from(whole if type(whole) is bytearray else self._pool.taken(whole))
+                data, bad, over = _tensors.batch_from(self._pool.taken(whole) if isinstance(whole, _core.Kept) else memoryview(whole))
                 for place, text in bad:
                     self._note(task.batch, place, {"traceback": text})
                 return data, bad, over

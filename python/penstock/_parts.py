@@ -55,15 +55,15 @@ def _raw(buffer: pickle.PickleBuffer) -> memoryview:
     return buffer.raw()
 
 
-def split(whole: Union[bytearray, memoryview]) -> list[memoryview]:
+def split(whole: Any) -> list[memoryview]:
     """The parts of an argument or a result; views of it."""
     view = memoryview(whole)
     (count,) = struct.unpack_from("<Q", view)
     lengths = struct.unpack_from(f"<{count}Q", view, 8)
-    parts, at = [], _rounded_up(8 * (1 + count))
+    parts, at = [], rounded_up(8 * (1 + count))
     for length in lengths:
         parts.append(view[at : at + length])
-        at += _rounded_up(length)
+        at += rounded_up(length)
     return parts
 
 
@@ -72,5 +72,5 @@ def unpickled(parts: list[memoryview]) -> Any:
     return pickle.loads(parts[0], buffers=parts[1:])
 
 
-def _rounded_up(length: int) -> int:
+def rounded_up(length: int) -> int:
     return (length + 63) // 64 * 64

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Optional, TypeVar
+from typing import Any, Optional, TypeVar, overload
 
 import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
@@ -36,6 +36,7 @@ from penstock.worker import SETUP
 __all__ = ["Future", "Pool"]
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 _KINDS: dict[str, type[job_failed_error]] = {
     "exception": job_exception_error,
@@ -57,6 +58,7 @@ class Future(concurrent.futures.Future[T]):
     _job: Optional[_core.Job] = None
     _pool: Any = None  # keeps the pool until the job has ended
     _cancelling = False
+    _gpu: Optional[Callable[[Any], Any]] = None  # what the caller's GPU thread does with the result
 
     def cancel(self) -> bool:
         job = self._job
@@ -68,6 +70,11 @@ class Future(concurrent.futures.Future[T]):
             return self.cancelled()
         self._cancelled()
         return True
+
+    def running(self) -> bool:
+        """True while the job's function runs, so that cancel() cannot remove it."""
+        job = self._job
+        return super().running() or (job is not None and not self.done() and job.attempts() > 0)
 
     def kill(self) -> bool:
         """Ends the job, also one that runs: its worker is killed and replaced. The future then raises
@@ -88,9 +95,15 @@ class Future(concurrent.futures.Future[T]):
         """On the pool's callback thread."""
         self._job = None
         pool, self._pool = self._pool, None
+        if self._gpu is not None and outcome[0] != "device":
+            self._gpu = None
+            pool._shared.half_done()
         try:
             if outcome[0] == "cancelled" and self._cancelling:
                 self._cancelled()
+                return
+            if outcome[0] == "device":
+                self._continue_on_device(outcome[1], pool)
                 return
             try:
                 value = _parts.unpickled(_parts.split(outcome[1])) if outcome[0] == "ok" else None
@@ -105,6 +118,30 @@ class Future(concurrent.futures.Future[T]):
             pass  # cancelled meanwhile
         finally:
             del pool
+
+    def _continue_on_device(self, result: _core.DeviceResult, pool: "Pool") -> None:
+        from penstock import _gpu_half
+
+        function, self._gpu = self._gpu, None
+        assert function is not None
+        self.set_running_or_notify_cancel()
+
+        def half() -> None:
+            nonlocal function, result, pool
+            try:
+                try:
+                    value = _gpu_half.value_of(result)
+                except Exception as refused:
+                    raise job_device_error(f"taking a result from the device: {refused}") from refused
+                self.set_result(function(value))  # type: ignore[misc,unused-ignore]
+            except BaseException as raised:
+                self.set_exception(raised)
+            finally:
+                shared = pool._shared
+                del function, result, pool
+                shared.half_done()
+
+        _gpu_half.GPU_THREAD.put(half)
 
 
 def _error_of(status: str, kind: bytes, text: bytes, told: bytes, causes: list[str], attempts: int) -> BaseException:
@@ -149,6 +186,8 @@ class Pool(concurrent.futures.Executor):
         timeout: seconds for one run of a job, from the start of its function; then job_timed_out_error.
         idempotent: False: a job is never begun twice; if its worker dies it fails with job_worker_lost_error.
         fresh: True: each job runs in a process that has run nothing else.
+        gpu: True: results may go to the GPU (submit(..., gpu=)). The CUDA context is this process's only one; workers see
+            no GPU. Without a GPU, or with {"gpu.device": "host"}, they stay on the host.
         name: for `penstock status` and the other verbs.
         config: a config file, [jobs] and [loader], instead of the built-in one.
         control_socket: let the verbs attach.
@@ -167,6 +206,7 @@ class Pool(concurrent.futures.Executor):
         timeout: Optional[float] = None,
         idempotent: bool = True,
         fresh: bool = False,
+        gpu: bool = False,
         name: Optional[str] = None,
         config: Optional[Path] = None,
         control_socket: bool = True,
@@ -189,38 +229,61 @@ class Pool(concurrent.futures.Executor):
                 own["loader.limits.max"] = max_workers
         if name is not None:
             own["name"] = name
+        if gpu:
+            own["jobs.gpu"] = True
         file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pool.toml") if config is None else config
         self._config = load_config(file, **{**own, **overrides})
         self._core = _core.Pool(self._config._core, control_socket)
         self._queue = int(self._config["jobs.queue"])
         self._shared = _Shared()
         self._timeout, self._idempotent, self._fresh = timeout, idempotent, fresh
+        self._has_gpu = bool(self._config["jobs.gpu"])
+        self._gpu: Optional[Callable[[Any], Any]] = None
         # Not at the interpreter's exit: what is queued is done then, perhaps by workers that are not started yet.
         weakref.finalize(self._shared, os.close, self._setup).atexit = False
         _LIVING.add(self)
 
     # ---- jobs -----------------------------------------------------------------------------------------------------
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+    @overload
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]: ...
+    @overload
+    def submit(self, fn: Callable[..., Any], /, *args: Any, gpu: Callable[[Any], R], **kwargs: Any) -> Future[R]: ...
+    def submit(self, fn: Callable[..., Any], /, *args: Any, gpu: Optional[Callable[[Any], Any]] = None, **kwargs: Any) -> Future[Any]:
         """Queues fn(*args, **kwargs); gives its future. Waits while [jobs] queue or memory is full.
 
+        Args:
+            gpu: is called with what fn returned, here, on the one thread that all pools have for this; the future's result
+                is what it returns. Arrays in what fn returned are then torch tensors on the pool's device (or NumPy arrays
+                on the host, if torch is not imported). Only for a pool that was made with gpu=True. For a function that
+                has an argument of this name: functools.partial.
 
         The future raises what fn raised, with the worker's traceback as its cause; or a job_failed_error:
-        job_poisoned_error, job_timed_out_error, job_worker_lost_error, job_too_large_error, job_cancelled_error.
+        job_poisoned_error, job_timed_out_error, job_worker_lost_error, job_too_large_error, job_cancelled_error,
+        job_device_error.
 
         Raises:
-            RuntimeError: the pool is shut down.
+            RuntimeError: the pool is shut down, or gpu= was passed and the pool was made without.
             Exception: what pickling fn or an argument raises; nothing was queued.
         """
-        future: Future[T] = Future()
+        future: Future[Any] = Future()
         parts = _parts.pickled_call(fn, args, kwargs)
+        if gpu is None:
+            gpu = self._gpu
+        elif not self._has_gpu:
+            raise usage_error("gpu= needs a pool that was made with gpu=True")
         with self._shared.lock:
             if self._shared.shut:
                 raise usage_error("cannot schedule new futures after shutdown")
             self._shared.entering += 1
+            self._shared.halves += gpu is not None
         try:
-            future._pool = self
-            future._job = self._core.submit(parts, self._timeout, self._idempotent, self._fresh, future._ended)
+            future._pool, future._gpu = self, gpu
+            future._job = self._core.submit(parts, self._timeout, self._idempotent, self._fresh, future._ended, on_device=gpu is not None)
+        except BaseException:
+            if gpu is not None:
+                self._shared.half_done()
+            raise
         finally:
             with self._shared.lock:
                 self._shared.entering -= 1
@@ -295,10 +358,19 @@ class Pool(concurrent.futures.Executor):
         return results()
 
     def options(
-        self, *, timeout: Optional[float] = None, idempotent: Optional[bool] = None, fresh: Optional[bool] = None
+        self,
+        *,
+        timeout: Optional[float] = None,
+        idempotent: Optional[bool] = None,
+        fresh: Optional[bool] = None,
+        gpu: Optional[Callable[[Any], Any]] = None,
     ) -> "Pool":
         """The same pool, whose jobs have other options: pool.options(timeout=5, idempotent=False).submit(fn, x)."""
         other = copy.copy(self)
+        if gpu is not None:
+            if not self._has_gpu:
+                raise usage_error("gpu= needs a pool that was made with gpu=True")
+            other._gpu = gpu
         if timeout is not None:
             other._timeout = timeout
         if idempotent is not None:
@@ -331,7 +403,8 @@ class Pool(concurrent.futures.Executor):
     def abort(self) -> None:
         """Ends everything within half a second: jobs that have not ended raise job_cancelled_error."""
         with self._shared.lock:
-            self._shared.shut = True
+            self._shared.shut = self._shared.aborted = True
+            self._shared.entered.notify_all()
         self._core.stop(0.5)
         self._core.close()
 
@@ -342,6 +415,9 @@ class Pool(concurrent.futures.Executor):
     def _finish(self) -> None:
         try:
             self._core.finish(1e8)
+            with self._shared.lock:  # their results are on the device
+                while self._shared.halves and not self._shared.aborted:
+                    self._shared.entered.wait()
         finally:
             self._core.close()
 
@@ -368,8 +444,15 @@ class _Shared:
         self.lock = threading.Lock()
         self.entered = threading.Condition(self.lock)
         self.entering = 0  # calls of submit() that have passed the door
+        self.halves = 0  # jobs with gpu= that have not ended
         self.shut = False
+        self.aborted = False
         self.futures: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
+
+    def half_done(self) -> None:
+        with self.lock:
+            self.halves -= 1
+            self.entered.notify_all()
 
 
 def _setup_file(initializer: Optional[Callable[..., object]], arguments: tuple[Any, ...]) -> int:

@@ -1,11 +1,14 @@
 # What the module _worker defines; private, for penstock.worker.
 from typing import Any, Callable, Optional, Sequence, Union
 
+class MemoryBlock:
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
 class Call:
     """One call of a job; every use after it raises."""
 
     @property
-    def argument(self) -> memoryview: ...
+    def argument(self) -> MemoryBlock: ...
     @property
     def job(self) -> int: ...
     @property

@@ -55,9 +55,7 @@ def _run(call: "_worker.Call") -> Optional[tuple[bytes, bytes, bytes]]:
     from penstock import _parts
 
     try:
-        # The job may keep what it got; the slot is used again.
-        parts = [memoryview(bytearray(part)) for part in _parts.split(call.argument)]
-        function, positional, named = _parts.unpickled(parts)
+        function, positional, named = _parts.unpickled(_parts.split(call.argument))
         if function is LOADER:
             from penstock import _loading
 

@@ -142,7 +142,8 @@ class PoolTest(PackageTest):
         with self.pool(1) as pool:
             running = pool.submit(until_released)
             waiting = [pool.submit(until_released) for _ in range(20)]
-            self.wait_until(lambda: pool.status()["jobs"]["running"] > 0, "a job to run")
+            self.wait_until(running.running, "a job to run")
+            self.assertFalse(waiting[-1].running())
             self.assertTrue(waiting[-1].cancel())
             self.assertTrue(waiting[-1].cancelled())
             with self.assertRaises(concurrent.futures.CancelledError):
@@ -151,6 +152,7 @@ class PoolTest(PackageTest):
             self.assertFalse(running.cancel())
             open(release, "w").close()
             self.assertEqual(running.result(20), "done")
+            self.assertFalse(running.running())
             self.assertEqual(waiting[0].result(20), "done")
 
     def test_the_initializer_runs_once_in_each_worker_also_in_a_replacement(self):
@@ -276,6 +278,10 @@ class PoolTest(PackageTest):
         with self.pool(1) as pool:
             with self.assertRaisesRegex(ValueError, "chunksize"):
                 pool.map(square, [1], chunksize=0)
+            with self.assertRaisesRegex(penstock.usage_error, "gpu=True"):
+                pool.submit(square, 1, gpu=print)
+            with self.assertRaisesRegex(penstock.usage_error, "gpu=True"):
+                pool.options(gpu=print)
 
     def test_pools_that_are_made_and_dropped_leave_nothing_behind(self):
         def turn(times):

@@ -107,6 +107,9 @@ class ScenariosTest(PackageTest):
         self.assertEqual(self.run_one("s4-penstock", torch=False),
                          self.shown("1 of 1000 jobs lost: [13] ['SIGSEGV', 'SIGSEGV', 'SIGSEGV']"))
 
+    def test_s4_on_penstock_the_second_half_of_a_job_has_its_arrays_on_the_device(self):
+        self.assertEqual(self.run_one("s4-gpu"), self.shown("(0.0, 2.0, 4.0) - loaded elsewhere: True"))
+
 
 if __name__ == "__main__":
     main()
