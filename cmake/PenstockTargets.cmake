@@ -59,6 +59,9 @@ function(penstock_test name)
   if(PENSTOCK_SANITIZE)
     # What is tried is instrumented; of the tests themselves that would triple the compile time.
     target_compile_options(${name} PRIVATE -O0 -fno-sanitize=undefined)
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+    # Tests are compiled more often than they run; what they test keeps the build type's flags.
+    target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
