@@ -41,13 +41,13 @@ bool started_by_a_session(const char* what_this_is) {
   return true;
 }
 
-heart::heart() : guard_(protocol::child_fd::lifeline, heartbeat_interval, [this] { beat(); }) {}
+heartbeat::heartbeat() : guard_(protocol::child_fd::lifeline, heartbeat_interval, [this] { beat(); }) {}
 
-void heart::beat() {
+void heartbeat::beat() {
   if (auto* page = page_.load(std::memory_order_acquire)) page->beat(process::own_rss_bytes());
 }
 
-void heart::adopt(std::uint32_t page) {
+void heartbeat::adopt(std::uint32_t page) {
   if (storage_) return;
   auto mapped = arena::flight_writer::map(protocol::child_fd::flight, page);
   if (!mapped) return;

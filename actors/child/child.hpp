@@ -21,9 +21,9 @@ namespace penstock::child {
 
 /// Writes heartbeats to the flight recorder from the lifeline's thread. The page is known only after the
 /// session's first message; until then the start deadline applies.
-class heart {
+class heartbeat {
  public:
-  heart();
+  heartbeat();
   /// Idempotent.
   void adopt(std::uint32_t page);
 

@@ -39,7 +39,7 @@ bool cuda_watch::newly_loaded() {
   return new_here;
 }
 
-std::string cuda_in_words(std::uint32_t worker, std::string_view reason) {
+std::string cuda_text(std::uint32_t worker, std::string_view reason) {
   return fmt::format("it loaded CUDA into worker {} (pid {}); only the GPU owner uses the GPU{}{}", worker,
                      ::getpid(), reason.empty() ? "" : ": ", reason);
 }

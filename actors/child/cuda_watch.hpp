@@ -25,6 +25,6 @@ class cuda_watch {
 };
 
 /// The message for a sample or job that loaded CUDA: the rule, then `reason` if it failed as well.
-std::string cuda_in_words(std::uint32_t worker, std::string_view reason);
+std::string cuda_text(std::uint32_t worker, std::string_view reason);
 
 }  // namespace penstock::child

@@ -90,7 +90,7 @@ class owner_program final : owner_news {
   [[noreturn]] void die(const failure& why);
   [[noreturn]] void leave(int code);
 
-  child::heart pulse_;
+  child::heartbeat pulse_;
   process::io_thread io_;
   protocol::actor_settings settings_{1};
   caf::actor_system system_{settings_};

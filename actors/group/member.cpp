@@ -68,7 +68,7 @@ const char* name_of(group_outcome how) {
   return "";
 }
 
-std::string ranks_in_words(const std::vector<std::uint32_t>& ranks) {
+std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
@@ -77,7 +77,7 @@ std::string waits_for(const member_state& s) {
   if (!s.linked)
     return fmt::format("rank 0 at {}{}", s.around.where, s.link_trouble.empty() ? "" : ": " + s.link_trouble);
   // Later a rank that is not there has finished.
-  if (!s.joined && !s.heard.lost.empty()) return ranks_in_words(s.heard.lost) + " to arrive";
+  if (!s.joined && !s.heard.lost.empty()) return ranks_text(s.heard.lost) + " to arrive";
   switch (s.phase) {
     case group_phase::gathering: return "an answer of rank 0";
     case group_phase::describing: return "the other ranks to describe their datasets";

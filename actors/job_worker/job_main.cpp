@@ -49,7 +49,7 @@ std::string mistake_in(const std::map<std::string, job_function>& functions) {
 ///      any of them: worker_gives_up, exit 77 / 78 / 82;  the link is lost: exit 83;  stop_work: exit 0
 class worker {
  public:
-  worker(const std::vector<named_function>& functions, child::heart& pulse)
+  worker(const std::vector<named_function>& functions, child::heartbeat& pulse)
       : functions_(functions), pulse_(pulse), channel_(protocol::child_fd::link) {
     parcels_.reset(::fcntl(protocol::child_fd::parcels, F_DUPFD_CLOEXEC, high_number));
     arena_.reset(::fcntl(protocol::child_fd::arena, F_DUPFD_CLOEXEC, high_number));
@@ -174,7 +174,7 @@ class worker {
   }
 
   const std::vector<named_function>& functions_;
-  child::heart& pulse_;
+  child::heartbeat& pulse_;
   session_channel channel_;
   unique_fd parcels_;
   unique_fd arena_;
@@ -203,7 +203,7 @@ int job_main(const std::map<std::string, job_function>& functions) {
   if (!child::started_by_a_session("a penstock job worker")) return exit_codes::configuration;
   process::write_stack_when_dying();
   process::accept_injected_faults();
-  child::heart pulse;
+  child::heartbeat pulse;
   job_worker::worker here(named, pulse);
   if (!mistake.empty()) here.give_up(exit_codes::configuration, {errc::worker_program, mistake, 0});
   child::leave(here.work(),

@@ -44,9 +44,9 @@ struct job_runner::ending {
 };
 
 /// The lease in progress, and how far it has been reported.
-class job_runner::lease_in_hand {
+class job_runner::current_lease {
  public:
-  lease_in_hand(const job_context& context, const protocol::run_jobs& order, std::uint64_t first_result)
+  current_lease(const job_context& context, const protocol::run_jobs& order, std::uint64_t first_result)
       : table(context.slots.slot(order.slot)),
         room(table, first_result, context.elsewhere_max),
         context_(context),
@@ -87,7 +87,7 @@ class job_runner::lease_in_hand {
 /// The interface for a function: memory for its result, and a way to name its current work.
 class job_runner::described_room final : public JobCall::room {
  public:
-  described_room(job_runner& runner, lease_in_hand& lease, std::uint32_t row, const arena::job_reading& job,
+  described_room(job_runner& runner, current_lease& lease, std::uint32_t row, const arena::job_reading& job,
                  steady_time since)
       : runner_(runner), lease_(lease), row_(row), job_(job), since_(since) {}
 
@@ -102,7 +102,7 @@ class job_runner::described_room final : public JobCall::room {
 
  private:
   job_runner& runner_;
-  lease_in_hand& lease_;
+  current_lease& lease_;
   const std::uint32_t row_;
   const arena::job_reading& job_;
   const steady_time since_;
@@ -110,7 +110,7 @@ class job_runner::described_room final : public JobCall::room {
 
 job_runner::job_runner(const job_context& context)
     : context_(context), arguments_(context.parcels), process_(::getpid()) {
-  if (cuda_.loaded()) why_ = child::cuda_in_words(context_.me.worker, {});
+  if (cuda_.loaded()) why_ = child::cuda_text(context_.me.worker, {});
 }
 
 result<job_runner::outcome> job_runner::run(const protocol::run_jobs& order) {
@@ -126,7 +126,7 @@ result<job_runner::outcome> job_runner::run(const protocol::run_jobs& order) {
   const auto first_result = table.first_result(*rows);
   if (!first_result) return damaged(order, first_result.error().message);
 
-  lease_in_hand lease(context_, order, *first_result);
+  current_lease lease(context_, order, *first_result);
   outcome end = outcome::done;
   for (std::uint32_t row = 0; row < *rows; ++row) {
     const auto stepped = run_row(lease, row);
@@ -162,7 +162,7 @@ tl::unexpected<failure> job_runner::damaged(const protocol::run_jobs& lease, con
   return refuse(errc::system, "the table of slot {} is damaged, some job wrote over it: {}", lease.slot, how);
 }
 
-result<job_runner::step> job_runner::run_row(lease_in_hand& lease, std::uint32_t row) {
+result<job_runner::step> job_runner::run_row(current_lease& lease, std::uint32_t row) {
   const auto job = lease.table.read(row);
   if (!job) return damaged(lease.order(), job.error().message);
   if (job->state == row_state::revoked) {
@@ -200,7 +200,7 @@ result<job_runner::step> job_runner::run_row(lease_in_hand& lease, std::uint32_t
 }
 
 /// A row that is revoked in the meantime gets an empty argument: it will not start.
-result<job_runner::step> job_runner::fetch_argument(lease_in_hand& lease, std::uint32_t row,
+result<job_runner::step> job_runner::fetch_argument(current_lease& lease, std::uint32_t row,
                                                     const arena::job_reading& job, mapping& elsewhere,
                                                     std::span<const std::byte>& argument) {
   const steady_time until = clock::now() + parcel_deadline;
@@ -262,7 +262,7 @@ void job_runner::look_after(const arena::job_reading& job, const result_room& ro
                          room.room() + beyond));
   }
   if (cuda_.newly_loaded()) {
-    how.fail(row_state::failed, "penstock::error", child::cuda_in_words(context_.me.worker, how.error.text));
+    how.fail(row_state::failed, "penstock::error", child::cuda_text(context_.me.worker, how.error.text));
     why_ = fmt::format("job {} loaded CUDA into this worker", job.job);
   }
 }
@@ -275,7 +275,7 @@ void job_runner::settle_process() {
     why_ = fmt::format("job {} changed {}, which cannot be set back", job, context_.settings.lost());
 }
 
-void job_runner::hand_over(lease_in_hand& lease, std::uint32_t row, ending how) {
+void job_runner::hand_over(current_lease& lease, std::uint32_t row, ending how) {
   result_room::place place;
   if (how.how == row_state::finished) {
     auto kept = lease.room.keep();
@@ -313,7 +313,7 @@ result_room::place job_runner::keep_error(result_room& room, ending& how) const 
   return {};
 }
 
-bool job_runner::send_elsewhere(lease_in_hand& lease, std::uint32_t row, const result_room::place& place) {
+bool job_runner::send_elsewhere(current_lease& lease, std::uint32_t row, const result_room::place& place) {
   const protocol::parcel_label label{lease.order().slot, lease.order().generation, row, place.bytes};
   auto sent = protocol::send_parcel(context_.parcels, label, place.file.get());
   if (!sent || *sent) return sent.has_value();

@@ -64,22 +64,22 @@ class job_runner {
 
  private:
   struct ending;
-  class lease_in_hand;
+  class current_lease;
   class described_room;
   enum class step : std::uint8_t { over, stopped };
 
   [[nodiscard]] static tl::unexpected<failure> damaged(const protocol::run_jobs& lease,
                                                        const std::string& how);
-  result<step> run_row(lease_in_hand& lease, std::uint32_t row);
-  result<step> fetch_argument(lease_in_hand& lease, std::uint32_t row, const arena::job_reading& job,
+  result<step> run_row(current_lease& lease, std::uint32_t row);
+  result<step> fetch_argument(current_lease& lease, std::uint32_t row, const arena::job_reading& job,
                               mapping& elsewhere, std::span<const std::byte>& argument);
   ending call(const arena::job_reading& job, std::span<const std::byte> argument, const result_room& room,
               JobCall::room& given_room);
   void look_after(const arena::job_reading& job, const result_room& room, ending& how);
   void settle_process();
-  void hand_over(lease_in_hand& lease, std::uint32_t row, ending how);
+  void hand_over(current_lease& lease, std::uint32_t row, ending how);
   result_room::place keep_error(result_room& room, ending& how) const;
-  bool send_elsewhere(lease_in_hand& lease, std::uint32_t row, const result_room::place& place);
+  bool send_elsewhere(current_lease& lease, std::uint32_t row, const result_room::place& place);
   std::string_view name_for_people(const arena::job_reading& job);
   std::string_view name_for_people(const arena::job_reading& job, std::string_view work);
 

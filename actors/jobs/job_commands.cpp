@@ -1,6 +1,6 @@
 // Translates the job book's commands into messages to workers, supervisor and callers.
 #include "actors/jobs/job_scheduler_state.hpp"
-#include "actors/jobs/job_words.hpp"
+#include "actors/jobs/job_texts.hpp"
 #include "runtime/base/log.hpp"
 
 #include <caf/send.hpp>
@@ -27,7 +27,7 @@ struct carry_out {
     const auto worker = s.workers.find(order.lease.holder.worker);
     const auto place = s.places.find(order.lease.holder.worker);
     if (worker == s.workers.end() || place == s.places.end()) return;
-    std::vector<laid_job> jobs;
+    std::vector<slot_job> jobs;
     jobs.reserve(order.rows.size());
     for (const schedule::leased_job& row : order.rows) {
       open_job& job = s.jobs.at(row.job);
@@ -45,7 +45,7 @@ struct carry_out {
     }
     if (!place->second.written_at_once(jobs))
       return deliver(order.lease, place->second.deliver(order.lease, jobs), worker->second, jobs.size());
-    place->second.lay(order.lease, jobs);
+    place->second.write_jobs(order.lease, jobs);
     tell_worker(*worker->second.link, order.lease, jobs.size());
   }
   void operator()(const schedule::revoke_row& order) {
@@ -147,7 +147,7 @@ struct carry_out {
                       {job_status::exception, "protocol", result.error().message, {}, {}, end.attempts});
     }
     if (end.keeps_slot) {
-      lying_results& there = s.in_slots[{lease.holder.worker, lease.slot}];
+      slot_results& there = s.in_slots[{lease.holder.worker, lease.slot}];
       if (there.lease != lease) there = {lease, {}};
       there.all.push_back(*result);
     }
@@ -220,11 +220,11 @@ void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job
   s.ended.push_back([record, why = std::move(why)]() mutable { record->fail(std::move(why)); });
 }
 
-void tell_callers(scheduler_state& s) {
+void notify_callers(scheduler_state& s) {
   s.around.news->jobs_ended(std::exchange(s.tally, {}), s.by_function);
   const auto ended = std::exchange(s.ended, {});
   for (const auto& tell : ended) tell();
-  if (!ended.empty()) s.around.news->callers_told(ended.size());
+  if (!ended.empty()) s.around.news->callers_notified(ended.size());
 }
 
 void act(self_pointer self) {
@@ -244,7 +244,7 @@ void act(self_pointer self) {
     self->send(s.supervisor, supervisor::want_sacrificial{s.sacrificial});
   }
   s.around.news->counted(s.book->unsettled() - s.book->waiting() + s.device->size(), s.book->stale_dropped());
-  tell_callers(s);
+  notify_callers(s);
   // A replacement that never comes is no event: while jobs wait, the book is asked again. Nor is a caller who keeps what
   // jobs at the device wait for.
   if ((s.book->waiting() > 0 || s.device->size() > 0) && !std::exchange(s.asks_in_a_second, true))

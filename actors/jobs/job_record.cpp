@@ -16,10 +16,10 @@ void job_record::over(std::unique_lock<std::mutex> hold) {
   if (waiting_ > 0) ended_.notify_all();
   hold.unlock();
   if (callbacks.empty()) return;
-  const auto desk = desk_.lock();
-  if (!desk) return;
+  const auto control = control_.lock();
+  if (!control) return;
   for (const auto& callback : callbacks) {
-    desk->call_back([callback, self = shared_from_this()] { callback(job_access::make(self)); });
+    control->call_back([callback, self = shared_from_this()] { callback(job_access::make(self)); });
   }
 }
 
@@ -60,8 +60,8 @@ void job_record::wait_until_done(std::unique_lock<std::mutex>& hold) const {
     }
     if (ended_.wait_for(hold, look_every, [this] { return done_; }) || !at_device_) continue;
     hold.unlock();
-    const auto desk = desk_.lock();
-    const auto why = desk ? desk->who_holds_the_device() : std::nullopt;
+    const auto control = control_.lock();
+    const auto why = control ? control->who_holds_the_device() : std::nullopt;
     hold.lock();
     if (!why || done_) continue;
     --waiting_;
@@ -113,8 +113,8 @@ bool job_record::end(bool only_waiting, bool at_once) {
     const std::lock_guard hold(mutex_);
     if (done_) return false;
   }
-  const auto desk = desk_.lock();
-  return desk && desk->end_job(number_, only_waiting, at_once);
+  const auto control = control_.lock();
+  return control && control->end_job(number_, only_waiting, at_once);
 }
 
 void job_record::then(std::function<void(Job)> callback) {
@@ -125,8 +125,8 @@ void job_record::then(std::function<void(Job)> callback) {
       return;
     }
   }
-  if (const auto desk = desk_.lock())
-    desk->call_back(
+  if (const auto control = control_.lock())
+    control->call_back(
         [callback = std::move(callback), self = shared_from_this()] { callback(job_access::make(self)); });
 }
 

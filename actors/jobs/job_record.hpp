@@ -22,9 +22,9 @@
 namespace penstock::jobs {
 
 /// The pool's interface for Job handles.
-class job_desk {
+class job_control {
  public:
-  virtual ~job_desk() = default;
+  virtual ~job_control() = default;
   /// Returns whether the job will never start; meaningful only with `only_waiting`.
   virtual bool end_job(schedule::job_id job, bool only_waiting, bool at_once) = 0;
   /// Runs `callback` on the callback thread; drops it once the pool has ended.
@@ -55,12 +55,12 @@ struct leased_row {
 class job_record : public std::enable_shared_from_this<job_record> {
  public:
   job_record(std::uint64_t number, std::string function, Argument argument, job_rules rules,
-             std::weak_ptr<job_desk> desk)
+             std::weak_ptr<job_control> control)
       : number_(number),
         function_(std::move(function)),
         argument_(std::move(argument)),
         rules_(rules),
-        desk_(std::move(desk)) {}
+        control_(std::move(control)) {}
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] const std::string& function() const noexcept { return function_; }
@@ -97,7 +97,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
   const std::string function_;
   Argument argument_;
   const job_rules rules_;
-  const std::weak_ptr<job_desk> desk_;
+  const std::weak_ptr<job_control> control_;
   std::atomic<bool> at_device_ = false;
 
   mutable std::mutex mutex_;

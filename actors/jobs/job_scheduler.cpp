@@ -84,7 +84,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
       },
       [self](const scheduler::worker_drains& order) {
         scheduler_state& s = self->state;
-        s.book->worker_drains(order.who, order.hurries);
+        s.book->worker_drains(order.who, order.after_current_batch);
         const auto worker = s.workers.find(order.who.worker);
         if (worker != s.workers.end() && worker->second.who == order.who) worker->second.draining = true;
         decide_soon(self);
@@ -139,7 +139,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
       },
       [self](const cancel_all& order) {
         end_all(self->state, order.why);
-        tell_callers(self->state);
+        notify_callers(self->state);
       },
       [self](const meet_supervisor& news) { self->state.supervisor = news.supervisor; },
       [self](const decide_jobs& order) {
@@ -148,7 +148,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
         act(self);
       },
       [self](const stop_jobs&) {
-        tell_callers(self->state);
+        notify_callers(self->state);
         self->state.supervisor = supervisor::supervisor_actor();
         self->state.owner = gpu_owner::gpu_owner_actor();
         self->quit();

@@ -54,7 +54,7 @@ class job_news {
   /// The functions of the worker program. Called once.
   virtual void functions_named(const std::vector<std::string>& names) = 0;
   /// The callers of `jobs` ended jobs have been notified.
-  virtual void callers_told(std::uint64_t jobs) = 0;
+  virtual void callers_notified(std::uint64_t jobs) = 0;
   /// Only for failures worth an event: poisoned, timed_out, worker_lost.
   virtual void job_failed(std::uint64_t job, const std::string& function, const job_failure& why) = 0;
   virtual void counted(std::uint64_t running, std::uint64_t stale_dropped) = 0;

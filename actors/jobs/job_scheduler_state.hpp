@@ -6,7 +6,7 @@
 #include "actors/jobs/argument_copiers.hpp"
 #include "actors/jobs/device_jobs.hpp"
 #include "actors/jobs/job_scheduler.hpp"
-#include "actors/jobs/parcel_shelf.hpp"
+#include "actors/jobs/pending_parcels.hpp"
 #include "actors/jobs/place_slots.hpp"
 
 #include <caf/stateful_actor.hpp>
@@ -36,7 +36,7 @@ struct open_job {
 };
 
 /// Results in a slot, left there by its latest lease.
-struct lying_results {
+struct slot_results {
   lease_ref lease;
   std::vector<std::weak_ptr<kept_result>> all;
 };
@@ -59,8 +59,8 @@ struct scheduler_state {
   std::vector<std::shared_ptr<job_record>> early;      // submitted before the functions are known
   std::map<std::uint32_t, place_slots> places;
   std::map<std::uint32_t, joined_worker> workers;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, lying_results> in_slots;  // by place and slot
-  std::optional<parcel_shelf> parcels;                                        // received from workers
+  std::map<std::pair<std::uint32_t, std::uint32_t>, slot_results> in_slots;  // by place and slot
+  std::optional<pending_parcels> parcels;                                    // received from workers
   job_news::tally tally;
   std::vector<std::function<void()>> ended;  // callers still to notify
   nanoseconds shortest_limit = nanoseconds::max();
@@ -88,7 +88,7 @@ void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job
 void end_at_device(scheduler_state& s, device_outcome outcome);
 void end_at_device(scheduler_state& s, std::vector<device_outcome> outcomes);
 /// The callers of jobs that have ended hear of it: after the statistics, which they may ask for at once.
-void tell_callers(scheduler_state& s);
+void notify_callers(scheduler_state& s);
 
 // ---- job_submissions.cpp ----------------------------------------------------------------------------------
 

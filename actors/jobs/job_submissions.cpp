@@ -1,6 +1,6 @@
 // Handles what callers submit and cancel.
 #include "actors/jobs/job_scheduler_state.hpp"
-#include "actors/jobs/job_words.hpp"
+#include "actors/jobs/job_texts.hpp"
 
 #include <algorithm>
 
@@ -43,7 +43,7 @@ void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
                     {job_status::exception,
                      "unknown_function",
                      fmt::format("the worker program has no function '{}'; it has: {}", record->function(),
-                                 names_in_words(s.functions)),
+                                 names_text(s.functions)),
                      {},
                      {},
                      0});

@@ -48,9 +48,9 @@ arena::job_slot place_slots::slot(std::uint32_t index) const {
   return arena::job_slot(memory_of(index));
 }
 
-bool place_slots::written_at_once(std::span<const laid_job> jobs) const {
+bool place_slots::written_at_once(std::span<const slot_job> jobs) const {
   std::uint64_t bytes = 0;
-  for (const laid_job& j : jobs) bytes += j.job->argument().size();
+  for (const slot_job& j : jobs) bytes += j.job->argument().size();
   return bytes <= written_at_once_max && !travels_alone(bytes, shape_.slot_bytes) &&
          place_->delivering.load(std::memory_order_acquire) == 0;
 }
@@ -60,11 +60,11 @@ void place_slots::wait_for_delivery(std::uint32_t index) const {
   while (under_way.load(std::memory_order_acquire) != 0) under_way.wait(1, std::memory_order_acquire);
 }
 
-void place_slots::lay(const lease_ref& lease, std::span<const laid_job> jobs) {
+void place_slots::write_jobs(const lease_ref& lease, std::span<const slot_job> jobs) {
   slot(lease.slot).write(lease.generation, orders_of(lease, jobs));
 }
 
-argument_delivery place_slots::deliver(const lease_ref& lease, std::span<const laid_job> jobs) {
+argument_delivery place_slots::deliver(const lease_ref& lease, std::span<const slot_job> jobs) {
   wait_for_delivery(lease.slot);
   const auto orders = orders_of(lease, jobs);
   argument_delivery made(place_, slot(lease.slot), lease);
@@ -81,11 +81,11 @@ argument_delivery place_slots::deliver(const lease_ref& lease, std::span<const l
 }
 
 std::vector<arena::job_order> place_slots::orders_of(const lease_ref& lease,
-                                                     std::span<const laid_job> jobs) const {
+                                                     std::span<const slot_job> jobs) const {
   std::vector<arena::job_order> orders;
   orders.reserve(jobs.size());
   for (std::uint32_t row = 0; row < jobs.size(); ++row) {
-    const laid_job& j = jobs[row];
+    const slot_job& j = jobs[row];
     const auto argument = j.job->argument();
     const bool alone = travels_alone(argument.size(), shape_.slot_bytes);
     j.job->leased_to(place_, {memory_of(lease.slot), lease.generation, row, j.attempt});

@@ -24,7 +24,7 @@ inline constexpr std::uint64_t copied_at_once = 16U << 10U;
 inline constexpr std::uint64_t written_at_once_max = 64U << 10U;
 
 /// A job to be written into a slot.
-struct laid_job {
+struct slot_job {
   job_record* job = nullptr;
   std::uint32_t function = 0;
   std::uint32_t attempt = 1;
@@ -72,11 +72,11 @@ class place_slots {
 
   /// Whether the scheduler writes this lease itself. Not while others of this place are being delivered: a worker gets its
   /// leases in order.
-  [[nodiscard]] bool written_at_once(std::span<const laid_job> jobs) const;
+  [[nodiscard]] bool written_at_once(std::span<const slot_job> jobs) const;
   /// Writes the table and the arguments, which fit the slot.
-  void lay(const lease_ref& lease, std::span<const laid_job> jobs);
+  void write_jobs(const lease_ref& lease, std::span<const slot_job> jobs);
   /// Writes the table. Waits for an earlier delivery into this slot: there is one only if its worker died meanwhile.
-  [[nodiscard]] argument_delivery deliver(const lease_ref& lease, std::span<const laid_job> jobs);
+  [[nodiscard]] argument_delivery deliver(const lease_ref& lease, std::span<const slot_job> jobs);
 
   /// Rows first .. end - 1 of a lease.
   [[nodiscard]] schedule::lease_reading read(const lease_ref& lease, std::uint32_t first,
@@ -102,7 +102,7 @@ class place_slots {
   [[nodiscard]] std::span<std::byte> memory_of(std::uint32_t slot) const;
   [[nodiscard]] arena::job_slot slot(std::uint32_t index) const;
   [[nodiscard]] std::vector<arena::job_order> orders_of(const lease_ref& lease,
-                                                        std::span<const laid_job> jobs) const;
+                                                        std::span<const slot_job> jobs) const;
   void wait_for_delivery(std::uint32_t index) const;
 
   arena::geometry shape_;

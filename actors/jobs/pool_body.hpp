@@ -37,7 +37,7 @@ inline steady_time now_steady() {
   return std::chrono::steady_clock::now();
 }
 
-class Pool::body final : public jobs::job_desk,
+class Pool::body final : public jobs::job_control,
                          public supervisor::supervisor_news,
                          public jobs::job_news,
                          public jobs::host_news,
@@ -95,7 +95,7 @@ class Pool::body final : public jobs::job_desk,
   void pool_closed() override;
   void jobs_ended(const tally& some, std::span<const function_counts> functions) override;
   void functions_named(const std::vector<std::string>& names) override;
-  void callers_told(std::uint64_t jobs) override;
+  void callers_notified(std::uint64_t jobs) override;
   void job_failed(std::uint64_t job, const std::string& function, const job_failure& why) override;
   void counted(std::uint64_t running, std::uint64_t stale_dropped) override;
   void waits_for_callers(const std::string& what) override;

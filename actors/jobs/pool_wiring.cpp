@@ -149,7 +149,7 @@ void Pool::body::functions_named(const std::vector<std::string>& names) {
   function_names_ = names;
 }
 
-void Pool::body::callers_told(std::uint64_t jobs) {
+void Pool::body::callers_notified(std::uint64_t jobs) {
   const std::lock_guard hold(tally_mutex_);
   told_ += jobs;
   tally_changed_.notify_all();

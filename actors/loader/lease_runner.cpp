@@ -44,7 +44,7 @@ void fail_all(const protocol::load_batch& lease, const Dataset& dataset, const s
 }
 
 /// The message of what user code threw. Call it in a handler.
-std::string thrown_in_words() {
+std::string thrown_text() {
   try {
     throw;
   } catch (const std::exception& e) {
@@ -80,7 +80,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     // Rows are compacted: the next sample overwrites the row of a failed one.
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
     context_.flight.publish(arena::phase::checking);
-    if (cuda_.newly_loaded()) reason = child::cuda_in_words(context_.me.worker, reason);
+    if (cuda_.newly_loaded()) reason = child::cuda_text(context_.me.worker, reason);
     if (reason.empty()) {
       ++report.rows;
       survivors.push_back(sample.index);
@@ -93,7 +93,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   if (report.rows > 0) {
     context_.flight.publish({arena::phase::collating, lease.slot, last.row, lease.generation}, last.name);
     std::string reason = collate(lease.epoch, slot, survivors);
-    if (cuda_.newly_loaded()) reason = child::cuda_in_words(context_.me.worker, reason);
+    if (cuda_.newly_loaded()) reason = child::cuda_text(context_.me.worker, reason);
     if (reason.empty()) {
       trim(slot, report.rows);
     } else {
@@ -137,7 +137,7 @@ std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uin
       return *e.what() != '\0' ? fmt::format("{} (tried {} times)", e.what(), tries + 1)
                                : "storage did not respond";
     } catch (...) {
-      return thrown_in_words();
+      return thrown_text();
     }
   }
 }
@@ -175,7 +175,7 @@ std::string lease_runner::collate(std::uint64_t epoch, std::span<std::byte> slot
     context_.dataset.collate(batch_slot(tensors, lengths, samples, context_.specs), random);
     return {};
   } catch (...) {
-    return thrown_in_words();
+    return thrown_text();
   }
 }
 

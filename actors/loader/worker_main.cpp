@@ -20,7 +20,7 @@ int worker_main(const dataset_factory& make) {
   if (!child::started_by_a_session("a penstock loader worker")) return exit_codes::configuration;
   process::write_stack_when_dying();
   process::accept_injected_faults();
-  child::heart pulse;
+  child::heartbeat pulse;
 
   std::atomic<bool> stopping{false};
   std::promise<int> exit_code;

@@ -220,7 +220,7 @@ void drain(scheduler_state& s, const worker_drains& order) {
   if (s.ledger) s.ledger->worker_drains(order.who);
   const auto worker = s.workers.find(order.who.worker);
   if (worker != s.workers.end() && worker->second.who == order.who)
-    s.departures.drains(order.who, order.hurries);
+    s.departures.drains(order.who, order.after_current_batch);
 }
 
 /// The name first: a quarantine verdict is reported with it.

@@ -44,7 +44,7 @@ json pipeline_as_json(const supervision::progress_facts& facts, double waited_se
   const telemetry::pipeline_counts counts = telemetry::count_pipeline(facts.under_way);
   const auto& jobs = facts.status.jobs;
   const supervision::awaited who =
-      jobs ? supervision::awaited{{}, awaited_by_callers(*jobs), {}} : supervision::who_is_waited_for(facts);
+      jobs ? supervision::awaited{{}, awaited_by_callers(*jobs), {}} : supervision::find_blocker(facts);
   const auto& died = facts.status.last_owner_death;
   return {{"status", telemetry::as_json(facts.status)},
           {"batches",

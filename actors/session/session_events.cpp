@@ -11,7 +11,7 @@
 namespace penstock::session {
 namespace {
 
-std::string sample_in_words(std::uint64_t sample, const std::string& name) {
+std::string sample_text(std::uint64_t sample, const std::string& name) {
   return name.empty() ? fmt::format("sample {}", sample) : fmt::format("sample {} ({})", sample, name);
 }
 
@@ -32,8 +32,8 @@ event event_of_worker(event_kind kind, const worker_status& w, std::string text)
   return e;
 }
 
-std::string cause_in_words(death_cause cause, const std::optional<std::string>& signal,
-                           const std::optional<std::int32_t>& code) {
+std::string cause_text(death_cause cause, const std::optional<std::string>& signal,
+                       const std::optional<std::int32_t>& code) {
   if (cause == death_cause::signal && signal) return *signal;
   if (cause == death_cause::exit && code) return fmt::format("exit {}", *code);
   return name_of(cause);
@@ -45,10 +45,10 @@ std::string with_pid(std::string who, std::int32_t pid) {
 }
 
 /// "ended: SIGSEGV", or the order that ended it.
-std::string end_in_words(death_cause cause, const std::optional<std::string>& signal,
-                         const std::optional<std::int32_t>& code) {
+std::string end_text(death_cause cause, const std::optional<std::string>& signal,
+                     const std::optional<std::int32_t>& code) {
   if (cause == death_cause::stopped) return "was stopped as ordered";
-  return "ended: " + cause_in_words(cause, signal, code);
+  return "ended: " + cause_text(cause, signal, code);
 }
 
 }  // namespace
@@ -63,8 +63,8 @@ event event_of(event_kind kind, std::string text) {
 
 event event_of(const death_report& d) {
   std::string text =
-      with_pid(fmt::format("worker {}", d.worker), d.pid) + " " + end_in_words(d.cause, d.signal, d.code);
-  text += supervisor::charge_in_words(d);
+      with_pid(fmt::format("worker {}", d.worker), d.pid) + " " + end_text(d.cause, d.signal, d.code);
+  text += supervisor::charge_text(d);
   event e = event_of(event_kind::worker_died, std::move(text));
   e.time = d.time;
   e.worker = d.worker;
@@ -79,7 +79,7 @@ event event_of(const death_report& d) {
 }
 
 event event_of(const owner_death_report& d) {
-  std::string text = with_pid("the GPU owner", d.pid) + " " + end_in_words(d.cause, d.signal, d.code);
+  std::string text = with_pid("the GPU owner", d.pid) + " " + end_text(d.cause, d.signal, d.code);
   if (d.sequence)
     text += fmt::format(", while working on batch {} of epoch {}", *d.sequence, d.epoch.value_or(0));
   if (!d.last_words.empty()) text += ": " + d.last_words;
@@ -93,7 +93,7 @@ event event_of(const owner_death_report& d) {
 
 event event_of_failed(const scheduler::lost_sample& lost) {
   return event_of_lost(event_kind::sample_failed, lost,
-                       fmt::format("{} failed: {}", sample_in_words(lost.sample, lost.name), lost.reason));
+                       fmt::format("{} failed: {}", sample_text(lost.sample, lost.name), lost.reason));
 }
 
 event event_of_quarantined(const scheduler::lost_sample& lost) {
@@ -101,7 +101,7 @@ event event_of_quarantined(const scheduler::lost_sample& lost) {
   for (const std::string& cause : lost.causes) causes += (causes.empty() ? "" : ", ") + cause;
   return event_of_lost(
       event_kind::sample_quarantined, lost,
-      fmt::format("{} is quarantined: it killed {} ({})", sample_in_words(lost.sample, lost.name),
+      fmt::format("{} is quarantined: it killed {} ({})", sample_text(lost.sample, lost.name),
                   counted(lost.attempts, "worker"), causes));
 }
 

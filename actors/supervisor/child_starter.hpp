@@ -16,7 +16,7 @@ class child_starter {
   /// signal when it runs; SIGKILL gives the start up.
   virtual void signal(Ref child, int number) = 0;
   /// What the current start waits for, of whichever child: "executing '/mnt/worker'". Empty if there is none.
-  [[nodiscard]] virtual std::string start_at_hand() const = 0;
+  [[nodiscard]] virtual std::string current_start() const = 0;
 };
 
 }  // namespace penstock::supervisor

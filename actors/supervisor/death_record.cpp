@@ -53,7 +53,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   return r;
 }
 
-std::string charge_in_words(const death_report& d) {
+std::string charge_text(const death_report& d) {
   const std::optional<std::string>& name = d.job ? d.work : d.path;
   const std::string in_brackets = name ? fmt::format(" ({})", *name) : "";
   if (d.job) return fmt::format(", while running job {}{}", *d.job, in_brackets);

@@ -39,6 +39,6 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
                        const scheduler::judgement& verdict, charged_work kind, steady_time now);
 
 /// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)"; empty if nothing is charged.
-[[nodiscard]] std::string charge_in_words(const death_report& death);
+[[nodiscard]] std::string charge_text(const death_report& death);
 
 }  // namespace penstock::supervisor

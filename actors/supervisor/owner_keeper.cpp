@@ -302,7 +302,7 @@ void look(self_pointer self) {
                         process::wait_channel(*pid)});
   } else {
     supervision::owner_sign start;
-    start.wait_channel = s.around.process->start_at_hand();
+    start.wait_channel = s.around.process->current_start();
     s.owner->look(now, start);
   }
   advance(self);

@@ -41,7 +41,7 @@ class owner_process final : public child_starter<std::uint32_t>,
 
   void start(std::uint32_t incarnation) override;
   void signal(std::uint32_t incarnation, int number) override;
-  [[nodiscard]] std::string start_at_hand() const override { return io_.spawner().at_hand(); }
+  [[nodiscard]] std::string current_start() const override { return io_.spawner().current(); }
   /// Kills and reaps the process and reports nothing more. Blocks; do not call on the io thread.
   void shut_down();
 

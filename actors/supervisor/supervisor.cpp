@@ -95,7 +95,7 @@ struct carry_out {
                                                          w.link, w.parcels});
   }
   void operator()(const supervision::retire_worker& order) {
-    self->send(s.others.leases, scheduler::worker_drains{order.who, order.hurries});
+    self->send(s.others.leases, scheduler::worker_drains{order.who, order.after_current_batch});
   }
   void operator()(const supervision::stop_worker& order) {
     s.facts.at(order.who.worker).link->send(protocol::stop_work{});
@@ -237,7 +237,7 @@ void settle_death_of(self_pointer self, const scheduler::judgement& verdict) {
   s.facts.erase(verdict.who.worker);
   if (news.unasked) {
     log::warn("supervisor", "worker {} (pid {}) ended: {}{}", report.worker, report.pid, news.cause,
-              charge_in_words(report));
+              charge_text(report));
     s.last_deaths[report.worker] = report;
   }
   if (news.worth_telling) s.around.news->worker_died(report);
@@ -248,7 +248,7 @@ void settle_death_of(self_pointer self, const scheduler::judgement& verdict) {
 supervision::worker_sign sign_of_start(const supervisor_state& s, const worker_facts& w) {
   supervision::worker_sign sign;
   sign.worker = w.who.worker;
-  sign.work = s.around.processes->start_at_hand();
+  sign.work = s.around.processes->current_start();
   return sign;
 }
 

@@ -49,7 +49,7 @@ class worker_processes final : public child_starter<worker_ref>,
 
   void start(worker_ref who) override;
   void signal(worker_ref who, int number) override;
-  [[nodiscard]] std::string start_at_hand() const override { return io_.spawner().at_hand(); }
+  [[nodiscard]] std::string current_start() const override { return io_.spawner().current(); }
   /// Kills and reaps all processes and reports nothing more. Blocks; do not call on the io thread.
   void shut_down();
 

@@ -52,7 +52,7 @@ constexpr std::uint64_t aligned(std::uint64_t bytes) noexcept {
 }
 
 /// Whether offset .. offset + count is within the slot; computed without a sum that could overflow.
-constexpr bool lies_within(std::uint64_t size, std::uint64_t offset, std::uint64_t count) noexcept {
+constexpr bool is_within(std::uint64_t size, std::uint64_t offset, std::uint64_t count) noexcept {
   return offset <= size && count <= size - offset;
 }
 
@@ -103,7 +103,7 @@ void job_slot::write_table(std::uint32_t generation, std::span<const job_order> 
                  memory_.size());
   for (std::uint32_t i = 0; i < orders.size(); ++i) {
     const job_order& order = orders[i];
-    PENSTOCK_CHECK(lies_within(memory_.size(), place, order.argument.size()),
+    PENSTOCK_CHECK(is_within(memory_.size(), place, order.argument.size()),
                    "argument {} of {}, {} bytes from {} in a slot of {}", i, orders.size(),
                    order.argument.size(), place, memory_.size());
     row_record& row = *new (&at(i)) row_record;
@@ -161,13 +161,13 @@ result<job_reading> job_slot::read(std::uint32_t row) const {
   if (now.state > row_state::revoked)
     return refuse(errc::protocol, "row {} is in state {}, which does not exist", row,
                   static_cast<std::uint32_t>(now.state));
-  if (!lies_within(memory_.size(), now.argument_offset, now.argument_bytes))
+  if (!is_within(memory_.size(), now.argument_offset, now.argument_bytes))
     return refuse(errc::protocol,
                   "the argument of row {}, {} bytes from {}, lies outside of the slot ({} bytes)", row,
                   now.argument_bytes, now.argument_offset, memory_.size());
   // The offset of a result in a memfd has no meaning.
   if (now.result_elsewhere) now.result_offset = 0;
-  if (!now.result_elsewhere && !lies_within(memory_.size(), now.result_offset, now.result_bytes))
+  if (!now.result_elsewhere && !is_within(memory_.size(), now.result_offset, now.result_bytes))
     return refuse(errc::protocol,
                   "the result of row {}, {} bytes from {}, lies outside of the slot ({} bytes)", row,
                   now.result_bytes, now.result_offset, memory_.size());

@@ -30,27 +30,27 @@ struct gpu_use_watch::findings {
 /// The checks requested by one call, on one thread.
 struct gpu_use_watch::round {
   std::vector<pid_t> leaders;  // not checked yet
-  pid_t at_hand = 0;           // 0: none
+  pid_t current = 0;           // 0: none
   bool moved = true;           // since the last call
   bool left = false;           // the current check hangs, and another thread does the rest
 
-  [[nodiscard]] bool over() const { return at_hand == 0 && leaders.empty(); }
+  [[nodiscard]] bool over() const { return current == 0 && leaders.empty(); }
 
   static void carry_out(round& r, findings& all) {
     std::unique_lock hold(all.mutex);
     while (!r.left && !r.leaders.empty()) {
-      r.at_hand = r.leaders.back();
+      r.current = r.leaders.back();
       r.leaders.pop_back();
       hold.unlock();
-      auto user = all.look(r.at_hand);
+      auto user = all.look(r.current);
       hold.lock();
       if (user) {
-        all.found.insert_or_assign(r.at_hand, std::move(*user));
+        all.found.insert_or_assign(r.current, std::move(*user));
       } else {
-        all.found.erase(r.at_hand);
+        all.found.erase(r.current);
       }
       r.moved = true;
-      r.at_hand = 0;
+      r.current = 0;
     }
   }
 };
@@ -64,7 +64,7 @@ gpu_use_watch::~gpu_use_watch() {
 void gpu_use_watch::look(std::vector<pid_t> leaders) {
   std::vector<looker> returned;  // destroyed without the lock
   std::unique_lock hold(findings_->mutex);
-  const auto hangs = [](const looker& one) { return one.at->at_hand != 0; };
+  const auto hangs = [](const looker& one) { return one.at->current != 0; };
   const auto first_returned = std::partition(hanging_.begin(), hanging_.end(), hangs);
   returned.assign(std::move_iterator(first_returned), std::move_iterator(hanging_.end()));
   hanging_.erase(first_returned, hanging_.end());
@@ -79,7 +79,7 @@ void gpu_use_watch::look(std::vector<pid_t> leaders) {
   std::erase_if(findings_->found,
                 [&](const auto& one) { return std::ranges::find(leaders, one.first) == leaders.end(); });
   std::erase_if(leaders, [&](pid_t pid) {
-    return std::ranges::any_of(hanging_, [&](const looker& one) { return one.at->at_hand == pid; });
+    return std::ranges::any_of(hanging_, [&](const looker& one) { return one.at->current == pid; });
   });
   if (!current_.thread) current_.thread = std::make_unique<side_thread>("penstock-audit");
   current_.at = std::make_shared<round>();

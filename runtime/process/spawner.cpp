@@ -42,13 +42,13 @@ struct spawner::gate {
   bool closed = false;
   // Describes the request being started. Kept here so that a thread that is left behind holds no reference to
   // the session.
-  std::string at_hand;
+  std::string current;
   std::shared_ptr<start_control> control;
   done then;
 
   void note(const char* what, const std::string& program) {
     const std::lock_guard hold(mutex);
-    at_hand = fmt::format("{} '{}'", what, printable(program));
+    current = fmt::format("{} '{}'", what, printable(program));
   }
 
   result<unclaimed_child> execute(order& o) {
@@ -76,7 +76,7 @@ struct spawner::gate {
     }
     auto made = execute(o);
     const std::lock_guard hold(mutex);
-    at_hand.clear();
+    current.clear();
     control.reset();
     if (!closed) std::exchange(then, {})(std::move(made));
   }
@@ -95,12 +95,12 @@ spawner::~spawner() {
   if (thread_.stop_within(side_thread::patience)) return;
   const std::lock_guard hold(gate_->mutex);
   log::warn("process", "{} has taken more than {} ms: its file system is not responding; giving up on it",
-            gate_->at_hand, side_thread::patience.count());
+            gate_->current, side_thread::patience.count());
 }
 
-std::string spawner::at_hand() const {
+std::string spawner::current() const {
   const std::lock_guard hold(gate_->mutex);
-  return gate_->at_hand;
+  return gate_->current;
 }
 
 std::shared_ptr<start_control> spawner::start(spawn_request request, done then) {

@@ -52,7 +52,7 @@ class spawner {
   std::shared_ptr<start_control> start(spawn_request request, done then);
   /// What the current start waits for, for messages: "executing '/mnt/worker'", "looking for 'worker'". Empty
   /// if there is none. From any thread.
-  [[nodiscard]] std::string at_hand() const;
+  [[nodiscard]] std::string current() const;
 
  private:
   struct gate;

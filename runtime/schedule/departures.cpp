@@ -4,15 +4,15 @@
 
 namespace penstock::schedule {
 
-void departures::drains(worker_ref who, bool hurries) {
+void departures::drains(worker_ref who, bool after_current_batch) {
   departure& d = leaving_[who.worker];
   if (d.who != who) d = {who};
-  d.hurries = hurries;
+  d.after_current_batch = after_current_batch;
 }
 
 void departures::finished_a_batch(worker_ref who) {
   const auto d = leaving_.find(who.worker);
-  if (d != leaving_.end() && d->second.who == who) d->second.finished_one = d->second.hurries;
+  if (d != leaving_.end() && d->second.who == who) d->second.finished_one = d->second.after_current_batch;
 }
 
 void departures::gone(worker_ref who) {

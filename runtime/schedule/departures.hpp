@@ -1,4 +1,4 @@
-// Decides when to stop draining workers: once they hold no leases or, if `hurries`, after their current
+// Decides when to stop draining workers: once they hold no leases or, if `after_current_batch`, after their current
 // batch. Pure; used by the scheduler actor, which sends the messages.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace penstock::schedule {
 
 class departures {
  public:
-  /// `hurries`: its leases beyond the current batch are loaded again by others.
-  void drains(worker_ref who, bool hurries);
+  /// `after_current_batch`: its leases beyond the current batch are loaded again by others.
+  void drains(worker_ref who, bool after_current_batch);
   /// One of its batches was loaded.
   void finished_a_batch(worker_ref who);
   /// The worker is dead or written off.
@@ -26,7 +26,7 @@ class departures {
  private:
   struct departure {
     worker_ref who;
-    bool hurries = false;
+    bool after_current_batch = false;
     bool finished_one = false;  // since it was told to hurry
     bool told = false;
   };

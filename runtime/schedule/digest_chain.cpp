@@ -63,7 +63,7 @@ std::uint64_t merge(const lanes& acc, std::size_t secret_byte, std::uint64_t sta
 }
 
 /// A stripe is consumed only once more input is known to follow it; the same goes for scrambling a block.
-void take_in_stripe(lanes& acc, const std::uint64_t* words, std::uint64_t stripes_before) {
+void consume_stripe(lanes& acc, const std::uint64_t* words, std::uint64_t stripes_before) {
   const std::uint64_t in_block = stripes_before % stripes_a_block;
   take_in(acc, words, 8 * in_block);
   if (in_block + 1 == stripes_a_block) scramble(acc);
@@ -81,7 +81,7 @@ void digest_chain::add(std::uint64_t batch_digest) {
     constexpr std::size_t taken = words_kept_max - stripe;
     const std::uint64_t stripes_before = (count_ - size_) / stripe;
     for (std::size_t i = 0; i < taken / stripe; ++i)
-      take_in_stripe(lanes_, kept_.data() + i * stripe, stripes_before + i);
+      consume_stripe(lanes_, kept_.data() + i * stripe, stripes_before + i);
     std::copy(kept_.begin() + taken, kept_.end(), kept_.begin());
     size_ -= taken;
   }
@@ -97,7 +97,7 @@ std::string digest_chain::hex() const {
   lanes acc = lanes_;
   const std::uint64_t stripes_before = (count_ - size_) / stripe;
   for (std::size_t i = 0; (i + 1) * stripe < size_; ++i)
-    take_in_stripe(acc, kept_.data() + i * stripe, stripes_before + i);
+    consume_stripe(acc, kept_.data() + i * stripe, stripes_before + i);
   take_in(acc, kept_.data() + size_ - stripe, 8 * (secret - stripe) - last_secret_bytes);
   const std::uint64_t length = count_ * sizeof(std::uint64_t);
   const std::uint64_t low = merge(acc, merge_secret_bytes, length * XXH_PRIME64_1);

@@ -299,11 +299,11 @@ void job_book::worker_joined(worker_ref who, std::uint32_t slots, bool sacrifici
   if (w != nullptr) w->more = {};
 }
 
-void job_book::worker_drains(worker_ref who, bool hurries) {
+void job_book::worker_drains(worker_ref who, bool after_current_batch) {
   worker* w = workers_.living(who);
   if (w == nullptr) return;
   w->draining = true;
-  if (hurries) revoke_unbegun(who, *w);
+  if (after_current_batch) revoke_unbegun(who, *w);
 }
 
 /// The row that the worker had started. If no row reads as started but the next one is unreadable, that one:

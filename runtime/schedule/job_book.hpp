@@ -234,8 +234,8 @@ class job_book {
   // Workers. An incarnation joins once, when it is ready, and dies once; repeats are ignored.
 
   void worker_joined(worker_ref who, std::uint32_t slots, bool sacrificial = false);
-  /// No new leases. `hurries`: rows that have not started are revoked.
-  void worker_drains(worker_ref who, bool hurries = false);
+  /// No new leases. `after_current_batch`: rows that have not started are revoked.
+  void worker_drains(worker_ref who, bool after_current_batch = false);
   /// A worker reports that it has passed the first `first + rows.size()` rows of a lease; `so_far` is what
   /// the table says. Rows are reported in bursts; those known already are ignored. `impossible`: the report
   /// was dropped; the caller fences the worker.
@@ -301,7 +301,7 @@ class job_book {
 
   /// Waiting jobs grouped by the worker that they avoid, so that no search visits jobs that this worker must
   /// not run.
-  class choosy_jobs {
+  class restricted_jobs {
    public:
     void add(job_entry& e);
     void remove(const job_entry& e);
@@ -381,9 +381,9 @@ class job_book {
   void ask_for_room(steady_time now);
   void ask_for_room(std::uint32_t index, worker& w, steady_time now);
   void move_work(steady_time now);
-  [[nodiscard]] takeover revoke_half_for(std::uint32_t idle, std::uint32_t victim, steady_time now);
+  [[nodiscard]] takeover revoke_half_for(std::uint32_t idle, std::uint32_t donor, steady_time now);
   /// The first suspect or fresh job that may run there.
-  [[nodiscard]] job_entry* first_of(const choosy_jobs& some, std::uint32_t index, steady_time now) const;
+  [[nodiscard]] job_entry* first_of(const restricted_jobs& some, std::uint32_t index, steady_time now) const;
   void look_when_patience_ends(steady_time now);
   void look_again(steady_time when);
   [[nodiscard]] bool works(const worker& w) const;
@@ -415,12 +415,12 @@ class job_book {
   std::unordered_map<job_id, job_entry> jobs_;
   std::unordered_map<std::uint32_t, nanoseconds> typical_;  // typical run time of a job, by function
   waiting_jobs ordinary_;
-  choosy_jobs suspected_;
-  choosy_jobs fresh_;
+  restricted_jobs suspected_;
+  restricted_jobs fresh_;
   std::map<std::uint32_t, placed_jobs> placed_;  // by worker
   std::vector<job_entry*> bundle_;               // of give(); kept for its memory
   std::vector<std::uint32_t> takers_;            // of lease_ordinary(), the same
-  std::vector<std::uint32_t> victims_;           // of move_work(), the same
+  std::vector<std::uint32_t> donors_;            // of move_work(), the same
   std::vector<job_command> outbox_;
   std::optional<steady_time> next_look_;
   job_id last_job_ = 0;

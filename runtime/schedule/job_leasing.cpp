@@ -63,7 +63,7 @@ void job_book::look_when_patience_ends(steady_time now) {
   if (suspected_.empty() && fresh_.empty()) return;
   for (const auto& [index, w] : workers_.all()) {
     if (!is_loader(w) || !works(w) || !is_idle(w)) continue;
-    for (const choosy_jobs* some : {&suspected_, &fresh_}) {
+    for (const restricted_jobs* some : {&suspected_, &fresh_}) {
       const auto charged = some->first_charged(index);
       if (charged && *charged + settings_.suspect_patience > now)
         look_again(*charged + settings_.suspect_patience);
@@ -302,28 +302,28 @@ void job_book::ask_for_room(std::uint32_t index, worker& w, steady_time now) {
 
 void job_book::move_work(steady_time now) {
   if (!ordinary_.empty()) return;
-  victims_.clear();
+  donors_.clear();
   for (const auto& [index, w] : workers_.all()) {
-    if (w.alive && is_loader(w) && w.more.open_rows > 1) victims_.push_back(index);
+    if (w.alive && is_loader(w) && w.more.open_rows > 1) donors_.push_back(index);
   }
-  std::ranges::stable_sort(victims_, std::greater(),
+  std::ranges::stable_sort(donors_, std::greater(),
                            [&](std::uint32_t i) { return workers_.at(i).more.open_rows; });
   for (auto& [index, w] : workers_.all()) {
-    if (victims_.empty()) return;
+    if (donors_.empty()) return;
     if (!is_loader(w) || !works(w) || w.more.reserved || !is_idle(w)) continue;
-    auto victim = victims_.begin();
-    while (victim != victims_.end()) {
-      const takeover in_it = revoke_half_for(index, *victim, now);
+    auto donor = donors_.begin();
+    while (donor != donors_.end()) {
+      const takeover in_it = revoke_half_for(index, *donor, now);
       if (in_it == takeover::work) break;
-      victim = in_it == takeover::nothing ? victims_.erase(victim) : std::next(victim);
+      donor = in_it == takeover::nothing ? donors_.erase(donor) : std::next(donor);
     }
   }
 }
 
-/// Revokes the later half of the rows that `victim` has not started. Its first open row counts as started,
+/// Revokes the later half of the rows that `donor` has not started. Its first open row counts as started,
 /// even if no reading says so yet.
-job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t victim, steady_time now) {
-  worker& from = workers_.at(victim);
+job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t donor, steady_time now) {
+  worker& from = workers_.at(donor);
   worker& to = workers_.at(idle);
   std::vector<row_place> movable;
   takeover without = takeover::nothing;
@@ -348,7 +348,7 @@ job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t v
     ask_for_room(idle, to, now);
     return takeover::work;
   }
-  const worker_ref who{victim, from.incarnation};
+  const worker_ref who{donor, from.incarnation};
   for (std::size_t i = movable.size() / 2; i < movable.size(); ++i) {
     const auto [number, index] = movable[i];
     auto& slot = from.slots[number];
@@ -361,20 +361,20 @@ job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t v
 
 // ---- jobs that only some workers may run ------------------------------------------------------------------
 
-void job_book::choosy_jobs::add(job_entry& e) {
+void job_book::restricted_jobs::add(job_entry& e) {
   by_avoided_[e.charged ? std::optional(e.avoid) : std::nullopt].emplace(e.request.job, &e);
   ++count_;
 }
 
-void job_book::choosy_jobs::remove(const job_entry& e) {
+void job_book::restricted_jobs::remove(const job_entry& e) {
   const auto group = by_avoided_.find(e.charged ? std::optional(e.avoid) : std::nullopt);
   group->second.erase(e.request.job);
   if (group->second.empty()) by_avoided_.erase(group);
   --count_;
 }
 
-job_book::job_entry* job_book::choosy_jobs::first_for(std::uint32_t worker, bool only,
-                                                      steady_time patient_since) const {
+job_book::job_entry* job_book::restricted_jobs::first_for(std::uint32_t worker, bool only,
+                                                          steady_time patient_since) const {
   job_entry* best = nullptr;
   for (const auto& [avoided, jobs] : by_avoided_) {
     const auto may_run = [&](const auto& entry) {
@@ -388,7 +388,7 @@ job_book::job_entry* job_book::choosy_jobs::first_for(std::uint32_t worker, bool
   return best;
 }
 
-std::optional<steady_time> job_book::choosy_jobs::first_charged(std::uint32_t worker) const {
+std::optional<steady_time> job_book::restricted_jobs::first_charged(std::uint32_t worker) const {
   const auto group = by_avoided_.find(worker);
   if (group == by_avoided_.end()) return std::nullopt;
   const auto& first = *std::ranges::min_element(group->second, {},
@@ -398,11 +398,12 @@ std::optional<steady_time> job_book::choosy_jobs::first_charged(std::uint32_t wo
 
 /// A suspect should run elsewhere than where it killed, in case that place is the cause. But the other workers may be
 /// busy for hours.
-job_book::job_entry* job_book::first_of(const choosy_jobs& some, std::uint32_t index, steady_time now) const {
+job_book::job_entry* job_book::first_of(const restricted_jobs& some, std::uint32_t index,
+                                        steady_time now) const {
   return some.first_for(index, loaders_ == 1, now - settings_.suspect_patience);
 }
 
-job_id job_book::choosy_jobs::first() const {
+job_id job_book::restricted_jobs::first() const {
   return first_for(0, true, {})->request.job;
 }
 

@@ -215,7 +215,7 @@ bool is_owed(const progress_facts& f) {
 }
 
 /// Check the stages nearest to the consumer first: whatever is stuck there blocks everything upstream.
-awaited who_is_waited_for(const progress_facts& f) {
+awaited find_blocker(const progress_facts& f) {
   const places_of_batches batches = look_at(f.under_way);
   if (is_over(f.status)) return {stall_kind::nobody, "nobody: the stream is over", {}};
   if (!is_owed(f)) return {stall_kind::consumer, "the consumer, which asks for no batch", {}};

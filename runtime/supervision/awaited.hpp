@@ -45,7 +45,7 @@ struct awaited {
       text;  ///< "worker/3, which has been loading sample 'tom.jpg' for 7.2 s, in batch 17 of epoch 0"
   std::optional<std::uint32_t> worker{};
 };
-[[nodiscard]] awaited who_is_waited_for(const progress_facts& facts);
+[[nodiscard]] awaited find_blocker(const progress_facts& facts);
 
 /// Whether a batch is due. If not, no progress is expected.
 [[nodiscard]] bool is_owed(const progress_facts& facts);

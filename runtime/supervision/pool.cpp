@@ -360,7 +360,7 @@ void pool::give_sacrificial_up(const std::string& reason) {
   last_sacrificial_trouble_.clear();
 }
 
-void pool::nobody_looked(nanoseconds time) noexcept {
+void pool::discount_time(nanoseconds time) noexcept {
   if (below_minimum_since_) *below_minimum_since_ += time;
 }
 

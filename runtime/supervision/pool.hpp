@@ -108,7 +108,7 @@ class pool {
   void child_unkillable(worker_ref who, const std::string& why);
   /// The session did not run for `time` (it was stopped, or the machine slept): this does not count against
   /// the minimum of ready workers.
-  void nobody_looked(nanoseconds time) noexcept;
+  void discount_time(nanoseconds time) noexcept;
 
   // Operators' orders. They never count and clear the history of the places concerned. Operators do not
   // control the sacrificial place: scale() refuses numbers from sacrificial_place on, and restart() and

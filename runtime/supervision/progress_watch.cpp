@@ -23,7 +23,7 @@ progress_watch::news progress_watch::look(steady_time now, const progress_facts&
     return std::exchange(stalled_, std::nullopt) ? news::moves_again : news::none;
   }
   if (now - last_movement_ < patience_) return news::none;
-  const awaited why = who_is_waited_for(facts);
+  const awaited why = find_blocker(facts);
   const std::string before = stalled_ ? stalled_->kind : std::string();
   stalled_ = stall_report{name_of(why.kind), "waiting for " + why.text,
                           std::chrono::duration<double>(now - last_movement_).count(), why.worker};

@@ -120,9 +120,10 @@ death_cause termination::own_cause_of(const process::exit_report& end) noexcept 
   return death_cause::unknown;
 }
 
-std::string termination::cause_in_words(const process::exit_report& end) const {
+std::string termination::cause_text(const process::exit_report& end) const {
   const death_cause cause = cause_of(end);
-  if (cause != death_cause::stopped && cause != death_cause::signal && cause != death_cause::exit) return name_of(cause);
+  if (cause != death_cause::stopped && cause != death_cause::signal && cause != death_cause::exit)
+    return name_of(cause);
   switch (end.ending) {
     case process::exit_report::how::signalled: return process::signal_name(end.code);
     case process::exit_report::how::exited: return fmt::format("exit {}", end.code);

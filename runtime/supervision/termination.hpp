@@ -32,10 +32,10 @@
 namespace penstock::supervision {
 
 struct termination_settings {
-  nanoseconds after_abort{2'000'000'000};        ///< its handler writes a stack; then SIGKILL
-  nanoseconds after_kill{5'000'000'000};         ///< still there: an uninterruptible system call
-  nanoseconds after_closed_link{250'000'000};    ///< an exiting process closes its link a moment earlier
-  nanoseconds late_look{1'000'000'000};          ///< a call this long after the previous one is late
+  nanoseconds after_abort{2'000'000'000};      ///< its handler writes a stack; then SIGKILL
+  nanoseconds after_kill{5'000'000'000};       ///< still there: an uninterruptible system call
+  nanoseconds after_closed_link{250'000'000};  ///< an exiting process closes its link a moment earlier
+  nanoseconds late_look{1'000'000'000};        ///< a call this long after the previous one is late
 };
 
 /// Send to the child's whole group. SIGABRT is followed by SIGCONT, because a stopped process handles it only
@@ -93,10 +93,12 @@ class termination {
   /// Why it died: our reason if we ended it, else its own.
   [[nodiscard]] death_cause cause_of(const process::exit_report& end) const;
   /// The same in words: "SIGSEGV", "exit 3", "hang".
-  [[nodiscard]] std::string cause_in_words(const process::exit_report& end) const;
+  [[nodiscard]] std::string cause_text(const process::exit_report& end) const;
   /// Signal, exit or unknown, regardless of what we sent.
   [[nodiscard]] static death_cause own_cause_of(const process::exit_report& end) noexcept;
-  [[nodiscard]] bool killed_here(const process::exit_report& end) const { return killed_ && end.ended_by(SIGKILL); }
+  [[nodiscard]] bool killed_here(const process::exit_report& end) const {
+    return killed_ && end.ended_by(SIGKILL);
+  }
   /// Whether it died of a SIGKILL that this session did not send.
   [[nodiscard]] bool killed_from_outside(const process::exit_report& end) const;
   /// Whether it exited on request, or was killed because it did not: its current work is then not charged.

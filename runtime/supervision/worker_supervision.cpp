@@ -175,7 +175,7 @@ void worker_supervision::exited(worker_ref who, steady_time now, const process::
   c->ended = end;
   hangs_.forget(who.worker);
   if (oom_killed && c->ending.killed_from_outside(end)) c->ending.retire(death_cause::oom);
-  c->cause = c->ending.cause_in_words(end);
+  c->cause = c->ending.cause_text(end);
   outbox_.emplace_back(judge_death{who, c->cause, !c->ending.left_as_told(end)});
 }
 
@@ -320,13 +320,13 @@ void worker_supervision::enforce_deadlines(steady_time now) {
 }
 
 /// Time in which the session did not run does not count for any deadline.
-void worker_supervision::nobody_looked(nanoseconds time) {
-  pool_.nobody_looked(time);
+void worker_supervision::discount_time(nanoseconds time) {
+  pool_.discount_time(time);
   for (auto& [place, c] : children_) c.start_by += time;
 }
 
 std::vector<worker_command> worker_supervision::advance(steady_time now) {
-  if (const auto since = now - looked_.value_or(now); since > rules_.ending.late_look) nobody_looked(since);
+  if (const auto since = now - looked_.value_or(now); since > rules_.ending.late_look) discount_time(since);
   looked_ = now;
   carry_out_pool_commands(now);
   give_slow_starts_up(now);

@@ -49,7 +49,7 @@ struct hand_over_worker {
 /// To the scheduler: no more leases. The worker is asked to stop once it has none left.
 struct retire_worker {
   worker_ref who;
-  bool hurries = false;  ///< it finishes only its current batch; others load the rest again
+  bool after_current_batch = false;  ///< it finishes only its current batch; others load the rest again
 };
 /// Ask the process to finish its sample and exit.
 struct stop_worker {
@@ -105,11 +105,11 @@ struct worker_sign {
   std::uint32_t worker = 0;
   std::uint64_t heartbeats = 0;
   std::uint64_t work_mark = 0;
-  bool busy = false;         ///< it works on a sample, or holds leases without starting one
-  bool traced = false;       ///< a debugger is attached
+  bool busy = false;                   ///< it works on a sample, or holds leases without starting one
+  bool traced = false;                 ///< a debugger is attached
   std::optional<nanoseconds> limit{};  ///< of the current job
-  std::string work;          ///< "it has been loading 'cat.jpg'"; "it has not begun its next batch"
-  std::string wait_channel;  ///< the kernel function that its thread waits in; empty: unknown
+  std::string work;                    ///< "it has been loading 'cat.jpg'"; "it has not begun its next batch"
+  std::string wait_channel;            ///< the kernel function that its thread waits in; empty: unknown
 };
 
 class worker_supervision {
@@ -200,7 +200,7 @@ class worker_supervision {
   [[nodiscard]] bool may_recycle(worker_ref who) const;
   void retire(child& c, steady_time now);
   void carry_out_pool_commands(steady_time now);
-  void nobody_looked(nanoseconds time);
+  void discount_time(nanoseconds time);
   void give_slow_starts_up(steady_time now);
   void enforce_deadlines(steady_time now);
   [[nodiscard]] std::string text_of(const hang_verdict& v, const child& c, const worker_sign& sign) const;

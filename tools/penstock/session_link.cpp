@@ -25,7 +25,7 @@ int no_such_target(const session_choice& choice, const std::string& why) {
 }
 
 std::string not_a_target(const std::string& word) {
-  return fmt::format("'{}' is not a target; there are: {}", printable(word), targets_in_words);
+  return fmt::format("'{}' is not a target; there are: {}", printable(word), targets_text);
 }
 
 chosen_socket choose(const session_choice& choice) {

@@ -76,7 +76,7 @@ struct worker_written_off {
 /// Let it finish its leases, then ask it to stop.
 struct worker_drains {
   worker_ref who;
-  bool hurries = false;  ///< it finishes only its current batch; others load the rest again
+  bool after_current_batch = false;  ///< it finishes only its current batch; others load the rest again
 };
 
 struct lease_reported {

@@ -21,9 +21,9 @@ namespace {
 
 /// Sends heartbeats on page 1, even if another page is assigned later, until the session ends.
 [[noreturn]] void live() {
-  child::heart heart;
-  heart.adopt(1);
-  heart.adopt(0);
+  child::heartbeat heartbeat;
+  heartbeat.adopt(1);
+  heartbeat.adopt(0);
   std::puts("alive");
   std::fflush(stdout);
   while (true) ::pause();

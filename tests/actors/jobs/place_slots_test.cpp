@@ -19,7 +19,7 @@ constexpr std::uint64_t slot_bytes = 1U << 20U;
 
 std::shared_ptr<job_record> job_with(std::uint64_t number, Argument argument) {
   return std::make_shared<job_record>(number, "echo", std::move(argument), job_rules{},
-                                      std::weak_ptr<job_desk>());
+                                      std::weak_ptr<job_control>());
 }
 
 /// A place of two slots, as the scheduler sees it.
@@ -52,7 +52,7 @@ TEST_CASE("small arguments are written at once, large ones are not, nor what doe
                                        {written_at_once_max + 1, false},
                                        {slot_bytes, false}}) {
     const auto job = of_bytes(bytes);
-    const std::array<laid_job, 1> lease{laid_job{job.get()}};
+    const std::array<slot_job, 1> lease{slot_job{job.get()}};
     INFO(bytes);
     CHECK(there.place.written_at_once(lease) == at_once);
   }
@@ -62,8 +62,8 @@ TEST_CASE("while a lease of the place is delivered, nothing is written at once: 
   two_slots there;
   const auto large = job_with(1, std::string(500'000, 'a'));
   const auto small = job_with(2, std::string("b"));
-  const std::array<laid_job, 1> first{laid_job{large.get()}};
-  const std::array<laid_job, 1> second{laid_job{small.get()}};
+  const std::array<slot_job, 1> first{slot_job{large.get()}};
+  const std::array<slot_job, 1> second{slot_job{small.get()}};
   {
     const argument_delivery delivery = there.place.deliver(lease_of(0, 1), first);
     CHECK(!there.place.written_at_once(second));
@@ -75,7 +75,7 @@ TEST_CASE("a delivered lease can be revoked before its arguments are there, and 
   two_slots there;
   const auto a = job_with(1, std::string(300'000, 'a'));
   const auto b = job_with(2, std::string(300'001, 'b'));
-  const std::array<laid_job, 2> lease{laid_job{a.get()}, laid_job{b.get(), 7, 2}};
+  const std::array<slot_job, 2> lease{slot_job{a.get()}, slot_job{b.get(), 7, 2}};
   argument_delivery delivery = there.place.deliver(lease_of(1, 3), lease);
   CHECK(there.slot(1).rows(3) == 2U);
   CHECK(there.place.revoke(lease_of(1, 3), 0));
@@ -92,7 +92,7 @@ TEST_CASE("an argument is held while it is delivered, even if its job ends meanw
   const std::weak_ptr<std::string> watch = held;
   const auto bytes = std::as_bytes(std::span(*held));
   const auto job = job_with(1, Argument::borrowed(bytes, std::move(held)));
-  const std::array<laid_job, 1> lease{laid_job{job.get()}};
+  const std::array<slot_job, 1> lease{slot_job{job.get()}};
   argument_delivery delivery = there.place.deliver(lease_of(0, 1), lease);
   job->fail({job_status::cancelled});
   REQUIRE(!watch.expired());
@@ -105,8 +105,8 @@ TEST_CASE("a slot gets no new lease while an argument of an earlier one is copie
   two_slots there;
   const auto dead = job_with(1, std::string(500'000, 'd'));
   const auto next = job_with(2, std::string(500'000, 'n'));
-  const std::array<laid_job, 1> first{laid_job{dead.get()}};
-  const std::array<laid_job, 1> second{laid_job{next.get()}};
+  const std::array<slot_job, 1> first{slot_job{dead.get()}};
+  const std::array<slot_job, 1> second{slot_job{next.get()}};
   auto earlier = std::make_unique<argument_delivery>(there.place.deliver(lease_of(0, 1), first));
   std::promise<void> asked;
   auto later = std::async(std::launch::async, [&] {

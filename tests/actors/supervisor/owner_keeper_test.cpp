@@ -17,10 +17,10 @@ namespace {
 struct fake_process final : supervisor::child_starter<std::uint32_t> {
   void start(std::uint32_t incarnation) override { started.push_back(incarnation); }
   void signal(std::uint32_t, int number) override { signals.push_back(number); }
-  [[nodiscard]] std::string start_at_hand() const override { return at_hand; }
+  [[nodiscard]] std::string current_start() const override { return current; }
   std::vector<std::uint32_t> started;
   std::vector<int> signals;
-  std::string at_hand;
+  std::string current;
 };
 
 class stage final : supervisor::keeper_news, supervisor::job_upload_news {

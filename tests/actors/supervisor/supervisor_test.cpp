@@ -20,10 +20,10 @@ constexpr std::uint32_t places = 4;  // the last one is the sacrificial worker's
 struct fake_processes final : supervisor::child_starter<worker_ref> {
   void start(worker_ref who) override { started.push_back(who); }
   void signal(worker_ref who, int number) override { signals.emplace_back(who, number); }
-  [[nodiscard]] std::string start_at_hand() const override { return at_hand; }
+  [[nodiscard]] std::string current_start() const override { return current; }
   std::vector<worker_ref> started;
   std::vector<std::pair<worker_ref, int>> signals;
-  std::string at_hand;
+  std::string current;
 };
 
 class stage final : supervisor::supervisor_news {

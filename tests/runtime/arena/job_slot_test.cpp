@@ -252,7 +252,7 @@ TEST_CASE("a result that does not lie within the slot is refused, whatever the s
   const job_slot slot = memory.slot();
   struct place {
     std::uint64_t offset, bytes;
-    bool lies_within;
+    bool is_within;
   };
   constexpr std::uint64_t huge = ~std::uint64_t{0};
   for (const place& p :
@@ -264,7 +264,7 @@ TEST_CASE("a result that does not lie within the slot is refused, whatever the s
     REQUIRE(slot.begin(0, noon));
     slot.end(0, row_state::finished, p.offset, p.bytes, false, 1ns);
     const auto row = slot.read(0);
-    CHECK(row.has_value() == p.lies_within);
+    CHECK(row.has_value() == p.is_within);
     if (!row) CHECK(row.error().code == errc::protocol);
     // The size of a result in a memfd is checked there.
     slot.end(0, row_state::finished, p.offset, p.bytes, true, 1ns);

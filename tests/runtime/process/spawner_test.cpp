@@ -107,7 +107,7 @@ TEST_CASE(
   here.start({"true", {}, {}, {}}, words_of(third));
   // The kernel requests the lease when a process waits for the file.
   while (!program.awaited()) std::this_thread::yield();
-  CHECK(here.at_hand() == "executing '" + program.path() + "'");
+  CHECK(here.current() == "executing '" + program.path() + "'");
   behind->give_up();
   stuck->give_up();
   CHECK(first.get_future().get() == "executing '" + program.path() + "' did not return and was given up");

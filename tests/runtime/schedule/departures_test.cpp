@@ -27,7 +27,8 @@ TEST_CASE("a worker that drains is told to stop once, when it holds no lease any
   CHECK(due(d, 0).empty());
 }
 
-TEST_CASE("a worker that hurries is told to stop after the batch at hand, whatever else it holds") {
+TEST_CASE(
+    "a worker that after_current_batch is told to stop after the batch at hand, whatever else it holds") {
   departures d;
   d.finished_a_batch(first);
   d.drains(first, true);

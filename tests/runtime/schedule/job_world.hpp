@@ -154,7 +154,7 @@ class job_world {
   void look_at(const lease_ref& lease);
   void deliver(std::uint32_t pick);
   void watch(std::uint32_t number);
-  void drain(std::uint32_t number, bool hurries);
+  void drain(std::uint32_t number, bool after_current_batch);
   void say_what_cannot_be(std::uint32_t number, std::uint32_t pick);
   void say_it_late(std::uint32_t pick);
   [[nodiscard]] schedule::lease_reading read(const lease_ref& lease, std::uint32_t first,

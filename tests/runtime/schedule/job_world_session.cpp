@@ -307,11 +307,11 @@ void job_world::watch(std::uint32_t number) {
   if (limit > 0ns && now_ - running->begun >= limit) die(number, true);
 }
 
-void job_world::drain(std::uint32_t number, bool hurries) {
+void job_world::drain(std::uint32_t number, bool after_current_batch) {
   place& p = places_.at(number);
   if (!p.alive) return;
   p.draining = true;
-  books_.worker_drains({number, p.incarnation}, hurries);
+  books_.worker_drains({number, p.incarnation}, after_current_batch);
 }
 
 bool job_world::takes_work(std::uint32_t number) const {

@@ -17,7 +17,7 @@ TEST_CASE("a sample that takes long is named with its worker, its batch and wher
   f.status.workers[1].current_sample_seconds = 7.25;
   SECTION("in the kernel") {
     f.standing[3] = "folio_wait_bit_common";
-    const awaited s = who_is_waited_for(f);
+    const awaited s = find_blocker(f);
     CHECK(s.kind == stall_kind::sample);
     CHECK(s.worker == 3);
     CHECK(s.text ==
@@ -26,19 +26,19 @@ TEST_CASE("a sample that takes long is named with its worker, its batch and wher
   }
   SECTION("computing") {
     f.standing[3] = "running";
-    CHECK(who_is_waited_for(f).text.find("(it computes)") != std::string::npos);
+    CHECK(find_blocker(f).text.find("(it computes)") != std::string::npos);
   }
   SECTION("unknown") {
-    CHECK(who_is_waited_for(f).text.find("for 7.25 s, in batch") != std::string::npos);
+    CHECK(find_blocker(f).text.find("for 7.25 s, in batch") != std::string::npos);
   }
 }
 
 TEST_CASE("a worker that has the next batch and works on nothing is named") {
   progress_facts f = asking();
   f.under_way = {batch_at(2, batch_stage::leased)};
-  CHECK(who_is_waited_for(f).text == "worker/0, which has batch 2 of epoch 0 and is not working on a sample");
+  CHECK(find_blocker(f).text == "worker/0, which has batch 2 of epoch 0 and is not working on a sample");
   f.status.workers[0].state = "unkillable";
-  CHECK(who_is_waited_for(f).text == "worker/0, which has batch 2 of epoch 0 and is unkillable");
+  CHECK(find_blocker(f).text == "worker/0, which has batch 2 of epoch 0 and is unkillable");
 }
 
 TEST_CASE("a consumer that takes no batch is named before whatever is behind it") {
@@ -47,7 +47,7 @@ TEST_CASE("a consumer that takes no batch is named before whatever is behind it"
   f.status.state = "paused";
   f.under_way = {batch_at(0, batch_stage::ready), batch_at(1, batch_stage::ready),
                  batch_at(2, batch_stage::begun)};
-  const awaited s = who_is_waited_for(f);
+  const awaited s = find_blocker(f);
   CHECK(s.kind == stall_kind::consumer);
   CHECK(s.text == "the consumer, which has 2 batches to take and asks for none");
 }
@@ -57,7 +57,7 @@ TEST_CASE("a consumer that holds every buffer and asks for more is told to relea
   f.buffers = 2;
   f.under_way = {batch_at(0, batch_stage::taken), batch_at(1, batch_stage::taken),
                  batch_at(2, batch_stage::ordered)};
-  const awaited s = who_is_waited_for(f);
+  const awaited s = find_blocker(f);
   CHECK(s.kind == stall_kind::consumer);
   CHECK(s.text ==
         "the consumer, which holds 2 of 2 device buffers and asks for another batch: it has to "
@@ -69,15 +69,15 @@ TEST_CASE("a slow sink is the consumer wherever the owner lives") {
   f.consumer_waits = false;
   f.under_way = {batch_at(5, batch_stage::taken), batch_at(6, batch_stage::ready),
                  batch_at(7, batch_stage::ordered), batch_at(8, batch_stage::begun)};
-  CHECK(who_is_waited_for(f).kind == stall_kind::consumer);
+  CHECK(find_blocker(f).kind == stall_kind::consumer);
   f.owner_is_elsewhere = true;
   f.status.gpu_pid = 4711;
-  CHECK(who_is_waited_for(f).kind == stall_kind::consumer);
-  CHECK(who_is_waited_for(f).text ==
+  CHECK(find_blocker(f).kind == stall_kind::consumer);
+  CHECK(find_blocker(f).text ==
         "the consumer, the sink in the GPU owner's process (pid 4711), which has batch 5 of epoch 0");
   SECTION("until that process is gone with its batches") {
     f.status.gpu_state = "backoff";
-    CHECK(who_is_waited_for(f).text == "the GPU owner, which is backoff");
+    CHECK(find_blocker(f).text == "the GPU owner, which is backoff");
   }
 }
 
@@ -86,43 +86,43 @@ TEST_CASE("a stream that owes nothing waits for the consumer's next demand, or i
   f.consumer_waits = false;
   f.under_way = {batch_at(0, batch_stage::taken)};
   CHECK_FALSE(is_owed(f));
-  CHECK(who_is_waited_for(f).text == "the consumer, which asks for no batch");
+  CHECK(find_blocker(f).text == "the consumer, which asks for no batch");
   f.status.outcome = run_outcome::finished;
-  CHECK(who_is_waited_for(f).text == "nobody: the stream is over");
+  CHECK(find_blocker(f).text == "nobody: the stream is over");
 }
 
 TEST_CASE("the GPU owner is named while it is not ready, and while it has a batch") {
   progress_facts f = asking();
   SECTION("starting") {
     f.status.gpu_state = "starting";
-    CHECK(who_is_waited_for(f).text == "the GPU owner, which is starting");
+    CHECK(find_blocker(f).text == "the GPU owner, which is starting");
   }
   SECTION("copying") {
     f.under_way = {batch_at(5, batch_stage::submitted)};
-    CHECK(who_is_waited_for(f).text == "the GPU owner, which has batch 5 of epoch 0 to copy");
+    CHECK(find_blocker(f).text == "the GPU owner, which has batch 5 of epoch 0 to copy");
   }
   SECTION("copying in its own process") {
     f.consumer_waits = false;
     f.owner_is_elsewhere = true;
     f.status.gpu_pid = 4711;
     f.under_way = {batch_at(5, batch_stage::ordered)};
-    CHECK(who_is_waited_for(f).text == "the GPU owner (pid 4711), which has batch 5 of epoch 0 to copy");
+    CHECK(find_blocker(f).text == "the GPU owner (pid 4711), which has batch 5 of epoch 0 to copy");
   }
-  CHECK(who_is_waited_for(f).kind == stall_kind::gpu_owner);
+  CHECK(find_blocker(f).kind == stall_kind::gpu_owner);
 }
 
 TEST_CASE("an operator who paused the session or drained every worker is reminded how to go on") {
   progress_facts f = asking();
   SECTION("paused") {
     f.status.state = "paused";
-    CHECK(who_is_waited_for(f).text.find("penstock resume") != std::string::npos);
+    CHECK(find_blocker(f).text.find("penstock resume") != std::string::npos);
   }
   SECTION("drained") {
     f.status.workers = {worker_in(0, "stopped"), worker_in(1, "stopped"), worker_in(sacrificial, "stopped")};
     f.status.workers[0].why_stopped = f.status.workers[1].why_stopped = "drained";
-    CHECK(who_is_waited_for(f).text.find("penstock restart workers") != std::string::npos);
+    CHECK(find_blocker(f).text.find("penstock restart workers") != std::string::npos);
   }
-  CHECK(who_is_waited_for(f).kind == stall_kind::operator_);
+  CHECK(find_blocker(f).kind == stall_kind::operator_);
 }
 
 TEST_CASE("a suspect that has to be loaded alone is what its batch waits for") {
@@ -131,14 +131,13 @@ TEST_CASE("a suspect that has to be loaded alone is what its batch waits for") {
   f.under_way = {batch_at(4, batch_stage::begun)};
   f.status.workers[0].incarnation = 2;
   f.status.workers.push_back(worker_in(sacrificial, "starting"));
-  CHECK(who_is_waited_for(f).kind == stall_kind::trial);
-  CHECK(who_is_waited_for(f).text ==
+  CHECK(find_blocker(f).kind == stall_kind::trial);
+  CHECK(find_blocker(f).text ==
         "a sample that may kill workers, to be tried alone in worker/64, which is starting");
   f.status.workers[1].state = "ready";
   f.status.workers[1].current_sample = "tom.jpg";
   f.status.workers[1].current_sample_seconds = 6;
-  CHECK(who_is_waited_for(f).text.find("which has been loading sample 'tom.jpg' for 6 s") !=
-        std::string::npos);
+  CHECK(find_blocker(f).text.find("which has been loading sample 'tom.jpg' for 6 s") != std::string::npos);
 }
 
 TEST_CASE("without anybody at work the worker that comes next is named, or that nobody comes") {
@@ -149,22 +148,22 @@ TEST_CASE("without anybody at work the worker that comes next is named, or that 
   f.status.workers[1].last_death.emplace();
   f.status.workers[1].last_death->signal = "SIGSEGV";
   SECTION("in backoff") {
-    CHECK(who_is_waited_for(f).text == "worker/1, which restarts in 8 s after SIGSEGV");
+    CHECK(find_blocker(f).text == "worker/1, which restarts in 8 s after SIGSEGV");
   }
   SECTION("starting") {
     f.status.workers[0] = worker_in(0, "starting");
-    CHECK(who_is_waited_for(f).text == "worker/0, which is starting");
+    CHECK(find_blocker(f).text == "worker/0, which is starting");
   }
   SECTION("nobody") {
     f.status.workers = {worker_in(2, "failed"), worker_in(3, "stopped")};
     f.status.workers[1].why_stopped = "not restarted";
-    CHECK(who_is_waited_for(f).kind == stall_kind::nobody);
-    CHECK(who_is_waited_for(f).text ==
+    CHECK(find_blocker(f).kind == stall_kind::nobody);
+    CHECK(find_blocker(f).text ==
           "nobody: no worker is left (worker/2 is failed, worker/3 is not restarted)");
   }
   SECTION("ready but idle") {
     f.status.workers = {worker_in(2, "ready")};
-    CHECK(who_is_waited_for(f).text == "worker/2, which is ready but has no lease");
+    CHECK(find_blocker(f).text == "worker/2, which is ready but has no lease");
   }
 }
 
@@ -176,12 +175,12 @@ TEST_CASE("a group that is not complete is named before everything in this proce
   SECTION("it waits for a rank") {
     group.waits_for = "rank 3 to arrive";
     f.status.group = group;
-    CHECK(who_is_waited_for(f).kind == stall_kind::group);
-    CHECK(who_is_waited_for(f).text == "the group 'job/photos': rank 3 to arrive");
+    CHECK(find_blocker(f).kind == stall_kind::group);
+    CHECK(find_blocker(f).text == "the group 'job/photos': rank 3 to arrive");
     CHECK(name_of(stall_kind::group) == std::string("group"));
   }
   SECTION("it waits for nobody") {
     f.status.group = group;
-    CHECK(who_is_waited_for(f).kind == stall_kind::gpu_owner);
+    CHECK(find_blocker(f).kind == stall_kind::gpu_owner);
   }
 }

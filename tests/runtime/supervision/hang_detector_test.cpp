@@ -101,7 +101,7 @@ TEST_CASE("jobs that all exceed their own time-outs at once are no sign of a bus
   CHECK(w.pass(400ms).size() == 8);
 }
 
-TEST_CASE("a child that is not ready by its deadline is found, though its heart beats") {
+TEST_CASE("a child that is not ready by its deadline is found, though its heartbeat beats") {
   watcher w(1);
   w.signs[0].ready = false;
   const auto verdicts = w.pass(1300ms);

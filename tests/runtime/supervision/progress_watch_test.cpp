@@ -97,7 +97,7 @@ TEST_CASE("a stall says how long nothing has moved and who is waited for") {
   CHECK(watch.look(start + 6s, f) == news::stalled);
   REQUIRE(watch.stalled());
   CHECK(watch.stalled()->seconds == 6);
-  const awaited who = who_is_waited_for(f);
+  const awaited who = find_blocker(f);
   CHECK(watch.stalled()->text == "waiting for " + who.text);
   CHECK(watch.stalled()->kind == name_of(who.kind));
   CHECK(watch.stalled()->worker == who.worker);

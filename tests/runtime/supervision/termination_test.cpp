@@ -44,7 +44,9 @@ std::vector<int> signals_until(termination& t, steady_time& now, steady_time unt
 
 }  // namespace
 
-TEST_CASE("a hanging child gets SIGABRT and SIGCONT at once, SIGKILL 2 s later, and is written off after 5 s more") {
+TEST_CASE(
+    "a hanging child gets SIGABRT and SIGCONT at once, SIGKILL 2 s later, and is written off after 5 s "
+    "more") {
   steady_time now = begin;
   termination t({}, now);
   t.hang(now, death_cause::heartbeat, "no heartbeat for 10 s");
@@ -91,7 +93,7 @@ TEST_CASE("a child that closes its link and ends within the grace died of its ow
   t.link_closed(now);
   CHECK(signals_until(t, now, begin + 249ms).empty());
   CHECK(t.cause_of(exited(3)) == death_cause::exit);
-  CHECK(t.cause_in_words(exited(3)) == "exit 3");
+  CHECK(t.cause_text(exited(3)) == "exit 3");
 
   SECTION("one that lives on is killed for a breach of protocol") {
     const auto commands = t.advance(begin + 250ms);
@@ -144,7 +146,7 @@ TEST_CASE("the first fault stays the reason, though later events bring the end f
   t.kill(begin);
   CHECK(signals_in(t.advance(begin)) == std::vector{SIGKILL});
   CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::hang);
-  CHECK(t.cause_in_words(signalled(SIGABRT)) == "hang");
+  CHECK(t.cause_text(signalled(SIGABRT)) == "hang");
 }
 
 TEST_CASE("a worker that is to go when it is done and then hangs died of the hang") {
@@ -170,7 +172,8 @@ TEST_CASE("a SIGKILL that was not sent here is known as one from outside") {
 namespace {
 
 enum class act : std::uint8_t { look, sleep, retire, stop, hang, violate, kill, close_link, count };
-constexpr const char* act_names[] = {"look", "sleep", "retire", "stop", "hang", "violate", "kill", "close_link"};
+constexpr const char* act_names[] = {"look", "sleep",   "retire", "stop",
+                                     "hang", "violate", "kill",   "close_link"};
 using script = testing::script_of<act>;
 
 struct world_settings {
@@ -181,8 +184,8 @@ struct world_settings {
 std::size_t live(const world_settings& settings, const script& steps) {
   steady_time now = begin;
   termination t({}, now);
-  std::optional<steady_time> due;       // the earliest promised time of the kill
-  std::optional<steady_time> aborted;   // when SIGABRT was sent
+  std::optional<steady_time> due;      // the earliest promised time of the kill
+  std::optional<steady_time> aborted;  // when SIGABRT was sent
   std::optional<steady_time> killed;
   bool written_off = false;
   bool wanted = false;
@@ -235,20 +238,24 @@ std::size_t live(const world_settings& settings, const script& steps) {
       if (const auto* signal = std::get_if<send_signal>(&c)) {
         if (killed) throw testing::violation{"a signal after SIGKILL"};
         if (!wanted) throw testing::violation{"a signal that nobody asked for"};
-        if (signal->number == SIGABRT && std::exchange(aborted, now)) throw testing::violation{"SIGABRT twice"};
+        if (signal->number == SIGABRT && std::exchange(aborted, now))
+          throw testing::violation{"SIGABRT twice"};
         if (signal->number == SIGKILL) {
-          if (aborted == now && due && *due > now) throw testing::violation{"SIGKILL before the stack was written"};
+          if (aborted == now && due && *due > now)
+            throw testing::violation{"SIGKILL before the stack was written"};
           killed = now;
         }
       }
       if (std::holds_alternative<survives_kill>(c)) {
-        if (!killed || std::exchange(written_off, true)) throw testing::violation{"written off twice, or before SIGKILL"};
+        if (!killed || std::exchange(written_off, true))
+          throw testing::violation{"written off twice, or before SIGKILL"};
         if (now < *killed + 5s) throw testing::violation{"written off before 5 s of looking"};
       }
     }
     if (settings.forgets_kills && s.what == act::stop) killed.reset();
     if (due && *due <= now && !killed) throw testing::violation{"its time was over and it was not killed"};
-    if (killed && !written_off && now >= *killed + 5s) throw testing::violation{"it was not written off in time"};
+    if (killed && !written_off && now >= *killed + 5s)
+      throw testing::violation{"it was not written off in time"};
     if (killed && !t.cause()) throw testing::violation{"killed without a reason"};
   }
   // Every requested termination completes if it is polled.
@@ -275,7 +282,8 @@ const testing::model<act, world_settings> model{
 
 }  // namespace
 
-TEST_CASE("no order of events keeps a child alive past its time, signals it twice or writes it off too early") {
+TEST_CASE(
+    "no order of events keeps a child alive past its time, signals it twice or writes it off too early") {
   testing::explore(model);
 }
 

@@ -128,17 +128,18 @@ TEST_CASE("a sacrificial worker that cannot be started is given up with its reas
 
 TEST_CASE("a worker that speaks out of turn is killed, and nothing more of it is heeded") {
   const worker_ref w{0, 1};
-  const auto breaches = {
-      +[](worker_supervision& s, worker_ref who, steady_time now) { static_cast<void>(s.described(who, now)); },
-      +[](worker_supervision& s, worker_ref who, steady_time now) { s.ready(who, now); },
-      +[](worker_supervision& s, worker_ref who, steady_time now) {
-        s.greeted(who, now, "");
-        s.greeted(who, now, "");
-      },
-      +[](worker_supervision& s, worker_ref who, steady_time now) {
-        s.gave_up(who, now, {errc::dataset, "a", 0});
-        s.gave_up(who, now, {errc::dataset, "b", 0});
-      }};
+  const auto breaches = {+[](worker_supervision& s, worker_ref who, steady_time now) {
+                           static_cast<void>(s.described(who, now));
+                         },
+                         +[](worker_supervision& s, worker_ref who, steady_time now) { s.ready(who, now); },
+                         +[](worker_supervision& s, worker_ref who, steady_time now) {
+                           s.greeted(who, now, "");
+                           s.greeted(who, now, "");
+                         },
+                         +[](worker_supervision& s, worker_ref who, steady_time now) {
+                           s.gave_up(who, now, {errc::dataset, "a", 0});
+                           s.gave_up(who, now, {errc::dataset, "b", 0});
+                         }};
   for (const auto& breach : breaches) {
     stage s;
     s.workers.started(w, 7);
@@ -165,7 +166,8 @@ TEST_CASE("a worker that never says hello is asked whether its main calls worker
   s.workers.started(s.who(), 7);
   s.pass(31s);
   CHECK(s.all<killing_worker>().at(0).reason ==
-        "it was not ready 30 s after its start; it never said hello: does its main() call penstock::worker_main?");
+        "it was not ready 30 s after its start; it never said hello: does its main() call "
+        "penstock::worker_main?");
 }
 
 TEST_CASE(
@@ -224,7 +226,8 @@ TEST_CASE("closing ends a start that does not return when the workers' time is o
   CHECK(s.all<workers_closed>().size() == 1);
 }
 
-TEST_CASE("a sample that takes too long ends its worker with its name; one that a debugger holds is left alone") {
+TEST_CASE(
+    "a sample that takes too long ends its worker with its name; one that a debugger holds is left alone") {
   stage s;
   s.be_ready();
   s.busy = true;
@@ -243,7 +246,8 @@ TEST_CASE("a sample that takes too long ends its worker with its name; one that 
   }
 }
 
-TEST_CASE("a worker that outgrows its memory goes with the batch at hand, blames no sample and is not counted") {
+TEST_CASE(
+    "a worker that outgrows its memory goes with the batch at hand, blames no sample and is not counted") {
   worker_rules rules = usual();
   rules.memory_max_bytes = 1000;
   stage s(rules);
@@ -251,7 +255,7 @@ TEST_CASE("a worker that outgrows its memory goes with the batch at hand, blames
     s.be_ready();
     s.workers.measured(s.who(), 1001, 0);
     s.look();
-    CHECK(s.all<retire_worker>().back().hurries);
+    CHECK(s.all<retire_worker>().back().after_current_batch);
     s.workers.told_to_stop(s.who(), s.now);
     s.pass(10s);
     CHECK(s.signals().back() == SIGKILL);
@@ -299,7 +303,9 @@ TEST_CASE("closing stops everybody, kills who stays, starts nobody and is told o
   CHECK(s.all<start_worker>().size() == 2);
 }
 
-TEST_CASE("workers that are not ready fail the run after a minute of looking, not after an hour in which nobody looked") {
+TEST_CASE(
+    "workers that are not ready fail the run after a minute of looking, not after an hour in which nobody "
+    "looked") {
   stage s;
   s.workers.started(s.who(), 7);
   s.now += 1h;
@@ -466,9 +472,7 @@ class world {
         static_cast<void>(workers_.judged(old, now_, false, 0, ""));
         return;
       }
-      case act::close:
-        closing_ = true;
-        return workers_.close(now_, 1ms * (s.pick % 10'000));
+      case act::close: closing_ = true; return workers_.close(now_, 1ms * (s.pick % 10'000));
       case act::count: return;
     }
   }
@@ -486,8 +490,12 @@ class world {
     require(!closing_ && !failed_, "a process was started after the end");
     here_[order.who.worker].who = order.who;
   }
-  void carry_out(introduce_worker& order) { require(one(order.who).step == 2, "introduced at the wrong time"); }
-  void carry_out(hand_over_worker& order) { require(one(order.who).step == 5, "handed over before it was ready"); }
+  void carry_out(introduce_worker& order) {
+    require(one(order.who).step == 2, "introduced at the wrong time");
+  }
+  void carry_out(hand_over_worker& order) {
+    require(one(order.who).step == 5, "handed over before it was ready");
+  }
   void carry_out(retire_worker& order) { one(order.who).retired = true; }
   void carry_out(stop_worker& order) {
     require(closing_, "told to stop before the session ends");
@@ -585,7 +593,9 @@ const testing::model<act, world_settings> model{
 
 }  // namespace
 
-TEST_CASE("no order of events leaves a wanted place empty, two processes in one, or a session that does not close") {
+TEST_CASE(
+    "no order of events leaves a wanted place empty, two processes in one, or a session that does not "
+    "close") {
   testing::explore(model);
 }
 

@@ -108,7 +108,7 @@ result<void> trial::start(int index) {
   const std::chrono::nanoseconds deadline = settings_.loader.hang.start_deadline;
   if (outcome.wait_for(deadline) != std::future_status::ready) {
     auto no = refuse(errc::worker_program, "{} has not returned for {}: its file system does not answer",
-                     starter_.at_hand(), duration_for_people(deadline));
+                     starter_.current(), duration_for_people(deadline));
     control->give_up();
     return no;
   }

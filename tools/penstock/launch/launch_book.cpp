@@ -11,7 +11,7 @@
 
 namespace penstock::cli {
 
-std::string end_in_words(const process::exit_report& end) {
+std::string end_text(const process::exit_report& end) {
   using how = process::exit_report::how;
   if (end.ending == how::exited) return fmt::format("exit code {}", end.code);
   if (end.ending == how::signalled) return process::signal_name(end.code);
@@ -120,7 +120,7 @@ void launch_book::exited(std::uint32_t rank, const process::exit_report& end, st
   if (r.now == rank_state::gone) return;  // it had been given up, and has now ended
   r.now = rank_state::gone;
   r.ended = now;
-  r.end = end_in_words(end);
+  r.end = end_text(end);
   if (restarts_single()) lives_[rank].heard = never;
   using how = process::exit_report::how;
   if (end.ending == how::exited) r.code = end.code;

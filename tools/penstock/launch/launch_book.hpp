@@ -84,7 +84,7 @@ struct rank_facts {
 enum class oom_killer : std::uint8_t { did_it, did_not };
 
 /// "exit code 3", "SIGSEGV".
-[[nodiscard]] std::string end_in_words(const process::exit_report& end);
+[[nodiscard]] std::string end_text(const process::exit_report& end);
 
 /// Not thread-safe.
 class launch_book {

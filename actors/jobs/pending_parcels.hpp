@@ -13,12 +13,13 @@
 
 namespace penstock::jobs {
 
-class parcel_shelf {
+class pending_parcels {
  public:
   /// An honest worker has sent at most one parcel for each row that it holds and that is not settled:
   ///   its slots ([loader] slots_per_worker) x the rows of a lease (job_book_settings::rows_max).
   /// Beyond this the worker lies, and its oldest parcel is dropped.
-  parcel_shelf(std::uint32_t slots, std::uint32_t rows_max) : parcels_max_(std::size_t{slots} * rows_max) {}
+  pending_parcels(std::uint32_t slots, std::uint32_t rows_max)
+      : parcels_max_(std::size_t{slots} * rows_max) {}
 
   /// The parcel of a row; reads from the worker's socket until it comes. Empty: it was not sent.
   std::optional<protocol::parcel> take(const lease_ref& lease, std::uint32_t row, int socket);

@@ -1,4 +1,4 @@
-#include "actors/jobs/parcel_shelf.hpp"
+#include "actors/jobs/pending_parcels.hpp"
 
 #include "runtime/base/mapping.hpp"
 
@@ -42,7 +42,7 @@ lease_ref slot_of(std::uint32_t slot) {
 
 TEST_CASE("parcels that are taken in the order of their rows never lie on the shelf") {
   const sender from;
-  parcel_shelf shelf(3, 256);
+  pending_parcels shelf(3, 256);
   for (std::uint32_t row = 0; row < 50; ++row) REQUIRE(from.send(0, row));
   for (std::uint32_t row = 0; row < 50; ++row) {
     REQUIRE(shelf.take(slot_of(0), row, from.session.get()));
@@ -53,7 +53,7 @@ TEST_CASE("parcels that are taken in the order of their rows never lie on the sh
 
 TEST_CASE("parcels that are taken in another order wait on the shelf until the worker is forgotten") {
   const sender from;
-  parcel_shelf shelf(3, 256);
+  pending_parcels shelf(3, 256);
   for (std::uint32_t row = 0; row < 5; ++row) REQUIRE(from.send(2, row));
   CHECK(shelf.take(slot_of(2), 3, from.session.get())->label.row == 3);
   CHECK(shelf.kept(worker) == 3);
@@ -72,7 +72,7 @@ TEST_CASE("a worker with many slots loses no parcel, in whatever order its rows 
   const sender from;
   constexpr std::uint32_t slots = 6;
   constexpr std::uint32_t rows = 256;
-  parcel_shelf shelf(slots, rows);
+  pending_parcels shelf(slots, rows);
   // The socket holds fewer than that, so look for one that has not been sent in between.
   for (std::uint32_t i = 0; i < slots * rows; ++i) {
     if (i % 100 == 0) REQUIRE(!shelf.take(slot_of(slots), 0, from.session.get()));
@@ -86,7 +86,7 @@ TEST_CASE("a worker with many slots loses no parcel, in whatever order its rows 
 
 TEST_CASE("a worker that sends more parcels than it has rows makes the shelf no larger") {
   const sender from;
-  parcel_shelf shelf(2, 4);
+  pending_parcels shelf(2, 4);
   for (std::uint32_t row = 0; row < 20; ++row) REQUIRE(from.send(0, row));
   CHECK(!shelf.take(slot_of(1), 0, from.session.get()));
   CHECK(shelf.kept(worker) == 8);

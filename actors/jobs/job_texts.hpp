@@ -16,6 +16,6 @@ namespace penstock::jobs {
 /// One sentence; empty for ends that have their own text.
 [[nodiscard]] std::string text_of(const schedule::settle_job& end, const job_record& job);
 /// "a, b, c", or "none".
-[[nodiscard]] std::string names_in_words(const std::map<std::string, std::uint32_t, std::less<>>& functions);
+[[nodiscard]] std::string names_text(const std::map<std::string, std::uint32_t, std::less<>>& functions);
 
 }  // namespace penstock::jobs

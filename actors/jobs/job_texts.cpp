@@ -1,4 +1,4 @@
-#include "actors/jobs/job_words.hpp"
+#include "actors/jobs/job_texts.hpp"
 
 #include "runtime/base/units.hpp"
 
@@ -34,7 +34,7 @@ std::string text_of(const schedule::settle_job& end, const job_record& job) {
   }
 }
 
-std::string names_in_words(const std::map<std::string, std::uint32_t, std::less<>>& functions) {
+std::string names_text(const std::map<std::string, std::uint32_t, std::less<>>& functions) {
   std::string names;
   for (const auto& [name, index] : functions) names += (names.empty() ? "" : ", ") + name;
   return names.empty() ? std::string("none") : names;

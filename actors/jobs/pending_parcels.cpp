@@ -1,10 +1,10 @@
-#include "actors/jobs/parcel_shelf.hpp"
+#include "actors/jobs/pending_parcels.hpp"
 
 #include <algorithm>
 
 namespace penstock::jobs {
 
-std::optional<protocol::parcel> parcel_shelf::take(const lease_ref& lease, std::uint32_t row, int socket) {
+std::optional<protocol::parcel> pending_parcels::take(const lease_ref& lease, std::uint32_t row, int socket) {
   const auto is_it = [&](const protocol::parcel& p) {
     return p.label.slot == lease.slot && p.label.generation == lease.generation && p.label.row == row;
   };
@@ -24,7 +24,7 @@ std::optional<protocol::parcel> parcel_shelf::take(const lease_ref& lease, std::
   return std::nullopt;
 }
 
-std::size_t parcel_shelf::kept(worker_ref who) const {
+std::size_t pending_parcels::kept(worker_ref who) const {
   const auto found = waiting_.find(who);
   return found == waiting_.end() ? 0 : found->second.size();
 }
