@@ -73,7 +73,13 @@ std::string text_of(const group_address& address) {
 
 result<group_address> address_of(const launcher_place& place, const environment& variables,
                                  std::uint32_t user, const std::string& session) {
-  if (const auto given = variables("PENSTOCK_GROUP_ADDR")) return parse_address(*given);
+  if (const auto given = variables("PENSTOCK_GROUP_ADDR")) {
+    auto address = parse_address(*given);
+    // A training and a validation loader have the same variables, and are groups of their own. A port is one group's.
+    if (address && address->what == group_address::kind::abstract_socket)
+      address->name = socket_name(user, address->name, session);
+    return address;
+  }
   const bool one_host = place.local_world_size == place.world_size;
   if (one_host)
     return group_address{group_address::kind::abstract_socket, socket_name(user, place.job, session), 0};

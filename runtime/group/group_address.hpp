@@ -21,7 +21,7 @@ struct group_address {
 /// As PENSTOCK_GROUP_ADDR has it: "@name", "host:port", "[v6]:port".
 [[nodiscard]] std::string text_of(const group_address& address);
 
-/// PENSTOCK_GROUP_ADDR ("host:port", "[v6]:port", "@name" or "unix:@name"); else, with all ranks on one host, an
+/// PENSTOCK_GROUP_ADDR ("host:port", "[v6]:port"; of "@name" or "unix:@name", a socket of this session's own); else, with all ranks on one host, an
 /// abstract socket named after user, job and session; else MASTER_ADDR or Slurm's first node, and a port made of the
 /// job's id, which is never MASTER_PORT. Refuses (errc::config) when nothing says where, naming what would.
 result<group_address> address_of(const launcher_place& place, const environment& variables,

@@ -129,6 +129,17 @@ class SlurmTest(PenstockTest):
             alone = self.digests(config, "--set", "sampler.rank=%d" % rank, "--set", "sampler.world_size=%d" % RANKS)
             self.assertEqual([epoch["digest"] for epoch in report["epochs"]], alone)
 
+    def test_a_run_in_a_batch_script_is_alone_however_many_tasks_the_job_has(self):
+        report = os.path.join(self.folder, "report")
+        script = self.write("job.sh", "#!/bin/sh\nexec '%s' run '%s' --quiet --report '%s'\n" % (PENSTOCK, self.stream(), report))
+        done = self.slurm("sbatch", "--wait", "--ntasks", str(RANKS), "--overcommit", "--output", "job.out", script, timeout=100)
+        with open(os.path.join(self.folder, "job.out")) as file:
+            self.assertEqual(done.returncode, 0, (done.stdout, file.read()))
+        with open(report) as file:
+            report = json.load(file)
+        self.assertNotIn("group", report)
+        self.assertEqual(report["outcome"], "finished")
+
     def test_a_task_that_is_killed_ends_the_step_and_nothing_is_left(self):
         process, below = self.start_slow()
         os.kill(below[0], signal.SIGKILL)

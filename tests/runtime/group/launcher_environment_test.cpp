@@ -177,9 +177,11 @@ TEST_CASE("an address that is given is taken, and one that cannot be found is as
   };
   CHECK(at("node7:5000").value() == group_address{group_address::kind::tcp, "node7", 5000});
   CHECK(at("[::1]:5000").value() == group_address{group_address::kind::tcp, "::1", 5000});
-  CHECK(at("@mine").value() == group_address{group_address::kind::abstract_socket, "mine", 0});
+  CHECK(at("@mine").value() ==
+        group_address{group_address::kind::abstract_socket, "penstock-group/0/mine/train", 0});
   CHECK(at("unix:@mine").value() == at("@mine").value());
-  for (const char* same : {"node7:5000", "[::1]:5000", "@mine"}) CHECK(text_of(at(same).value()) == same);
+  for (const char* same : {"node7:5000", "[::1]:5000"}) CHECK(text_of(at(same).value()) == same);
+  CHECK(text_of(at("@mine").value()) == "@penstock-group/0/mine/train");
   for (const char* nonsense :
        {"node7", "unix:@", "[]:1", "node7:70000", "node7:1x", ":5000", "node7:", "node7:99999", "@", ""})
     CHECK_FALSE(at(nonsense));
@@ -190,4 +192,13 @@ TEST_CASE("an address that is given is taken, and one that cannot be found is as
   const variables nameless = with(hydra, {{"PMI_SIZE", "4"}, {"MASTER_ADDR", "node0"}});
   CHECK(address_of(place(nameless), of(nameless), 0, "train").error().message.find("set PENSTOCK_GROUP") !=
         std::string::npos);
+}
+
+TEST_CASE("two sessions of one program meet at two sockets, also where the socket is given") {
+  const auto at = [](const char* session) {
+    return address_of(place(openmpi), of(with(openmpi, {{"PENSTOCK_GROUP_ADDR", "@mine"}})), 0, session)
+        .value();
+  };
+  CHECK(at("train") == at("train"));
+  CHECK(at("train").name != at("validation").name);
 }
