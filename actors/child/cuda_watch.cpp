@@ -1,22 +1,25 @@
 #include "actors/child/cuda_watch.hpp"
 
+#include <dlfcn.h>
 #include <fmt/core.h>
 #include <link.h>
 #include <unistd.h>
+
+#include <string>
 
 namespace penstock::child {
 namespace {
 
 struct library_search {
   unsigned long long additions = 0;
-  bool cuda = false;
+  std::string cuda{};  // its path; empty: not there
 };
 
 int look_at_library(dl_phdr_info* info, std::size_t, void* data) {
   auto& search = *static_cast<library_search*>(data);
   search.additions = info->dlpi_adds;
   const std::string_view path = info->dlpi_name != nullptr ? info->dlpi_name : "";
-  search.cuda |= path.substr(path.rfind('/') + 1).starts_with("libcuda.so");
+  if (path.substr(path.rfind('/') + 1).starts_with("libcuda.so")) search.cuda = path;
   return 0;
 }
 
@@ -28,15 +31,25 @@ int look_at_count(dl_phdr_info* info, std::size_t, void* data) {
 
 }  // namespace
 
-bool cuda_watch::newly_loaded() {
+bool cuda_watch::newly_found() {
+  if (found_) return false;
   library_search search;
   ::dl_iterate_phdr(look_at_count, &search);
-  if (search.additions == libraries_seen_) return false;
-  libraries_seen_ = search.additions;
-  ::dl_iterate_phdr(look_at_library, &search);
-  const bool new_here = search.cuda && !loaded_;
-  loaded_ |= search.cuda;
-  return new_here;
+  if (search.additions != libraries_seen_) {
+    libraries_seen_ = search.additions;
+    ::dl_iterate_phdr(look_at_library, &search);
+    if (!search.cuda.empty() && count_devices_ == nullptr) {
+      // Never closed: it would stay anyway, and the function is called again.
+      void* const library =
+          what_ == sign::loaded ? nullptr : ::dlopen(search.cuda.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+      void* const function = library == nullptr ? nullptr : ::dlsym(library, "cuDeviceGetCount");
+      if (function == nullptr) return found_ = true;
+      count_devices_ = reinterpret_cast<device_count>(function);
+    }
+  }
+  // CUDA_SUCCESS is 0. Before cuInit(), and after one that found no device, it is an error; nothing is initialised by it.
+  int devices = 0;
+  return found_ = count_devices_ != nullptr && count_devices_(&devices) == 0;
 }
 
 std::string cuda_text(std::uint32_t worker, std::string_view reason) {

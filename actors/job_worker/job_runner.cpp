@@ -110,7 +110,7 @@ class job_runner::described_room final : public JobCall::room {
 
 job_runner::job_runner(const job_context& context)
     : context_(context), arguments_(context.parcels), process_(::getpid()) {
-  if (cuda_.loaded()) why_ = child::cuda_text(context_.me.worker, {});
+  if (cuda_.found()) why_ = child::cuda_text(context_.me.worker, {});
 }
 
 result<job_runner::outcome> job_runner::run(const protocol::run_jobs& order) {
@@ -261,7 +261,7 @@ void job_runner::look_after(const arena::job_reading& job, const result_room& ro
              fmt::format("it made room for {} bytes of result and wrote at least {}", room.room(),
                          room.room() + beyond));
   }
-  if (cuda_.newly_loaded()) {
+  if (cuda_.newly_found()) {
     how.fail(row_state::failed, "penstock::error", child::cuda_text(context_.me.worker, how.error.text));
     why_ = fmt::format("job {} loaded CUDA into this worker", job.job);
   }

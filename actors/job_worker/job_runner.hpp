@@ -85,7 +85,7 @@ class job_runner {
 
   job_context context_;
   argument_parcels arguments_;
-  child::cuda_watch cuda_;
+  child::cuda_watch cuda_{child::cuda_watch::sign::initialised};
   pid_t process_;
   std::uint64_t unsettled_ = 0;  // the job after which settings have not been restored yet; 0: none
   std::string name_;             // reused, to avoid an allocation per job

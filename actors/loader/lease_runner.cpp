@@ -80,7 +80,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     // Rows are compacted: the next sample overwrites the row of a failed one.
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
     context_.flight.publish(arena::phase::checking);
-    if (cuda_.newly_loaded()) reason = child::cuda_text(context_.me.worker, reason);
+    if (cuda_.newly_found()) reason = child::cuda_text(context_.me.worker, reason);
     if (reason.empty()) {
       ++report.rows;
       survivors.push_back(sample.index);
@@ -93,7 +93,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   if (report.rows > 0) {
     context_.flight.publish({arena::phase::collating, lease.slot, last.row, lease.generation}, last.name);
     std::string reason = collate(lease.epoch, slot, survivors);
-    if (cuda_.newly_loaded()) reason = child::cuda_text(context_.me.worker, reason);
+    if (cuda_.newly_found()) reason = child::cuda_text(context_.me.worker, reason);
     if (reason.empty()) {
       trim(slot, report.rows);
     } else {

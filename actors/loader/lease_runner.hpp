@@ -41,7 +41,7 @@ class lease_runner {
 
   /// User code loaded CUDA into this process: the sample that did it becomes a failure with that reason, and
   /// the process should be replaced. Checked after each sample; never reset.
-  [[nodiscard]] bool cuda_loaded() const noexcept { return cuda_.loaded(); }
+  [[nodiscard]] bool cuda_loaded() const noexcept { return cuda_.found(); }
 
  private:
   [[nodiscard]] std::string load_row(const protocol::wire_sample& sample, std::uint64_t epoch,

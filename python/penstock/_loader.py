@@ -171,7 +171,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             rest = _progress.skipped(loader, progress)
             if rest is not None:
                 self._sampler_iter = rest
-        for _ in range(self._prefetch_factor * self._num_workers):
+        for _ in range((loader.prefetch_factor or 2) * self._num_workers):
             self._put()
 
     # ---- asking for batches ---------------------------------------------------------------------------------------

@@ -69,11 +69,11 @@ class ScenariosTest(PackageTest):
 
     def test_s2_alone_workers_are_new_and_have_what_the_program_had(self):
         out = self.run_one("s2-alone")
-        self.assertEqual(out, self.shown("the same processes in both epochs: False\nthe program's file is open in them: True"))
+        self.assertEqual(out, self.shown("the same two processes in both epochs: False\nthe program's file is open in them: True"))
 
     def test_s2_on_penstock_workers_stay_and_have_what_they_were_given(self):
         out = self.run_one("s2-penstock")
-        self.assertEqual(out, self.shown("the same processes in both epochs: True\nthe program's file is open in them: False"))
+        self.assertEqual(out, self.shown("the same two processes in both epochs: True\nthe program's file is open in them: False"))
 
     # ---- S3 -------------------------------------------------------------------------------------------------------
 

@@ -607,6 +607,31 @@ TEST_CASE("a job that loads CUDA fails by the rule's name, and its process runs 
   CHECK(rows[2].state == row_state::waiting);
 }
 
+TEST_CASE(
+    "a job may load a library that is linked to CUDA; one that initialises it fails by the rule's name") {
+  void* library = nullptr;
+  one_worker w({{"load",
+                 [&](JobCall& call) {
+                   library = ::dlopen(PENSTOCK_IDLE_CUDA, RTLD_NOW);
+                   REQUIRE(library != nullptr);
+                   call.give("loaded");
+                 }},
+                {"initialise",
+                 [&](JobCall& call) {
+                   reinterpret_cast<int (*)(unsigned)>(::dlsym(library, "cuInit"))(0);
+                   call.give("initialised");
+                 }},
+                {"echo", echo}});
+  const auto rows = w.run({{"load"}, {"echo", "between"}, {"initialise"}, {"echo", "after"}});
+  ::dlclose(library);
+  CHECK(rows[0].result == "loaded");
+  CHECK(rows[1].result == "between");
+  CHECK(rows[2].state == row_state::failed);
+  CHECK(rows[2].error.text.find("only the GPU owner uses the GPU") != std::string::npos);
+  CHECK(w.ended == outcome::unfit);
+  CHECK(rows[3].state == row_state::waiting);
+}
+
 // ---- visible to others ------------------------------------------------------------------------------------
 
 TEST_CASE("while a job runs, the recorder shows its function, its number, its row and its limit") {

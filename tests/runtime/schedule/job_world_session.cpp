@@ -355,7 +355,8 @@ void job_world::check_idle(std::uint32_t number, const place& p) const {
   for (const job_state& job : jobs_) {
     if (!job.waiting || job.settled || is_isolated(job) != alone) continue;
     const bool elsewhere = job.request.place && *job.request.place != number && !alone && !job.request.fresh;
-    if (elsewhere && (!job.may_leave || books_.next_look())) continue;
+    // Its patience begins when it is submitted or its worker leaves, whichever is later, and a worker that is back is waited for.
+    if (elsewhere && (!job.may_leave || books_.next_look() || takes_work(*job.request.place))) continue;
     must(has_free_slot(number) || books_.next_look(),
          "a worker stands still behind results that could be copied");
     if (!has_free_slot(number)) return;
