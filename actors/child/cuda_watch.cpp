@@ -31,6 +31,10 @@ int look_at_count(dl_phdr_info* info, std::size_t, void* data) {
 
 }  // namespace
 
+void cuda_watch::closer::operator()(void* library) const {
+  ::dlclose(library);
+}
+
 bool cuda_watch::newly_found() {
   if (found_) return false;
   library_search search;
@@ -39,10 +43,8 @@ bool cuda_watch::newly_found() {
     libraries_seen_ = search.additions;
     ::dl_iterate_phdr(look_at_library, &search);
     if (!search.cuda.empty() && count_devices_ == nullptr) {
-      // Never closed: it would stay anyway, and the function is called again.
-      void* const library =
-          what_ == sign::loaded ? nullptr : ::dlopen(search.cuda.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-      void* const function = library == nullptr ? nullptr : ::dlsym(library, "cuDeviceGetCount");
+      if (what_ == sign::initialised) library_.reset(::dlopen(search.cuda.c_str(), RTLD_LAZY | RTLD_NOLOAD));
+      void* const function = library_ ? ::dlsym(library_.get(), "cuDeviceGetCount") : nullptr;
       if (function == nullptr) return found_ = true;
       count_devices_ = reinterpret_cast<device_count>(function);
     }

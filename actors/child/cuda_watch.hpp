@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -24,10 +25,15 @@ class cuda_watch {
 
  private:
   using device_count = int (*)(int*);
+  struct closer {
+    void operator()(void* library) const;
+  };
 
   sign what_;
   unsigned long long libraries_seen_ = 0;
-  device_count count_devices_ = nullptr;  // of a libcuda that is not initialised
+  std::unique_ptr<void, closer>
+      library_;  // a libcuda that is not initialised: it stays while its function is called
+  device_count count_devices_ = nullptr;
   bool found_ = false;
 };
 
