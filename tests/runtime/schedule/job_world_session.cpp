@@ -62,8 +62,8 @@ void job_world::take(const lease_jobs& order) {
   tally_.trials += holder.worker == sacrificial_place ? 1 : 0;
   tally_.ahead += p.leases.empty() ? 0 : 1;
   tally_.fresh += at(order.rows[0].job).request.fresh ? 1 : 0;
-  if (const auto place = at(order.rows[0].job).request.place)
-    ++(*place == holder.worker ? tally_.placed : tally_.elsewhere);
+  if (const auto wanted = at(order.rows[0].job).request.place)
+    ++(*wanted == holder.worker ? tally_.placed : tally_.elsewhere);
   p.leases.push_back(order.lease);
   ++p.given;
 }
