@@ -89,6 +89,19 @@ class PenstockTest(unittest.TestCase):
 
     # ---- processes -------------------------------------------------------------------------------------------
 
+    def rank_pids(self, process):
+        """Of the sessions that `penstock launch` runs now, by rank."""
+        found = {}
+        for pid in children_of(process.pid):
+            try:
+                with open("/proc/%d/environ" % pid, "rb") as file:
+                    variables = dict(one.split(b"=", 1) for one in file.read().split(b"\0") if b"=" in one)
+            except OSError:
+                continue
+            if b"PENSTOCK_LAUNCH_CHANNEL" in variables and alive(pid):
+                found[int(variables[b"RANK"])] = pid
+        return found
+
     def wait_until(self, condition, what, seconds=20.0):
         end = time.monotonic() + seconds
         while time.monotonic() < end:

@@ -222,19 +222,6 @@ class LaunchTest(PenstockTest):
     def start_sessions(self, config, *options, ranks=4):
         return self.start("launch", config, "--gpus", "host:%d" % ranks, "--json", "--quiet", "--digest", *options)
 
-    def rank_pids(self, process):
-        """Of those that run now, by rank."""
-        found = {}
-        for pid in children_of(process.pid):
-            try:
-                with open("/proc/%d/environ" % pid, "rb") as file:
-                    variables = dict(one.split(b"=", 1) for one in file.read().split(b"\0") if b"=" in one)
-            except OSError:
-                continue
-            if b"PENSTOCK_LAUNCH_CHANNEL" in variables and alive(pid):
-                found[int(variables[b"RANK"])] = pid
-        return found
-
     def delivered_by(self, rank):
         """Batches, by the rank's own word; 0 if it does not answer."""
         code, out, _ = self.penstock("status", "--session", "slow-rank%d" % rank, "--json")

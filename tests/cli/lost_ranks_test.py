@@ -26,18 +26,6 @@ class LostRanksTest(PenstockTest):
             self.check_sums(rank)
         return [[epoch["digest"] for epoch in rank["epochs"]] for rank in report["ranks"]], report
 
-    def rank_pids(self, process):
-        found = {}
-        for pid in children_of(process.pid):
-            try:
-                with open("/proc/%d/environ" % pid, "rb") as file:
-                    variables = dict(one.split(b"=", 1) for one in file.read().split(b"\0") if b"=" in one)
-            except OSError:
-                continue
-            if b"PENSTOCK_LAUNCH_CHANNEL" in variables and alive(pid):
-                found[int(variables[b"RANK"])] = pid
-        return found
-
     def delivered_by(self, rank, pid):
         """Batches of this very process; 0 if it does not answer yet."""
         path = os.path.join(self.folder, "penstock", "slow-rank%d.sock" % rank)
