@@ -135,7 +135,9 @@ result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience) {
     bytes = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (bytes >= 0) break;
     if (errno == EINTR) continue;
-    if (errno == ECONNRESET) return refuse(errc::stopped, "the other end of the parcels' socket is closed");
+    // A peer that closed its end without reading everything: the kernel says so once, before it gives out the
+    // parcels that the peer had sent. Then comes end of file.
+    if (errno == ECONNRESET) continue;
     if (errno != EAGAIN) return refuse_os(errc::system, errno, "receiving a memory file");
     if (patience.count() <= 0 || !wait_for(socket, POLLIN, until)) return std::nullopt;
   }

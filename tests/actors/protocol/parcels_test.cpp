@@ -151,6 +151,17 @@ TEST_CASE("the end of the other side is told apart from silence") {
   CHECK(send_parcel(ends.session.get(), {0, 1, 0, 1}, sealed_file("x").get()).error().code == errc::system);
 }
 
+TEST_CASE("what a worker sent before its death arrives, also if it left parcels unread") {
+  pair_of_ends ends;
+  REQUIRE(send_parcel(ends.session.get(), {0, 2, 0, 6}, sealed_file("unread").get()).value());
+  REQUIRE(send_parcel(ends.worker.get(), {0, 1, 0, 5}, sealed_file("first").get()).value());
+  REQUIRE(send_parcel(ends.worker.get(), {0, 1, 1, 4}, sealed_file("last").get()).value());
+  ends.worker.reset();
+  CHECK(text_in(**receive_parcel(ends.session.get())) == "first");
+  CHECK(text_in(**receive_parcel(ends.session.get())) == "last");
+  CHECK(receive_parcel(ends.session.get()).error().code == errc::stopped);
+}
+
 TEST_CASE("a file that could still change is refused") {
   const pair_of_ends ends;
   const parcel_label label{2, 7, 9, 5};
