@@ -79,6 +79,7 @@ void group_book::learn(const group_view& known) {
   if (!view_.facts) view_.facts = known.facts;
   if (known.limit) view_.limit = std::max(view_.limit.value_or(0), *known.limit);
   view_.communicator = std::max(view_.communicator, known.communicator);
+  view_.agreed = std::max(view_.agreed, known.agreed);
   if (known.phase == group_phase::stopping) stop_wanted_ = true;
 }
 

@@ -166,6 +166,7 @@ class group_book {
   void freeze();
   void tend_communicator();
   void break_communicator();
+  void agree_on_snapshot();
   void write_orders(steady_time now);
   [[nodiscard]] group_order order_for(const seat& s) const;
   [[nodiscard]] communicator_order communicator_for() const;

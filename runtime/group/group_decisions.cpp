@@ -32,6 +32,7 @@ std::vector<group_command> group_book::advance(steady_time now) {
   compare_datasets();
   await_lost(now);
   watch_the_end();
+  agree_on_snapshot();
   tend_communicator();
   if (over()) {
     if (!over_since_) over_since_ = now;
@@ -235,6 +236,27 @@ void group_book::tend_communicator() {
     return state_of(s).number == view_.communicator && state_of(s).at == how::made;
   };
   if (making_ == making::making && complete && std::ranges::all_of(seats_, made)) making_ = making::ready;
+}
+
+/// What all ranks hold is agreed. Only while they share a communicator: all that go back after a loss go back to one
+/// step, which no report on its way may move.
+void group_book::agree_on_snapshot() {
+  if (!settings_.communicator || !established_ || !begun() || over()) return;
+  for (const seat& s : seats_) {
+    if (s.present && s.cleared) view_.agreed = std::max(view_.agreed, s.latest->settled);
+  }
+  if (making_ != making::ready) return;
+  const auto& first = seats_.front().latest->held;
+  for (auto step = first.rbegin(); step != first.rend() && *step > view_.agreed; ++step) {
+    const auto has_it = [&](const seat& s) {
+      const auto& held = s.latest->held;
+      return std::ranges::find(held, *step) != held.end();
+    };
+    if (std::ranges::all_of(seats_, has_it)) {
+      view_.agreed = *step;
+      return;
+    }
+  }
 }
 
 communicator_order group_book::communicator_for() const {

@@ -14,7 +14,7 @@
 
 namespace penstock::group {
 
-inline constexpr std::uint32_t group_protocol = 1;
+inline constexpr std::uint32_t group_protocol = 2;
 
 /// A process of a rank; fixed for its life.
 struct rank_card {
@@ -74,6 +74,8 @@ struct group_view {
   std::optional<stream_facts> facts{};
   std::optional<std::uint64_t> limit{};  ///< stopping: all deliver so many batches. It may grow, never shrink
   std::uint64_t communicator = 0;        ///< the last number that was given to one
+  /// Steps that nobody takes back: all ranks had a snapshot that holds them. Never shrinks.
+  std::uint64_t agreed = 0;
   group_outcome outcome = group_outcome::none;
   std::optional<group_cause> cause{};  ///< of a failure: the first one
   bool operator==(const group_view&) const = default;
@@ -95,6 +97,9 @@ struct communicator_state {
   bool operator==(const communicator_state&) const = default;
 };
 
+/// A rank whose list is full makes no other snapshot before one is agreed on.
+inline constexpr std::size_t held_max = 32;
+
 /// A rank to the coordinator: at once when something changes, and at least every beat.
 struct member_report {
   rank_card card;
@@ -109,6 +114,8 @@ struct member_report {
   bool left = false;  ///< it ends by its own will before the others
   std::optional<std::string> failed{};
   communicator_state communicator{};
+  std::uint64_t settled = 0;          ///< steps that this rank has acknowledged: it never takes them again
+  std::vector<std::uint64_t> held{};  ///< steps at which it has a snapshot, ascending; at most held_max
 };
 
 enum class rank_standing : std::uint8_t {

@@ -41,6 +41,11 @@ class writer {
     (*this)(static_cast<std::uint32_t>(values.size()));
     for (const std::uint32_t value : values) (*this)(value);
   }
+  void steps(const std::vector<std::uint64_t>& values) {
+    if (values.size() > held_max) too_large("number of snapshots", values.size(), held_max);
+    (*this)(static_cast<std::uint32_t>(values.size()));
+    for (const std::uint64_t value : values) (*this)(value);
+  }
   void settings(const std::vector<std::pair<std::string, std::string>>& values) {
     if (values.size() > settings_max) too_large("number of settings", values.size(), settings_max);
     const std::size_t begin = bytes_.size();
@@ -126,6 +131,13 @@ class reader {
     if (count > world_size_ || count > rest_.size() / sizeof(std::uint32_t)) return fail("a list of ranks");
     values.resize(count);
     for (std::uint32_t& value : values) (*this)(value);
+  }
+  void steps(std::vector<std::uint64_t>& values) {
+    std::uint32_t count = 0;
+    (*this)(count);
+    if (count > held_max) return fail("a list of snapshots");
+    values.resize(count);
+    for (std::uint64_t& value : values) (*this)(value);
   }
   void settings(std::vector<std::pair<std::string, std::string>>& values) {
     std::uint32_t count = 0;
@@ -221,6 +233,7 @@ void fields(Archive& io, in<Archive, group_view>& view) {
   io.maybe(view.facts, inner);
   io.maybe(view.limit, [&io](auto& limit) { io(limit); });
   io(view.communicator);
+  io(view.agreed);
   io(view.outcome, group_outcome::failed);
   io.maybe(view.cause, inner);
 }
@@ -246,6 +259,8 @@ void fields(Archive& io, in<Archive, member_report>& report) {
   io(report.left);
   io.maybe(report.failed, [&io](auto& text) { io.text(text); });
   fields(io, report.communicator);
+  io(report.settled);
+  io.steps(report.held);
 }
 
 template <class Archive>

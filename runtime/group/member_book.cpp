@@ -185,6 +185,17 @@ void member_book::fail(std::string why) {
   changed_ = true;
 }
 
+void member_book::begins_at(std::uint64_t step) {
+  said_.settled = step;
+  changed_ = true;
+}
+
+void member_book::held(std::vector<std::uint64_t> steps) {
+  if (said_.held == steps) return;
+  said_.held = std::move(steps);
+  changed_ = true;
+}
+
 void member_book::communicator_made(std::uint64_t number) {
   if (number != said_.communicator.number || said_.communicator.at != progress::making) return;
   said_.communicator.at = progress::made;
@@ -218,6 +229,10 @@ bool member_book::may_hand_out(steady_time now) const {
 std::optional<hand_out_right> member_book::right() const {
   if (ended_ || own_end_ || said_.failed || said_.left || said_.stream_over) return std::nullopt;
   if (!go_ || view_.outcome != group_outcome::none) return std::nullopt;
+  // What is agreed needs no other rank: a process that is started anew only counts it.
+  if (settings_.communicator && !may_communicate() && view_.phase == group_phase::running &&
+      said_.steps < view_.agreed)
+    return hand_out_right{may_until_, view_.agreed};
   if (settings_.communicator && !may_communicate()) return std::nullopt;
   if (view_.phase == group_phase::stopping) {
     if (!view_.limit) return std::nullopt;

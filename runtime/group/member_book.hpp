@@ -90,6 +90,11 @@ class member_book {
   /// This rank cannot go on; ends the group.
   void fail(std::string why);
 
+  /// The stream begins behind this step for this process: what lies before it was acknowledged by an earlier one.
+  void begins_at(std::uint64_t step);
+  /// The program's state was kept at these steps, ascending; at most held_max.
+  void held(std::vector<std::uint64_t> steps);
+
   void communicator_made(std::uint64_t number);
   void communicator_broken(std::uint64_t number, std::string cause);
   void communicator_aborted(std::uint64_t number);

@@ -178,7 +178,7 @@ TEST_CASE("ranks that disagree all fail within five seconds and name both ranks 
     g.cards[1].card.protocol = 9;
     g.start_all();
     g.run(5s);
-    CHECK(g.all_failed_with("protocol is 1 at rank 0 (host0, pid 1000) and 9 at rank 1"));
+    CHECK(g.all_failed_with("protocol is 2 at rank 0 (host0, pid 1000) and 9 at rank 1"));
   }
   SECTION("in the GPU that is theirs") {
     g.cards[0].card.device = g.cards[1].card.device = "GPU-1";
@@ -580,6 +580,63 @@ TEST_CASE("an asynchronous error of one rank's communicator aborts it on all") {
   CHECK(g.aborted.size() == 2);
   CHECK(g.made.size() == 4);
   CHECK(g.handing_out() == ranks{0, 1});
+}
+
+TEST_CASE("a step is agreed when every rank has a snapshot of it, and stays agreed") {
+  small_group g(3, true, true);
+  g.start_all();
+  g.run();
+  g.describe();
+  g.run();
+  g.members[0]->held({16, 20, 32});
+  g.members[1]->held({16, 32});
+  g.run();
+  CHECK(g.book->view().agreed == 0);
+  g.members[2]->held({16, 20});
+  g.run();
+  CHECK(g.book->view().agreed == 16);
+  CHECK(g.members[1]->view().agreed == 16);
+  g.members[2]->held({});
+  g.run();
+  CHECK(g.book->view().agreed == 16);
+}
+
+TEST_CASE("while a communicator is made anew nothing is agreed, except what a rank that comes back had acknowledged") {
+  small_group g(2, true, true);
+  g.start_all();
+  g.run();
+  g.describe();
+  g.run();
+  g.members[0]->held({16, 32});
+  g.run();
+  g.kill(1);
+  g.run();
+  g.replace(1);
+  g.members[1]->held({32});
+  g.run();
+  CHECK(g.book->view().agreed == 0);
+  g.members[1]->begins_at(16);
+  g.members[1]->held({});
+  g.members[1]->described({"abc", 0, 0});
+  g.run(1s);
+  CHECK(g.book->view().agreed == 16);
+  CHECK(g.handing_out() == ranks{0, 1});
+}
+
+TEST_CASE("what is agreed is handed out again without a communicator") {
+  small_group g(2, true, true);
+  g.start_all();
+  g.run();
+  g.describe();
+  g.run();
+  for (auto& m : g.members) m->held({16});
+  g.run();
+  REQUIRE(g.book->view().agreed == 16);
+  g.kill(1);
+  g.run();
+  CHECK(g.members[0]->right()->limit == 16);
+  g.members[0]->delivered(16);
+  CHECK_FALSE(g.members[0]->right());
 }
 
 TEST_CASE("a rank alone is a group") {

@@ -23,6 +23,7 @@ group_view full_view() {
           .facts = stream_facts{"fingerprint", 3, 1ULL << 40U},
           .limit = 99,
           .communicator = (7ULL << 32U) + 1,
+          .agreed = (3ULL << 32U) + 5,
           .outcome = group_outcome::failed,
           .cause = group_cause{4, "node9", -1, "it failed\n\xff"}};
 }
@@ -47,6 +48,8 @@ member_report full_report() {
   r.stream_over = r.frozen = r.stop_wanted = r.left = true;
   r.failed = "no more";
   r.communicator = {11, communicator_state::how::aborting, "an error"};
+  r.settled = (1ULL << 40U) + 1;
+  r.held = {16, 32, 1ULL << 41U};
   return r;
 }
 
@@ -117,6 +120,8 @@ TEST_CASE("reports and orders arrive as they were sent") {
   CHECK((r.stream_over && r.frozen && r.stop_wanted && r.left));
   CHECK(r.failed == was.failed);
   CHECK(r.communicator == was.communicator);
+  CHECK(r.settled == was.settled);
+  CHECK(r.held == was.held);
   const group_order o = decode_order(as_bytes(full_order()), world).value();
   const group_order sent = full_order();
   CHECK(o.view == sent.view);
@@ -244,6 +249,7 @@ TEST_CASE("the largest messages fit a frame") {
   report.facts->fingerprint.resize(fingerprint_max);
   report.failed = std::string(text_max, 'f');
   report.communicator.cause = std::string(text_max, 'c');
+  report.held.assign(held_max, 1);
   CHECK(as_bytes(report).size() <= frame_bytes_max(ranks));
   CHECK(as_bytes(report).size() + 256 > frame_bytes_max(ranks));
   group_order order = full_order();
