@@ -16,7 +16,7 @@ from typing import Any, Callable, Optional
 import torch
 import torch.utils.data
 
-from penstock import _core, _loading, _progress, _tensors
+from penstock import _beginning, _core, _loading, _progress, _tensors
 from penstock._device import ToDevice, pool_options
 from penstock._errors import job_failed_error, sample_error, usage_error
 from penstock._pool import Pool, _error_of
@@ -46,15 +46,15 @@ class Workers:
         marks = os.memfd_create("penstock-marks", os.MFD_CLOEXEC)
         os.ftruncate(marks, 16 * _loading.Marks.JOBS)
         self.marks = _loading.Marks(marks)
+        gate = _beginning.Gate()
         # Memory of its own is the dataset's business, and importing torch takes long where many do it.
         usual = {"loader.slot_bytes": "4MiB", "jobs.memory": "8GiB", "loader.limits.memory": "1TiB", "loader.hang.start_deadline": "5m"}
         given = {**usual, **pool_options(device), **_flat(options)}
-        self.pool = _LoaderPool(
-            count, initializer=_loading.prepare, initargs=(f"/proc/{self.pid}/fd/{marks}",), name=name, **given
-        )
+        begin = (f"/proc/{self.pid}/fd/{marks}", gate.path, _beginning.at_once())
+        self.pool = _LoaderPool(count, initializer=_beginning.prepare, initargs=begin, name=name, **given)
         self.most_lent = self.pool._config["jobs.memory"] // 4 if isinstance(self.pool._config["jobs.memory"], int) else 1 << 28
         self.lent = 0  # bytes of results that are read where they lie
-        weakref.finalize(self, _end, self.pid, self.pool, marks).atexit = False
+        weakref.finalize(self, _end, self.pid, self.pool, marks, gate).atexit = False
 
     def submit(self, batch: _loading.Batch, timeout: Optional[float], worker: Optional[int]) -> _core.Job:
         rest = () if worker is None else (worker,)
@@ -72,10 +72,11 @@ def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _end(pid: int, pool: Pool, marks: int) -> None:
+def _end(pid: int, pool: Pool, marks: int, gate: _beginning.Gate) -> None:
     if pid == os.getpid():
         pool.abort()
     os.close(marks)
+    gate.close()
 
 
 class _Lent:

@@ -193,6 +193,11 @@ class LoaderTest(PackageTest):
         self.assertEqual(len({seed - worker for worker, seed, _ in told}), 1)
         self.assertIsNone(torch.utils.data.get_worker_info())
 
+    def test_workers_begin_in_turn(self):
+        # What was imported is frozen in the worker: _beginning.prepare() was there, and beginning_test.py shows what it does.
+        loader = DataLoader(Values(lambda index: gc.get_freeze_count(), 2), batch_size=None, num_workers=1)
+        self.assertGreater(min(loader), 0)
+
     def test_workers_and_persistent_datasets_outlive_an_epoch(self):
         class Counting(Values):
             count = 0
