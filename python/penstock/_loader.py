@@ -16,7 +16,7 @@ from typing import Any, Callable, Optional
 import torch
 import torch.utils.data
 
-from penstock import _beginning, _core, _loading, _progress, _tensors
+from penstock import _beginning, _core, _loading, _progress, _shards, _tensors
 from penstock._device import ToDevice, pool_options
 from penstock._errors import job_failed_error, sample_error, usage_error
 from penstock._pool import Pool, _error_of
@@ -114,6 +114,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._to_device = None if loader.device is None else ToDevice(loader.device, self._num_workers)
         self._in_order = getattr(loader, "in_order", True)
         self._iterable = self._dataset_kind == torch_loader._DatasetKind.Iterable
+        self._states = _shards.ShardStates.made() if self._iterable and _shards.has_state(self._dataset) else None
         self._worker_init_fn = _with_sharding(self, loader.worker_init_fn)
         if loader.seed is not None:
             self._base_seed = int(loader.seed)
@@ -140,6 +141,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             rank=rank,
             world_size=world_size,
             on_bad_sample=self._policy,
+            states=None if self._states is None else self._states.path,
         )
         try:
             file = _tensors.published(order)
@@ -163,10 +165,18 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         count = self._num_workers
         self._active, self._given, self._taken, first = [True] * count, [0] * count, [0] * count, 0
         if self._iterable:
+            self._behind: list[Optional[_shards.ShardState]] = [None] * count
+            if self._states is not None:
+                self._states.clear()
             if progress.resumed is not None and progress.resumed["shards"] is not None:
                 shards = progress.resumed["shards"]
                 self._active, self._taken, first = list(shards["active"]), list(shards["given"]), shards["next"]
                 self._given = list(self._taken)
+                if self._states is not None:
+                    self._behind = _progress.shard_states(shards, count)
+                    for shard, state in enumerate(self._behind):
+                        if state is not None:
+                            self._states.write(shard, self._epoch, state)
             self._cycle = itertools.cycle([*range(first, count), *range(first)])
         else:
             rest = _progress.skipped(loader, progress)
@@ -257,17 +267,20 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 self._tasks.popleft()
                 continue
             try:
-                data, bad, over = self._loaded(task)
+                data, bad, over, state = self._loaded(task)
             except _Interrupted as interrupted:
                 raise interrupted.why
             except BaseException:
                 self._tasks.remove(task)
+                self._taken[task.batch.shard] += 1
                 self._put()
+                self._count(task.batch)  # the next one follows it, also after going on from a state
                 raise
             self._tasks.remove(task)
             if self._iterable:
                 self._active[task.batch.shard] &= not over
                 self._taken[task.batch.shard] += not over
+                self._behind[task.batch.shard] = state
             self._put()
             if not (over and self._iterable):
                 self._count(task.batch)
@@ -283,6 +296,8 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         if self._iterable:
             following = self._tasks[0].batch.shard if self._tasks else 0
             self._progress.shards = {"given": list(self._taken), "active": list(self._active), "next": following}
+            if self._states is not None:
+                self._progress.shards["states"] = list(self._behind)
 
     def _chosen(self) -> _Task:
         if not self._in_order:
@@ -307,10 +322,10 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             status, *rest = task.job.outcome(COPIED_BELOW if lent < self._pool.most_lent else 1 << 62)
             if status == "ok":
                 whole = rest[0]
-                data, bad, over = _tensors.batch_from(self._pool.taken(whole) if isinstance(whole, _core.Kept) else memoryview(whole))
-                for place, text in bad:
+                loaded = _tensors.batch_from(self._pool.taken(whole) if isinstance(whole, _core.Kept) else memoryview(whole))
+                for place, text in loaded[1]:
                     self._note(task.batch, place, {"traceback": text})
-                return data, bad, over
+                return loaded
             if not self._again(task, status, rest):
                 raise self._error(task, status, rest)
 
@@ -380,16 +395,26 @@ class LocalIterator(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[
 
     def __init__(self, loader: Any) -> None:
         self._progress = loader._begin()
+        behind = self._went_on(loader.dataset)  # before torch calls iter(dataset)
         super().__init__(loader)
         self._to_device = None if loader.device is None else ToDevice(loader.device, 2)
         self._iterable = self._dataset_kind == torch_loader._DatasetKind.Iterable
         if self._progress.base_seed is None:
             self._progress.base_seed = self._base_seed
-        self._ahead = self._progress.batches if self._iterable else 0
+        self._ahead = self._progress.batches - behind if self._iterable else 0
+        self._has_state = self._iterable and _shards.has_state(self._dataset)
         rest = None if self._iterable else _progress.skipped(loader, self._progress)
         if rest is not None:
             self._sampler_iter = rest
         self._left = _progress.batches_left(loader, self._progress)  # None: not known
+
+    def _went_on(self, dataset: Any) -> int:
+        """An iterable dataset that has a state goes on from it; how many batches it left out."""
+        resumed = self._progress.resumed
+        if resumed is None or resumed["shards"] is None or not _shards.has_state(dataset):
+            return 0
+        (state,) = _progress.shard_states(resumed["shards"], 1)
+        return 0 if state is None else state.go_on(dataset)
 
     def _next_index(self) -> Any:
         self._index = super()._next_index()
@@ -407,6 +432,8 @@ class LocalIterator(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[
         self._progress.delivered(len(self._index) if self._auto_collation else 1)
         if self._iterable:
             self._progress.shards = {"given": [self._progress.batches], "active": [True], "next": 0}
+            if self._has_state:
+                self._progress.shards["states"] = [_shards.state_of(self._dataset, self._progress.batches, self._progress.samples)]
         elif self._left is not None:
             self._left -= 1
             self._progress.finished = self._left == 0

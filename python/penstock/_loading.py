@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 import torch
 import torch.utils.data
 
-from penstock import _seeds, _tensors
+from penstock import _seeds, _shards, _tensors
 
 if TYPE_CHECKING:
     from penstock import _worker
@@ -51,6 +51,7 @@ class Order(NamedTuple):
     rank: int
     world_size: int
     on_bad_sample: str  # raise, skip, replace
+    states: Optional[str] = None  # of an iterable dataset that has a state: where those of its shards are (_shards.py)
 
 
 class Batch(NamedTuple):
@@ -73,6 +74,7 @@ class Loaded(NamedTuple):
     data: Any
     bad: tuple[tuple[int, str], ...] = ()  # places in the batch whose samples raised, and the traceback
     over: bool = False  # nothing is left: of the shard; or of the batch
+    state: Optional[_shards.ShardState] = None  # of the shard behind this batch
 
 
 class Marks:
@@ -107,6 +109,7 @@ class _Stage:
         self.in_place = order.collate_fn is torch_loader._utils.collate.default_collate
         self.seeds: Optional[_seeds.SampleSeeds] = None
         self.source: Optional[_Source] = None
+        self.states = None if order.states is None else _shards.ShardStates.opened(order.states)
         self._epoch: Optional[int] = None
         _seed_worker(order.base_seed, identity)
         self.dataset = _datapipe_seeded(order.dataset, batch.shared_seed)
@@ -136,17 +139,22 @@ class _Stage:
             self.dataset = _datapipe_seeded(self.dataset, batch.shared_seed)
         self._epoch = batch.epoch
         self.source = None
+        self.behind: Optional[_shards.ShardState] = None  # what the dataset said after the last batch
         if self.order.seeds_samples:
             self.seeds = _seeds.SampleSeeds(_seeds.mixed(self.order.base_seed, batch.epoch))
 
 
 class _Source:
-    """An iterable dataset's iterator, and how far it is."""
+    """An iterable dataset's iterator, and how far it is.
 
-    def __init__(self, dataset: Any) -> None:
+    Args:
+        state: where it goes on, if its dataset can.
+    """
+
+    def __init__(self, dataset: Any, state: Optional[_shards.ShardState]) -> None:
+        self.batches = 0 if state is None else state.go_on(dataset)
+        self.samples = 0 if state is None else state.samples
         self.iterator = iter(dataset)
-        self.samples = 0
-        self.batches = 0
         self.ended = False
 
 
@@ -211,6 +219,8 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
             if isinstance(failed, MemoryError) and call.attempt < LAST_ATTEMPT:
                 raise
             loaded = Loaded(stage.raised())
+        if stage.states is not None and not loaded.over:
+            loaded = loaded._replace(state=stage.behind)
         _give(call, stage, loaded)
     except MemoryError:
         _leave(OUT_OF_MEMORY)
@@ -333,14 +343,20 @@ def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks
     if source is None or source.batches > batch.first:
         if stage.seeds is not None:
             stage.seeds(_seeds.mixed(0, 1 + stage.identity))
-        source = stage.source = _Source(stage.dataset)
+        known = None if stage.states is None else stage.states.before(stage.identity, batch.epoch, batch.first)
+        source = stage.source = _Source(stage.dataset, known)
     while source.batches < batch.first and not source.ended:  # delivered by this worker's predecessor
         try:
             _taken(call, stage, source, size, marks)
         except Exception as again:
             if isinstance(again, MemoryError):
                 raise
-    samples = _taken(call, stage, source, size, marks)
+    try:
+        samples = _taken(call, stage, source, size, marks)
+    finally:
+        if stage.states is not None:
+            stage.behind = _shards.state_of(stage.dataset, source.batches, source.samples)
+            stage.states.write(stage.identity, batch.epoch, stage.behind)
     if not samples or (stage.order.collated and stage.order.drop_last and len(samples) < size):
         source.ended = True
         return Loaded(None, (), True)

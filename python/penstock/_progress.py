@@ -6,16 +6,17 @@ from it. Used by torch.py and _loader.py.
 """
 
 import itertools
+import pickle
 from collections.abc import Iterator
 from typing import Any, Optional
 
 import torch
 import torch.utils.data
 
-from penstock import _seeds
+from penstock import _seeds, _shards
 from penstock._errors import state_mismatch_error, usage_error
 
-__all__ = ["Progress", "batches_left", "begin", "check", "facts_of", "skipped", "state_of"]
+__all__ = ["Progress", "batches_left", "begin", "check", "facts_of", "shard_states", "skipped", "state_of"]
 
 SCHEMA = "penstock.loader/1"
 
@@ -72,7 +73,16 @@ def state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dict
         raise usage_error("in_order=False: batches come in any order, so there is no position within an epoch; save at its end")
     state["epoch"], state["generators"], state["base_seed"] = progress.epoch, progress.generators, progress.base_seed
     state["samples"], state["batches"], state["shards"] = progress.samples, progress.batches, progress.shards
+    if progress.shards is not None and "states" in progress.shards:
+        said = [each and {"batches": each.batches, "samples": each.samples, "state": pickle.loads(each.pickled)} for each in progress.shards["states"]]
+        state["shards"] = {**progress.shards, "states": said}
     return state
+
+
+def shard_states(shards: dict[str, Any], count: int) -> list[Optional[_shards.ShardState]]:
+    """What the dataset said of each shard, as state_of() has given it; of one without a state: None."""
+    said = shards.get("states") or [None] * count
+    return [each and _shards.ShardState(each["batches"], each["samples"], pickle.dumps(each["state"], protocol=5)) for each in said]
 
 
 def check(loader: Any, state: dict[str, Any]) -> None:

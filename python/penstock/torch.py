@@ -102,8 +102,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iteration goes on from there: with the samples that would have come, in their order, with the same randomness,
-        also with another number of workers or another batch size. An iterable dataset's shards are iterated again, and what was
-        delivered is dropped; they need the same number of workers.
+        also with another number of workers or another batch size. An iterable dataset's shards need the same number of workers. Where it
+        has state_dict() and load_state_dict(), each shard goes on from its own; otherwise it is iterated again, and what was delivered is
+        dropped.
 
         Raises:
             state_mismatch_error: the state belongs to another dataset or sampler: the differences are named.

@@ -9,6 +9,7 @@ import threading
 import unittest
 
 from package import *
+from package import children_of
 
 try:
     import numpy
@@ -60,6 +61,45 @@ class Shards(torch.utils.data.IterableDataset):
         for value in range(info.id, self.length + 3 * info.id, info.num_workers):
             told = self.more(info.id, value) if self.more else None
             yield 1000 * info.id + value if told is None else told
+
+
+class Counting(Shards):
+    """Shards that say how far they are, and write down what they make."""
+
+    def __init__(self, length, log, more=None):
+        super().__init__(length, more)
+        self.log, self.next = log, None
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        shard, shards = (info.id, info.num_workers) if info else (0, 1)
+        if self.next is None:
+            self.next = shard
+        while self.next < self.length + 3 * shard:
+            value, self.next = self.next, self.next + shards
+            if self.more:
+                self.more(shard, value)
+            with open(self.log, "a") as file:
+                file.write("%d\n" % (1000 * shard + value))
+            yield 1000 * shard + value, torch.rand(()).item()
+        self.next = None
+
+    def state_dict(self):
+        return {"next": self.next}
+
+    def load_state_dict(self, state):
+        self.next = state["next"]
+
+    def made(self):
+        """How often each number was, since the last call."""
+        with open(self.log) as file:
+            counts = collections.Counter(map(int, file))
+        os.unlink(self.log)
+        return counts
+
+
+def plain(batches):
+    return [(values.tolist(), randoms.tolist()) for values, randoms in batches]
 
 
 class Once(torch.utils.data.Dataset):
@@ -367,6 +407,35 @@ class LoaderTest(PackageTest):
         del loader
         self.assertEqual(first, [batch.tolist() for batch in DataLoader(Shards(20), num_workers=2, batch_size=2, seed=3)])
 
+    def test_a_replacement_asks_a_dataset_that_has_a_state_to_go_on_and_makes_nothing_twice(self):
+        mark = os.path.join(self.folder, "mark")
+
+        def die(shard, value):
+            if (shard, value) == (1, 31) and not os.path.exists(mark):
+                open(mark, "w").close()
+                kill()
+        options = {"num_workers": 2, "batch_size": 2, "seed": 3}
+        dataset = Counting(60, os.path.join(self.folder, "log"))
+        expected = plain(DataLoader(dataset, **options))
+        self.assertEqual(set(dataset.made().values()), {1})
+        dataset.more = die
+        self.assertEqual(plain(DataLoader(dataset, **options)), expected)
+        self.assertTrue(os.path.exists(mark))
+        again = [value for value, times in dataset.made().items() if times > 1]
+        self.assertLessEqual(set(again), {1029})  # of the batch that was lost
+
+    def test_kills_at_any_moment_do_not_change_what_a_dataset_with_a_state_gives(self):
+        options = {"num_workers": 2, "batch_size": 3, "seed": 3}
+        dataset = Counting(400, os.path.join(self.folder, "log"), lambda shard, value: time.sleep(0.001))
+        expected = plain(DataLoader(dataset, **options))
+        loader = DataLoader(dataset, **options)
+        batches = []
+        for place, batch in enumerate(loader):
+            batches.append(batch)
+            if place % 20 == 10:
+                os.kill(random.choice(children_of(os.getpid())), signal.SIGKILL)
+        self.assertEqual(plain(batches), expected)
+
     def test_each_shard_has_one_worker(self):
         pids = collections.defaultdict(set)
         for shard, pid in DataLoader(Shards(30, lambda shard, value: (shard, os.getpid())), num_workers=3, batch_size=None):
@@ -444,6 +513,48 @@ class LoaderTest(PackageTest):
             del other
         with self.assertRaisesRegex(penstock.state_mismatch_error, "num_workers was 2 and is 3"):
             DataLoader(Shards(20), num_workers=3, batch_size=2, seed=1).load_state_dict(state)
+
+    def test_a_dataset_with_a_state_goes_on_from_it_and_makes_nothing_again(self):
+        for workers in (2, 0):
+            options = {"num_workers": workers, "batch_size": 2, "seed": 1}
+            log = os.path.join(self.folder, "log")
+            torch.manual_seed(1)
+            whole = plain(DataLoader(Counting(24, log), **options))
+            for count in (1, 7):
+                dataset = Counting(24, log)
+                loader = DataLoader(dataset, **options)
+                iterator = iter(loader)
+                first = plain(next(iterator) for _ in range(count))
+                state = loader.state_dict()
+                self.assertIn("next", state["shards"]["states"][0]["state"])
+                del iterator, loader
+                dataset.made()
+                dataset = Counting(24, log)
+                other = DataLoader(dataset, **options)
+                other.load_state_dict(state)
+                values = [values for values, _ in first + plain(other)]
+                self.assertEqual(values, [values for values, _ in whole])
+                made = dataset.made()
+                self.assertEqual([value for values, _ in first for value in values if made[value]], [])
+                del other
+                if workers:
+                    with self.assertRaisesRegex(penstock.state_mismatch_error, "num_workers was 2 and is 1"):
+                        DataLoader(Counting(24, log), num_workers=1, batch_size=2, seed=1).load_state_dict(state)
+
+    def test_a_batch_that_was_an_error_is_not_loaded_again_after_going_on(self):
+        def give(index):
+            if index == 6:
+                crash()
+            return index
+        loader = DataLoader(Values(give, 16), batch_size=4, num_workers=1)
+        iterator = iter(loader)
+        next(iterator)
+        with self.assertRaises(penstock.sample_error):
+            next(iterator)
+        state = loader.state_dict()
+        del iterator
+        loader.load_state_dict(state)
+        self.assertEqual([batch.tolist() for batch in loader], [[8, 9, 10, 11], [12, 13, 14, 15]])
 
     # ---- memory ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,104 @@
+"""How far each shard of an iterable dataset is, in the dataset's own words (state_dict), where its workers' replacements find it.
+
+A file in memory with two places for each shard, which its worker writes in turn: one after each batch. So the state before the
+batch at which a worker died is there, whatever was half written. Used by _loader.py, which makes the file, and _loading.py.
+"""
+
+import os
+import pickle
+import struct
+import zlib
+from typing import Any, NamedTuple, Optional
+
+__all__ = ["ShardState", "ShardStates", "has_state", "state_of"]
+
+ROOM = 1 << 30  # for one state; pages that are not written take no memory
+MAGIC = 0x70656E73686172_01
+_HEAD = struct.Struct("<QQQQQI")  # MAGIC, epoch, batches, samples, length, checksum
+
+
+class ShardState(NamedTuple):
+    """A shard's position, and what the dataset said there."""
+
+    batches: int
+    samples: int
+    pickled: bytes
+
+    def go_on(self, dataset: Any) -> int:
+        """Puts the dataset where it was. How many batches it leaves out."""
+        dataset.load_state_dict(pickle.loads(self.pickled))
+        return self.batches
+
+
+def has_state(dataset: Any) -> bool:
+    return callable(getattr(dataset, "state_dict", None)) and callable(getattr(dataset, "load_state_dict", None))
+
+
+class ShardStates:
+    """
+    Args:
+        file: a descriptor, which is this object's from now on.
+    """
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+
+    def __del__(self) -> None:
+        os.close(self._file)
+
+    @staticmethod
+    def made() -> "ShardStates":
+        return ShardStates(os.memfd_create("penstock-shards", os.MFD_CLOEXEC))
+
+    @staticmethod
+    def opened(path: str) -> "ShardStates":
+        return ShardStates(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+    @property
+    def path(self) -> str:
+        """As other processes open it."""
+        return f"/proc/{os.getpid()}/fd/{self._file}"
+
+    def clear(self) -> None:
+        os.ftruncate(self._file, 0)
+
+    def write(self, shard: int, epoch: int, state: ShardState) -> None:
+        if len(state.pickled) > ROOM - _HEAD.size:
+            raise ValueError(f"the dataset's state_dict() has {len(state.pickled)} bytes when pickled; at most {ROOM} are possible")
+        checked = zlib.crc32(state.pickled, zlib.crc32(struct.pack("<QQQ", epoch, state.batches, state.samples)))
+        head = _HEAD.pack(MAGIC, epoch, state.batches, state.samples, len(state.pickled), checked)
+        left, at = memoryview(head + state.pickled), self._place(shard, state.batches)
+        while left:
+            written = os.pwrite(self._file, left, at)
+            left, at = left[written:], at + written
+
+    def before(self, shard: int, epoch: int, batch: int) -> Optional[ShardState]:
+        """The last state of the shard in this epoch before its batch of this number, or behind the batch before; None: there is none."""
+        found = [state for state in (self._read(shard, epoch, which) for which in (0, 1)) if state is not None and state.batches <= batch]
+        return max(found, default=None)
+
+    def _read(self, shard: int, epoch: int, which: int) -> Optional[ShardState]:
+        at = self._place(shard, which)
+        head = os.pread(self._file, _HEAD.size, at)
+        if len(head) < _HEAD.size:
+            return None
+        magic, of_epoch, batches, samples, length, checked = _HEAD.unpack(head)
+        if magic != MAGIC or of_epoch != epoch or length > ROOM:
+            return None
+        pickled = os.pread(self._file, length, at + _HEAD.size)
+        if zlib.crc32(pickled, zlib.crc32(struct.pack("<QQQ", epoch, batches, samples))) != checked:
+            return None  # half written
+        return ShardState(batches, samples, pickled)
+
+    @staticmethod
+    def _place(shard: int, batches: int) -> int:
+        return (2 * shard + batches % 2) * ROOM
+
+
+def state_of(dataset: Any, batches: int, samples: int) -> ShardState:
+    """What the dataset says now, behind this many batches and samples."""
+    said = dataset.state_dict()
+    try:
+        return ShardState(batches, samples, pickle.dumps(said, protocol=5))
+    except Exception as broken:
+        raise TypeError(f"what the dataset's state_dict() gives cannot be pickled: {broken}") from broken
