@@ -2,11 +2,13 @@
 
 import collections
 import ctypes
+import fcntl
 import gc
 import hashlib
 import random
 import threading
 import unittest
+import unittest.mock
 
 from package import *
 from package import children_of
@@ -120,6 +122,37 @@ class Once(torch.utils.data.Dataset):
             else:
                 self.terrible[index]()
         return torch.full((8,), float(index)) + torch.rand(8), index
+
+
+class Disturbed(Once):
+    """Does the next of several terrible things every half second, at whatever sample that is, but once in a batch."""
+
+    def __init__(self, folder, kinds, length, batch_size):
+        super().__init__(folder, {}, length)
+        self.kinds, self.batch_size = kinds, batch_size
+
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        kind = self.due(index)
+        if kind is not None:
+            self.kinds[kind]()
+        return super().__getitem__(index)
+
+    def due(self, index):
+        """Which one, if any; said in the file `done`: when, which, and in which batch."""
+        with open(os.path.join(self.folder, "done"), "a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            done = [line.split() for line in file]
+            batch, now = index // self.batch_size, time.monotonic()
+            if any(int(line[2]) == batch for line in done) or (done and now - float(done[-1][0]) < 0.5):
+                return None
+            file.write("%f %d %d\n" % (now, len(done), batch))
+            return len(done) % len(self.kinds) if done else 0
+
+    def times_done(self):
+        with open(os.path.join(self.folder, "done")) as file:
+            return len(file.readlines())
 
 
 def crash():
@@ -311,6 +344,63 @@ class LoaderTest(PackageTest):
         loader = DataLoader(Once(self.folder, terrible), seed=4, timeout=5, generator=torch.Generator().manual_seed(2), **options)
         self.assertEqual(digest(loader), expected)
         self.assertEqual(len(os.listdir(self.folder)) >= len(terrible), True)
+
+    def test_a_death_every_half_second_costs_no_sample_and_changes_none(self):
+        kinds = [crash, leave, kill, exhaust, hang]
+        options = {"batch_size": 8, "num_workers": 2, "seed": 4}
+        length = int(os.environ.get("PENSTOCK_TEST_DISTURBED", "800"))
+        expected = digest(DataLoader(Once(self.folder, {}, length), **options))
+        dataset = Disturbed(self.folder, kinds, length, options["batch_size"])
+        loader = DataLoader(dataset, timeout=1, name="disturbed", **options)
+        self.assertEqual(digest(loader), expected)
+        self.assertGreaterEqual(dataset.times_done(), len(kinds))
+        print("%d deaths" % dataset.times_done())
+
+    def test_whatever_a_sample_does_it_is_named(self):
+        kinds = {3: crash, 9: leave, 14: kill, 20: exhaust, 26: hang}
+
+        def give(index):
+            kinds.get(index, int)()
+            return index
+        loader = DataLoader(Values(give, 32), batch_size=4, num_workers=2, timeout=1, on_bad_sample="skip")
+        self.assertEqual([index for batch in loader for index in batch.tolist()], [index for index in range(32) if index not in kinds])
+        told = {bad["index"]: " ".join(bad.get("causes", [bad.get("traceback")])) for bad in loader.bad_samples}
+        self.assertEqual(sorted(told), sorted(kinds))
+        for index, cause in ((3, "SIGSEGV"), (9, "exit 7"), (14, "SIGKILL"), (20, "MemoryError"), (26, "longer than 1")):
+            self.assertIn(cause, told[index])
+
+    def test_out_of_order_a_slow_batch_holds_nothing_up_and_none_is_lost(self):
+        go_on, mark = os.path.join(self.folder, "go-on"), os.path.join(self.folder, "mark")
+
+        def give(index):
+            if index == 1:
+                while not os.path.exists(go_on):
+                    time.sleep(0.005)
+            if index == 10 and not os.path.exists(mark):
+                open(mark, "w").close()
+                kill()
+            return index
+        loader = DataLoader(Values(give, 24), batch_size=2, num_workers=2)
+        loader.in_order = False  # an argument of newer versions of torch
+        iterator = iter(loader)
+        batches = [next(iterator).tolist()]
+        with self.assertRaisesRegex(penstock.usage_error, "in_order=False"):
+            loader.state_dict()
+        open(go_on, "w").close()
+        self.assertNotEqual(batches[0], [0, 1])
+        batches += [batch.tolist() for batch in iterator]
+        self.assertEqual(sorted(batches), [[index, index + 1] for index in range(0, 24, 2)])
+
+    def test_batches_are_pinned_as_torch_does_it_also_those_of_ones_own_class(self):
+        class Pinnable:
+            def __init__(self, samples):
+                self.samples = samples
+
+            def pin_memory(self):
+                return [*self.samples, "pinned"]
+        with unittest.mock.patch("torch.cuda.is_available", return_value=True):
+            loader = DataLoader(Values(abs, 4), batch_size=2, num_workers=1, pin_memory=True, collate_fn=Pinnable)
+            self.assertEqual(list(loader), [[0, 1, "pinned"], [2, 3, "pinned"]])
 
     def test_a_sample_that_kills_every_worker_is_named_and_the_next_batch_comes(self):
         def give(index):
