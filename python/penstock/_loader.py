@@ -16,9 +16,9 @@ from typing import Any, Callable, Optional
 import torch
 import torch.utils.data
 
-from penstock import _beginning, _core, _loading, _progress, _shards, _tensors
+from penstock import _beginning, _core, _loading, _mistakes, _progress, _shards, _tensors
 from penstock._device import ToDevice, pool_options
-from penstock._errors import job_failed_error, sample_error, usage_error
+from penstock._errors import job_failed_error, sample_error, usage_error, workers_exhausted_error
 from penstock._pool import Pool, _error_of
 
 __all__ = ["Iterator", "Workers"]
@@ -29,6 +29,7 @@ ExceptionWrapper: Any = torch_loader.ExceptionWrapper
 COPIED_BELOW = 1 << 16  # smaller batches are copied out of their slots
 TRIES = 3  # of a batch that takes longer than `timeout`
 FOREVER = 1e8
+PICKLED = ("dataset", "collate_fn", "worker_init_fn")  # what of an order comes from the caller
 
 
 class _LoaderPool(Pool):
@@ -54,11 +55,21 @@ class Workers:
         self.pool = _LoaderPool(count, initializer=_beginning.prepare, initargs=begin, name=name, **given)
         self.most_lent = self.pool._config["jobs.memory"] // 4 if isinstance(self.pool._config["jobs.memory"], int) else 1 << 28
         self.lent = 0  # bytes of results that are read where they lie
+        self.have_begun = False  # some worker has answered
         weakref.finalize(self, _end, self.pid, self.pool, marks, gate).atexit = False
 
     def submit(self, batch: _loading.Batch, timeout: Optional[float], worker: Optional[int]) -> _core.Job:
         rest = () if worker is None else (worker,)
-        return self.pool._core.submit([_tensors.pickled((None, (tuple(batch),), {}))], timeout, True, False, None, *rest)
+        try:
+            return self.pool._core.submit([_tensors.pickled((None, (tuple(batch),), {}))], timeout, True, False, None, *rest)
+        except workers_exhausted_error as broken:
+            raise self.explained(broken) from None
+
+    def explained(self, broken: Any) -> Any:
+        """An error of the whole pool, with advice if no worker could even begin."""
+        if self.have_begun or "PYTHONPATH=" in str(broken):
+            return broken
+        return _mistakes.not_started(broken, self.pool._config["loader.command"], self.pool._config["loader.env.PYTHONPATH"])
 
     def taken(self, held: _core.Kept) -> Any:
         """A buffer over a result that lies where its worker wrote it."""
@@ -146,7 +157,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         try:
             file = _tensors.published(order)
         except Exception as broken:
-            raise _named(order, broken) from broken
+            raise _mistakes.not_pickled({name: getattr(order, name) for name in PICKLED}, broken) from broken
         self._file = f"/proc/{os.getpid()}/fd/{file}"
         self._pool.living.add(self._number)
         self._end = weakref.finalize(self, _over, file, self._pool.living, self._number, self._tasks)
@@ -252,7 +263,10 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         with self._lock:
             if self._pool.pid != os.getpid():
                 raise usage_error("this iterator was made before a fork: make a new one, iter(loader), in this process")
-            data = self._next_loaded()
+            try:
+                data = self._next_loaded()
+            except workers_exhausted_error as broken:
+                raise self._pool.explained(broken) from None
         if isinstance(data, ExceptionWrapper):
             data.reraise()
         if self._pin_memory:
@@ -320,6 +334,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 raise _Interrupted(interrupted) from None
             lent = self._pool.lent
             status, *rest = task.job.outcome(COPIED_BELOW if lent < self._pool.most_lent else 1 << 62)
+            self._pool.have_begun |= status in ("ok", "exception")
             if status == "ok":
                 whole = rest[0]
                 loaded = _tensors.batch_from(self._pool.taken(whole) if isinstance(whole, _core.Kept) else memoryview(whole))
@@ -360,6 +375,8 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         if status == "timed_out":
             where = self._where(task)
             return RuntimeError(f"DataLoader timed out after {self._timeout} seconds, {TRIES} times, at {where[0]}")
+        if status == "exception" and rest[0] == b"penstock::error" and rest[1].startswith(b"it loaded CUDA"):
+            return _mistakes.cuda_in_a_worker(task.batch.index)
         failed = _error_of(status, *rest)
         if status == "poisoned" and isinstance(failed, job_failed_error):
             where = self._where(task)
@@ -480,30 +497,6 @@ def _gives_each_once(loader: Any) -> bool:
     if type(sampler) is data.RandomSampler:
         return not sampler.replacement and sampler.num_samples <= len(sampler.data_source)
     return type(sampler) in (data.SequentialSampler, data.SubsetRandomSampler, data.distributed.DistributedSampler)
-
-
-def _named(order: _loading.Order, broken: Exception) -> Exception:
-    """The error for what cannot be pickled, with the part of the loader that it is."""
-    import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
-
-    for name in ("dataset", "collate_fn", "worker_init_fn"):
-        part = getattr(order, name)
-        try:
-            cloudpickle.dumps(part)
-        except Exception:
-            for attribute, value in getattr(part, "__dict__", {}).items():
-                try:
-                    cloudpickle.dumps(value)
-                except Exception as why:
-                    name = f"{name}.{attribute} (a {type(value).__qualname__})"
-                    broken = why
-                    break
-            text = (
-                f"{name} cannot be pickled: {broken}. Worker processes get a pickled copy of the dataset: open files, locks and "
-                "connections in __getitem__ or worker_init_fn instead, or leave them out in __getstate__"
-            )
-            return type(broken)(text) if type(broken) in (TypeError, AttributeError) else TypeError(text)
-    return broken
 
 
 def _pinned(data: Any, device: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 import torch
 import torch.utils.data
 
-from penstock import _seeds, _shards, _tensors
+from penstock import _mistakes, _seeds, _shards, _tensors
 
 if TYPE_CHECKING:
     from penstock import _worker
@@ -130,7 +130,9 @@ class _Stage:
 
     def raised(self) -> Any:
         """The exception that is being handled, as torch gives it to the caller."""
-        return ExceptionWrapper(where=f"in DataLoader worker process {self.identity}")
+        wrapper = ExceptionWrapper(where=f"in DataLoader worker process {self.identity}")
+        wrapper.exc_msg += _mistakes.cuda_is_hidden(sys.exc_info()[1])
+        return wrapper
 
     def begin_epoch(self, batch: Batch) -> None:
         if self._epoch == batch.epoch:
@@ -239,7 +241,8 @@ def _stage_of(batch: Batch, worker: int) -> _Stage:
         try:
             order: Order = _tensors.map_published(batch.file)
         except Exception as broken:
-            raise RuntimeError(f"the dataset cannot be made again in a worker: {type(broken).__name__}: {broken}") from broken
+            text = f"the dataset cannot be made again in a worker: {type(broken).__name__}: {broken} {_mistakes.cuda_is_hidden(broken)}"
+            raise RuntimeError(text.rstrip()) from broken
         identity = batch.shard if order.iterable else worker % order.workers
         stage = _stages[batch.order, batch.shard] = _Stage(order, identity, batch)
     stage.begin_epoch(batch)

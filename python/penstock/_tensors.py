@@ -22,7 +22,7 @@ from typing import Any, Optional, Union
 import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import torch
 
-__all__ = ["Room", "batch_from", "batch_parts", "map_published", "pickled", "published", "view_of"]
+__all__ = ["Room", "batch_from", "batch_parts", "dataset_parts", "map_published", "pickled", "published", "view_of"]
 
 Buffer = Union[bytes, bytearray, memoryview]
 
@@ -223,8 +223,8 @@ def view_of(held: Any) -> Any:
 # ---- datasets ------------------------------------------------------------------------------------------------------
 
 
-def published(value: Any) -> int:
-    """A sealed file in memory that holds a pickle and, page by page, the memory that it leaves out; its descriptor."""
+def dataset_parts(value: Any) -> list[Any]:
+    """A pickle, and after it the memory that it leaves out."""
     buffers: list[pickle.PickleBuffer] = []
     whole = io.BytesIO()
 
@@ -233,7 +233,12 @@ def published(value: Any) -> int:
 
     with _as_if_spawning():
         Pickler(whole, protocol=5, buffer_callback=buffers.append).dump(value)
-    parts = [whole.getbuffer(), *[buffer.raw() for buffer in buffers]]
+    return [whole.getbuffer(), *[buffer.raw() for buffer in buffers]]
+
+
+def published(value: Any) -> int:
+    """A sealed file in memory that holds a pickle and, page by page, the memory that it leaves out; its descriptor."""
+    parts = dataset_parts(value)
     lengths = [len(part) for part in parts]
     head = struct.pack(f"<{1 + len(parts)}Q", len(parts), *lengths)
     file = os.memfd_create("penstock-dataset", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

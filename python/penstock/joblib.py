@@ -10,6 +10,7 @@ Importing this module registers the backend. Further arguments of parallel_confi
 idempotent=, initializer=, jobs={...}, loader={...}.
 """
 
+import pickle
 from typing import Any, Callable, Optional
 
 import joblib  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -20,6 +21,7 @@ from joblib._parallel_backends import (  # type: ignore[import-untyped,import-no
     SequentialBackend,
 )
 
+from penstock._errors import error
 from penstock._pool import Future, Pool
 
 __all__ = ["PenstockBackend"]
@@ -69,7 +71,12 @@ class PenstockBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
 
     def submit(self, func: Callable[[], Any], callback: Optional[Callable[[Any], None]] = None) -> "Future[Any]":
         assert self._pool is not None
-        future = self._pool.submit(func)
+        try:
+            future = self._pool.submit(func)
+        except error:
+            raise
+        except Exception as broken:
+            raise pickle.PicklingError("Could not pickle the task to send to the workers.") from broken  # in joblib's words
         if callback is not None:
             future.add_done_callback(callback)
         future.get = future.result  # type: ignore[attr-defined]  # for joblib before 1.3

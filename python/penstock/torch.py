@@ -126,6 +126,12 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
         self._progress = _progress.begin(self, self._epoch, resumed)
         return self._progress
 
+    def __iter__(self) -> Any:
+        iterator: Any = self._iterator
+        if iterator is not None and iterator._pool.pid != os.getpid():
+            self._iterator = None  # a persistent one, made before a fork
+        return super().__iter__()
+
     def _get_iterator(self) -> Any:
         from penstock._loader import Iterator, LocalIterator
 

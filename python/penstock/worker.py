@@ -18,6 +18,7 @@ __all__ = ["main"]
 SETUP = "PENSTOCK_POOL_SETUP"  # the environment variable: a file with a pickle, see _begin()
 LOADER = None  # instead of a function: a batch of penstock.torch.DataLoader
 LONGEST_PICKLED_ERROR = 40_000  # a job's error has room for 64 KiB
+LONGEST_TRACEBACK = 20_000  # so that the error itself has room, too
 
 
 def main() -> None:
@@ -77,6 +78,9 @@ def _described(raised: BaseException) -> tuple[bytes, bytes, bytes]:
     """The traceback is followed by the exception itself, pickled, if it can be."""
     # Without our own frame.
     told = "".join(traceback.format_exception(type(raised), raised, raised.__traceback__.tb_next if raised.__traceback__ else None))
+    if len(told) > LONGEST_TRACEBACK:
+        half = LONGEST_TRACEBACK // 2
+        told = f"{told[:half]}\n[{len(told) - 2 * half} characters left out]\n{told[-half:]}"
     try:
         text = str(raised)
     except Exception as failed:

@@ -2,7 +2,9 @@
 
 import importlib.util
 import os
+import pickle
 import signal
+import threading
 
 import penstock
 from package import *
@@ -61,6 +63,22 @@ class JoblibTest(PackageTest):
             with self.assertRaisesRegex(ValueError, "of job"):
                 joblib.Parallel()(joblib.delayed(fail)(x) for x in range(10))
         self.no_children_left()
+
+    def test_an_argument_that_cannot_be_pickled_is_refused_in_joblib_s_words(self):
+        with joblib.parallel_backend("penstock", n_jobs=2):
+            with self.assertRaisesRegex(pickle.PicklingError, "the task to send") as caught:
+                joblib.Parallel()(joblib.delayed(id)(threading.Lock()) for x in range(10))
+        self.assertIsInstance(caught.exception.__cause__, TypeError)
+        self.no_children_left()
+
+    def test_workers_say_nothing_of_their_own(self):
+        process = self.program("""
+            import joblib, penstock.joblib
+            with joblib.parallel_backend("penstock", n_jobs=2):
+                print(joblib.Parallel()(joblib.delayed(abs)(x) for x in range(3)))
+            """)
+        out, err = process.communicate(timeout=100)
+        self.assertEqual((out.strip(), err), ("[0, 1, 2]", ""))
 
     def test_a_job_that_ends_its_process_is_named(self):
         with joblib.parallel_backend("penstock", n_jobs=2):

@@ -43,6 +43,15 @@ def fail(kind, *args):
     raise kind(*args)
 
 
+def recurse(turn=True):
+    """With a traceback whose lines differ, so that it is printed whole."""
+    return recurse_in_turn(turn)
+
+
+def recurse_in_turn(turn):
+    return recurse(turn)
+
+
 class PoolTest(PackageTest):
     def pool(self, workers=2, **given):
         pool = penstock.Pool(workers, control_socket=False, **given)
@@ -120,6 +129,8 @@ class PoolTest(PackageTest):
                 pool.submit(sys.exit, 3).result(20)
             with self.assertRaises(KeyboardInterrupt):
                 pool.submit(fail, KeyboardInterrupt).result(20)
+            with self.assertRaises(RecursionError):  # whose traceback is longer than a result's room for errors
+                pool.submit(recurse).result(20)
             with self.assertRaises(MemoryError):
                 pool.submit(eat_all_memory).result(20)
             with self.assertRaisesRegex(Exception, "pickle"):

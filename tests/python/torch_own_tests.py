@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 
 # Tests that do not apply, by class (or *) and name, with the reason.
 EXCLUDED = {
@@ -35,6 +36,7 @@ import penstock.torch
 torch.utils.data.DataLoader = penstock.torch.DataLoader
 with open({path!r}) as _opened:
     exec(compile(_opened.read(), {path!r}, "exec"))
+JOIN_TIMEOUT = {patience}  # for processes that it starts: their workers import torch, which takes long on a loaded machine
 """
 
 CHILD = """
@@ -105,7 +107,7 @@ def main():
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "test_dataloader.py"), "w") as shim:
-            shim.write(SHIM.format(path=os.path.abspath(given.file)))
+            shim.write(SHIM.format(path=os.path.abspath(given.file), patience=given.patience - 10))
         results = run(folder, given)
     return report(results, given)
 
@@ -136,10 +138,10 @@ def run(folder, given):
                 continue
             what, name, more = json.loads(line[5:])
             if what == "begun":
-                begun = name
+                begun, since = name, time.monotonic()
             else:
                 results[name] = (what, more)
-                print(f"{what:8} {name}", file=sys.stderr, flush=True)
+                print(f"{what:8} {time.monotonic() - since:6.1f} s  {name}", file=sys.stderr, flush=True)
         child.wait()
         left = [name for name in wanted if name not in results]
         if left and (begun is None or begun in results):

@@ -1,0 +1,92 @@
+"""What to say when a DataLoader's dataset, environment or user code breaks a rule of workers. Used by _loader.py and _loading.py."""
+
+import shlex
+import types
+from typing import Any, Optional
+
+from penstock import _tensors
+from penstock._errors import error, usage_error
+
+__all__ = ["cuda_in_a_worker", "cuda_is_hidden", "not_pickled", "not_started"]
+
+CUDA_RULE = 'GPUs are hidden from workers: return tensors on the host, and pass device="cuda" to the loader, which moves the batches'
+DEEPEST = 12  # attributes of attributes that are looked at
+
+
+def not_pickled(parts: dict[str, Any], broken: Exception) -> Exception:
+    """The error for a loader of which something cannot be pickled: it names the attribute.
+
+    Args:
+        parts: of the loader, by name.
+        broken: what pickling all of them raised.
+    """
+    for name, part in parts.items():
+        why = _refused(part)
+        if why is None:
+            continue
+        path, value, why = _innermost(name, part, why, {id(part)})
+        kind = "" if value is part else f" (a {type(value).__qualname__})"
+        text = (
+            f"{path}{kind} cannot be pickled: {why}. Worker processes get a pickled copy of the dataset: open files, locks and "
+            "connections in __getitem__ or worker_init_fn instead, or leave them out in __getstate__"
+        )
+        return type(why)(text) if type(why) in (TypeError, AttributeError) else TypeError(text)
+    return broken
+
+
+def _refused(value: Any) -> Optional[Exception]:
+    try:
+        _tensors.dataset_parts(value)
+    except Exception as why:
+        return why
+    return None
+
+
+def _innermost(path: str, value: Any, why: Exception, seen: set[int]) -> tuple[str, Any, Exception]:
+    """The part of a part that is to blame: a dataset may hold another one, in a list perhaps."""
+    if len(seen) > DEEPEST:
+        return path, value, why
+    for name, each in _parts_of(path, value):
+        refused = None if id(each) in seen else _refused(each)
+        if refused is not None:
+            return _innermost(name, each, refused, seen | {id(each)})
+    return path, value, why
+
+
+def _parts_of(path: str, value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return [(f"{path}[{key!r}]", each) for key, each in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [(f"{path}[{place}]", each) for place, each in enumerate(value)]
+    try:
+        if isinstance(value, types.FunctionType):
+            cells = zip(value.__code__.co_freevars, value.__closure__ or ())
+            return [(f"{path}'s variable {name}", cell.cell_contents) for name, cell in cells]
+        state = value.__reduce_ex__(4)[2]  # without what its __getstate__ leaves out
+    except Exception:
+        return []
+    return [(f"{path}.{name}", each) for name, each in state.items()] if isinstance(state, dict) else []
+
+
+def not_started(broken: error, command: Any, path: Any) -> error:
+    """The error for workers of which none could begin: how to see why."""
+    words = [str(word) for word in command]
+    text = (
+        f"{broken}\nNo worker could begin. A worker is this command, whose interpreter has to find penstock, cloudpickle and torch:\n"
+        f"  PYTHONPATH={shlex.quote(str(path))} {shlex.join(words)}\n"
+        "Check the environment with that interpreter: -c 'import penstock.worker, cloudpickle, torch'"
+    )
+    return type(broken)(text, broken.os_code)
+
+
+def cuda_in_a_worker(samples: Any) -> error:
+    """The error for user code that initialised CUDA in a worker."""
+    return usage_error(f"the dataset or collate_fn used CUDA in a worker, for the samples {samples}. {CUDA_RULE}")
+
+
+def cuda_is_hidden(raised: Optional[BaseException]) -> str:
+    """What to add to an exception of user code in a worker that looked for a GPU; empty for others."""
+    if not isinstance(raised, (RuntimeError, AssertionError)):
+        return ""
+    text = str(raised)
+    return f"({CUDA_RULE})\n" if "CUDA" in text or "NVIDIA driver" in text else ""

@@ -1,0 +1,184 @@
+"""Mistakes in programs with penstock.torch.DataLoader: each is an exception that says what to do, or does no harm."""
+
+import gc
+import multiprocessing
+import threading
+
+from package import *
+
+try:
+    import torch
+    from penstock.torch import DataLoader
+except ImportError:
+    torch = None
+    print("torch is not installed")
+    if __name__ == "__main__":
+        sys.exit(77)
+
+import penstock
+
+# A libcuda for tests: it knows whether it was initialised.
+CUDA = os.path.join(os.path.dirname(os.environ.get("PENSTOCK_BIN", "")), "tests", "actors", "job_worker", "idle_cuda", "libcuda.so.1")
+
+
+class Values(torch.utils.data.Dataset):
+    """What `give(index)` returns."""
+
+    def __init__(self, give=abs, length=40):
+        self.give, self.length = give, length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return self.give(index)
+
+
+class LoaderMistakesTest(PackageTest):
+    def tearDown(self):
+        gc.collect()
+        self.no_children_left()
+        super().tearDown()
+
+    # ---- processes and threads ------------------------------------------------------------------------------------
+
+    def test_after_a_fork_the_loader_works_in_the_child_and_an_iterator_from_before_says_why_it_does_not(self):
+        out = self.ran("""
+            import os, torch
+            from penstock.torch import DataLoader
+            for persistent in (False, True):
+                loader = DataLoader(range(12), batch_size=4, num_workers=1, persistent_workers=persistent)
+                before = iter(loader)
+                next(before)
+                child = os.fork()
+                if child == 0:
+                    try:
+                        next(before)
+                    except RuntimeError as e:
+                        print(type(e).__name__, e)
+                    print(len(list(loader)), flush=True)
+                    del before, loader
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+                print([batch.tolist() for batch in before], len(list(loader)), flush=True)
+                del before, loader
+            """, timeout=200)
+        expected = ["usage_error this iterator was made before a fork: make a new one, iter(loader), in this process", "3", "[[4, 5, 6, 7], [8, 9, 10, 11]] 3"]
+        self.assertEqual(out.splitlines(), expected * 2)
+
+    def test_threads_that_share_an_iterator_get_each_batch_once(self):
+        iterator = iter(DataLoader(Values(), batch_size=2, num_workers=1))
+        taken, threads = [], []
+
+        def take():
+            for batch in iterator:
+                taken.append(tuple(batch.tolist()))
+        for _ in range(3):
+            threads.append(threading.Thread(target=take))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(sorted(taken), [(at, at + 1) for at in range(0, 40, 2)])
+
+    def test_an_iterator_that_is_dropped_in_the_middle_of_an_epoch_leaves_the_next_one_whole(self):
+        loader = DataLoader(Values(lambda index: (index, os.getpid())), batch_size=None, num_workers=1)
+        iterator = iter(loader)
+        first = [next(iterator), next(iterator)]
+        del iterator
+        whole = list(loader)
+        self.assertEqual([index for index, _ in whole], list(range(40)))
+        self.assertEqual({pid for _, pid in whole}, {pid for _, pid in first})
+
+    def test_ctrl_c_interrupts_a_wait_at_once_and_loses_nothing(self):
+        ready = os.path.join(self.folder, "ready")
+
+        def wait(index):
+            if index == 1 and not os.path.exists(ready):
+                with open(ready, "w"):
+                    threading.Event().wait(2)
+            return index
+        iterator = iter(DataLoader(Values(wait, 4), num_workers=1, batch_size=None))
+        self.assertEqual(next(iterator), 0)
+
+        def interrupt():
+            self.wait_until(lambda: os.path.exists(ready), "a worker at sample 1")
+            os.kill(os.getpid(), signal.SIGINT)
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with self.assertRaises(KeyboardInterrupt):
+            next(iterator)
+        thread.join()
+        self.assertEqual(list(iterator), [1, 2, 3])
+
+    # ---- the environment ------------------------------------------------------------------------------------------
+
+    def test_a_worker_that_cannot_import_penstock_says_what_to_check(self):
+        command = [sys.executable, "-I", "-S", "-m", "penstock.worker"]
+        loader = DataLoader(Values(), num_workers=1, pool={"loader": {"command": command}})
+        with self.assertRaisesRegex(penstock.error, "(?s)No module named '?penstock.*PYTHONPATH=.* -I -S -m .*Check the environment"):
+            next(iter(loader))
+        del loader
+        with self.assertRaisesRegex(penstock.worker_program_error, "/no/such/python.*No such file"):
+            next(iter(DataLoader(Values(), num_workers=1, pool={"loader": {"command": ["/no/such/python"]}})))
+
+    # ---- CUDA in a worker -----------------------------------------------------------------------------------------
+
+    def test_cuda_in_a_worker_fails_that_batch_with_the_rule_and_the_next_one_comes(self):
+        if not os.path.exists(CUDA):
+            self.skipTest("the library of the tests is not built")
+
+        def give(index):
+            if index == 5:
+                import ctypes
+                ctypes.CDLL(CUDA).cuInit(0)
+            return index
+        iterator = iter(DataLoader(Values(give, 12), batch_size=4, num_workers=1))
+        self.assertEqual(next(iterator).tolist(), [0, 1, 2, 3])
+        with self.assertRaisesRegex(penstock.usage_error, r'CUDA in a worker, for the samples \[4, 5, 6, 7\].*on the host.*device="cuda"'):
+            next(iterator)
+        self.assertEqual([batch.tolist() for batch in iterator], [[8, 9, 10, 11]])
+
+    def test_a_sample_that_looks_for_a_gpu_is_told_the_rule(self):
+        def give(index):
+            return torch.zeros(1).cuda()
+        with self.assertRaisesRegex((RuntimeError, AssertionError), '(?s)in give.*GPUs are hidden from workers.*device="cuda"'):
+            next(iter(DataLoader(Values(give), num_workers=1)))
+
+    # ---- what a batch may be --------------------------------------------------------------------------------------
+
+    def test_batches_may_be_nested_and_have_strings_and_none(self):
+        def collate(samples):
+            return {"a": {"b": ["text", None, samples]}, "c": None} if samples[0] else None
+        batches = list(DataLoader(Values(length=4), batch_size=2, num_workers=1, collate_fn=collate))
+        self.assertEqual(batches, [None, {"a": {"b": ["text", None, [2, 3]]}, "c": None}])
+
+    def test_none_and_generators_among_samples_are_refused_in_torchs_words_and_in_ours(self):
+        with self.assertRaisesRegex(TypeError, "default_collate: batch must contain tensors.*NoneType"):
+            next(iter(DataLoader(Values(lambda index: None), batch_size=2, num_workers=1)))
+        with self.assertRaisesRegex(TypeError, "(?s)a batch cannot be pickled.*generator"):
+            next(iter(DataLoader(Values(lambda index: {"x": (each for each in "ab")}), batch_size=None, num_workers=1)))
+
+    # ---- what cannot be pickled -----------------------------------------------------------------------------------
+
+    def test_the_attribute_that_cannot_be_pickled_is_named_however_deep_it_is(self):
+        data = Values()
+        data.first = multiprocessing.Value("i")  # these travel
+        data.lock = threading.Lock()
+        lock = threading.Lock()
+
+        class Without(Values):
+            def __getstate__(self):
+                return {name: value for name, value in vars(self).items() if name != "lock"}
+        careful = Without(give=lambda index: lock)
+        careful.lock = lock
+        for dataset, name in ((data, "dataset.lock"), (torch.utils.data.Subset(data, [1]), "dataset.dataset.lock"),
+                              (torch.utils.data.ConcatDataset([range(3), data]), r"dataset.datasets\[1\].lock"),
+                              (careful, "dataset.give's variable lock")):
+            with self.assertRaisesRegex(TypeError, name + r" \(a lock\) cannot be pickled.*leave them out in __getstate__"):
+                iter(DataLoader(dataset, num_workers=1))
+        with self.assertRaisesRegex(TypeError, "collate_fn's variable lock"):
+            iter(DataLoader(range(3), num_workers=1, collate_fn=lambda samples: lock))
+
+
+if __name__ == "__main__":
+    main()
