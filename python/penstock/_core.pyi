@@ -1,5 +1,7 @@
-# What the module _core defines; private: the classes of the package hold these.
-from typing import Any, Callable, Optional, Sequence, Union
+# What Python sees of C++ sessions and pools (core/module.cpp, pool_module.cpp). Private: the package's classes hold these objects.
+from typing import Any, Callable, Optional, Sequence
+
+from penstock._parts import Part
 
 class Config:
     @property
@@ -44,6 +46,8 @@ class Session:
     def state(self) -> bytes: ...
 
 class MemoryBlock:
+    """Bytes that are this process's own, as a buffer."""
+
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class DeviceResult:
@@ -75,7 +79,7 @@ class Pool:
     def __init__(self, settings: Config, control_socket: bool) -> None: ...
     def submit(
         self,
-        parts: Sequence[Union[bytes, memoryview]],
+        parts: Sequence[Part],
         timeout: Optional[float],
         idempotent: Optional[bool],
         fresh: Optional[bool],
