@@ -175,6 +175,20 @@ def hang():
     threading.Event().wait()
 
 
+def anonymous_memory_of(pid):
+    """In kilobytes."""
+    with open("/proc/%d/status" % pid) as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon:"))
+
+
+def descriptors_of(pid):
+    return len(os.listdir("/proc/%d/fd" % pid))
+
+
+def threads_of(pid):
+    return len(os.listdir("/proc/%d/task" % pid))
+
+
 def pid_of_worker(index):
     return os.getpid()
 
@@ -754,6 +768,36 @@ class LoaderTest(PackageTest):
         process.wait()
         self.wait_until(lambda: not alive(worker), "the end of the worker", seconds=3)
 
+    def test_iterations_make_nothing_grow(self):
+        many = int(os.environ.get("PENSTOCK_TEST_ITERATIONS", "60"))
+
+        def give(index):
+            return torch.full((20_000,), index, dtype=torch.float32), {"name": "n%d" % index, "worker": os.getpid()}  # batches of 320 kB: read in their slots
+        loader = DataLoader(Values(give, 40), batch_size=4, num_workers=2)
+
+        def grown_from(processes):
+            return {pid: (descriptors_of(pid), threads_of(pid), anonymous_memory_of(pid)) for pid in processes}
+
+        def turn(times):
+            for at in range(times):
+                for place, batch in enumerate(loader):
+                    if at % 3 == 0 and place == 4:  # an iteration that is given up
+                        break
+            del batch
+            gc.collect()
+            return grown_from([os.getpid(), *children_of(os.getpid())])
+        seen = set()
+        while len(seen) < 2:  # the second one imports torch when the first one has
+            seen |= {int(facts["worker"][0]) for _, facts in loader}
+        before = turn(30)
+        after = turn(many)
+        self.assertEqual(sorted(before), sorted(after))
+        for pid, (descriptors, threads, memory) in before.items():
+            self.assertEqual(after[pid][1], threads)
+            self.assertLessEqual(after[pid][0], descriptors + 2, "descriptors")  # of the order that is in use, and the last one
+            self.assertLess(after[pid][2], memory + (8 << 10), "kilobytes")
+        print("%d iterations; descriptors, threads, kB at first and at last:" % many, list(before.values()), list(after.values()))
+
     def test_loaders_that_are_made_and_dropped_leave_nothing_behind(self):
         def turn(times):
             for at in range(times):
@@ -765,9 +809,11 @@ class LoaderTest(PackageTest):
             gc.collect()
             self.no_children_left()
             return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
-        before = turn(2)
+        before, memory = turn(2), anonymous_memory_of(os.getpid())
         many = int(os.environ.get("PENSTOCK_TEST_LOADERS", "2"))
         self.wait_until(lambda: turn(many) == before, "as many descriptors and threads as before", seconds=60 + many)
+        print("%d loaders: %d kB at first, %d at last" % (many, memory, anonymous_memory_of(os.getpid())))
+        self.assertLess(anonymous_memory_of(os.getpid()), memory + (16 << 10), "kilobytes")
 
 
 if __name__ == "__main__":
