@@ -39,7 +39,7 @@ class coordinator_listener::body : public std::enable_shared_from_this<body> {
       : io_(io), side_(std::move(side)), calls_(std::move(calls)), listening_(io), again_(io), news_(io) {}
 
   void listen();
-  void send(link_id to, const group_order& order);
+  void send(link_id to, const group_order& order, std::string_view attachment);
   void stop();
 
   [[nodiscard]] const stranger_counts& strangers() const { return tally_.counts(); }
@@ -198,6 +198,11 @@ void coordinator_listener::body::greeted(link_id id) {
 }
 
 result<void> coordinator_listener::body::heard(link_id id, const frame_cutter::frame& frame) {
+  if (frame.type == frame_type::attachment && calls_.attachment &&
+      frame.payload.size() <= side_->settings.attachment_bytes_max) {
+    if (!stopped_) calls_.attachment(id, std::string(frame.payload));
+    return {};
+  }
   if (frame.type != frame_type::report) return refuse(errc::protocol, "it gives orders");
   auto report = decode_report(frame.payload, side_->settings.world_size);
   if (!report) return tl::unexpected(std::move(report.error()));
@@ -232,11 +237,12 @@ void coordinator_listener::body::lost(link_id id, const std::string& why) {
   if (!stopped_) calls_.closed(id, why);
 }
 
-void coordinator_listener::body::send(link_id to, const group_order& order) {
+void coordinator_listener::body::send(link_id to, const group_order& order, std::string_view attachment) {
   const auto link = links_.find(to);
   if (stopped_ || link == links_.end()) return;
   auto frame = encode(order);
   if (!frame) return log::error("group", "{}", frame.error().message);
+  if (!attachment.empty()) frame->append(attachment_frame(attachment));
   link->second.stream->send(std::move(*frame));
 }
 
@@ -291,8 +297,8 @@ coordinator_listener::~coordinator_listener() {
   body_->stop();
 }
 
-void coordinator_listener::send(link_id to, const group_order& order) {
-  body_->send(to, order);
+void coordinator_listener::send(link_id to, const group_order& order, std::string_view attachment) {
+  body_->send(to, order, attachment);
 }
 
 void coordinator_listener::stop() {

@@ -40,6 +40,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace penstock::group {
 
@@ -55,6 +56,8 @@ struct link_settings {
   std::uint32_t protocol = group_protocol;  ///< another one only in tests
   /// How long a connection may take until it is a link, and an answer to the question for an address.
   nanoseconds handshake_deadline{5'000'000'000};
+  /// What may travel with a report or an order, for whoever is above: bytes that belong to it. 0: nothing.
+  std::size_t attachment_bytes_max = 0;
   /// How long nothing may be heard on a link.
   [[nodiscard]] nanoseconds silence_max() const noexcept { return lost_after / 2; }
 };
@@ -93,6 +96,8 @@ class coordinator_listener {
  public:
   struct callbacks {
     std::function<void(link_id, member_report)> report;
+    /// What came with the report before.
+    std::function<void(link_id, std::string bytes)> attachment{};
     /// The connection ended, which is no proof that the process has.
     std::function<void(link_id, const std::string& why)> closed;
     /// After closed(): its process, on this host, has ended for certain.
@@ -117,7 +122,7 @@ class coordinator_listener {
   coordinator_listener& operator=(const coordinator_listener&) = delete;
 
   /// Replaces an order that has not left yet. Ignored if the link is closed. Texts in it are cut (group_wire.hpp).
-  void send(link_id to, const group_order& order);
+  void send(link_id to, const group_order& order, std::string_view attachment = {});
   /// Closes every link and the address.
   void stop();
 
@@ -136,6 +141,8 @@ class member_link {
  public:
   struct callbacks {
     std::function<void(group_order)> order;
+    /// What came with the order before.
+    std::function<void(std::string bytes)> attachment{};
     std::function<void()> connected{};
     /// The connection ended, or none could be made; another attempt follows. Called when a connection ends and when
     /// the reason for having none changes.
@@ -152,8 +159,8 @@ class member_link {
   member_link& operator=(const member_link&) = delete;
 
   /// Replaces a report that has not left yet; one that waits is sent when a connection is made. Refuses
-  /// (errc::config) a report whose card is too large to be sent (group_wire.hpp).
-  result<void> send(const member_report& report);
+  /// (errc::config) a report whose card is too large to be sent (group_wire.hpp), or attachment_bytes_max.
+  result<void> send(const member_report& report, std::string_view attachment = {});
   void stop();
 
  private:

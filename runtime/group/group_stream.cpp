@@ -3,6 +3,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/group/group_sockets.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -175,7 +176,7 @@ void group_stream::take_hello(std::string_view payload) {
   }
   if (stage_ == stage::closed) return;
   stage_ = stage::open;
-  cutter_.limit(frame_bytes_max(own.world_size));
+  cutter_.limit(std::max(frame_bytes_max(own.world_size), own.attachment_bytes_max));
   await_deadline(last_heard_ + own.silence_max());
   calls_.opened();
 }

@@ -323,6 +323,13 @@ result<std::string> encode(const group_order& order) {
   return encoded(order, frame_type::order);
 }
 
+std::string attachment_frame(std::string_view bytes) {
+  writer empty;
+  std::string frame = empty.done(frame_type::attachment).value();
+  for (unsigned i = 0; i < 4; ++i) frame[i] = static_cast<char>((bytes.size() >> (8 * i)) & 0xffU);
+  return frame.append(bytes);
+}
+
 result<link_hello> decode_hello(std::string_view payload) {
   if (!payload.starts_with(hello_magic))
     return refuse(errc::protocol, "it does not begin with {}", hello_magic);
@@ -347,7 +354,7 @@ result<std::optional<frame_cutter::frame>> frame_cutter::next() {
   if (rest.size() < frame_header_bytes) return std::optional<frame>();
   const std::uint32_t size = number_at(rest.substr(0, 4));
   const auto type = static_cast<std::uint8_t>(rest[4]);
-  if (type > static_cast<std::uint8_t>(frame_type::order))
+  if (type > static_cast<std::uint8_t>(frame_type::attachment))
     return refuse(errc::protocol, "a message of unknown type {}", type);
   if (size > payload_max_) {
     return refuse(errc::protocol, "a message announces {} bytes, but at most {} are allowed", size,

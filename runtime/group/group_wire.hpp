@@ -18,7 +18,12 @@
 
 namespace penstock::group {
 
-enum class frame_type : std::uint8_t { hello, report, order };
+enum class frame_type : std::uint8_t {
+  hello,
+  report,
+  order,
+  attachment,  ///< to the message before it; only on links that have them
+};
 
 struct link_hello {
   std::uint32_t protocol = group_protocol;
@@ -60,6 +65,8 @@ inline constexpr std::size_t hello_bytes_max = hello_magic.size() + 4 + 4 + grou
 /// Refuses (errc::config) a card or facts beyond the limits above, naming what is too large.
 result<std::string> encode(const member_report& report);
 result<std::string> encode(const group_order& order);
+/// A frame with these bytes, behind that of its message.
+[[nodiscard]] std::string attachment_frame(std::string_view bytes);
 
 // From payloads. Refuse (errc::protocol) what an honest sender would not have sent in a group of this size.
 result<link_hello> decode_hello(std::string_view payload);

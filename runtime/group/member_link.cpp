@@ -51,7 +51,7 @@ class member_link::body : public std::enable_shared_from_this<body> {
         random_(std::random_device{}()) {}
 
   void attempt();
-  result<void> send(const member_report& report);
+  result<void> send(const member_report& report, std::string_view attachment);
   void stop();
 
  private:
@@ -213,6 +213,11 @@ void member_link::body::opened() {
 }
 
 result<void> member_link::body::heard(const frame_cutter::frame& frame) {
+  if (frame.type == frame_type::attachment && calls_.attachment &&
+      frame.payload.size() <= side_->settings.attachment_bytes_max) {
+    if (!stopped_) calls_.attachment(std::string(frame.payload));
+    return {};
+  }
   if (frame.type != frame_type::order) return refuse(errc::protocol, "it reports instead of giving orders");
   auto order = decode_order(frame.payload, side_->settings.world_size);
   if (!order) return tl::unexpected(std::move(order.error()));
@@ -236,9 +241,14 @@ void member_link::body::ended(const std::string& why) {
   give_up("the coordinator at " + text_of(trying_) + ": " + why);
 }
 
-result<void> member_link::body::send(const member_report& report) {
+result<void> member_link::body::send(const member_report& report, std::string_view attachment) {
+  if (attachment.size() > side_->settings.attachment_bytes_max) {
+    return refuse(errc::config, "an attachment of {} bytes, but at most {} can be sent", attachment.size(),
+                  side_->settings.attachment_bytes_max);
+  }
   auto frame = encode(report);
   if (!frame) return tl::unexpected(std::move(frame.error()));
+  if (!attachment.empty()) frame->append(attachment_frame(attachment));
   report_ = std::move(*frame);
   if (!stopped_ && stream_ && stream_->open()) stream_->send(report_);
   return {};
@@ -301,8 +311,8 @@ member_link::~member_link() {
   body_->stop();
 }
 
-result<void> member_link::send(const member_report& report) {
-  return body_->send(report);
+result<void> member_link::send(const member_report& report, std::string_view attachment) {
+  return body_->send(report, attachment);
 }
 
 void member_link::stop() {

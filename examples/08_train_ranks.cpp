@@ -1,0 +1,121 @@
+// Data-parallel training in a program of your own, on CPUs: softmax regression on a folder of images. Each rank has its
+// part of every epoch from its session; after each step the ranks add their gradients, so all have the same weights. A
+// rank that is lost ends the others, which say which one it was.
+//
+//   penstock launch --gpus host:4 -- 08_train_ranks FOLDER        (each folder in it is a class)
+//   mpirun -n 4 08_train_ranks FOLDER
+//
+// Gradients travel here by Group::all_gather, which is made for control: it suits models of a few thousand weights. On GPUs
+// use NCCL's all-reduce, and the Group for everything around it.
+#include <penstock/group.hpp>
+#include <penstock/session.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t side = 8;
+constexpr std::size_t inputs = 3 * side * side;
+
+std::size_t count_folders(const char* path) {
+  std::size_t folders = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) folders += entry.is_directory() ? 1 : 0;
+  if (folders < 2 || folders > 16) throw std::runtime_error("there must be 2 to 16 folders of images");
+  return folders;
+}
+
+/// Sums over the rows of a batch: the gradient, then the loss, then the number of rows.
+std::vector<double> sums_of(const penstock::Batch& batch, const std::vector<double>& weights,
+                            std::size_t classes) {
+  std::vector<double> sums(inputs * classes + 2);
+  const auto* image = static_cast<const float*>(batch.tensor("image").data);
+  const auto* label = static_cast<const std::int64_t*>(batch.tensor("label").data);
+  std::vector<double> score(classes);
+  for (std::size_t row = 0; row < batch.rows(); ++row, image += inputs) {
+    std::fill(score.begin(), score.end(), 0.0);
+    for (std::size_t i = 0; i < inputs; ++i)
+      for (std::size_t c = 0; c < classes; ++c)
+        score[c] += static_cast<double>(image[i]) * weights[i * classes + c];
+    const double most = *std::max_element(score.begin(), score.end());
+    double total = 0;
+    for (double& s : score) total += s = std::exp(s - most);
+    const auto right = static_cast<std::size_t>(label[row]);
+    sums[inputs * classes] -= std::log(score[right] / total);
+    for (std::size_t c = 0; c < classes; ++c) {
+      const double error = score[c] / total - (c == right ? 1.0 : 0.0);
+      for (std::size_t i = 0; i < inputs; ++i) sums[i * classes + c] += error * static_cast<double>(image[i]);
+    }
+  }
+  sums.back() = static_cast<double>(batch.rows());
+  return sums;
+}
+
+/// The sum over all ranks, in the order of the ranks: bit for bit the same everywhere.
+std::vector<double> sum_of_all(penstock::Group& group, const std::vector<double>& own) {
+  std::vector<double> sum(own.size());
+  for (const auto& bytes : group.all_gather(std::as_bytes(std::span(own)), 60s)) {
+    std::vector<double> one(own.size());
+    std::memcpy(one.data(), bytes.data(), bytes.size());
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
+  }
+  return sum;
+}
+
+void train(const char* folder) {
+  penstock::config settings;
+  settings.name = "train-ranks";
+  settings.dataset.path = folder;  // an image folder by default
+  settings.image.size = {side, side};
+  settings.image.augment = penstock::augment_kind::none;
+  settings.sampler.batch_size = 16;  // of each rank
+  settings.sampler.epochs = 5;
+  settings.gpu.device = "host";
+  settings.gpu.dtype = penstock::dtype::float32;
+  const std::size_t classes = count_folders(folder);
+
+  // All ranks have to be there, and to train the same thing.
+  penstock::Group group({.name = "train-ranks", .agree = {{"classes", std::to_string(classes)}}});
+  penstock::Session session(settings, {.join_group = true});
+
+  std::vector<double> weights(inputs * classes);
+  std::vector<double> losses(settings.sampler.epochs);
+  std::vector<double> rows(settings.sampler.epochs);
+  // With [sampler] uneven = "pad", the default in a group, every rank gets the same number of batches.
+  while (auto batch = session.next()) {
+    const std::vector<double> sums = sum_of_all(group, sums_of(*batch, weights, classes));
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      weights[i] -= 0.05 * sums[i] / std::max(sums.back(), 1.0);
+    losses[batch->epoch()] += sums[inputs * classes];
+    rows[batch->epoch()] += sums.back();
+  }
+  // Only now: a rank that is still busy may need the others.
+  group.barrier(60s);
+  for (std::size_t epoch = 0; epoch < losses.size(); ++epoch)
+    std::printf("rank %u of %u  epoch %zu  loss %.17g\n", group.rank(), group.world_size(), epoch,
+                losses[epoch] / rows[epoch]);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: %s FOLDER, under penstock launch, torchrun, srun or mpirun\n", argv[0]);
+    return 2;
+  }
+  try {
+    train(argv[1]);
+    return 0;
+  } catch (const std::exception& e) {  // includes penstock::error
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

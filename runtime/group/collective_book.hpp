@@ -1,0 +1,69 @@
+// Which ranks have entered which collective operation, and what came out of it: the coordinator's side. Pure. Used by
+// group_book, which says whose words count.
+//
+// What is complete stays as it is: a rank that was started again and enters an operation once more, with other bytes,
+// gets the result that the others have. A coordinator that was started again does not know these; it finds out if a rank
+// has another result than would come out now, and ends the group. Two results are kept, which is what a rank can still ask for
+// (collective_messages.hpp); a rank that was started again has to continue within these.
+#pragma once
+
+#include "runtime/group/collective_messages.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::group {
+
+/// Not thread-safe.
+class collective_book {
+ public:
+  explicit collective_book(std::uint32_t world_size) : ranks_(world_size) {}
+
+  /// The newest report of the process that has this rank. `leaves`: it will enter no other operation.
+  void heard(std::uint32_t rank, const collective_report& report, bool leaves);
+  /// Another process has the rank now. Of the one before only what is complete counts.
+  void replaced(std::uint32_t rank);
+
+  /// The result that this rank waits for; null: none, or not yet.
+  [[nodiscard]] shared_collective_result answer_for(std::uint32_t rank) const;
+  /// Who has not entered the operation in which this rank waits, ascending.
+  [[nodiscard]] std::vector<std::uint32_t> awaited_by(std::uint32_t rank) const;
+
+  /// The programs are out of step for ever: what is wrong with which rank. The first one stays.
+  struct disagreement {
+    std::uint32_t rank = 0;
+    std::string what{};
+  };
+  [[nodiscard]] const std::optional<disagreement>& wrong() const noexcept { return wrong_; }
+
+ private:
+  struct member {
+    collective_report said{};
+    bool leaves = false;
+    /// The operation in which it waits for a result.
+    [[nodiscard]] const collective_word* waits_in() const noexcept {
+      if (said.words.empty() || said.words.back().number <= said.done) return nullptr;
+      return &said.words.back();
+    }
+    [[nodiscard]] const collective_word* word(std::uint64_t number) const noexcept {
+      for (const collective_word& one : said.words) {
+        if (one.number == number) return &one;
+      }
+      return nullptr;
+    }
+  };
+
+  void complete(std::uint64_t number);
+  void compare(std::uint32_t rank);
+  void find_missing_for(std::uint32_t waiting, std::uint32_t other);
+  void disagree(std::uint32_t rank, std::string what);
+
+  std::vector<member> ranks_;
+  std::map<std::uint64_t, shared_collective_result> results_;  // the latest two
+  std::optional<disagreement> wrong_;
+};
+
+}  // namespace penstock::group

@@ -1,0 +1,308 @@
+// Group, the public face of program_group (penstock/group.hpp).
+#include "runtime/base/home_process.hpp"
+#include "runtime/base/result.hpp"
+#include "runtime/base/units.hpp"
+#include "runtime/group/group_address.hpp"
+#include "runtime/group/group_secret.hpp"
+#include "runtime/group/launcher_environment.hpp"
+#include "runtime/group/program_group.hpp"
+#include "runtime/group/this_process.hpp"
+
+#include <penstock/group.hpp>
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <exception>
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+using group::collective_kind;
+using group::program_group_news;
+
+constexpr auto looked_every = 50ms;
+
+steady_time now() {
+  return std::chrono::steady_clock::now();
+}
+
+steady_time after(std::chrono::milliseconds time) {
+  constexpr auto longest = std::chrono::hours(24 * 365);
+  return now() + std::min<std::chrono::milliseconds>(time, longest);
+}
+
+std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
+
+group::rank_card card_of(const group_options& options, const group::launcher_place& place) {
+  group::rank_card card;
+  card.rank = place.rank;
+  card.world_size = place.world_size;
+  card.process = group::number_of_this_process();
+  card.starts = place.starts;
+  card.host = group::host_name();
+  card.pid = ::getpid();
+  const group_config& g = options.settings;
+  const bool waits = g.on_lost_rank == lost_rank_rule::wait;
+  card.settings = {{"the version of penstock", PENSTOCK_VERSION},
+                   {"group.on_lost_rank", waits ? "wait" : "fail"},
+                   {"group.lost_after", duration_as_config(g.lost_after)}};
+  if (!waits)
+    card.settings.emplace_back("the number of collective operations done",
+                               std::to_string(options.collectives));
+  card.settings.insert(card.settings.end(), options.agree.begin(), options.agree.end());
+  return card;
+}
+
+group::program_group_setup setup_of(const group_options& options, const group::launcher_place& place) {
+  const group_config& g = options.settings;
+  if (g.communicator != communicator_kind::none) {
+    throw error({errc::config,
+                 "group.communicator: a program's own group has no communicator; device programs have one "
+                 "(`penstock run --sink plugin:...`)",
+                 0});
+  }
+  // Beside a session of that name, which has a group of its own.
+  const std::string name = "program:" + options.name;
+  group::program_group_setup setup;
+  setup.name = options.name;
+  setup.collectives_done = options.collectives;
+  setup.links.address =
+      value_or_throw(group::address_of(place, group::variable_of_this_process, ::getuid(), name));
+  setup.links.secret = value_or_throw(group::find_secret(g.secret_file, group::variable_of_this_process));
+  value_or_throw(group::check_secret(setup.links.address, setup.links.secret.has_value(), g.insecure));
+  setup.links.group = place.job.empty() ? name : fmt::format("{}/{}", place.job, name);
+  setup.links.insecure = g.insecure;
+  setup.links.world_size = place.world_size;
+  setup.links.lost_after = g.lost_after;
+  setup.member.card = card_of(options, place);
+  setup.member.waits_for_lost = setup.group.waits_for_lost = g.on_lost_rank == lost_rank_rule::wait;
+  setup.member.join_timeout = setup.group.join_timeout = g.join_timeout;
+  setup.member.lost_after = setup.group.lost_after = g.lost_after;
+  setup.member.rejoin_timeout = setup.group.rejoin_timeout = g.rejoin_timeout;
+  setup.group.world_size = place.world_size;
+  setup.group.process = setup.member.card.process;
+  return setup;
+}
+
+void throw_if_over(const program_group_news& news) {
+  if (news.refused) throw error(*news.refused);
+  if (!news.end || news.end->how != group::group_outcome::failed) return;
+  throw error({errc::group_failed, news.end->cause ? in_words(*news.end->cause) : "the group has failed", 0});
+}
+
+}  // namespace
+
+class Group::body {
+ public:
+  explicit body(group_options options)
+      : options_(std::move(options)),
+        place_(value_or_throw(group::place_required(group::variable_of_this_process))),
+        group_(value_or_throw(group::program_group::begin(setup_of(options_, place_)))) {
+    try {
+      join();
+    } catch (const std::exception& why) {
+      // An interrupt, or a failure that the group knows already. The others must not wait for us.
+      group_->fail(fmt::format("gave up joining: {}", why.what()));
+      leave();
+      throw;
+    } catch (...) {
+      group_->fail("gave up joining");
+      leave();
+      throw;
+    }
+  }
+
+  [[nodiscard]] const home_process& process() const noexcept { return process_; }
+  [[nodiscard]] const group::launcher_place& place() const noexcept { return place_; }
+  [[nodiscard]] program_group_news news() const { return group_->news(); }
+  void fail(const std::string& why) { group_->fail(why); }
+  void check() const { throw_if_over(group_->news()); }
+
+  group::shared_collective_result collect(collective_kind what, std::string value,
+                                          std::chrono::milliseconds deadline) {
+    const only_one here(busy_, "two threads are in collective operations of one group at the same time");
+    if (closed_) throw error({errc::usage, "this group was closed", 0});
+    const std::size_t most = group::collective_bytes_max(place_.world_size);
+    if (value.size() > most) {
+      throw error(
+          {errc::usage,
+           fmt::format("all_gather: this rank gives {} bytes, and at most {} are possible in a group of {}: "
+                       "it is for control, not for tensors",
+                       value.size(), most, place_.world_size),
+           0});
+    }
+    enter(what, std::move(value));
+    const steady_time until = after(deadline);
+    const std::uint64_t number = open_->number;
+    program_group_news news;
+    while (true) {
+      const auto over = [&](const program_group_news& one) {
+        return one.collectives_done >= number || one.end.has_value() || one.refused.has_value();
+      };
+      const bool settled = group_->wait(std::min(until, now() + looked_every), over);
+      news = group_->news();
+      if (settled) break;
+      if (now() >= until) throw_timed_out(news, deadline);
+      if (options_.while_waiting) options_.while_waiting();
+    }
+    if (news.collectives_done < number) {
+      throw_if_over(news);
+      throw error({errc::group_failed, "the group is over", 0});
+    }
+    open_.reset();
+    return news.result;
+  }
+
+  void close() noexcept {
+    if (std::exchange(closed_, true)) return;
+    if (std::uncaught_exceptions() > exceptions_ && !group_->news().end)
+      group_->fail("its program was left by an exception");
+    leave();
+  }
+
+ private:
+  /// A thread inside a function that allows one.
+  class only_one {
+   public:
+    only_one(std::atomic<bool>& taken, const char* refusal) : taken_(taken) {
+      if (taken_.exchange(true)) throw error({errc::usage, refusal, 0});
+    }
+    ~only_one() { taken_ = false; }
+    only_one(const only_one&) = delete;
+    only_one& operator=(const only_one&) = delete;
+
+   private:
+    std::atomic<bool>& taken_;
+  };
+  struct open_operation {
+    std::uint64_t number = 0;
+    collective_kind what = collective_kind::barrier;
+    std::string value{};
+  };
+
+  void join() {
+    while (true) {
+      const auto settled = [](const program_group_news& one) { return one.joined || one.end || one.refused; };
+      if (group_->wait(now() + looked_every, settled)) break;
+      if (options_.while_waiting) options_.while_waiting();
+    }
+    throw_if_over(group_->news());
+  }
+
+  void enter(collective_kind what, std::string value) {
+    if (open_) {
+      if (open_->what == what && open_->value == value) return;
+      throw error(
+          {errc::usage,
+           fmt::format("collective operation {}, {}, is still open: only the same one can be called next",
+                       open_->number, name_of(open_->what)),
+           0});
+    }
+    const program_group_news news = group_->news();
+    throw_if_over(news);
+    open_ = open_operation{news.collectives_done + 1, what, value};
+    group_->enter(what, std::move(value));
+  }
+
+  [[noreturn]] void throw_timed_out(const program_group_news& news,
+                                    std::chrono::milliseconds deadline) const {
+    std::string who = "no answer of rank 0";
+    if (!news.not_entered.empty()) who = fmt::format("not entered by {}", ranks_text(news.not_entered));
+    if (!news.lost.empty()) who += fmt::format("; lost: {}", ranks_text(news.lost));
+    throw error(
+        {errc::timed_out,
+         fmt::format("collective operation {}, {}, of the group '{}' was not complete within {}: {}",
+                     open_->number, name_of(open_->what), options_.name, duration_as_config(deadline), who),
+         0});
+  }
+
+  /// What the others have to know is said. Rank 0 stays as long as it is needed.
+  void leave() noexcept {
+    group_->leave();
+    while (!group_->wait(now() + 1s, [](const program_group_news& one) { return one.may_go; })) {
+    }
+  }
+
+  const home_process process_;
+  const group_options options_;
+  const group::launcher_place place_;
+  const int exceptions_ = std::uncaught_exceptions();
+  std::unique_ptr<group::program_group> group_;
+  std::optional<open_operation> open_;
+  std::atomic<bool> busy_ = false;
+  bool closed_ = false;
+};
+
+Group::Group(group_options options) : body_(std::make_unique<body>(std::move(options))) {}
+
+Group::~Group() {
+  // In a forked child there is no thread that could say anything: leak the body on purpose.
+  if (body_ && body_->process().left()) static_cast<void>(body_.release());
+  if (body_) body_->close();
+}
+Group::Group(Group&&) noexcept = default;
+Group& Group::operator=(Group&& other) noexcept {
+  Group taken(std::move(other));
+  std::swap(body_, taken.body_);  // our old body is destroyed with it
+  return *this;
+}
+
+Group::body& Group::held() const {
+  if (!body_) throw error({errc::usage, "this Group was moved from", 0});
+  if (body_->process().left()) {
+    throw error({errc::usage,
+                 fmt::format("this Group belongs to process {}, from which this one was forked",
+                             body_->process().pid()),
+                 0});
+  }
+  return *body_;
+}
+
+std::uint32_t Group::rank() const {
+  return held().place().rank;
+}
+std::uint32_t Group::world_size() const {
+  return held().place().world_size;
+}
+std::uint32_t Group::local_rank() const {
+  return value_or_throw(group::local_rank_of(held().place()));
+}
+std::uint64_t Group::collectives() const {
+  return held().news().collectives_done;
+}
+std::size_t Group::all_gather_max() const {
+  return group::collective_bytes_max(held().place().world_size);
+}
+
+void Group::barrier(std::chrono::milliseconds deadline) {
+  static_cast<void>(held().collect(collective_kind::barrier, {}, deadline));
+}
+
+std::vector<std::vector<std::byte>> Group::all_gather(std::span<const std::byte> own,
+                                                      std::chrono::milliseconds deadline) {
+  std::string value(reinterpret_cast<const char*>(own.data()), own.size());
+  const auto result = held().collect(collective_kind::all_gather, std::move(value), deadline);
+  std::vector<std::vector<std::byte>> all;
+  all.reserve(result->values.size());
+  for (const std::string& one : result->values) {
+    const auto* const begin = reinterpret_cast<const std::byte*>(one.data());
+    all.emplace_back(begin, begin + one.size());
+  }
+  return all;
+}
+
+void Group::check() const {
+  held().check();
+}
+void Group::fail(const std::string& why) {
+  held().fail(why);
+}
+void Group::close() noexcept {
+  if (body_ && !body_->process().left()) body_->close();
+}
+
+}  // namespace penstock

@@ -1,0 +1,87 @@
+// A program as one rank of a group: the member's book, rank 0's coordinator too, and their links, on an I/O thread of
+// their own. It translates; who is in is decided by member_book and group_book, collective operations by
+// collective_member and collective_book. Used by Group (penstock/group.hpp). Sessions have actors/group instead: their
+// group begins with a dataset and ends with a stream; this one has neither, and lasts until all programs have left.
+//
+//   threads of the program:  enter, fail, leave  ---- posted ---->  the I/O thread: books and links
+//                            news, wait          <--- mutex ------
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/group/collective_messages.hpp"
+#include "runtime/group/group_book.hpp"
+#include "runtime/group/group_link.hpp"
+#include "runtime/group/member_book.hpp"
+#include "runtime/process/io_thread.hpp"
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::group {
+
+struct program_group_setup {
+  std::string name;  ///< of the group, for people
+  member_settings member;
+  group_settings group;                ///< for rank 0
+  link_settings links;                 ///< without attachment_bytes_max
+  std::uint64_t collectives_done = 0;  ///< by earlier processes of this rank
+};
+
+/// What has become of it, as it stands.
+struct program_group_news {
+  bool joined = false;  ///< all ranks are there and agree
+  std::optional<end_rank> end{};
+  std::optional<failure> refused{};  ///< the links cannot be made as they are configured
+  std::string waits_for{};           ///< while it joins
+  std::uint64_t collectives_done = 0;
+  shared_collective_result result{};         ///< of the last of these
+  std::vector<std::uint32_t> not_entered{};  ///< the operation that this rank is in
+  std::vector<std::uint32_t> lost{};
+  bool may_go = false;  ///< after leave(): nobody needs this process any more
+};
+
+class program_group {
+ public:
+  /// Begins to join. Refuses what the links refuse.
+  static result<std::unique_ptr<program_group>> begin(program_group_setup setup);
+  /// Ends at once; after leave() wait for may_go first, so that the others are not left without an answer.
+  ~program_group();
+  program_group(const program_group&) = delete;
+  program_group& operator=(const program_group&) = delete;
+
+  // From any thread; nothing here waits but wait().
+
+  /// The next collective operation. Not before the one before is done.
+  void enter(collective_kind what, std::string value);
+  /// Ends the group, with this as its cause.
+  void fail(std::string why);
+  /// This program enters no more operations.
+  void leave();
+
+  [[nodiscard]] program_group_news news() const;
+  /// Waits until `enough` is true of the news, at most until then. False: it is not.
+  bool wait(steady_time until, const std::function<bool(const program_group_news&)>& enough) const;
+
+ private:
+  class body;
+  struct shared_news {
+    mutable std::mutex mutex;
+    mutable std::condition_variable changed;
+    program_group_news news;
+  };
+
+  program_group();
+  void post(std::function<void(body&)> what);
+
+  const std::shared_ptr<shared_news> shared_ = std::make_shared<shared_news>();
+  process::io_thread io_;
+  std::shared_ptr<body> body_;  // used on the I/O thread alone
+};
+
+}  // namespace penstock::group

@@ -1,0 +1,163 @@
+"""Programs as ranks of a group (penstock/group.hpp): processes that this test starts itself, under `penstock launch` and under
+the real mpirun; one is killed, disagrees, leaves or is late."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = os.environ.get("PENSTOCK_GROUP_PROGRAM", "")
+PENSTOCK = os.path.join(os.environ.get("PENSTOCK_BIN", ""), "penstock")
+MPIRUN = shutil.which("mpirun")
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "PENSTOCK_GROUP", "PENSTOCK_GROUP_ADDR",
+             "PENSTOCK_GROUP_SECRET", "PENSTOCK_GROUP_STARTS", "MASTER_ADDR", "MASTER_PORT")
+
+
+class GroupProgramTest(unittest.TestCase):
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
+        self.folder = self._folder.name
+        self.environment = {name: value for name, value in os.environ.items() if name not in LAUNCHERS}
+        self.environment.update(XDG_RUNTIME_DIR=self.folder)
+        self.running = []
+
+    def tearDown(self):
+        for process in self.running:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        self._folder.cleanup()
+
+    def start(self, *command, **environment):
+        process = subprocess.Popen([str(one) for one in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env=dict(self.environment, **environment), cwd=self.folder)
+        self.running.append(process)
+        return process
+
+    def start_rank(self, rank, ranks, *arguments, starts=0):
+        return self.start(PROGRAM, *arguments, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank),
+                          LOCAL_WORLD_SIZE=str(ranks), PENSTOCK_GROUP="test-%d" % os.getpid(),
+                          PENSTOCK_GROUP_STARTS=str(starts))
+
+    def start_all(self, ranks, *arguments):
+        return [self.start_rank(rank, ranks, *arguments) for rank in range(ranks)]
+
+    def end(self, process, code=None, seconds=60):
+        out, err = process.communicate(timeout=seconds)
+        if code is not None:
+            self.assertEqual(process.returncode, code, out + err)
+        return out, err
+
+    def check_digests(self, texts, ranks, rounds):
+        told = [json.loads(line) for text in texts for line in text.splitlines() if line.startswith("{")]
+        self.assertEqual(sorted(one["rank"] for one in told), list(range(ranks)))
+        self.assertEqual({(one["world_size"], one["collectives"]) for one in told}, {(ranks, rounds)})
+        self.assertEqual(len({one["digest"] for one in told}), 1)
+        return told[0]["digest"]
+
+    def test_four_programs_gather_the_same_bytes(self):
+        ranks = self.start_all(4, 200)
+        self.check_digests([self.end(one, 0)[0] for one in ranks], 4, 200)
+
+    def test_all_gathers_are_as_large_as_they_may_be_and_no_larger(self):
+        ranks = self.start_all(4, 8, "--large", 65536)
+        self.check_digests([self.end(one, 0)[0] for one in ranks], 4, 8)
+        told = [self.end(one, 3)[1] for one in self.start_all(2, 8, "--large", 65537)]
+        self.assertIn("65537 bytes, and at most 65536", "".join(told))
+
+    def test_a_killed_rank_ends_the_others_with_the_first_cause(self):
+        ranks = self.start_all(4, 100, "--die", "2:50")
+        for number, one in enumerate(ranks):
+            _, err = self.end(one)
+            if number == 2:
+                self.assertEqual(one.returncode, -signal.SIGKILL)
+                continue
+            self.assertEqual(one.returncode, 3, err)
+            self.assertIn("group_failed: rank 2 (", err)
+            self.assertIn("pid %d): its process has ended" % ranks[2].pid, err)
+
+    def test_ranks_that_disagree_are_told_both_values(self):
+        for one in self.start_all(3, 10, "--odd", "1:seed"):
+            _, err = self.end(one, 3)
+            self.assertIn("the seed is ", err)
+            self.assertIn("is 7 at rank", err.replace("and 7 at", "and is 7 at"))
+            self.assertIn("8 at rank 1", err)
+
+    def test_a_rank_that_leaves_is_named_by_those_that_need_it(self):
+        ranks = self.start_all(3, 10, "--odd", "1:leaves")
+        self.end(ranks[1], 0)
+        for one in (ranks[0], ranks[2]):
+            _, err = self.end(one, 3)
+            self.assertIn("rank 1: has left the group after 2 collective operations", err)
+
+    def test_a_rank_whose_program_throws_is_the_first_cause(self):
+        ranks = self.start_all(3, 10, "--odd", "1:throws")
+        _, err = self.end(ranks[1], 4)
+        self.assertIn("out of ideas", err)
+        for one in (ranks[0], ranks[2]):
+            _, err = self.end(one, 3)
+            self.assertIn("group_failed: rank 1 (", err)
+            self.assertIn("its program was left by an exception", err)
+
+    def test_ranks_in_different_operations_are_told_so(self):
+        for one in self.start_all(2, 10, "--odd", "1:kind"):
+            _, err = self.end(one, 3)
+            self.assertIn("collective operation 3", err)
+            self.assertIn("a barrier", err)
+            self.assertIn("an all_gather", err)
+
+    def test_a_rank_that_is_late_is_named_at_the_deadline(self):
+        ranks = self.start_all(2, 10, "--odd", "1:sleeps")
+        _, err = self.end(ranks[0], 3)
+        self.assertIn("timed_out: collective operation 3, an all_gather, of the group 'test' was not complete within 1s", err)
+
+    def test_a_rank_that_is_started_again_takes_its_place(self):
+        whole = [self.end(one, 0)[0] for one in self.start_all(4, 100)]
+        expected = self.check_digests(whole, 4, 100)
+        for lost in (2, 0):
+            state = os.path.join(self.folder, "state%d" % lost)
+            arguments = (100, "--wait", "--state", state, "--pause", 5, "--die", "%d:40" % lost)
+            ranks = self.start_all(4, *arguments)
+            self.assertEqual(ranks[lost].wait(timeout=60), -signal.SIGKILL)
+            ranks[lost] = self.start_rank(lost, 4, *arguments, starts=1)
+            self.assertEqual(self.check_digests([self.end(one, 0)[0] for one in ranks], 4, 100), expected)
+
+    def test_four_programs_under_launch(self):
+        process = self.start(PENSTOCK, "launch", "--gpus", "host:4", "--json", "--", PROGRAM, 100)
+        out, err = self.end(process, 0)
+        lines = [line[line.index("{"):] for line in (out + err).splitlines() if '"digest"' in line]
+        self.check_digests(["\n".join(lines)], 4, 100)
+
+    def test_a_rank_killed_under_launch_is_what_all_of_them_name(self):
+        report = os.path.join(self.folder, "report")
+        process = self.start(PENSTOCK, "launch", "--gpus", "host:4", "--report", report, "--", PROGRAM, 10000, "--die", "1:30")
+        out, err = self.end(process)
+        self.assertNotEqual(process.returncode, 0)
+        with open(report) as file:
+            cause = json.load(file)["first_cause"]
+        self.assertEqual(cause["rank"], 1)
+        named = [line for line in (out + err).splitlines() if "group_failed: rank 1 (" in line]
+        self.assertEqual(len(named), 3, out + err)
+        for line in named:
+            self.assertIn("pid %d): its process has ended" % cause["pid"], line)
+
+    @unittest.skipUnless(MPIRUN, "there is no mpirun")
+    def test_two_programs_under_mpirun(self):
+        self.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_plm="isolated",
+                                OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_orte_tmpdir_base=self.folder,
+                                TMPDIR=self.folder)
+        out, _ = self.end(self.start(MPIRUN, "-n", 2, PROGRAM, 100), 0)
+        self.check_digests([out], 2, 100)
+        process = self.start(MPIRUN, "-n", 2, PROGRAM, 10000, "--die", "1:30")
+        _, err = self.end(process)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("signal 9", err)
+
+
+if __name__ == "__main__":
+    unittest.main()
