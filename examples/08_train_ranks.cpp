@@ -1,4 +1,4 @@
-// Data-parallel training in a program of your own, on CPUs: softmax regression on a folder of images. Each rank has its
+// Data-parallel training in your own program, on CPUs: softmax regression on a folder of images. Each rank has its
 // part of every epoch from its session; after each step the ranks add their gradients, so all have the same weights. A
 // rank that is lost ends the others, which say which one it was.
 //
@@ -16,7 +16,6 @@
 #include <cstring>
 #include <filesystem>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
 namespace {

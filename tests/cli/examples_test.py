@@ -151,6 +151,31 @@ class Examples(harness.PenstockTest):
         self.assertEqual(len(re.findall(r"^walk \d+: {\"bytes\":1000000,\"mean\":\d+\.\d{4},\"variance\":\d+\.\d{4}}$", out, re.M)), 20)
         self.assertIn("on host memory", out)
 
+    def train_ranks(self, ranks):
+        """What each rank prints: its losses, by epoch."""
+        process = self.start("launch", "--gpus", "host:%d" % ranks, "--", os.path.join(harness.BIN, "08_train_ranks"), "photos")
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, out + err)
+        losses = {rank: {} for rank in range(ranks)}
+        for rank, world_size, epoch, loss in re.findall(r"rank (\d+) of (\d+)  epoch (\d+)  loss (\S+)", out.decode()):
+            self.assertEqual(int(world_size), ranks)
+            losses[int(rank)][int(epoch)] = loss
+        return losses
+
+    def test_ranks_that_add_their_gradients_have_the_same_falling_loss(self):
+        from PIL import Image
+        for kind in range(2):
+            os.makedirs(os.path.join(self.folder, "photos", "class%d" % kind))
+            for n in range(48):
+                color = (40 + 3 * n, 200 - 150 * kind, 60 + 120 * kind)
+                Image.new("RGB", (24, 24), color).save(os.path.join(self.folder, "photos", "class%d" % kind, "%02d.png" % n))
+        for ranks in (2, 4):
+            losses = self.train_ranks(ranks)
+            self.assertEqual(sorted(losses[0]), list(range(5)))
+            for rank in range(ranks):
+                self.assertEqual(losses[rank], losses[0])  # to the last digit
+            self.assertLess(float(losses[0][4]), 0.8 * float(losses[0][0]))
+
     def test_the_example_configs_are_sound_by_the_strictest_rules(self):
         configs = glob.glob(os.path.join(SOURCES, "configs", "*.toml")) + [os.path.join(SOURCES, "photos.toml")]
         self.assertGreaterEqual(len(configs), 5)
