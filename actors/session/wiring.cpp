@@ -33,6 +33,8 @@ supervisor::supervisor_settings supervisor_settings_of(const config& settings, s
   s.rules.pool.restart = supervision::settings_of(l.restart);
   s.rules.pool.workers = workers;
   s.rules.pool.min_ready = l.limits.min;
+  // Workers that may take longer to start, as those that import torch, are not too few while they do.
+  s.rules.pool.min_ready_within = std::max<nanoseconds>(s.rules.pool.min_ready_within, l.hang.start_deadline);
   s.rules.pool.sacrificial_place = l.limits.max;
   s.rules.pool.seed = settings.sampler.seed;
   s.rules.clocks = {l.hang.start_deadline, l.hang.heartbeat_timeout, l.hang.item_timeout};

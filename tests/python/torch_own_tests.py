@@ -1,6 +1,6 @@
 """Runs PyTorch's own tests of its DataLoader on penstock.torch.DataLoader, and prints the share that passes.
 
-    torch_own_tests.py .../pytorch-1.13.1/test/test_dataloader.py [--only WORD] [--json]
+    torch_own_tests.py .../pytorch-1.13.1/test/test_dataloader.py [--only WORD ...] [--json]
 
 The file is that of the installed version: `apt-get source pytorch`, or the tag of its repository. It needs expecttest (and
 psutil for some). Exits with 1 if fewer than 95 % of the tests that apply pass, or one hangs.
@@ -101,7 +101,7 @@ def reason_against(name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("file")
-    parser.add_argument("--only", default="", help="tests whose name has this in it")
+    parser.add_argument("--only", nargs="+", default=[""], help="tests whose name has one of these in it")
     parser.add_argument("--patience", type=int, default=120, help="seconds for one test")
     parser.add_argument("--json", action="store_true", help="print a summary as JSON")
     given = parser.parse_args()
@@ -120,7 +120,7 @@ def run(folder, given):
     results = {}
     wanted = []
     for name in names:
-        if given.only not in name:
+        if not any(word in name for word in given.only):
             continue
         reason = reason_against(name)
         if reason is None:

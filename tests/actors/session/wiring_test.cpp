@@ -1,0 +1,14 @@
+// What a session passes on to its supervisor.
+#include "actors/session/wiring.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace std::chrono_literals;
+
+TEST_CASE("workers are not too few while they may still be starting") {
+  config c;
+  CHECK(session::supervisor_settings_of(c, 2).rules.pool.min_ready_within == 60s);
+  c.loader.hang.start_deadline = 5min;
+  CHECK(session::supervisor_settings_of(c, 2).rules.pool.min_ready_within == 5min);
+}
