@@ -116,14 +116,18 @@ void tell(const member_state& s, event_kind what, std::string text) {
 void follow_phase(member_state& s) {
   const group_view& view = s.book->view();
   const group_phase was = std::exchange(s.phase, view.phase);
-  const bool agreed = view.phase == group_phase::describing || view.phase == group_phase::running ||
+  const bool alone = s.book->delivers_the_rest();
+  const bool agreed = alone || view.phase == group_phase::describing || view.phase == group_phase::running ||
                       view.phase == group_phase::stopping;
   if (agreed && !std::exchange(s.joined, true)) {
     tell(s, event_kind::group_joined,
-         fmt::format("rank {} has joined the group '{}' of {}", s.around.settings.card.rank, s.around.group,
-                     counted(s.around.settings.card.world_size, "rank")));
+         alone ? fmt::format("the group '{}' has finished: rank {} delivers the rest by itself",
+                             s.around.group, s.around.settings.card.rank)
+               : fmt::format("rank {} has joined the group '{}' of {}", s.around.settings.card.rank,
+                             s.around.group, counted(s.around.settings.card.world_size, "rank")));
     s.around.news->joined();
   }
+  if (alone) s.around.gate->begin();
   if (was == view.phase) return;
   if (view.phase == group_phase::running || view.phase == group_phase::stopping) s.around.gate->begin();
   if (view.phase == group_phase::running) {

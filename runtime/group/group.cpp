@@ -80,6 +80,7 @@ group::program_group_setup setup_of(const group_options& options, const group::l
   setup.links.lost_after = g.lost_after;
   setup.member.card = card_of(options, place);
   setup.member.waits_for_lost = setup.group.waits_for_lost = g.on_lost_rank == lost_rank_rule::wait;
+  setup.member.needs_others = true;
   setup.member.join_timeout = setup.group.join_timeout = g.join_timeout;
   setup.member.lost_after = setup.group.lost_after = g.lost_after;
   setup.member.rejoin_timeout = setup.group.rejoin_timeout = g.rejoin_timeout;

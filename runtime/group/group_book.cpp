@@ -108,10 +108,7 @@ void group_book::update(seat& s, const member_report& report, steady_time now) {
 
 /// A process claims a rank that another one has, had, or that nobody has had yet.
 void group_book::claim(seat& s, const member_report& report, steady_time now) {
-  if (over()) {
-    s.knows_end = s.knows_end || report.view.outcome != group_outcome::none;
-    return refuse(report, "the group is over");
-  }
+  if (over()) return claim_after_end(s, report, now);
   if (report.incarnation != 0 && report.incarnation < view_.incarnations[report.card.rank])
     return refuse(report, fmt::format("{} was replaced", name_of(report)));
   if (!s.latest) {
@@ -141,6 +138,15 @@ void group_book::claim(seat& s, const member_report& report, steady_time now) {
     if (over()) return refuse(report, "the group is over");
   }
   take(s, report, now);
+}
+
+/// Takes the place of a process that is known to be gone, so that it may deliver what its launcher has not heard of.
+void group_book::claim_after_end(seat& s, const member_report& report, steady_time now) {
+  s.knows_end = s.knows_end || report.view.outcome != group_outcome::none;
+  const bool replaces = !s.latest || s.ended || report.card.starts > s.latest->card.starts;
+  if (replaces && settings_.waits_for_lost && view_.outcome == group_outcome::finished && fits(report, now))
+    return take(s, report, now);
+  refuse(report, "the group is over");
 }
 
 void group_book::take(seat& s, const member_report& report, steady_time now) {

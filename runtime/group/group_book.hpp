@@ -145,6 +145,7 @@ class group_book {
   void take(seat& s, const member_report& report, steady_time now);
   void update(seat& s, const member_report& report, steady_time now);
   void claim(seat& s, const member_report& report, steady_time now);
+  void claim_after_end(seat& s, const member_report& report, steady_time now);
   void take_word(seat& s);
   void learn(const group_view& known);
   [[nodiscard]] bool fits(const member_report& report, steady_time now);

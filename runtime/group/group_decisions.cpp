@@ -164,8 +164,9 @@ void group_book::await_lost(steady_time now) {
   for (const seat& s : seats_) {
     if (s.present) continue;
     const bool whole = said(s.latest, &member_report::stream_over);
-    // It has nothing left to deliver, but others may need it for steps that they take together.
-    if (whole && !settings_.communicator) continue;
+    // It has nothing left to deliver, but others may need it for steps that they take together; and where its launcher
+    // starts it again, it looks for the group.
+    if (whole && !settings_.communicator && !settings_.waits_for_lost) continue;
     const nanoseconds patience = settings_.waits_for_lost ? timeout
                                  : whole                  ? settings_.lost_after
                                                           : nanoseconds(0);
@@ -183,7 +184,10 @@ void group_book::watch_the_end() {
   if (stop_wanted_ && !begun() && (established_ || !takes_over()))
     return end(group_outcome::stopped, std::nullopt);
   if (!established_ || !begun()) return;
-  const auto whole = [](const seat& s) { return said(s.latest, &member_report::stream_over); };
+  // A lost rank is started again: were the group over before it is back, it would find nobody.
+  const auto whole = [&](const seat& s) {
+    return said(s.latest, &member_report::stream_over) && (s.present || !settings_.waits_for_lost);
+  };
   if (std::ranges::all_of(seats_, whole)) return end(group_outcome::finished, std::nullopt);
   if (!stop_wanted_) return;
   if (std::exchange(view_.phase, group_phase::stopping) != group_phase::stopping)
@@ -319,7 +323,11 @@ std::vector<std::uint32_t> group_book::missing() const {
 
 bool group_book::everybody_knows() const {
   return std::ranges::all_of(seats_, [&](const seat& s) {
-    if (s.present) return s.latest->view.outcome != group_outcome::none;
+    const bool said_so = s.latest && s.latest->view.outcome != group_outcome::none;
+    if (s.present) return said_so;
+    // Lost when everybody had delivered everything: its next process comes to ask.
+    if (settings_.waits_for_lost && established_ && view_.outcome == group_outcome::finished)
+      return said_so || s.knows_end;
     // A rank that is only about to arrive would look for the coordinator for as long as join_timeout.
     return established_ || s.latest || s.knows_end;
   });

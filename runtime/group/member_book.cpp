@@ -37,6 +37,7 @@ void member_book::heard(const group_order& order, steady_time now) {
   if (order.view.generation == 0) {
     // A new coordinator that has not heard enough, or one that never will.
     heard_at_ = now;
+    counted_ = order.heard > 0;
     prolong(order.heard);
     if (order.view.outcome != group_outcome::none && view_.outcome == group_outcome::none) {
       view_.outcome = order.view.outcome;
@@ -55,6 +56,7 @@ void member_book::heard(const group_order& order, steady_time now) {
 
 void member_book::follow(const group_order& order, steady_time now) {
   heard_at_ = now;
+  counted_ = order.heard > 0;
   orders_heard_ = order.number;
   if (order.standing == rank_standing::refused) {
     // Of a group that is over it still learns how it ended.
@@ -105,7 +107,8 @@ void member_book::tend_communicator() {
 
 void member_book::find_end(steady_time now) {
   if (own_end_) return end(group_outcome::failed, own_end_);
-  if (view_.outcome != group_outcome::none) {
+  const bool alone = delivers_the_rest();
+  if (view_.outcome != group_outcome::none && !alone) {
     const bool stays = knows_since_ && now - *knows_since_ < settings_.end_grace && !everybody_knows_;
     // A failure needs nobody's consent: its report has just said that it knows.
     if (view_.outcome == group_outcome::failed || !stays) end(view_.outcome, view_.cause);
@@ -114,6 +117,7 @@ void member_book::find_end(steady_time now) {
   if (said_.left) return end(group_outcome::stopped, std::nullopt);
   if (failing_since_ && now - *failing_since_ >= settings_.end_grace)
     return end(group_outcome::failed, mine(*said_.failed));
+  if (alone) return;
   if (view_.generation == 0) {
     const bool hears = heard_at_ && now - *heard_at_ <= settings_.lost_after;
     // Rank 0 names who is missing; this rank gives it the time to say so.
@@ -216,6 +220,12 @@ void member_book::communicator_aborted(std::uint64_t number) {
   changed_ = true;
 }
 
+bool member_book::delivers_the_rest() const noexcept {
+  // Where steps need all ranks there is nobody to take them with.
+  return view_.outcome == group_outcome::finished && counted_ && !said_.stream_over &&
+         !settings_.communicator && !settings_.needs_others;
+}
+
 bool member_book::may_communicate() const noexcept {
   return told_.what == communicator_order::act::use && said_.communicator.at == progress::made &&
          told_.number == said_.communicator.number;
@@ -228,6 +238,7 @@ bool member_book::may_hand_out(steady_time now) const {
 
 std::optional<hand_out_right> member_book::right() const {
   if (ended_ || own_end_ || said_.failed || said_.left || said_.stream_over) return std::nullopt;
+  if (delivers_the_rest()) return hand_out_right{never, std::nullopt};
   if (!go_ || view_.outcome != group_outcome::none) return std::nullopt;
   // What is agreed needs no other rank: a process that is started anew only counts it.
   if (settings_.communicator && !may_communicate() && view_.phase == group_phase::running &&

@@ -24,6 +24,7 @@ struct member_settings {
   rank_card card;
   bool waits_for_lost = false;
   bool communicator = false;
+  bool needs_others = false;  ///< for what it does, also without a communicator
   nanoseconds join_timeout{120'000'000'000};
   nanoseconds lost_after{10'000'000'000};
   nanoseconds rejoin_timeout{600'000'000'000};
@@ -105,6 +106,9 @@ class member_book {
   [[nodiscard]] std::optional<hand_out_right> right() const;
   /// The communicator may be used: all ranks have made it.
   [[nodiscard]] bool may_communicate() const noexcept;
+  /// The group has finished, and this process has not: its launcher has started it again after the last batch of an
+  /// earlier process, and where that one was last heard of. It delivers what follows by itself, and then ends.
+  [[nodiscard]] bool delivers_the_rest() const noexcept;
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   [[nodiscard]] const group_view& view() const noexcept { return view_; }
   [[nodiscard]] std::uint32_t incarnation() const noexcept { return said_.incarnation; }
@@ -138,6 +142,7 @@ class member_book {
   bool go_ = false;
   bool everybody_knows_ = false;
   std::optional<steady_time> knows_since_;  // the outcome
+  bool counted_ = false;                    // by the newest order this process has the rank
   std::optional<steady_time> failing_since_;
   std::optional<group_cause> own_end_;  // that nobody has to confirm
   bool ended_ = false;

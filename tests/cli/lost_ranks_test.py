@@ -6,7 +6,7 @@ import socket
 import statistics
 
 RANKS = 4
-KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", "3"))
+KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", "8"))
 PAUSE = 0.5  # seconds between two kills, at most
 
 

@@ -61,6 +61,31 @@ TEST_CASE("a rank that has finished stays until the end where ranks are replaced
   CHECK(rank.news.gone == 0);
 }
 
+TEST_CASE("a rank that comes when its group has finished delivers the rest, and needs nobody for it") {
+  deterministic_system world;
+  rank_stage rank(world, card(1), true);
+  rank.say(join_group{""});
+  group_order over;
+  over.view.generation = 1;
+  over.view.coordinator = 100;
+  over.view.phase = group_phase::over;
+  over.view.outcome = group_outcome::finished;
+  over.number = 1;
+  over.heard = 1;
+  over.standing = rank_standing::member;
+  rank.order(over);
+  CHECK(rank.news.joins == 1);
+  rank.say(stream_described{{"f00d", 0, 7}});
+  CHECK(rank.gate->begun());
+  rank.say(link_lost{"rank 0 has ended"});
+  world.pass(60s);
+  CHECK(rank.hand_out());
+  CHECK(rank.news.outcome == group_outcome::none);
+  rank.say(stream_delivered{});
+  world.pass(6s);
+  CHECK(rank.news.outcome == group_outcome::finished);
+}
+
 TEST_CASE("a rank that hears nothing stops handing out, and goes on when it hears again") {
   deterministic_system world;
   rank_stage rank(world, card(1));

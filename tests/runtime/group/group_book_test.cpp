@@ -544,6 +544,66 @@ TEST_CASE("a group has finished when all streams are over, and nobody goes befor
   CHECK(g.book->may_leave());
 }
 
+TEST_CASE("a rank that is lost when it has delivered everything comes back before the group has finished") {
+  small_group g(3, true);
+  g.start_all();
+  g.run();
+  g.describe();
+  for (std::uint32_t r = 0; r < 3; ++r) g.deliver(r, 3);
+  g.members[1]->stream_ended();
+  g.run();
+  g.kill(1);
+  for (const std::uint32_t r : {0U, 2U}) g.members[r]->stream_ended();
+  g.run(1s);
+  CHECK(g.book->view().outcome == group_outcome::none);
+  CHECK_FALSE(g.book->may_leave());
+  g.replace(1, 2);  // its launcher had not heard of the last batch
+  g.run();
+  g.members[1]->described({"abc", 0, 0});
+  g.run();
+  CHECK(g.handing_out() == std::vector<std::uint32_t>{1});
+  g.deliver(1);
+  g.members[1]->stream_ended();
+  g.run();
+  CHECK(g.book->may_leave());
+  for (const auto& end : g.ends) {
+    REQUIRE(end);
+    CHECK(end->how == group_outcome::finished);
+  }
+}
+
+TEST_CASE("a rank that is lost when its group has just finished delivers the rest, and nobody waits for it") {
+  small_group g(3, true);
+  g.start_all();
+  g.run();
+  g.describe();
+  for (std::uint32_t r = 0; r < 3; ++r) {
+    g.deliver(r, 3);
+    g.members[r]->stream_ended();
+  }
+  g.cut.insert(1);
+  for (const auto& report : g.members[1]->advance(g.now))
+    g.book->heard(std::get<send_report>(report).report, g.now);  // its last words
+  g.run();
+  CHECK(g.book->view().outcome == group_outcome::finished);
+  g.kill(1);
+  g.cut.clear();
+  g.run(1s);
+  CHECK_FALSE(g.book->may_leave());  // its next process would find nobody
+  g.replace(1, 2);
+  g.run();
+  CHECK(g.book->may_leave());
+  g.book.reset();
+  CHECK(g.members[1]->delivers_the_rest());
+  g.run(20s);
+  CHECK_FALSE(g.ends[1]);
+  g.deliver(1);
+  g.members[1]->stream_ended();
+  g.run(6s);
+  REQUIRE(g.ends[1]);
+  CHECK(g.ends[1]->how == group_outcome::finished);
+}
+
 TEST_CASE("a communicator is aborted everywhere when a rank is lost, and made anew with a higher number") {
   small_group g(3, true, true);
   g.start_all();

@@ -26,6 +26,7 @@ group_world_settings random_settings(random_choice& choose) {
   s.deaths_seen = choose.below(3) != 0;
   if (s.ranks > 1 && choose.below(8) == 0) s.odd = choose.below(s.ranks);
   if (s.ranks > 1 && choose.below(8) == 0) s.odd_data = choose.below(s.ranks);
+  s.launcher_hears_end = choose.below(2) == 0;
   return s;
 }
 
@@ -56,9 +57,10 @@ script random_script(random_choice& choose) {
 
 std::string describe(const group_world_settings& s) {
   return fmt::format(
-      "ranks {}, batches {}, waits {}, communicator {}, counts_starts {}, deaths_seen {}, odd {}, odd_data "
-      "{}",
-      s.ranks, s.batches, s.waits, s.communicator, s.counts_starts, s.deaths_seen,
+      "ranks {}, batches {}, waits {}, communicator {}, counts_starts {}, deaths_seen {}, launcher_hears_end "
+      "{}, "
+      "odd {}, odd_data {}",
+      s.ranks, s.batches, s.waits, s.communicator, s.counts_starts, s.deaths_seen, s.launcher_hears_end,
       s.odd ? static_cast<int>(*s.odd) : -1, s.odd_data ? static_cast<int>(*s.odd_data) : -1);
 }
 

@@ -15,6 +15,8 @@ constexpr nanoseconds lost_after = 800ms;
 constexpr nanoseconds patience = 60s;   // join_timeout and rejoin_timeout
 constexpr nanoseconds long_away = 20s;  // nobody is away for so long unless a script says so
 constexpr nanoseconds beat = 100ms;
+constexpr nanoseconds end_grace = 500ms;          // of the coordinator
+constexpr nanoseconds left_behind_after = 200ms;  // of a launcher that hears how the group ended
 
 void must(bool holds, const std::string& otherwise) {
   if (!holds) throw violation{otherwise};
@@ -25,6 +27,7 @@ void must(bool holds, const std::string& otherwise) {
 group_world::group_world(const group_world_settings& settings, group_world_tally& tally)
     : settings_(settings), tally_(tally), ranks_(settings.ranks) {
   may_fail_ = settings.odd.has_value() || settings.odd_data.has_value();
+  for (launched_rank& r : ranks_) r.away_since = now_;
 }
 
 group_world::process* group_world::newest(std::uint32_t rank) {
@@ -43,11 +46,39 @@ group_world::process* group_world::any(std::uint32_t pick) {
   return alive_.empty() ? nullptr : alive_[pick % alive_.size()].get();
 }
 
-/// A launcher that has heard from one rank how the group ended starts no other.
+/// Whoever misses the group's end is no matter: the launcher sees to it.
+bool group_world::launcher_settles_the_end() const {
+  return settings_.launcher_hears_end && settings_.waits && told_at_ != never;
+}
+
 bool group_world::starts_again(std::uint32_t rank) {
   const launched_rank& r = ranks_[rank];
-  return newest(rank) == nullptr && (settings_.waits || r.starts == 0) &&
-         std::ranges::none_of(ranks_, &launched_rank::over);
+  if (newest(rank) != nullptr || r.over || (!settings_.waits && r.starts > 0)) return false;
+  if (told_at_ == never) return true;
+  if (launcher_settles_the_end()) finish_alone(rank);
+  // Another launcher does not know; where the group has failed or was stopped it does no harm.
+  return !settings_.launcher_hears_end && settings_.waits && told_ == group_outcome::finished;
+}
+
+/// A launcher that knows how the group ended starts no process that would look for it.
+void group_world::finish_alone(std::uint32_t rank) {
+  launched_rank& r = ranks_[rank];
+  r.over = true;
+  if (told_ == group_outcome::finished) r.delivered = r.steps = settings_.batches;
+}
+
+/// The launcher ends processes that still do not know what others have known for some time.
+void group_world::end_those_left_behind() {
+  if (!launcher_settles_the_end() || now_ - told_at_ < left_behind_after) return;
+  std::vector<process*> left;
+  for (auto& p : alive_) {
+    if (!p->end && p->member->view().outcome == group_outcome::none) left.push_back(p.get());
+  }
+  for (process* p : left) {
+    const std::uint32_t rank = p->rank;
+    kill(*p, false);
+    if (newest(rank) == nullptr) finish_alone(rank);
+  }
 }
 
 group_world::process& group_world::start(std::uint32_t rank) {
@@ -78,7 +109,7 @@ group_world::process& group_world::start(std::uint32_t rank) {
     g.communicator = settings_.communicator;
     g.join_timeout = g.rejoin_timeout = patience;
     g.lost_after = lost_after;
-    g.end_grace = 500ms;
+    g.end_grace = end_grace;
     p->book = std::make_unique<group_book>(g, now_);
     if (++coordinators_ > 1) ++tally_.takeovers;
   }
@@ -89,8 +120,10 @@ group_world::process& group_world::start(std::uint32_t rank) {
 
 void group_world::kill(process& p, bool loses_words) {
   launched_rank& launched = ranks_[p.rank];
-  if (!settings_.waits || launched.over) may_fail_ = true;
-  if (std::ranges::any_of(ranks_, &launched_rank::over)) may_fail_ = may_differ_ = true;
+  if (!settings_.waits) may_fail_ = true;
+  // The next process may find nobody who could say so.
+  if (decided_at_ != never && (!settings_.launcher_hears_end || !settings_.waits))
+    may_fail_ = may_differ_ = true;
   launched.stop_disturbed = true;
   launched.away_since = std::min(launched.away_since, now_);
   if (!p.up.empty()) last_words_.push_back(p.up.back());
@@ -110,6 +143,15 @@ void group_world::kill(process& p, bool loses_words) {
   std::erase_if(alive_, [&](const auto& one) { return one.get() == &p; });
 }
 
+/// One that has delivered everything: it waits for the others, or ends.
+void group_world::kill_whole(std::uint32_t pick) {
+  std::vector<process*> whole;
+  for (auto& p : alive_) {
+    if (p->member->steps() == settings_.batches) whole.push_back(p.get());
+  }
+  if (!whole.empty()) kill(*whole[pick % whole.size()], pick % 3 == 0);
+}
+
 /// A host is cut off, and its rank is started again on another one.
 void group_world::twin(std::uint32_t rank) {
   process* const old = newest(rank);
@@ -118,6 +160,7 @@ void group_world::twin(std::uint32_t rank) {
   if (old->member->incarnation() == 0) may_fail_ = true;  // two at once, as far as the group can see
   old->cut_up = old->cut_down = true;
   ranks_[rank].stop_disturbed = true;
+  ranks_[rank].twins = true;
   ++tally_.twins;
   may_differ_ = true;
   start(rank);
@@ -223,10 +266,12 @@ void group_world::ended(process& p) {
   const group_view& known = p.member->view();
   launched_rank& launched = ranks_[p.rank];
   if (newest(p.rank) == &p) launched.steps = std::max(launched.steps, p.member->steps());
-  // The process before this one may have delivered it, and died when that was known.
-  if (p.end->how == group_outcome::finished)
-    must(launched.delivered == settings_.batches,
-         "a group has finished, and a rank has not delivered everything");
+  if (p.end->how == group_outcome::finished) {
+    // Another process of this rank may have delivered it: where steps need all ranks, the one before; else a twin.
+    const bool another = settings_.communicator || launched.twins;
+    const bool whole = (another ? launched.delivered : p.member->steps()) == settings_.batches;
+    must(whole, "a group has finished, and a rank has not delivered everything");
+  }
   const bool undisturbed = !launched.stop_disturbed && !settings_.communicator && !left_;
   if (p.end->how == group_outcome::stopped && known.limit && undisturbed && p.handed_out)
     must(p.member->steps() == *known.limit || p.member->steps() == settings_.batches,
@@ -235,12 +280,20 @@ void group_world::ended(process& p) {
     ++tally_.outcomes[known.outcome];
     ends_.push_back(*p.end);
     launched.over = true;
+    if (told_at_ == never) {
+      told_at_ = now_;
+      told_ = known.outcome;
+    }
     // Rank 0 died in that moment, and its next process asks ranks that are not there any more.
     const process* c = coordinator();
-    if (c == nullptr || c->book->view().outcome == group_outcome::none) may_fail_ = may_differ_ = true;
+    const bool unknown = c == nullptr || c->book->view().outcome == group_outcome::none;
+    if (unknown && !launcher_settles_the_end()) may_fail_ = may_differ_ = true;
   } else {
+    const bool alone = told_ == group_outcome::finished && p.end->cause &&
+                       p.end->cause->cause.starts_with("cannot be reached");
+    must(!alone || may_fail_, "a rank was started again, and there is no group any more that it could join");
     // Refused, replaced, or cut off: its launcher may start it again.
-    launched.over = launched.over || !settings_.waits || left_;
+    launched.over = launched.over || !settings_.waits || left_ || alone;
     if (newest(p.rank) == &p) launched.away_since = std::min(launched.away_since, now_);
   }
 }
@@ -248,16 +301,22 @@ void group_world::ended(process& p) {
 void group_world::remove_ended() {
   std::erase_if(alive_, [&](const auto& p) {
     if (!p->end) return false;
-    return !p->book || p->book->may_leave() || p->book->view().outcome == group_outcome::none;
+    if (!p->book || p->book->view().outcome == group_outcome::none) return true;
+    // Who has not heard the end by then will not hear it.
+    const bool late = now_ - decided_at_ >= end_grace && !launcher_settles_the_end();
+    if (p->book->may_leave() && late) may_fail_ = may_differ_ = true;
+    return p->book->may_leave();
   });
 }
 
 void group_world::advance() {
-  for (int again = 0; again < 1; ++again) {
-    if (process* c = coordinator()) advance_book(*c);
-    for (auto& p : alive_) advance_member(*p);
+  if (process* c = coordinator()) {
+    advance_book(*c);
+    if (c->book->view().outcome != group_outcome::none) decided_at_ = std::min(decided_at_, now_);
   }
+  for (auto& p : alive_) advance_member(*p);
   remove_ended();
+  end_those_left_behind();
 }
 
 void group_world::check() {
@@ -316,6 +375,7 @@ void group_world::accident(group_act what, std::uint32_t pick) {
         c->book->heard(last_words_[pick % last_words_.size()], now_);
       break;
     case group_act::kill: kill(*p, pick % 3 == 0); break;
+    case group_act::kill_whole: kill_whole(pick); break;
     case group_act::cut:
       if (p->rank == 0) break;
       if (!settings_.waits) may_fail_ = may_differ_ = true;

@@ -19,9 +19,9 @@ namespace penstock::testing {
 
 // clang-format off
 enum class group_act : std::uint8_t { pass, hand_over, deliver, exchange, nccl, start,  // work; the others are accidents
-                                      lose, repeat, late, kill, cut, heal, stop, break_nccl, leave, fail, twin, wait, count };
+                                      lose, repeat, late, kill, kill_whole, cut, heal, stop, break_nccl, leave, fail, twin, wait, count };
 inline constexpr const char* group_act_names[] = {"pass", "hand_over", "deliver", "exchange", "nccl", "start", "lose", "repeat", "late",
-                                                  "kill", "cut", "heal", "stop", "break_nccl", "leave", "fail", "twin", "wait"};
+                                                  "kill", "kill_whole", "cut", "heal", "stop", "break_nccl", "leave", "fail", "twin", "wait"};
 // clang-format on
 static_assert(std::size(group_act_names) == static_cast<std::size_t>(group_act::count));
 
@@ -32,6 +32,7 @@ struct group_world_settings {
   bool communicator = false;
   bool counts_starts = true;           ///< the launcher says how often it has started a rank
   bool deaths_seen = true;             ///< a link says at once that its process is gone
+  bool launcher_hears_end = false;     ///< as `penstock launch` does; others only see how processes end
   std::optional<std::uint32_t> odd{};  ///< this rank has another seed
   std::optional<std::uint32_t> odd_data{};
   bool goes_on_when_cut_off = false;  ///< a planted mistake: nobody asks whether he may hand out
@@ -77,12 +78,17 @@ class group_world {
     std::uint64_t delivered = 0;  // by any of its processes
     bool over = false;            // it ended by itself: it is not started again
     bool stop_disturbed = false;
+    bool twins = false;  // there were two processes of it at once
     steady_time away_since = never;
   };
 
   [[nodiscard]] bool starts_again(std::uint32_t rank);
+  [[nodiscard]] bool launcher_settles_the_end() const;
   process& start(std::uint32_t rank);
   void kill(process& p, bool loses_words);
+  void kill_whole(std::uint32_t pick);
+  void finish_alone(std::uint32_t rank);
+  void end_those_left_behind();
   void twin(std::uint32_t rank);
   void advance();
   void advance_book(process& p);
@@ -112,6 +118,9 @@ class group_world {
   std::vector<group::member_report> last_words_;            // of the dead
   std::map<std::string, std::set<std::uint32_t>> made_by_;  // communicators, by id
   steady_time exchanged_{};                                 // when all messages were last delivered
+  steady_time decided_at_ = never;                          // a coordinator knew how the group ended
+  steady_time told_at_ = never;                             // a rank that ended said how the group did
+  group::group_outcome told_ = group::group_outcome::none;
   std::uint64_t tokens_ = 0;
   std::uint64_t draws_ = 0;
   std::uint64_t coordinators_ = 0;

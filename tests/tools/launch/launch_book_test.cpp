@@ -281,6 +281,75 @@ TEST_CASE("a session that is not heard of any more is killed and started again; 
   CHECK(only<start_rank>(g.go()).size() == 1);
 }
 
+TEST_CASE("a rank that is lost when its group has finished is started to deliver the rest alone") {
+  group g(one_by_one(3));
+  g.begin();
+  for (std::uint32_t r = 0; r < 3; ++r) g.book.heard(r, 5, g.now);
+  g.exit(1, by_signal(SIGKILL));
+  CHECK_FALSE(only<start_rank>(g.go())[0].alone);
+  g.book.started(1, 201);
+  g.book.group_over(0, launch_outcome::finished, g.now);
+  g.exit(2, by_signal(SIGKILL));
+  auto said = only<start_rank>(g.go());
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].rank == 2);
+  CHECK(said[0].alone);
+  g.book.started(2, 202);
+  g.exit(0, exit_code(0));
+  // Rank 1 may have come too late to hear it: then it would look for the group for minutes.
+  g.now += 1s;
+  CHECK(g.signals() == std::vector<int>{0, 0, 0});
+  CHECK(g.book.next_deadline() == g.now + 1s);
+  g.now += 1s;
+  CHECK(g.signals() == std::vector<int>{0, SIGKILL, 0});
+  CHECK(g.signals() == std::vector<int>{0, 0, 0});
+  g.exit(1, by_signal(SIGKILL));
+  said = only<start_rank>(g.go());
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].alone);
+  g.book.started(1, 203);
+  CHECK(g.book.restarts() == 2);  // the two that were lost
+  g.now += 60s;
+  CHECK(g.signals() == std::vector<int>{0, 0, 0});
+  g.exit(1, exit_code(0));
+  g.exit(2, exit_code(0));
+  (void)g.go();
+  CHECK(g.book.outcome() == launch_outcome::finished);
+}
+
+TEST_CASE("a rank that knows how its group ended has the time it takes to end by itself") {
+  group g(one_by_one(2));
+  g.begin();
+  g.book.group_over(0, launch_outcome::finished, g.now);
+  g.now += 1s;
+  g.book.group_over(1, launch_outcome::finished, g.now);
+  g.now += 60s;
+  CHECK(g.signals() == std::vector<int>{0, 0});
+}
+
+TEST_CASE(
+    "a rank that is lost when its group was stopped is not started again, nor is one that waits for it") {
+  group g(one_by_one(4));
+  g.begin();
+  for (int i = 0; i < 2; ++i) {  // the second start has to wait
+    g.exit(1, by_signal(SIGSEGV));
+    if (i == 0) (void)g.go();
+    if (i == 0) g.book.started(1, 201);
+  }
+  g.book.group_over(0, launch_outcome::stopped, g.now);
+  g.exit(2, by_signal(SIGKILL));
+  g.now += 5s;
+  const auto said = g.go();
+  CHECK(only<start_rank>(said).empty());
+  REQUIRE(only<signal_rank>(said).size() == 1);
+  CHECK(only<signal_rank>(said)[0].rank == 3);  // it has not heard of it
+  g.exit(3, by_signal(SIGKILL));
+  g.exit(0, exit_code(0));
+  (void)g.go();
+  REQUIRE(g.book.over());
+  CHECK_FALSE(g.book.first_cause());
+}
+
 TEST_CASE("a rank that waits for its restart is not started after the user's signal") {
   group g(one_by_one(2));
   g.begin();

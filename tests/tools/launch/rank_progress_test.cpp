@@ -45,6 +45,11 @@ TEST_CASE("what a rank says arrives as it was said") {
   REQUIRE(begin);
   CHECK(begin->state == said.state);
   CHECK(begin->delivered == 12);
+  CHECK_FALSE(begin->alone);
+  CHECK(parse_start(line_of(rank_start{said.state, 12, true}))->alone);
+  CHECK(heard->group == group_end_word::none);
+  for (const group_end_word word : {group_end_word::finished, group_end_word::stopped})
+    CHECK(parse_progress(line_of(rank_progress{.group = word}))->group == word);
 }
 
 TEST_CASE("a line that is no message of a rank is refused") {

@@ -28,8 +28,10 @@ steady_time launch_book::next_deadline() const noexcept {
   steady_time next = deadline_;
   if (stage_ != stage::running) return next;
   for (const rank_facts& r : ranks_) next = std::min(next, r.restarts_at);
-  for (const rank_life& l : lives_) {
+  for (std::uint32_t rank = 0; rank < lives_.size(); ++rank) {
+    const rank_life& l = lives_[rank];
     if (l.heard != never && !l.silenced) next = std::min(next, l.heard + rules_.lost_after);
+    if (looks_for_its_group(rank)) next = std::min(next, group_end_known_ + rules_.left_behind_after);
   }
   return next;
 }
@@ -38,6 +40,7 @@ std::vector<launch_command> launch_book::advance(steady_time now) {
   if (stage_ == stage::begin) start_all(now);
   if (stage_ == stage::running) {
     kill_silent(now);
+    kill_left_behind(now);
     start_those_due(now);
   }
   enforce_deadline(now);
@@ -47,6 +50,8 @@ std::vector<launch_command> launch_book::advance(steady_time now) {
 
 void launch_book::start_all(steady_time now) {
   stage_ = stage::running;
+  group_end_.reset();
+  group_end_known_ = never;
   killed_ = false;
   deadline_ = never;
   for (std::uint32_t rank = 0; rank < rules_.ranks; ++rank) start_one(rank, now);
@@ -63,14 +68,16 @@ void launch_book::start_one(std::uint32_t rank, steady_time now) {
     lives_[rank].batches = 0;
     lives_[rank].heard = never;
     lives_[rank].silenced = false;
+    lives_[rank].left_behind = false;
+    lives_[rank].knows_end = group_end_.has_value();
   }
-  outbox_.emplace_back(start_rank{rank});
+  outbox_.emplace_back(start_rank{rank, group_end_ == launch_outcome::finished});
 }
 
 void launch_book::start_those_due(steady_time now) {
   for (std::uint32_t rank = 0; rank < rules_.ranks; ++rank) {
     if (ranks_[rank].restarts_at > now) continue;
-    ++single_restarts_;
+    if (!lives_[rank].left_behind) ++single_restarts_;
     start_one(rank, now);
   }
 }
@@ -81,6 +88,20 @@ void launch_book::kill_silent(steady_time now) {
     if (ranks_[rank].now != rank_state::running || l.silenced || l.heard == never) continue;
     if (now - l.heard < rules_.lost_after) continue;
     l.silenced = true;
+    outbox_.emplace_back(signal_rank{rank, SIGKILL});
+  }
+}
+
+bool launch_book::looks_for_its_group(std::uint32_t rank) const {
+  const rank_life& l = lives_[rank];
+  return group_end_ && ranks_[rank].now == rank_state::running && !l.knows_end && !l.left_behind;
+}
+
+void launch_book::kill_left_behind(steady_time now) {
+  if (!group_end_ || now - group_end_known_ < rules_.left_behind_after) return;
+  for (std::uint32_t rank = 0; rank < lives_.size(); ++rank) {
+    if (!looks_for_its_group(rank)) continue;
+    lives_[rank].left_behind = true;
     outbox_.emplace_back(signal_rank{rank, SIGKILL});
   }
 }
@@ -114,6 +135,15 @@ void launch_book::heard(std::uint32_t rank, std::uint64_t batches, steady_time n
   l.heard = now;
 }
 
+void launch_book::group_over(std::uint32_t rank, launch_outcome how, steady_time now) {
+  if (!restarts_single() || how == launch_outcome::failed) return;  // that is told by the exit code
+  lives_[rank].knows_end = true;
+  if (group_end_) return;
+  group_end_ = how;
+  group_end_known_ = now;
+  if (how == launch_outcome::stopped && stage_ == stage::running) forget_restarts(now);
+}
+
 void launch_book::exited(std::uint32_t rank, const process::exit_report& end, steady_time now,
                          oom_killer oom) {
   rank_facts& r = ranks_[rank];
@@ -133,6 +163,13 @@ void launch_book::exited(std::uint32_t rank, const process::exit_report& end, st
     return fail(rank, r.pid, r.end, now);
   }
   rank_life& l = lives_[rank];
+  if (group_end_ == launch_outcome::stopped) return;  // it would have ended with the others
+  if (l.left_behind) {
+    r.end = "its group has finished, and it had not heard of that";
+    r.now = rank_state::waiting;
+    r.restarts_at = now;
+    return;
+  }
   if (l.silenced) r.end = fmt::format("silent for {}", duration_for_people(rules_.lost_after));
   if (oom == oom_killer::did_it) r.end += " by the kernel's OOM killer";
   const bool outside = r.signal == SIGKILL && !l.silenced && oom == oom_killer::did_not;

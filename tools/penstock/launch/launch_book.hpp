@@ -14,6 +14,8 @@
 // is silent for `lost_after` - is started again by itself, by the policy of workers and owners, and the others go on.
 // An exit code is a session's own word, and ends the group: with a failure, or, if somebody has stopped this rank
 // alone, by stopping the others too. What the policy gives up fails as above.
+// Such ranks are sessions of one group, and say when it is over. After that no process finds it any more: one that is lost
+// then is started to deliver the rest without the group, and one that still looks for it is ended and started so.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -35,6 +37,8 @@ struct launch_rules {
   std::optional<supervision::restart_settings> restart_one{};
   /// With restart_one: a rank that has been heard of, and then not for so long, is killed.
   nanoseconds lost_after{10'000'000'000};
+  /// How long after the first rank all others know that their group is over. They hear it within a second.
+  nanoseconds left_behind_after{2'000'000'000};
   /// The time between SIGTERM and SIGKILL: after a failure, and after the user's first signal.
   nanoseconds grace_after_failure{4'000'000'000};
   nanoseconds grace_after_stop{25'000'000'000};
@@ -45,6 +49,7 @@ struct launch_rules {
 
 struct start_rank {
   std::uint32_t rank = 0;
+  bool alone = false;  ///< it delivers the rest without the group, which has finished
 };
 /// Send to the rank's process group.
 struct signal_rank {
@@ -102,6 +107,8 @@ class launch_book {
               oom_killer oom = oom_killer::did_not);
   /// A sign of life, with the number of batches that this process has delivered.
   void heard(std::uint32_t rank, std::uint64_t batches, steady_time now);
+  /// By the word of this rank its group has finished, or was stopped.
+  void group_over(std::uint32_t rank, launch_outcome how, steady_time now);
   /// The user's first and second signal. The first one is passed on; the second kills.
   void stop(int signal, bool at_once, steady_time now);
 
@@ -125,12 +132,16 @@ class launch_book {
     std::uint64_t batches = 0;  // of this process
     steady_time heard = never;  // never: not yet
     bool silenced = false;      // killed for its silence
+    bool knows_end = false;     // of the group; or does not need to
+    bool left_behind = false;   // killed because it looks for a group that is over
   };
 
   void start_all(steady_time now);
   void start_one(std::uint32_t rank, steady_time now);
   void start_those_due(steady_time now);
   void kill_silent(steady_time now);
+  [[nodiscard]] bool looks_for_its_group(std::uint32_t rank) const;
+  void kill_left_behind(steady_time now);
   /// A rank's process is gone for no reason of its own.
   void lose(std::uint32_t rank, std::string how, const supervision::restart_decision& decided,
             steady_time now);
@@ -152,6 +163,8 @@ class launch_book {
   int ending_with_ = 0;  // the signal that ends this round
   bool killed_ = false;  // SIGKILL was sent in this round
   steady_time deadline_ = never;
+  std::optional<launch_outcome> group_end_;  // by the word of a rank
+  steady_time group_end_known_ = never;
   std::optional<launch_cause> cause_;
   std::uint32_t restarts_ = 0;
   std::uint32_t single_restarts_ = 0;

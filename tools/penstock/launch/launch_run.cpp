@@ -102,7 +102,7 @@ void launch_run::stop(int signal, bool at_once) {
 
 void launch_run::act() {
   for (const launch_command& command : book_.advance(clock::now())) {
-    if (const auto* order = std::get_if<start_rank>(&command)) start(order->rank);
+    if (const auto* order = std::get_if<start_rank>(&command)) start(*order);
     if (const auto* order = std::get_if<signal_rank>(&command)) {
       if (ranks_[order->rank].child) ranks_[order->rank].child->signal(order->signal);
     }
@@ -133,23 +133,25 @@ void launch_run::start_failed(std::uint32_t rank, std::string why) {
   });
 }
 
-result<unique_fd> launch_run::open_channel(std::uint32_t rank, unique_fd& theirs) {
+result<unique_fd> launch_run::open_channel(const start_rank& order, unique_fd& theirs) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return refuse_os(errc::system, errno, "making a channel to a rank");
   unique_fd ours(ends[0]);
   theirs.reset(ends[1]);
-  rank_history& history = histories_[rank];
+  rank_history& history = histories_[order.rank];
   const bool again = !history.state().empty();
   if (again) history.begin_again();
-  const std::string line =
-      line_of(again ? rank_start{history.state(), history.delivered()} : rank_start{work_.state, 0});
+  rank_start begin = again ? rank_start{history.state(), history.delivered()} : rank_start{work_.state, 0};
+  begin.alone = order.alone;
+  const std::string line = line_of(begin);
   if (::send(ours.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
     return refuse_os(errc::system, errno, "telling a rank where it begins");
   return ours;
 }
 
-void launch_run::start(std::uint32_t rank) {
+void launch_run::start(const start_rank& order) {
+  const std::uint32_t rank = order.rank;
   if (work_.resumable && book_.ranks()[rank].starts > 1) remove_strays_of(rank);
   auto out = make_pipe();
   auto err = make_pipe();
@@ -165,7 +167,7 @@ void launch_run::start(std::uint32_t rank) {
   unique_fd theirs;
   unique_fd channel;
   if (work_.resumable) {
-    auto made = open_channel(rank, theirs);
+    auto made = open_channel(order, theirs);
     if (!made) return start_failed(rank, made.error().message);
     channel = std::move(*made);
     request.fds.push_back({theirs.get(), channel_fd});
@@ -207,7 +209,12 @@ void launch_run::started(std::uint32_t rank, result<process::unclaimed_child> ch
 
 void launch_run::heard(std::uint32_t rank, const rank_progress& progress) {
   histories_[rank].heard(progress);
-  book_.heard(rank, progress.batches, clock::now());
+  const steady_time now = clock::now();
+  book_.heard(rank, progress.batches, now);
+  if (progress.group == group_end_word::none) return;
+  book_.group_over(
+      rank, progress.group == group_end_word::finished ? launch_outcome::finished : launch_outcome::stopped,
+      now);
 }
 
 void launch_run::exited(std::uint32_t rank, const process::exit_report& end) {

@@ -81,11 +81,11 @@ class launch_run {
   };
 
   void act();
-  void start(std::uint32_t rank);
+  void start(const start_rank& order);
   void started(std::uint32_t rank, result<process::unclaimed_child> child, rank_ends ends);
   void start_failed(std::uint32_t rank, std::string why);
   /// The channel's other end; the rank's first line is in it already.
-  result<unique_fd> open_channel(std::uint32_t rank, unique_fd& theirs);
+  result<unique_fd> open_channel(const start_rank& order, unique_fd& theirs);
   void remove_strays_of(std::uint32_t rank);
   void exited(std::uint32_t rank, const process::exit_report& end);
   void clear_round();

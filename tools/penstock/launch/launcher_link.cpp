@@ -40,6 +40,13 @@ unique_fd channel_of_environment() {
   return unique_fd(fd);
 }
 
+/// A failure is told by the exit code.
+group_end_word end_of_group(const Session& session) {
+  const auto group = session.status().group;
+  if (group && group->outcome == "finished") return group_end_word::finished;
+  return group && group->outcome == "stopped" ? group_end_word::stopped : group_end_word::none;
+}
+
 }  // namespace
 
 launcher_link::launcher_link() : channel_(channel_of_environment()) {}
@@ -106,13 +113,16 @@ void position_teller::tell() {
   try {
     progress.state = session_.state();
     if (progress.state == told_) progress.state.clear();
-    if (progress.state.empty() && clock::now() - told_at_ < sign_of_life_every) return;
+    progress.group = end_of_group(session_);
+    const bool news = !progress.state.empty() || progress.group != end_told_;
+    if (!news && clock::now() - told_at_ < sign_of_life_every) return;
     report = session_.report();
   } catch (const error&) {  // it has not answered in time
     progress.state.clear();
   }
   progress.batches = report.batches;
   if (!progress.state.empty()) told_ = progress.state;
+  end_told_ = progress.group;
   const auto epochs = telemetry::as_json(report)["epochs"];
   for (std::size_t i = epochs_told_; i < report.epochs.size(); ++i) {
     // The state goes with the last line: where a rank resumes, all epochs before are known.

@@ -52,6 +52,7 @@ class position_teller {
   const Session& session_;
   std::vector<std::byte> told_;  // the last state
   std::size_t epochs_told_ = 0;  // complete ones
+  group_end_word end_told_ = group_end_word::none;
   std::chrono::steady_clock::time_point told_at_{};
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -87,10 +87,21 @@ void merge(std::vector<ordered_json>& entries, ordered_json later) {
 
 }  // namespace
 
+namespace {
+
+// What this table does not have is `none`.
+constexpr std::pair<std::string_view, group_end_word> end_words[] = {{"finished", group_end_word::finished},
+                                                                     {"stopped", group_end_word::stopped}};
+
+}  // namespace
+
 std::string line_of(const rank_progress& progress) {
   ordered_json line{{"batches", progress.batches}};
   if (!progress.state.empty()) line["state"] = hex_of(progress.state);
   if (!progress.epochs.empty()) line["epochs"] = progress.epochs;
+  for (const auto& [word, end] : end_words) {
+    if (progress.group == end) line["group"] = word;
+  }
   return line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -107,11 +118,18 @@ result<rank_progress> parse_progress(std::string_view line) {
       return refuse(errc::protocol, "\"epochs\" has to be a list of at most {} epochs", epochs_in_a_line);
     progress.epochs = std::move(*at);
   }
+  if (const auto at = found->find("group"); at != found->end() && at->is_string()) {
+    for (const auto& [word, end] : end_words) {
+      if (at->get_ref<const std::string&>() == word) progress.group = end;
+    }
+  }
   return progress;
 }
 
 std::string line_of(const rank_start& start) {
-  return ordered_json{{"state", hex_of(start.state)}, {"delivered", start.delivered}}.dump() + "\n";
+  ordered_json line{{"state", hex_of(start.state)}, {"delivered", start.delivered}};
+  if (start.alone) line["alone"] = true;
+  return line.dump() + "\n";
 }
 
 result<rank_start> parse_start(std::string_view line) {
@@ -119,7 +137,9 @@ result<rank_start> parse_start(std::string_view line) {
   if (!found) return tl::unexpected(found.error());
   auto state = bytes_of(*found);
   if (!state) return tl::unexpected(std::move(state.error()));
-  return rank_start{std::move(*state), number_of(*found, "delivered")};
+  const auto alone = found->find("alone");
+  return rank_start{std::move(*state), number_of(*found, "delivered"),
+                    alone != found->end() && *alone == true};
 }
 
 void rank_history::heard(const rank_progress& progress) {

@@ -23,11 +23,15 @@ inline constexpr const char* launch_channel_variable = "PENSTOCK_LAUNCH_CHANNEL"
 inline constexpr std::size_t progress_line_max = 256 * 1024;
 inline constexpr std::size_t epochs_in_a_line = 256;
 
+/// How a rank's group has ended, by the word of a rank that knows.
+enum class group_end_word : std::uint8_t { none, finished, stopped };
+
 struct rank_progress {
   std::uint64_t batches = 0;       ///< delivered by this process
   std::vector<std::byte> state{};  ///< Session::state(); empty: as before
   /// Entries of the report's "epochs": those that are new or have changed; at most epochs_in_a_line.
   nlohmann::ordered_json epochs = nlohmann::ordered_json::array();
+  group_end_word group = group_end_word::none;
 };
 
 /// With the line's end.
@@ -39,6 +43,7 @@ struct rank_progress {
 struct rank_start {
   std::vector<std::byte> state{};  ///< to resume from; empty: the stream's beginning
   std::uint64_t delivered = 0;     ///< batches of this rank's earlier processes, up to the state
+  bool alone = false;              ///< the group has finished: there is none to join
 };
 [[nodiscard]] std::string line_of(const rank_start& start);
 [[nodiscard]] result<rank_start> parse_start(std::string_view line);

@@ -331,7 +331,7 @@ int run(const run_options& o) {
   if (!begin) return refuse_with(exit_failed, begin.error(), o.json);
   try {
     session_options options;
-    options.join_group = *joins;
+    options.join_group = *joins && !begin->alone;
     options.digests = o.digest;
     if (o.batches) options.batches = *o.batches - std::min(*o.batches, begin->delivered);
     options.state = begin->state;
