@@ -17,6 +17,7 @@ struct launcher {
   std::string rank, size, local_rank, local_size, starts;
   std::vector<std::string> job;  // the first that is set, and the others behind it
   std::string also{};            // has to be set too
+  std::string each{};            // set only where each rank runs; without it the program may run once for all
 };
 
 const std::array<launcher, 6>& launchers() {
@@ -58,7 +59,9 @@ const std::array<launcher, 6>& launchers() {
        "SLURM_LOCALID",
        {},
        "SLURM_RESTART_COUNT",
-       {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+       {"SLURM_JOB_ID", "SLURM_STEP_ID"},
+       {},
+       "SLURM_STEP_ID"},  // a batch script has the variables above too, and runs once
       {"Kubernetes",
        "JOB_COMPLETION_INDEX",
        "WORLD_SIZE",
@@ -185,6 +188,7 @@ result<std::optional<launcher_place>> place_in(const environment& variables) {
   const auto starts = number_if_set(variables, by->starts);
   if (!starts) return tl::unexpected(starts.error());
   place.starts = starts->value_or(0);
+  place.runs_in_each_rank = by->each.empty() || variables(by->each).has_value();
   place.job = job_of(*by, variables);
   return std::optional(std::move(place));
 }

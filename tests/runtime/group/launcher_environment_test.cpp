@@ -106,6 +106,15 @@ TEST_CASE("each launcher's variables say rank, world size and local rank") {
   CHECK(p.starts == 7);
 }
 
+TEST_CASE("a batch script of Slurm has a rank, but is not known to run in each") {
+  CHECK(place(slurm).runs_in_each_rank);
+  auto script = slurm;
+  script.erase("SLURM_STEP_ID");
+  CHECK(place(script).rank == 6);
+  CHECK(place(script).world_size == 7);
+  CHECK_FALSE(place(script).runs_in_each_rank);
+}
+
 TEST_CASE("mpirun and mpiexec inside a Slurm allocation are believed, not the allocation") {
   const variables script{
       {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "0"}, {"SLURM_JOB_ID", "1"}};

@@ -292,8 +292,7 @@ result<bool> joins_group(const config_file::loaded_config& loaded) {
     return tl::unexpected(std::move(missing.error()));
   }
   if (!*place || ((*place)->world_size == 1 && !named)) return false;
-  // A batch script has Slurm's variables too, but not those of a step: it runs once, whatever the number of tasks.
-  if ((*place)->launcher == "srun" && !variable("SLURM_STEP_ID") && !named) return false;
+  if (!(*place)->runs_in_each_rank && !named) return false;
   // A session made in code cannot tell what is there by default from what was written.
   const sampler_config& s = loaded.values.sampler;
   const bool written =
