@@ -14,6 +14,9 @@ extern char** environ;  // NOLINT: POSIX declares it nowhere
 namespace penstock::supervisor {
 namespace {
 
+// The number of a worker, in its environment: known before the link says it.
+constexpr auto worker_variable = "PENSTOCK_WORKER";
+
 // 2 for hello and worker_gives_up; the other 6 for messages in transit when it is asked to stop.
 constexpr std::uint64_t unasked_messages_max = 8;
 
@@ -35,6 +38,7 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
   // creating a context.
   merged["CUDA_VISIBLE_DEVICES"] = "";
   merged.erase("PENSTOCK_GROUP_SECRET");  // the session's alone: workers run whatever a dataset runs
+  merged.erase(worker_variable);          // of the worker that this session may run in
   std::vector<std::string> list;
   list.reserve(merged.size());
   for (const auto& [name, value] : merged) list.push_back(name + "=" + value);
@@ -58,12 +62,14 @@ void worker_processes::start_now(worker_ref who) {
   process_calls.exited = [this, who](const process::exit_report& report, const process::output_tail& tail) {
     on_end(who, report, tail);
   };
+  auto environment = program_.environment;
+  environment.push_back(fmt::format("{}={}", worker_variable, who.worker));
   auto control = start_linked_child(
       io_,
       {.who = "a worker",
        .program = program_.command.front(),
        .arguments = {program_.command.begin() + 1, program_.command.end()},
-       .environment = program_.environment,
+       .environment = std::move(environment),
        .lifeline = program_.lifeline,
        .arena = program_.arena,
        .flight = program_.flight,

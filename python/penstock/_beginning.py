@@ -5,14 +5,13 @@ worker. So a few begin, by the number of cores; the others wait until one of the
 pool's initializer; it must be light, and imports what is heavy itself.
 """
 
-import errno
-import fcntl
 import gc
 import os
 import select
 
 __all__ = ["Gate", "prepare"]
 
+NUMBER = "PENSTOCK_WORKER"  # the environment variable that has it
 LONGEST_WAIT = 10.0  # seconds; nothing is wrong then, those that began are slow
 
 
@@ -37,14 +36,13 @@ def prepare(marks: str, gate: str, first: int) -> None:
     """In a worker, before it says that it is there.
 
     Args:
-        marks: the loader's marks (_loading.Marks); bytes of this file are locked, too: by those that begin.
+        marks: the loader's marks (_loading.Marks).
         gate: of Gate.path.
-        first: how many may begin.
+        first: the workers with numbers below this one begin. An iterable dataset's first batch is of worker 0.
     """
     opened = os.open(gate, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
-    places = os.open(marks, os.O_RDWR | os.O_CLOEXEC)
     try:
-        if not any(_is_mine(places, place) for place in range(first)):
+        if int(os.environ.pop(NUMBER, "0")) >= first:
             ready = select.poll()
             ready.register(opened, select.POLLIN)
             ready.poll(LONGEST_WAIT * 1e3)
@@ -63,16 +61,4 @@ def prepare(marks: str, gate: str, first: int) -> None:
         except BlockingIOError:
             pass  # many were ready before
     finally:
-        os.close(places)
         os.close(opened)
-
-
-def _is_mine(file: int, place: int) -> bool:
-    """Locks a byte of the file until this process closes it or dies."""
-    try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-    except OSError as taken:
-        if taken.errno not in (errno.EACCES, errno.EAGAIN):
-            raise
-        return False
-    return True

@@ -13,36 +13,25 @@ class BeginningTest(PackageTest):
         super().setUp()
         self.gate = _beginning.Gate()
         self.addCleanup(self.gate.close)
-        self.marks = os.memfd_create("marks")
-        self.addCleanup(os.close, self.marks)
+        self.enough = os.path.join(self.folder, "enough")
+        os.mkfifo(self.enough)
 
-    def worker(self, first=1):
+    def worker(self, number, first=1):
         """One that imports until it is told that this is enough."""
+        self.environment["PENSTOCK_WORKER"] = str(number)
         return self.program("""
-            import gc, sys, types
+            import gc, os, sys, types
+            import penstock
             from penstock import _beginning
             stand_in = types.ModuleType("penstock._loading")
             def prepare(marks):
                 print("begins", gc.isenabled(), flush=True)
-                sys.stdin = open(sys.argv[4])
-                sys.stdin.readline()
+                open(sys.argv[3]).readline()
             stand_in.prepare = prepare
-            sys.modules["penstock._loading"] = stand_in
-            import penstock
-            penstock._loading = stand_in
-            _beginning.prepare(sys.argv[1], sys.argv[2], int(sys.argv[3]))
-            print("ready", gc.isenabled(), flush=True)
-            """, "/proc/%d/fd/%d" % (os.getpid(), self.marks), self.gate.path, first, self.enough())
-
-    def enough(self):
-        path = os.path.join(self.folder, "enough")
-        if not os.path.exists(path):
-            os.mkfifo(path)
-        return path
-
-    def say_enough(self):
-        with open(self.enough(), "w") as file:
-            file.write("\n")
+            sys.modules["penstock._loading"] = penstock._loading = stand_in
+            _beginning.prepare("the marks", sys.argv[1], int(sys.argv[2]))
+            print("ready", gc.isenabled(), "PENSTOCK_WORKER" in os.environ, flush=True)
+            """, self.gate.path, first, self.enough)
 
     def waits(self, process):
         def in_poll():
@@ -53,28 +42,28 @@ class BeginningTest(PackageTest):
                 return False
         self.wait_until(in_poll, "a worker that waits for its turn")
 
-    def test_a_worker_waits_until_another_one_is_ready(self):
-        first = self.worker()
-        self.assertEqual(self.said(first, "begins"), "False")  # no collections meanwhile
-        second = self.worker()
+    def test_a_worker_waits_until_the_first_one_is_ready(self):
+        second = self.worker(1)
         self.waits(second)
-        self.say_enough()
-        self.assertEqual(self.said(first, "ready"), "True")
+        first = self.worker(0)
+        self.assertEqual(self.said(first, "begins"), "False")  # no collections meanwhile
+        with open(self.enough, "w") as file:
+            file.write("\n")
+        self.assertEqual(self.said(first, "ready"), "True False")
         self.said(second, "begins")
-        late = self.worker()
-        self.said(late, "begins")  # at once: somebody is ready
+        self.said(self.worker(2), "begins")  # at once: somebody is ready
 
     def test_as_many_begin_as_may(self):
-        self.said(self.worker(2), "begins")
-        self.said(self.worker(2), "begins")
-        self.waits(self.worker(2))
+        self.said(self.worker(1, 2), "begins")
+        self.said(self.worker(0, 2), "begins")
+        self.waits(self.worker(2, 2))
 
     def test_the_replacement_of_a_worker_that_died_takes_its_turn(self):
-        first = self.worker()
+        first = self.worker(0)
         self.said(first, "begins")
         first.kill()
         first.wait()
-        self.said(self.worker(), "begins")
+        self.said(self.worker(0), "begins")
 
 
 if __name__ == "__main__":

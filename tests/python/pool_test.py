@@ -179,6 +179,12 @@ class PoolTest(PackageTest):
                 pool.options(idempotent=False).submit(leave).result(20)
             self.assertEqual(pool.submit(look).result(20), 5)
 
+    def test_a_worker_finds_its_number_in_its_environment(self):
+        with self.pool(2) as pool:
+            told = dict(pool.submit(lambda: (int(os.environ["PENSTOCK_WORKER"]), os.getpid())).result(20) for _ in range(20))
+            known = {worker["id"]: worker["pid"] for worker in pool.status()["workers"]}
+            self.assertEqual(told, {number: known[number] for number in told})
+
     def test_after_shutdown_nothing_is_taken_and_what_was_there_is_done(self):
         pool = self.pool()
         futures = [pool.submit(square, x) for x in range(50)]
