@@ -169,6 +169,8 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void group_event(event_kind what, std::string text) override {
     session_.tell(session::event_of(what, std::move(text)));
+    // The others wait until this rank has delivered the common step.
+    if (what == event_kind::group_stopping) session_.pause(false);
   }
 
   void joined() override { caf::anon_send(engine_.session, session::device_ready{}); }

@@ -229,6 +229,16 @@ device = "host"
         totals = [self.end(process)[1]["totals"]["batches"] for process in ranks]
         self.assertEqual(totals[0], totals[1])
 
+    def test_a_rank_that_is_paused_stops_with_the_others(self):
+        ranks = [self.start_rank(r, *self.endless(), world=2) for r in range(2)]
+        self.wait_for_steps(3, range(2))
+        self.penstock("pause", "--session", "stamps-rank1")
+        before = self.status_of("stamps-rank0")["batches_delivered"]
+        self.wait_for_steps(before + 100, [0])  # the paused rank is behind now
+        ranks[0].send_signal(signal.SIGTERM)
+        totals = [self.end(process)[1]["totals"]["batches"] for process in ranks]
+        self.assertEqual(totals[0], totals[1])
+
     def test_a_second_signal_does_not_wait_for_the_others(self):
         ranks = [self.start_rank(r, *self.endless(), world=2) for r in range(2)]
         self.wait_for_steps(3, range(2))
