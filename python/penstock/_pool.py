@@ -240,7 +240,7 @@ class Pool(concurrent.futures.Executor):
         self._has_gpu = bool(self._config["jobs.gpu"])
         self._gpu: Optional[Callable[[Any], Any]] = None
         # Not at the interpreter's exit: what is queued is done then, perhaps by workers that are not started yet.
-        weakref.finalize(self._shared, os.close, self._setup).atexit = False
+        weakref.finalize(self._shared, _dropped, self._core, self._setup, self._shared.owner).atexit = False
         _LIVING.add(self)
 
     # ---- jobs -----------------------------------------------------------------------------------------------------
@@ -410,7 +410,8 @@ class Pool(concurrent.futures.Executor):
 
     def _at_exit(self) -> None:
         """As the standard library's executors: jobs that are there are done before the interpreter ends."""
-        self.shutdown()
+        if self._shared.owner == os.getpid():  # a forked child's copy has nothing to end
+            self.shutdown()
 
     def _finish(self) -> None:
         try:
@@ -445,6 +446,7 @@ class _Shared:
         self.entered = threading.Condition(self.lock)
         self.entering = 0  # calls of submit() that have passed the door
         self.halves = 0  # jobs with gpu= that have not ended
+        self.owner = os.getpid()
         self.shut = False
         self.aborted = False
         self.futures: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
@@ -483,9 +485,46 @@ def _python_path() -> str:
 
 
 _LIVING: "weakref.WeakSet[Pool]" = weakref.WeakSet()
+_ENDED = threading.Condition(threading.RLock())  # a collection may drop a pool at any point, also in here
+_ENDING = 0  # pools that nobody refers to any more, and that are being closed
+
+
+def _dropped(core: _core.Pool, setup: int, owner: int) -> None:
+    """The last reference to a pool has gone, perhaps on its own callback thread, where its last future has ended.
+
+    The interpreter waits for a thread of its own, but not for that one: if it came back from closing the pool into an
+    interpreter that is ending, Python would end it in the middle of C++, and that ends the process by SIGABRT.
+    """
+    if owner != os.getpid():
+        os.close(setup)
+        return
+
+    def end() -> None:
+        global _ENDING
+        try:
+            core.close()
+        finally:
+            os.close(setup)  # only now: until then workers may begin, and read it
+            with _ENDED:
+                _ENDING -= 1
+                _ENDED.notify_all()
+
+    global _ENDING
+    with _ENDED:
+        _ENDING += 1
+    if not threading.current_thread().daemon:  # nor does the interpreter end before this one does
+        end()
+        return
+    try:
+        threading.Thread(target=end, name="penstock-pool-end", daemon=False).start()
+    except RuntimeError:  # the interpreter is ending: no thread can be started any more
+        end()
 
 
 @atexit.register
 def _finish_all() -> None:
     for pool in list(_LIVING):
         pool._at_exit()
+    with _ENDED:
+        while _ENDING:
+            _ENDED.wait()

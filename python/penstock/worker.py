@@ -8,7 +8,7 @@ import os
 import pickle
 import sys
 import traceback
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
     from penstock import _worker
@@ -30,6 +30,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(line_buffering=True)
+    _ENVIRONMENT.update(os.environ._data)  # type: ignore[attr-defined]
     sys.exit(_worker.job_loop(_run))
 
 
@@ -51,6 +52,17 @@ def _begin() -> None:
         initializer(*arguments)
 
 
+_ENVIRONMENT: dict[Any, Any] = {}  # as the initializer has left it
+
+
+def _restore_environment() -> None:
+    """The process's own environment is restored between jobs by the loop; this is what os.environ remembers of it."""
+    remembered = os.environ._data  # type: ignore[attr-defined]
+    if remembered != _ENVIRONMENT:
+        remembered.clear()
+        remembered.update(_ENVIRONMENT)
+
+
 def _run(call: "_worker.Call") -> Optional[tuple[bytes, bytes, bytes]]:
     """One job. Gives its result, or returns what it raised: type, text, traceback."""
     from penstock import _parts
@@ -62,7 +74,10 @@ def _run(call: "_worker.Call") -> Optional[tuple[bytes, bytes, bytes]]:
 
             _loading.load(call, *positional)
             return None
-        call.give(_parts.pickled_result(function(*positional, **named)))
+        try:
+            call.give(_parts.pickled_result(function(*positional, **named)))
+        finally:
+            _restore_environment()  # a loader's dataset keeps what it sets
     except BaseException as raised:  # SystemExit too: it ends the job, not the worker
         return _described(raised)
     finally:

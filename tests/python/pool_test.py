@@ -6,6 +6,7 @@ import ctypes
 import gc
 import threading
 import time
+import unittest.mock
 
 import numpy
 import penstock
@@ -271,6 +272,15 @@ class PoolTest(PackageTest):
             fresh = pool.options(fresh=True)
             self.assertEqual(len({fresh.submit(os.getpid).result(30) for _ in range(3)}), 3)
 
+    def test_a_job_s_environment_is_that_of_the_worker_again_for_the_next_one(self):
+        def change():
+            os.environ["OF_THE_JOB"] = "1"
+            return os.environ.pop("PATH")
+        with self.pool(1) as pool:
+            path = pool.submit(change).result(30)
+            seen, kept = pool.submit(os.getenv, "OF_THE_JOB"), pool.submit(os.getenv, "PATH")
+            self.assertEqual((seen.result(30), kept.result(30)), (None, path))
+
     # ---- mistakes, and the end ------------------------------------------------------------------------------------
 
     def test_a_worker_that_cannot_start_says_why(self):
@@ -339,6 +349,40 @@ class PoolTest(PackageTest):
             pool.submit(late)
             """, mark)
         self.assertTrue(os.path.exists(mark))
+
+    def test_a_pool_that_nobody_refers_to_is_closed_by_a_thread_that_the_interpreter_waits_for(self):
+        # On the callback thread, where its last reference goes, the end of the interpreter would become SIGABRT.
+        from penstock import _core
+        closed_by = []
+
+        class Recording:
+            def __init__(self, *arguments):
+                self.inner = core(*arguments)
+
+            def __getattr__(self, name):
+                return getattr(self.inner, name)
+
+            def close(self):
+                closed_by.append(threading.current_thread())
+                self.inner.close()
+        core = _core.Pool
+        with unittest.mock.patch.object(_core, "Pool", Recording):
+            future = penstock.Pool(1, control_socket=False).submit(square, 3)
+        self.assertEqual(future.result(20), 9)
+        self.wait_until(lambda: closed_by, "the end of the pool")
+        self.assertFalse(closed_by[0].daemon)
+
+    def test_a_forked_child_that_exits_says_nothing_about_the_pool(self):
+        process = self.program("""
+            import os, sys, penstock
+            pool = penstock.Pool(1, control_socket=False)
+            pool.submit(abs, -1).result(20)
+            child = os.fork()
+            if child == 0:
+                sys.exit(3)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), pool.submit(abs, -4).result(20))
+            """)
+        self.assertEqual(process.communicate(timeout=50), ("3 4\n", ""))
 
 
 if __name__ == "__main__":
