@@ -11,7 +11,7 @@ from typing import Any, Optional, Union
 from penstock import _core
 from penstock._batch import Batch, batch_of, keep_all
 from penstock._config import Config, Path, load_config
-from penstock._errors import usage_error
+from penstock._errors import state_mismatch_error, usage_error
 
 __all__ = ["Epoch", "Session"]
 
@@ -82,9 +82,13 @@ class Session:
             self._config = config
         else:
             self._config = load_config(config, **overrides)
+        if state is not None:
+            state = bytes(memoryview(state))
+            if not state:
+                raise state_mismatch_error("the state is empty: was the file that it was read from written to its end?")
         listener = None if on_event is None else _listener(on_event)
         self._core = _core.Session(
-            self._config._core, digests, batches, b"" if state is None else bytes(state), control_socket, listener
+            self._config._core, digests, batches, state or b"", control_socket, listener
         )
         self._buffers = self._core.buffers
         self._lent: weakref.WeakSet[Batch] = weakref.WeakSet()  # of a GPU's buffers

@@ -84,6 +84,10 @@ class SessionTest(PackageTest):
                 other.next()
         with self.assertRaises(penstock.state_mismatch_error):
             self.session(state=b"nonsense")
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "empty"):
+            self.session(state=b"")  # of a file that was opened for writing, and no more
+        with self.assertRaises(TypeError):
+            self.session(state=3)
 
     def test_events_arrive_as_dicts_in_order(self):
         events = []
