@@ -30,7 +30,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(line_buffering=True)
-    _ENVIRONMENT.update(os.environ._data)  # type: ignore[attr-defined]
+    _ENVIRONMENT.update(_remembered())
     sys.exit(_worker.job_loop(_run))
 
 
@@ -55,9 +55,14 @@ def _begin() -> None:
 _ENVIRONMENT: dict[Any, Any] = {}  # as the initializer has left it
 
 
+def _remembered() -> dict[Any, Any]:
+    environ: Any = os.environ
+    return environ._data  # type: ignore[no-any-return]
+
+
 def _restore_environment() -> None:
     """The process's own environment is restored between jobs by the loop; this is what os.environ remembers of it."""
-    remembered = os.environ._data  # type: ignore[attr-defined]
+    remembered = _remembered()
     if remembered != _ENVIRONMENT:
         remembered.clear()
         remembered.update(_ENVIRONMENT)
