@@ -4,6 +4,7 @@
 #include "runtime/group/group_sockets.hpp"
 #include "runtime/group/group_stream.hpp"
 #include "runtime/group/process_watch.hpp"
+#include "runtime/group/shared_port.hpp"
 #include "runtime/group/stranger_tally.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -53,8 +54,10 @@ class coordinator_listener::body : public std::enable_shared_from_this<body> {
     unique_fd process;  // its pidfd, on the same host
   };
 
+  void share_port();
   void accept_more();
   bool accept_one();
+  void admit(unique_fd socket);
   void cannot(const std::string& why);
   void try_again(std::chrono::milliseconds later, void (body::*what)());
   void make_room_for_pending();
@@ -73,6 +76,8 @@ class coordinator_listener::body : public std::enable_shared_from_this<body> {
   boost::asio::steady_timer again_;
   boost::asio::steady_timer news_;
   steady_time news_at_ = never;
+  std::unique_ptr<shared_port> share_;     // of a host's port
+  bool shares_ = false;                    // another listener of this process accepts for it
   std::map<link_id, connection> pending_;  // the oldest first
   std::map<link_id, connection> links_;
   link_id ids_ = 0;
@@ -86,17 +91,34 @@ class coordinator_listener::body : public std::enable_shared_from_this<body> {
 
 void coordinator_listener::body::listen() {
   if (stopped_) return;
+  if (!share_) share_port();
   const auto patience = std::chrono::ceil<std::chrono::seconds>(side_->settings.handshake_deadline);
   auto socket = listen_at(side_->settings.address, patience);
   if (!socket) {
     try_again(listen_again, &body::listen);
-    return cannot(socket.error().message);
+    if (!share_ || !share_->is_held_by_another()) return cannot(socket.error().message);
+    if (!std::exchange(shares_, true) && calls_.listening) calls_.listening(text_of(side_->settings.address));
+    return;
   }
+  if (share_) share_->hold();
   const group_address where = listening_at(socket->get(), side_->settings.address);
   listening_.assign(socket->release());
   why_not_.clear();
   accept_more();
   if (calls_.listening) calls_.listening(text_of(where));
+}
+
+/// What another listener of this process accepts for this group comes here.
+void coordinator_listener::body::share_port() {
+  const group_address& address = side_->settings.address;
+  if (address.what != group_address::kind::tcp || address.port == 0) return;
+  share_ = std::make_unique<shared_port>(
+      text_of(address), side_->settings.group, [weak = weak_from_this(), &io = io_](unique_fd socket) {
+        boost::asio::post(io, [weak, held = std::make_shared<unique_fd>(std::move(socket))] {
+          const auto self = weak.lock();
+          if (self && !self->stopped_) self->admit(std::move(*held));
+        });
+      });
 }
 
 void coordinator_listener::body::accept_more() {
@@ -125,12 +147,18 @@ bool coordinator_listener::body::accept_one() {
     accept_more();
     return false;
   }
+  if (share_) socket = share_->route(std::move(socket));
+  if (socket) admit(std::move(socket));
+  return true;
+}
+
+void coordinator_listener::body::admit(unique_fd socket) {
   connection next{.stream = {}, .name = peer_name(socket.get()), .process = {}};
   if (side_->settings.address.what == group_address::kind::abstract_socket) {
     local_peer who = local_peer_of(socket.get());
     if (who.user != ::geteuid()) {
       note(stranger_kind::other_user, next.name, fmt::format("this process is of user {}", ::geteuid()));
-      return true;
+      return;
     }
     next.process = std::move(who.process);
   }
@@ -154,7 +182,6 @@ bool coordinator_listener::body::accept_one() {
   next.stream = stream;
   pending_.emplace(id, std::move(next));
   stream->start();
-  return true;
 }
 
 void coordinator_listener::body::cannot(const std::string& why) {
@@ -271,6 +298,7 @@ void coordinator_listener::body::tell_news() {
 void coordinator_listener::body::stop() {
   if (std::exchange(stopped_, true)) return;
   error_code ignored;
+  share_.reset();
   listening_.close(ignored);
   again_.cancel();
   news_.cancel();

@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <exception>
+#include <mutex>
 
 namespace penstock {
 namespace {
@@ -119,9 +120,14 @@ class Group::body {
 
   [[nodiscard]] const home_process& process() const noexcept { return process_; }
   [[nodiscard]] const group::launcher_place& place() const noexcept { return place_; }
-  [[nodiscard]] program_group_news news() const { return group_->news(); }
-  void fail(const std::string& why) { group_->fail(why); }
-  void check() const { throw_if_over(group_->news()); }
+  [[nodiscard]] program_group_news news() const {
+    const auto group = living();
+    return group ? group->news() : last_news_;
+  }
+  void fail(const std::string& why) {
+    if (const auto group = living()) group->fail(why);
+  }
+  void check() const { throw_if_over(news()); }
 
   group::shared_collective_result collect(collective_kind what, std::string value,
                                           std::chrono::milliseconds deadline) {
@@ -163,9 +169,20 @@ class Group::body {
     if (std::uncaught_exceptions() > exceptions_ && !group_->news().end)
       group_->fail("its program was left by an exception");
     leave();
+    // Its place is free for another group of this name. Another thread may just be asking it something.
+    const program_group_news last = group_->news();
+    const std::lock_guard hold(mutex_);
+    last_news_ = last;
+    group_.reset();
   }
 
  private:
+  /// Null once it is closed.
+  [[nodiscard]] std::shared_ptr<group::program_group> living() const {
+    const std::lock_guard hold(mutex_);
+    return group_;
+  }
+
   /// A thread inside a function that allows one.
   class only_one {
    public:
@@ -232,7 +249,9 @@ class Group::body {
   const group_options options_;
   const group::launcher_place place_;
   const int exceptions_ = std::uncaught_exceptions();
-  std::unique_ptr<group::program_group> group_;
+  mutable std::mutex mutex_;                     // guards group_'s end and last_news_
+  std::shared_ptr<group::program_group> group_;  // null once it is closed
+  program_group_news last_news_;
   std::optional<open_operation> open_;
   std::atomic<bool> busy_ = false;
   bool closed_ = false;

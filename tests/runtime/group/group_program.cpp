@@ -1,7 +1,7 @@
 // A program that is one rank of a group, for group_program_test.py: enters collective operations, each with bytes that
 // depend on what came out of all before, and prints a digest of everything at the end. Not a test by itself.
 //
-//   group_program ROUNDS [--wait] [--state FILE] [--die RANK:ROUND] [--odd RANK:WHAT] [--pause MS] [--large BYTES]
+//   group_program ROUNDS [--wait] [--state FILE] [--die RANK:ROUND] [--odd RANK:WHAT] [--pause MS] [--large BYTES] [--beside NAME]
 #include <penstock/group.hpp>
 
 #include <fmt/core.h>
@@ -33,6 +33,7 @@ struct wanted {
   std::string what{};
   std::chrono::milliseconds pause{0};
   std::size_t large = 0;
+  std::string beside{};  // the name of another group, in which every round has a barrier
 };
 
 wanted parse(int count, char** arguments) {
@@ -48,6 +49,7 @@ wanted parse(int count, char** arguments) {
     const std::string behind = value.substr(value.find(':') + 1);
     if (name == "--state") w.state = value;
     if (name == "--pause") w.pause = std::chrono::milliseconds(std::stoi(value));
+    if (name == "--beside") w.beside = value;
     if (name == "--large") w.large = std::stoul(value);
     if (name == "--die") {
       w.dies = static_cast<std::uint32_t>(std::stoul(value));
@@ -97,6 +99,8 @@ int run(const wanted& w) {
   const bool odd = w.odd && own != nullptr && std::to_string(*w.odd) == own;
   options.agree = {{"the seed", odd && w.what == "seed" ? "8" : "7"}};
   penstock::Group group(std::move(options));
+  std::optional<penstock::Group> beside;
+  if (!w.beside.empty()) beside.emplace(penstock::group_options{.name = w.beside});
   const bool is_odd = w.odd == group.rank();
   const bool first_life = at.collectives == 0;
   while (group.collectives() < w.rounds) {
@@ -115,6 +119,7 @@ int run(const wanted& w) {
       for (const auto& one : group.all_gather(bytes, w.what == "sleeps" ? 1s : 30s))
         at.sum = hashed(at.sum, one);
     }
+    if (beside) beside->barrier(30s);
     at.collectives = group.collectives();
     write_state(state, at);
     if (w.pause > 0ms) std::this_thread::sleep_for(w.pause);

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -126,6 +127,17 @@ class GroupProgramTest(unittest.TestCase):
             self.assertEqual(ranks[lost].wait(timeout=60), -signal.SIGKILL)
             ranks[lost] = self.start_rank(lost, 4, *arguments, starts=1)
             self.assertEqual(self.check_digests([self.end(one, 0)[0] for one in ranks], 4, 100), expected)
+
+    def test_two_groups_of_a_job_meet_at_one_port_and_in_one_socket(self):
+        with socket.create_server(("127.0.0.1", 0)) as one:
+            port = one.getsockname()[1]
+        for address in ({"PENSTOCK_GROUP_ADDR": "127.0.0.1:%d" % port, "PENSTOCK_GROUP_SECRET": "of these ranks and no others"},
+                        {"PENSTOCK_GROUP_ADDR": "@test-%d" % os.getpid()}):
+            self.environment.update(address)
+            ranks = self.start_all(2, 50, "--beside", "other")
+            self.check_digests([self.end(one, 0)[0] for one in ranks], 2, 50)
+        process = self.start(PENSTOCK, "launch", "--gpus", "host:2", "--", PROGRAM, 50, "--beside", "other")
+        out, err = self.end(process, 0)
 
     def test_four_programs_under_launch(self):
         process = self.start(PENSTOCK, "launch", "--gpus", "host:4", "--json", "--", PROGRAM, 100)
