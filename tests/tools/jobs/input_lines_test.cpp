@@ -63,6 +63,20 @@ TEST_CASE("lines are numbered from 1, and an input without lines has none") {
   CHECK(texts_of(split("\n", 1)) == texts{""});
 }
 
+TEST_CASE("a byte order mark before the first line is no part of it") {
+  for (std::size_t piece = 1; piece <= 8; ++piece)
+    CHECK(texts_of(split("\xEF\xBB\xBF"
+                         "1\n\xEF\xBB\xBF"
+                         "2\n",
+                         piece)) == texts{"1",
+                                          "\xEF\xBB\xBF"
+                                          "2"});
+  CHECK_FALSE(split("\xEF\xBB\xBF"
+                    "1\n",
+                    9)[0]
+                  .too_long());
+}
+
 TEST_CASE("the hash of a line depends on all of its bytes and on nothing else") {
   const auto whole = split("one line\nother line\none line\n", 1000);
   CHECK(whole[0].hash == whole[2].hash);

@@ -17,6 +17,11 @@ TEST_CASE("a result that is JSON stands in the output as it is, on one line") {
 TEST_CASE("any other result becomes a JSON string") {
   CHECK(json::parse(json_of_bytes("plain text\nof two lines")) == "plain text\nof two lines");
   CHECK(json_of_bytes("") == R"("")");
+  // A parser of the whole text accepts a byte order mark before a value, a parser of OUT does not.
+  CHECK(json_of_bytes("\xEF\xBB\xBF"
+                      "1") ==
+        "\"\xEF\xBB\xBF"
+        "1\"");
   CHECK(json::parse(json_of_bytes("\xff!")) == "\xEF\xBF\xBD!");
   CHECK(json::parse(json_of_bytes("{\"torn\":")) == "{\"torn\":");
 }

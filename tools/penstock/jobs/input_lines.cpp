@@ -67,6 +67,10 @@ input_line line_splitter::take() {
   line_.hash = XXH3_64bits_digest(&hash_->state);
   XXH3_64bits_reset(&hash_->state);
   open_ = false;
+  if (number_ == 1 && line_.text.starts_with(byte_order_mark)) {
+    line_.text.erase(0, byte_order_mark.size());
+    line_.bytes -= byte_order_mark.size();
+  }
   return std::exchange(line_, {});
 }
 

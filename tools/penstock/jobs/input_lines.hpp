@@ -15,11 +15,16 @@
 
 namespace penstock::cli {
 
+/// U+FEFF in UTF-8. JSON parsers skip it, but a JSON value in the middle of a text must not begin with it.
+inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
 struct input_line {
   std::uint64_t number = 0;  ///< from 1
-  std::string text;          ///< without its line feed; if it is too long, only its beginning
-  std::uint64_t bytes = 0;   ///< of the whole line, without its line feed
-  std::uint64_t hash = 0;    ///< XXH3-64 of the whole line, without its line feed
+  /// Without its line feed and, in the first line, without a byte order mark (which editors on Windows write); if it
+  /// is too long, only its beginning.
+  std::string text;
+  std::uint64_t bytes = 0;  ///< as many as `text` has, if it is not too long
+  std::uint64_t hash = 0;   ///< XXH3-64 of the whole line as it was read, without its line feed
   [[nodiscard]] bool too_long() const noexcept { return bytes > text.size(); }
 };
 

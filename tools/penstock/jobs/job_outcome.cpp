@@ -1,6 +1,7 @@
 #include "tools/penstock/jobs/job_outcome.hpp"
 
 #include "runtime/base/text.hpp"
+#include "tools/penstock/jobs/input_lines.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -36,7 +37,7 @@ std::string json_string(std::string_view text) {
 }
 
 std::string json_of_bytes(std::string_view bytes) {
-  if (!json::accept(bytes)) return json_string(bytes);
+  if (bytes.starts_with(byte_order_mark) || !json::accept(bytes)) return json_string(bytes);
   std::string value(bytes);
   // In valid JSON line feeds occur only between tokens: in strings they are escaped.
   std::ranges::replace_if(
