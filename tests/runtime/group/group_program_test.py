@@ -128,6 +128,7 @@ class GroupProgramTest(unittest.TestCase):
             ranks[lost] = self.start_rank(lost, 4, *arguments, starts=1)
             self.assertEqual(self.check_digests([self.end(one, 0)[0] for one in ranks], 4, 100), expected)
 
+    @unittest.skipUnless(os.path.exists(PENSTOCK), "the command is not built here")
     def test_two_groups_of_a_job_meet_at_one_port_and_in_one_socket(self):
         with socket.create_server(("127.0.0.1", 0)) as one:
             port = one.getsockname()[1]
@@ -139,12 +140,14 @@ class GroupProgramTest(unittest.TestCase):
         process = self.start(PENSTOCK, "launch", "--gpus", "host:2", "--", PROGRAM, 50, "--beside", "other")
         out, err = self.end(process, 0)
 
+    @unittest.skipUnless(os.path.exists(PENSTOCK), "the command is not built here")
     def test_four_programs_under_launch(self):
         process = self.start(PENSTOCK, "launch", "--gpus", "host:4", "--json", "--", PROGRAM, 100)
         out, err = self.end(process, 0)
         lines = [line[line.index("{"):] for line in (out + err).splitlines() if '"digest"' in line]
         self.check_digests(["\n".join(lines)], 4, 100)
 
+    @unittest.skipUnless(os.path.exists(PENSTOCK), "the command is not built here")
     def test_a_rank_killed_under_launch_is_what_all_of_them_name(self):
         report = os.path.join(self.folder, "report")
         process = self.start(PENSTOCK, "launch", "--gpus", "host:4", "--report", report, "--", PROGRAM, 10000, "--die", "1:30")
