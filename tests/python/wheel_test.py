@@ -71,6 +71,14 @@ class WheelTest(unittest.TestCase):
                               "    print(s.report()['epochs'][0]['digest'])", self.config()]).strip()
         self.assertEqual(digest, report["epochs"][0]["digest"])
 
+    def test_a_pool_runs_functions_and_survives_one_that_crashes(self):
+        out = self.run_in([self.bin("python"), "-c",
+                           "import os, penstock\n"
+                           "with penstock.Pool(2, control_socket=False) as pool:\n"
+                           "    crash = pool.submit(os.abort)\n"
+                           "    print(list(pool.map(lambda x: x * x, range(5))), type(crash.exception()).__name__)"])
+        self.assertEqual(out.strip(), "[0, 1, 4, 9, 16] job_poisoned_error")
+
     def test_every_file_needs_the_machine_s_libraries_and_those_of_the_wheel_alone(self):
         site = self.run_in([self.bin("python"), "-c", "import penstock, os; print(os.path.dirname(penstock.__file__))"]).strip()
         seen = 0
