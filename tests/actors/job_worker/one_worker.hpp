@@ -12,6 +12,11 @@
 
 namespace penstock::testing {
 
+/// A function that gives back its argument.
+inline void echo(JobCall& call) {
+  call.give(call.argument());
+}
+
 class one_worker : public session_side {
  public:
   using functions_by_name = std::map<std::string, job_function>;
