@@ -43,25 +43,45 @@ elseif(PENSTOCK_SANITIZE STREQUAL "thread")
   target_link_options(penstock_build_options INTERFACE -fsanitize=thread)
 endif()
 
-# penstock_library(NAME SOURCES ... LINKS ...): one folder of runtime/ or actors/ as a static library.
-function(penstock_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINKS")
-  add_library(${name} STATIC ${arg_SOURCES})
-  target_link_libraries(${name} PUBLIC penstock_build_options ${arg_LINKS})
+option(PENSTOCK_UNITY "Compile the sources of a target eight at a time. For tools/test: less than half the time" OFF)
+
+# penstock_unity(TARGET [ALONE ...]): with PENSTOCK_UNITY, all sources but these are compiled together; these have names
+# that others of the target have, too.
+function(penstock_unity target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "ALONE")
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PENSTOCK_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION TRUE)
 endfunction()
 
-# penstock_test(NAME LABEL unit|process|install|gpu|soak SOURCES ... LINKS ... [TIMEOUT s]): one Catch2 program, each
-# of whose test cases is a ctest test.
+# penstock_library(NAME SOURCES ... LINKS ... [ALONE ...]): one folder of runtime/ or actors/ as a static library.
+function(penstock_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINKS;ALONE")
+  add_library(${name} STATIC ${arg_SOURCES} ${arg_ALONE})
+  target_link_libraries(${name} PUBLIC penstock_build_options ${arg_LINKS})
+  penstock_unity(${name} ALONE ${arg_ALONE})
+endfunction()
+
+# penstock_test(NAME LABEL unit|process|install|gpu|soak SOURCES ... LINKS ... [ALONE ...] [MODELS ...]
+# [TIMEOUT s]): one Catch2 program, each of whose test cases is a ctest test. ALONE: sources that are compiled alone, see
+# penstock_unity. MODELS: those that compute for seconds, compiled alone and optimised.
 function(penstock_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "LABEL;TIMEOUT" "SOURCES;LINKS")
-  add_executable(${name} ${arg_SOURCES})
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "LABEL;TIMEOUT" "SOURCES;ALONE;MODELS;LINKS")
+  # The linker keeps the first of several copies of a template's function: the optimised one.
+  add_executable(${name} ${arg_MODELS} ${arg_SOURCES} ${arg_ALONE})
+  penstock_unity(${name} ALONE ${arg_ALONE} ${arg_MODELS})
   target_link_libraries(${name} PRIVATE penstock_build_options ${arg_LINKS} Catch2::Catch2WithMain)
   if(PENSTOCK_SANITIZE)
     # What is tried is instrumented; of the tests themselves that would triple the compile time.
     target_compile_options(${name} PRIVATE -O0 -fno-sanitize=undefined)
+    set_source_files_properties(${arg_MODELS} PROPERTIES COMPILE_OPTIONS -O1)
   elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
     # Tests are compiled more often than they run; what they test keeps the build type's flags.
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+  endif()
+  if(PENSTOCK_SANITIZE AND NOT arg_LABEL STREQUAL "unit")
+    # tools/test would not run it: built by its name, run by hand.
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    return()
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
