@@ -26,6 +26,7 @@ struct core_options {
   std::optional<std::uint64_t> batches;
   std::vector<std::byte> state;
   bool control_socket = true;
+  bool join_group = false;
   std::function<void(const event&)> on_event;
   std::function<void()> look_after_signals;  ///< may throw; called without the GIL
 };

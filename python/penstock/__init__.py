@@ -13,6 +13,7 @@ Session         a pipeline described by a config file, as an iterator of batches
 Batch, Tensor   what it yields: tensors in host or device memory, without copies where that is safe
 Pool            worker processes that run functions: the concurrent.futures.Executor that never breaks
 sample_rng      a generator for the sample that is being loaded, in datasets of penstock.torch.DataLoader
+Group           the ranks of a job: barriers, small all-gathers, the first cause when one is lost
 EventStream     a session's events for `async for`
 load_config     reads and checks a config file; Config is the result
 error           the base of all exceptions, with a subclass for each kind (penstock.config_error, ...)
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from penstock._config import Config as Config
     from penstock._config import load_config as load_config
     from penstock._events import EventStream as EventStream
+    from penstock._groups import Group as Group
     from penstock._pool import Future as Future
     from penstock._pool import Pool as Pool
     from penstock._seeds import sample_rng as sample_rng
@@ -48,6 +50,7 @@ _PARTS = {
     "Epoch": "penstock._session",
     "EventStream": "penstock._events",
     "Future": "penstock._pool",
+    "Group": "penstock._groups",
     "Pool": "penstock._pool",
     "Session": "penstock._session",
     "Tensor": "penstock._batch",
@@ -61,6 +64,7 @@ __all__ = [
     "Epoch",
     "EventStream",
     "Future",
+    "Group",
     "Pool",
     "Session",
     "Tensor",

@@ -22,6 +22,7 @@ class Session:
         state: bytes,
         control_socket: bool,
         on_event: Optional[Callable[[str], None]],
+        join_group: bool,
     ) -> None: ...
     @property
     def closed(self) -> bool: ...

@@ -121,6 +121,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._lock = threading.Lock()
         self._tasks: collections.deque[_Task] = collections.deque()
         self._policy = loader.on_bad_sample
+        self._group = loader.group
         self._quarantine, self._bad_samples = loader._quarantine_here(), loader.bad_samples
         self._to_device = None if loader.device is None else ToDevice(loader.device, self._num_workers)
         self._in_order = getattr(loader, "in_order", True)
@@ -242,6 +243,8 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     # ---- taking them ----------------------------------------------------------------------------------------------
 
     def __next__(self) -> Any:
+        if self._group is not None:
+            self._group.check()
         if _profiled():
             return super().__next__()
         data = self._next_data()
@@ -329,7 +332,11 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             raise _sample_error(f"sample {index} is in quarantine: it killed workers before ({', '.join(causes)})", index, causes)
         while True:
             try:
-                task.job.wait(FOREVER)
+                if self._group is None:
+                    task.job.wait(FOREVER)
+                else:
+                    while not task.job.wait(0.05):  # a rank may be lost meanwhile
+                        self._group.check()
             except BaseException as interrupted:  # a signal handler raised
                 raise _Interrupted(interrupted) from None
             lent = self._pool.lent
@@ -415,6 +422,7 @@ class LocalIterator(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[
         behind = self._went_on(loader.dataset)  # before torch calls iter(dataset)
         super().__init__(loader)
         self._to_device = None if loader.device is None else ToDevice(loader.device, 2)
+        self._group = loader.group
         self._iterable = self._dataset_kind == torch_loader._DatasetKind.Iterable
         if self._progress.base_seed is None:
             self._progress.base_seed = self._base_seed
@@ -438,6 +446,8 @@ class LocalIterator(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[
         return self._index
 
     def _next_data(self) -> Any:
+        if self._group is not None:
+            self._group.check()
         try:
             while self._ahead:  # of an iterable dataset: delivered before
                 super()._next_data()

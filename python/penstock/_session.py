@@ -6,12 +6,15 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from penstock import _core
 from penstock._batch import Batch, batch_of, keep_all
 from penstock._config import Config, Path, load_config
 from penstock._errors import state_mismatch_error, usage_error
+
+if TYPE_CHECKING:
+    from penstock._groups import Group
 
 __all__ = ["Epoch", "Session"]
 
@@ -54,12 +57,17 @@ class Session:
             that two runs delivered the same.
         batches: deliver this many in total, then end.
         control_socket: let `penstock status`, `top` and the other verbs attach.
+        group: True: this session is a rank of the group that a launcher has started (torchrun, penstock launch, srun, mpirun), one in each
+            rank, of the same name. Rank and world size are the launcher's, all ranks have to agree in what defines their stream,
+            losing one ends all with the first cause, and stop() stops all at the same step. The session is made when all ranks
+            have arrived, and has rank, world_size, barrier() and all_gather(). Sessions that not every rank has do not join.
         overrides: as in load_config, for a config file's path.
 
     Raises:
         config_error: a mistake in the config, one line each.
         io_error: the config file cannot be read.
         state_mismatch_error: `state` is not a state.
+        group_failed_error: with group=True: ranks differ, or one did not arrive, with the first cause. Batches raise it too.
 
     Threads: one thread at a time takes batches. Everything else may be called from any thread at any time.
     """
@@ -74,6 +82,7 @@ class Session:
         digests: bool = False,
         batches: Optional[int] = None,
         control_socket: bool = True,
+        group: bool = False,
         **overrides: Any,
     ) -> None:
         if isinstance(config, Config):
@@ -88,11 +97,41 @@ class Session:
                 raise state_mismatch_error("the state is empty: was the file that it was read from written to its end?")
         listener = None if on_event is None else _listener(on_event)
         self._core = _core.Session(
-            self._config._core, digests, batches, state or b"", control_socket, listener
+            self._config._core, digests, batches, state or b"", control_socket, listener, group
         )
+        self._group: "Optional[Group]" = None
         self._buffers = self._core.buffers
         self._lent: weakref.WeakSet[Batch] = weakref.WeakSet()  # of a GPU's buffers
         _LIVING.add(self)
+        if group:
+            self._group = _group_of(self._config)
+
+    # ---- the group of its rank ------------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> "Group":
+        """The group of the programs whose sessions have joined. usage_error without group=True."""
+        if self._group is None:
+            raise usage_error("this session is in no group: make it with Session(..., group=True)")
+        return self._group
+
+    @property
+    def rank(self) -> int:
+        """This session's rank in its group."""
+        return self.group.rank
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks its group has."""
+        return self.group.world_size
+
+    def barrier(self, timeout: float = 600.0) -> None:
+        """Returns when all ranks have entered it: Group.barrier()."""
+        self.group.barrier(timeout)
+
+    def all_gather(self, own: bytes, timeout: float = 600.0) -> list[bytes]:
+        """The bytes of all ranks, by rank: Group.all_gather()."""
+        return self.group.all_gather(own, timeout)
 
     # ---- batches --------------------------------------------------------------------------------------------------
 
@@ -154,6 +193,8 @@ class Session:
         if not self._core.closed:
             keep_all(list(self._lent))
         self._core.close()
+        if self._group is not None:
+            self._group.close()
 
     @property
     def closed(self) -> bool:
@@ -168,6 +209,10 @@ class Session:
         value: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
+        if value is not None and self._group is not None and not self._group.closed:
+            from penstock._groups import in_words
+
+            self._group.fail(in_words(value))
         self.close()
 
     def pause(self) -> None:
@@ -229,6 +274,27 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<penstock.Session {self._config.name!r}{' (closed)' if self.closed else ''}>"
+
+
+def _group_of(config: Config) -> "Group":
+    from penstock._groups import Group
+
+    settings = config["group"]
+    return Group(
+        config.name,
+        on_lost_rank=settings["on_lost_rank"],
+        join_timeout=_seconds(settings["join_timeout"]),
+        lost_after=_seconds(settings["lost_after"]),
+        rejoin_timeout=_seconds(settings["rejoin_timeout"]),
+        secret_file=settings["secret_file"],
+        insecure=settings["insecure"],
+    )
+
+
+def _seconds(duration: str) -> float:
+    units = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+    number = duration.rstrip("nusmih")
+    return float(number) * units[duration[len(number) :]]
 
 
 def _listener(on_event: Callable[[dict[str, Any]], object]) -> Callable[[str], None]:

@@ -44,6 +44,11 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
             depends on seed, epoch and index only; "worker": once in each worker, as torch does, which is what
             happens anyway if worker_init_fn is given. None: "sample", unless worker_init_fn is given.
         name: of the loader for `penstock status`, `top` and the other verbs.
+        group: True: the first iteration joins a group with the loaders of the same name in the other ranks that torchrun, penstock launch,
+            srun or mpirun has started. Ranks that differ in dataset, length, batch size, seed or sampler are told so with both
+            values; when a rank is lost, the next batch of every other one raises the first cause. What each rank loads is its sampler's
+            business (DistributedSampler), as without a group. Loaders that not every rank has do not join. `loader.group` is the
+            penstock.Group.
         pool: further options of the pool of workers, as for penstock.Pool: {"loader": {"limits": {"memory": "4GiB"}}}.
 
     Raises:
@@ -59,6 +64,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
         seed: Optional[int] = None,
         seeding: Optional[str] = None,
         name: str = "loader",
+        group: bool = False,
         pool: Optional[dict[str, Any]] = None,
         **kwargs: Any,
     ) -> None:
@@ -73,6 +79,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
         self._quarantine: Any = None
         self.seed = seed
         self._name, self._pool_options = name, dict(pool or {})
+        self._joins, self._group_pid = group, os.getpid()
+        self._group: Any = None  # once it has joined
         self._workers: Any = None
         self._epoch = -1  # the last one that was begun
         self._progress: Any = None  # of that
@@ -85,7 +93,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what belongs to this process."""
-        return {**self.__dict__, "_workers": None, "_iterator": None, "_progress": None, "_quarantine": None}
+        return {**self.__dict__, "_workers": None, "_iterator": None, "_progress": None, "_quarantine": None, "_group": None}
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch that was delivered: for load_state_dict() of a loader over the same dataset, in this
@@ -132,9 +140,23 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
             self._iterator = None  # a persistent one, made before a fork
         return super().__iter__()
 
+    @property
+    def group(self) -> Any:
+        """The penstock.Group of this loader and those of the other ranks, which is joined here if it was not yet: all ranks have to
+        do so. None without group=True, and in a forked process."""
+        if not self._joins or self._group_pid != os.getpid():
+            return None
+        if self._group is None:
+            from penstock._groups import group_of
+
+            self._group = group_of(self)
+        return self._group
+
     def _get_iterator(self) -> Any:
         from penstock._loader import Iterator, LocalIterator
 
+        if self.group is not None:
+            self.group.check()
         return LocalIterator(self) if self.num_workers == 0 else Iterator(self)
 
     def _quarantine_here(self) -> Any:

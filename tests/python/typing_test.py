@@ -24,7 +24,7 @@ class TypingTest(PackageTest):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_the_stubs_name_what_the_modules_have(self):
-        for name in ("_core", "_worker"):
+        for name in ("_core", "_group", "_worker"):
             members = json.loads(self.ran("""
                 import importlib, json, sys
                 there = {name: each for name, each in vars(importlib.import_module("penstock." + sys.argv[1])).items() if name[0] != "_"}

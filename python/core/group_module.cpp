@@ -1,0 +1,124 @@
+// The module penstock._group: penstock::Group for penstock.Group and the loaders, which have the documentation. A module of
+// its own: a program that is a rank of a group needs no session and no CUDA for it.
+#include <penstock/group.hpp>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::python {
+namespace {
+
+namespace nb = nanobind;
+
+void raise(const error& what) {
+  try {
+    const nb::object made = nb::module_::import_("penstock._errors")
+                                .attr("make")(name_of(what.code()), what.what(), what.os_code());
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
+  } catch (nb::python_error& failed) {
+    failed.restore();
+  }
+}
+
+void translate(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const error& what) {
+    raise(what);
+  }
+}
+
+/// Takes the GIL and runs Python's signal handlers; throws what they raise.
+void look_after_signals() {
+  const nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+template <class Unit>
+Unit as_time(double seconds, const char* what) {
+  if (!(seconds >= 0))
+    throw error({errc::usage, std::string(what) + " is a number of seconds, 0 or more", 0});
+  constexpr double longest = 1e8;
+  return std::chrono::duration_cast<Unit>(std::chrono::duration<double>(std::min(seconds, longest)));
+}
+
+using text_pairs = std::vector<std::pair<std::string, std::string>>;
+
+Group joined(const std::string& name, bool waits_for_lost, double join_timeout, double lost_after,
+             double rejoin_timeout, const std::string& secret_file, bool insecure, std::uint64_t collectives,
+             text_pairs agree) {
+  group_options options;
+  options.name = name;
+  options.settings.on_lost_rank = waits_for_lost ? lost_rank_rule::wait : lost_rank_rule::fail;
+  options.settings.join_timeout = as_time<std::chrono::nanoseconds>(join_timeout, "join_timeout");
+  options.settings.lost_after = as_time<std::chrono::nanoseconds>(lost_after, "lost_after");
+  options.settings.rejoin_timeout = as_time<std::chrono::nanoseconds>(rejoin_timeout, "rejoin_timeout");
+  options.settings.secret_file = secret_file;
+  options.settings.insecure = insecure;
+  options.collectives = collectives;
+  options.agree = std::move(agree);
+  options.while_waiting = look_after_signals;
+  const nb::gil_scoped_release others_run;
+  return Group(std::move(options));
+}
+
+std::chrono::milliseconds deadline(double seconds) {
+  return as_time<std::chrono::milliseconds>(seconds, "timeout");
+}
+
+std::vector<nb::bytes> all_gather(Group& group, const nb::bytes& own, double timeout) {
+  const auto until = deadline(timeout);
+  std::vector<std::vector<std::byte>> all;
+  {
+    const std::span given(reinterpret_cast<const std::byte*>(own.c_str()), own.size());
+    const nb::gil_scoped_release others_run;
+    all = group.all_gather(given, until);
+  }
+  std::vector<nb::bytes> made;
+  made.reserve(all.size());
+  for (const auto& one : all) made.emplace_back(one.data(), one.size());
+  return made;
+}
+
+}  // namespace
+}  // namespace penstock::python
+
+NB_MODULE(_group, m) {
+  namespace nb = nanobind;
+  using namespace penstock::python;
+  using penstock::Group;
+  nb::register_exception_translator(translate);
+  nb::set_leak_warnings(false);
+  nb::class_<Group>(m, "Group")
+      .def_prop_ro("rank", &Group::rank)
+      .def_prop_ro("world_size", &Group::world_size)
+      .def_prop_ro("local_rank", &Group::local_rank)
+      .def_prop_ro("collectives", &Group::collectives)
+      .def_prop_ro("all_gather_max", &Group::all_gather_max)
+      .def(
+          "barrier",
+          [](Group& group, double timeout) {
+            const auto until = deadline(timeout);
+            const nb::gil_scoped_release others_run;
+            group.barrier(until);
+          },
+          nb::arg("timeout"))
+      .def("all_gather", &all_gather, nb::arg("own"), nb::arg("timeout"))
+      .def("check", &Group::check)
+      .def("fail", &Group::fail, nb::arg("why"))
+      .def("close", &Group::close, nb::call_guard<nb::gil_scoped_release>());
+  m.def("join", &joined, nb::arg("name"), nb::arg("waits_for_lost"), nb::arg("join_timeout"),
+        nb::arg("lost_after"), nb::arg("rejoin_timeout"), nb::arg("secret_file"), nb::arg("insecure"),
+        nb::arg("collectives"), nb::arg("agree"));
+}

@@ -1,0 +1,223 @@
+"""Groups: the ranks that a launcher has started - torchrun, penstock launch, srun, mpirun - know each other.
+
+Used by programs (penstock.Group), and by penstock.torch.DataLoader(..., group=True), whose half is at the end.
+"""
+
+import atexit
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Optional, Union
+
+from penstock import _group
+from penstock._errors import config_error, usage_error
+
+__all__ = ["Group"]
+
+_ON_LOST_RANK = ("fail", "wait")
+
+
+class Group:
+    """This program as a rank of a group: who it is, barriers, small all-gathers, and the first cause when a rank is lost.
+
+        with penstock.Group("train", agree={"seed": 7}) as group:      # returns when all ranks have arrived
+            losses = group.all_gather(struct.pack("d", loss))
+            group.barrier()
+
+    Barriers and all-gathers are made by all ranks in the same order. They are for control; tensors belong to torch.distributed.
+    A thread of penstock's answers the other ranks meanwhile, without the GIL: a program that computes for minutes is not lost.
+
+    Args:
+        name: the same in all ranks. Groups of one job are told apart by it.
+        agree: what all ranks must have alike, by name; compared as text. Ranks that differ fail at the start, and are told both values.
+        on_lost_rank: "fail": a lost rank ends the group in all others. "wait": this program can rejoin: the others wait for the
+            process that its launcher starts again.
+        join_timeout, lost_after, rejoin_timeout: seconds until a rank that has not arrived is named; until one that nothing was heard of
+            is lost; for which the others wait for a lost one.
+        secret_file: file with the secret that ranks on several hosts share; PENSTOCK_GROUP_SECRET serves as well.
+        insecure: allow several hosts without a secret.
+        collectives: how many collective operations this rank had done when it wrote the state from which it goes on.
+
+    Raises:
+        config_error: no launcher has started this program; the ones that are known are named.
+        group_failed_error: the ranks differ, or one did not arrive and is named.
+    """
+
+    def __init__(
+        self,
+        name: str = "program",
+        *,
+        agree: Optional[Mapping[str, object]] = None,
+        on_lost_rank: str = "fail",
+        join_timeout: float = 120.0,
+        lost_after: float = 10.0,
+        rejoin_timeout: float = 600.0,
+        secret_file: Union[str, "os.PathLike[str]"] = "",
+        insecure: bool = False,
+        collectives: int = 0,
+    ) -> None:
+        if on_lost_rank not in _ON_LOST_RANK:
+            raise config_error(f"on_lost_rank is {on_lost_rank!r}: it is one of {', '.join(_ON_LOST_RANK)}")
+        leaving = _LEAVING.get(name)
+        if leaving is not None:
+            leaving.join()
+        if name in _NAMES:
+            raise usage_error(
+                f"this program is in the group {name!r} already: each of its groups, and each loader with group=True, needs a name= of its own"
+            )
+        self.name = name
+        self._pid = os.getpid()
+        pairs = [(str(key), str(value)) for key, value in (agree or {}).items()]
+        self._core = _group.join(
+            name, on_lost_rank == "wait", join_timeout, lost_after, rejoin_timeout, os.fspath(secret_file), insecure, collectives, pairs
+        )
+        _NAMES.add(name)
+        self._closed = False
+        _LIVING.add(self)
+
+    @property
+    def rank(self) -> int:
+        """The number of this rank: 0, 1, .."""
+        return self._core.rank
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks there are."""
+        return self._core.world_size
+
+    @property
+    def local_rank(self) -> int:
+        """The number among the ranks of this host, and of its GPU. config_error if the launcher does not say."""
+        return self._core.local_rank
+
+    @property
+    def collectives(self) -> int:
+        """How many collective operations are done."""
+        return self._core.collectives
+
+    @property
+    def all_gather_max(self) -> int:
+        """How many bytes each rank may give to all_gather()."""
+        return self._core.all_gather_max
+
+    def barrier(self, timeout: float = 600.0) -> None:
+        """Returns when all ranks have entered it. Ctrl-C works, and the next call continues.
+
+        Raises:
+            group_failed_error: a rank is lost, has left, or is in another operation: the first cause, with rank, host and pid.
+            timed_out_error: names the ranks that have not entered it; the same call continues.
+        """
+        self._core.barrier(timeout)
+
+    def all_gather(self, own: bytes, timeout: float = 600.0) -> list[bytes]:
+        """The bytes of all ranks, by rank; each may give others, of other sizes. Otherwise like barrier().
+
+        Raises:
+            usage_error: more than all_gather_max bytes.
+        """
+        return self._core.all_gather(bytes(own), timeout)
+
+    def check(self) -> None:
+        """Raises group_failed_error with the first cause if the group has failed. Does not wait."""
+        self._core.check()
+
+    def fail(self, why: str) -> None:
+        """This rank cannot go on: ends the group in all ranks, with this cause."""
+        self._core.fail(why)
+
+    def close(self) -> None:
+        """Leaves the group. Rank 0 waits until all have left, because the others meet there. Also at the end of a `with` block, and
+        at the interpreter's exit; an exception that passes through is the group's first cause then."""
+        if self._closed or self._pid != os.getpid():
+            return
+        self._closed = True
+        self._core.close()
+        _NAMES.discard(self.name)
+
+    def __del__(self) -> None:
+        # Rank 0 may have to wait for others, which may wait for what this thread does next.
+        if not getattr(self, "_closed", True) and self._pid == os.getpid():
+            self._closed = True
+            core, name = self._core, self.name
+
+            def leave() -> None:
+                core.close()
+                _NAMES.discard(name)
+                _LEAVING.pop(name, None)
+
+            _LEAVING[name] = threading.Thread(target=leave, name="penstock-group", daemon=True)
+            _LEAVING[name].start()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def __enter__(self) -> "Group":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        if value is not None and not self._closed:
+            self._core.fail(in_words(value))
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<penstock.Group {self.name!r}: rank {self.rank} of {self.world_size}>"
+
+
+def in_words(why: BaseException) -> str:
+    return f"{type(why).__name__}: {why}"[:1000]
+
+
+_NAMES: set[str] = set()
+_LEAVING: dict[str, threading.Thread] = {}  # groups of objects that are garbage
+_LIVING: "weakref.WeakSet[Group]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    # Set when an exception has just ended the program.
+    why = getattr(sys, "last_value", None)
+    for group in list(_LIVING):
+        if group._closed or group._pid != os.getpid():
+            continue
+        if isinstance(why, BaseException):
+            group._core.fail(in_words(why))
+        group.close()
+    for thread in list(_LEAVING.values()):
+        thread.join()
+
+
+# ---- loaders --------------------------------------------------------------------------------------------------------
+
+
+def group_of(loader: Any) -> Group:
+    """Joins the group of a penstock.torch.DataLoader: its ranks have to agree in what makes their batches fit together. A
+    DistributedSampler's own rank is what differs; its numbers have to be those of the group."""
+    from penstock import _progress
+
+    agree = {f"the loader's {name}": value for name, value in _progress.facts_of(loader).items()}
+    agree["the loader's batch_size"] = loader.batch_size
+    agree["the loader's drop_last"] = loader.drop_last
+    try:
+        agree["the loader's number of batches"] = len(loader)
+    except TypeError:
+        pass  # of an iterable dataset
+    sampler = _progress._sampler_of(loader)
+    replicas, rank = getattr(sampler, "num_replicas", None), getattr(sampler, "rank", None)
+    if isinstance(replicas, int) and isinstance(rank, int):  # a DistributedSampler
+        agree.update({f"the sampler's {name}": getattr(sampler, name, None) for name in ("num_replicas", "seed", "shuffle")})
+    group = Group(loader._name, agree=agree)
+    if isinstance(replicas, int) and isinstance(rank, int) and (rank, replicas) != (group.rank, group.world_size):
+        why = f"its sampler is for rank {rank} of {replicas}, and this program is rank {group.rank} of {group.world_size}"
+        group.fail(why)
+        group.close()
+        raise config_error(f"the loader {loader._name!r} cannot join its group: {why}")
+    return group
