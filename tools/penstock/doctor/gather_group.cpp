@@ -1,5 +1,5 @@
 #include "runtime/base/fd.hpp"
-#include "runtime/device/driver_library.hpp"
+#include "runtime/device/nccl.hpp"
 #include "runtime/group/group_address.hpp"
 #include "runtime/group/group_secret.hpp"
 #include "runtime/group/launcher_environment.hpp"
@@ -61,19 +61,12 @@ void try_to_reach(const group::group_address& address, group_facts& to) {
 }
 
 void look_for_nccl(group_facts& to) {
-  const device::driver_library nccl("libnccl.so.2");
+  const auto nccl = device::nccl_library::open();
   if (!nccl) {
-    to.nccl_trouble = nccl.trouble();
+    to.nccl_trouble = nccl.error().message;
     return;
   }
-  int (*version_of)(int*) = nullptr;
-  int version = 0;
-  if (!nccl.find("ncclGetVersion", version_of) || version_of(&version) != 0) {
-    to.nccl_trouble = nccl.path() + " does not tell its version";
-    return;
-  }
-  // 22703: 2.27.3
-  to.nccl = fmt::format("{}.{}.{} ({})", version / 10000, version / 100 % 100, version % 100, nccl.path());
+  to.nccl = fmt::format("{} ({})", (*nccl)->version_text(), (*nccl)->path());
 }
 
 }  // namespace

@@ -1,0 +1,100 @@
+// NCCL, opened at run time where a group asks for a communicator: penstock does not link it and needs none of its headers.
+// Used by the GPU owner alone, on its own thread (actors/gpu_owner/communicator_side), and by doctor for the version.
+//
+// Communicators are made so that no call blocks (ncclConfig_t::blocking = 0): their progress is polled. The library is
+// the one that PENSTOCK_NCCL names, else libnccl.so.2 as the dynamic loader finds it. (PyTorch's wheel keeps its own in
+// site-packages/nvidia/nccl/lib.)
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "runtime/device/driver_library.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+struct ncclComm;
+
+namespace penstock::device {
+
+/// Functions and numbers of nccl.h, as they have been since 2.18.
+namespace nccl_abi {
+
+inline constexpr std::size_t id_bytes = 128;
+struct unique_id {
+  char bytes[id_bytes];  // passed by value, as NCCL's
+};
+enum status : int { success = 0, in_progress = 7 };
+/// The beginning of ncclConfig_t; `size` says how much of it is there, the rest gets NCCL's defaults.
+struct settings {
+  std::size_t size;
+  unsigned int magic;
+  unsigned int version;
+  int blocking;
+  int cga_cluster_size;
+  int ctas_min;
+  int ctas_max;
+  const char* net_name;
+  int split_share;
+};
+
+}  // namespace nccl_abi
+
+class nccl_library {
+ public:
+  /// Refuses (errc::device_unavailable) where there is none, or one older than 2.18; the text names PENSTOCK_NCCL.
+  static result<std::shared_ptr<const nccl_library>> open();
+
+  [[nodiscard]] int version() const noexcept { return version_; }  ///< 22705 is 2.27.5
+  [[nodiscard]] std::string version_text() const;
+  [[nodiscard]] std::string path() const { return library_.path(); }
+  /// A stand-in of tests, which works on host memory.
+  [[nodiscard]] bool works_on_host() const;
+  /// Of a new communicator. The process that draws it has to live until all ranks have joined it.
+  result<std::string> draw_id() const;
+  /// Null if there is none.
+  [[nodiscard]] void* function(const char* name) const;
+  [[nodiscard]] std::string text_of(int status) const;
+
+ private:
+  friend class nccl_communicator;
+  explicit nccl_library(const std::string& file) : library_(file) {}
+
+  driver_library library_;
+  int version_ = 0;
+  int (*draw_)(nccl_abi::unique_id*) = nullptr;
+  int (*begin_)(ncclComm**, int, nccl_abi::unique_id, int, nccl_abi::settings*) = nullptr;
+  int (*state_)(ncclComm*, int*) = nullptr;
+  int (*abort_)(ncclComm*) = nullptr;
+  const char* (*text_)(int) = nullptr;
+  const char* (*last_error_)(ncclComm*) = nullptr;  // may be missing
+};
+
+/// One that exists or is being made. Not thread-safe, but state() may be called beside a program's calls.
+class nccl_communicator {
+ public:
+  /// Begins to make it on the calling thread's current device. Refuses an id of the wrong length, and what NCCL refuses
+  /// at once.
+  static result<std::unique_ptr<nccl_communicator>> begin(std::shared_ptr<const nccl_library> library,
+                                                          const std::string& id, std::uint32_t rank,
+                                                          std::uint32_t world_size);
+  nccl_communicator(const nccl_communicator&) = delete;
+  nccl_communicator& operator=(const nccl_communicator&) = delete;
+  /// Nothing is freed that abort() has not: the end of the process does.
+  ~nccl_communicator() = default;
+
+  /// True: made, or the last call is taken. False: not yet. Refuses (errc::group_failed) with NCCL's error.
+  [[nodiscard]] result<bool> state() const;
+  [[nodiscard]] ncclComm* handle() const noexcept { return handle_; }
+  /// Ends the work that uses it and frees it. May hang. No call of the program may be under way.
+  void abort() noexcept;
+
+ private:
+  nccl_communicator(std::shared_ptr<const nccl_library> library, ncclComm* handle)
+      : library_(std::move(library)), handle_(handle) {}
+
+  std::shared_ptr<const nccl_library> library_;
+  ncclComm* handle_;
+};
+
+}  // namespace penstock::device
