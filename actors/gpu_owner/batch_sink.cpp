@@ -72,14 +72,14 @@ result<void> check_sink(const std::string& choice, const std::string& out) {
 }
 
 result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const std::string& out,
-                                              const config& settings,
-                                              std::shared_ptr<device::device> device) {
+                                              const config& settings, std::shared_ptr<device::device> device,
+                                              std::shared_ptr<communicator_side> communicator) {
   if (auto ok = check_sink(choice, out); !ok) return tl::unexpected(std::move(ok.error()));
   if (choice == "npy") return writing_to(npy_sink::create(out, settings));
   if (choice.starts_with(journal_prefix))
     return writing_to(journal_sink::open(choice.substr(journal_prefix.size())));
   if (choice.starts_with(plugin_prefix))
-    return open_plugin(choice.substr(plugin_prefix.size()), std::move(device));
+    return open_plugin(choice.substr(plugin_prefix.size()), std::move(device), std::move(communicator));
   return std::make_unique<null_sink>();
 }
 

@@ -2,6 +2,7 @@
 // run` with an embedded owner, and by the owner's own process.
 #pragma once
 
+#include "actors/gpu_owner/communicator_side.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/device/device.hpp"
 
@@ -51,9 +52,10 @@ class batch_sink {
 
 /// "null", "npy" (to the folder `out`), "journal:PATH" or "plugin:PATH". Refuses (errc::usage, errc::sink) sinks that
 /// it does not know or cannot open. The device must outlive the sink, which uses only the consumer's part of
-/// it.
+/// it. `communicator`: for a device program, if its group has one.
 result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const std::string& out,
-                                              const config& settings, std::shared_ptr<device::device> device);
+                                              const config& settings, std::shared_ptr<device::device> device,
+                                              std::shared_ptr<communicator_side> communicator = nullptr);
 
 /// The same checks without a device, without reading the folder, and without running a plugin's code.
 result<void> check_sink(const std::string& choice, const std::string& out);

@@ -52,6 +52,7 @@ struct owner_state {
   std::vector<device::upload_job> burst;             // to submit together
   patient_deadline progress{nanoseconds(0), nanoseconds(0)};  // for the oldest in flight
   bool look_due = false;
+  bool communicator_look_due = false;
   bool pinned = true;
   std::uint32_t buffers_to_allocate = 0;  // with the next upload
 };
@@ -256,6 +257,14 @@ void look(self_pointer self) {
   look_later(self);
 }
 
+void look_after_communicator(self_pointer self) {
+  owner_state& s = self->state;
+  const steady_time now = std::chrono::steady_clock::now();
+  const steady_time again = s.around.communicator->look(now);
+  if (again == never || std::exchange(s.communicator_look_due, true)) return;
+  self->delayed_send(working_actor(self), again - now, look_at_communicator{});
+}
+
 void open(owner_state& s) {
   const stage_range range("open device");
   auto opened = s.around.device->open();
@@ -329,6 +338,18 @@ working_actor::behavior_type behave(self_pointer self, owner_surroundings around
         take_returned(state);
         harvest(state);
         submit_waiting(self);
+      },
+      [self](const communicate& order) {
+        owner_state& state = self->state;
+        if (!state.around.communicator || state.stage == owner_stage::closed ||
+            state.stage == owner_stage::failed)
+          return;
+        state.around.communicator->follow(order, state.around.device->on_host());
+        look_after_communicator(self);
+      },
+      [self](const look_at_communicator&) {
+        self->state.communicator_look_due = false;
+        look_after_communicator(self);
       },
       [self](const close_device&) {
         close(self->state);

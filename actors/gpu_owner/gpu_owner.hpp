@@ -1,8 +1,8 @@
 // The GPU owner actor: the only holder of the device. All calls to the device, except the consumer's, come
 // from its own thread (it is detached), in the order of its messages.
 //
-//   receives  open_device, prepare_device, attach_partition, upload_batches, buffers_released, close_device
-//             device_moved (from its device), look_at_device (from itself)
+//   receives  open_device, prepare_device, attach_partition, upload_batches, buffers_released, communicate, close_device
+//             device_moved (from its device), look_at_device, look_at_communicator (from itself)
 //   sends     ready batches                       to the consumer, through hand_over
 //             everything else                     through owner_news: it knows no other actor
 //   owns      the device, the mapped partitions, the ring of buffers
@@ -15,6 +15,7 @@
 // lock for each would cost more than the copy.
 #pragma once
 
+#include "actors/gpu_owner/communicator_side.hpp"
 #include "actors/gpu_owner/hand_over.hpp"
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/news.hpp"
@@ -39,6 +40,8 @@ struct owner_surroundings {
   std::shared_ptr<hand_over> consumer;
   owner_news* news = nullptr;          ///< outlives the actor
   std::shared_ptr<batch_times> times;  ///< records the times of batch stages; may be null
+  /// Of the group; null: it has none.
+  std::shared_ptr<communicator_side> communicator{};
   /// A copy or kernel that takes longer counts as hung. Measured only while uploads are in flight and the
   /// owner's thread runs.
   nanoseconds flight_deadline = std::chrono::seconds(30);

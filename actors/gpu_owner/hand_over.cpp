@@ -71,6 +71,12 @@ bool hand_over::has_batch() const {
   return !failure_ && !stopped_ && !queue_.empty();
 }
 
+bool hand_over::wait_for_batch(nanoseconds at_most) {
+  std::unique_lock hold(mutex_);
+  return changed_.wait_for(hold, at_most,
+                           [&] { return failure_ || stopped_ || finished_ || !queue_.empty(); });
+}
+
 std::optional<hand_over::taken> hand_over::take_until(steady_time deadline) {
   const stage_range range("take");
   std::unique_lock hold(mutex_);

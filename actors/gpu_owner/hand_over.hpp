@@ -59,6 +59,8 @@ class hand_over {
   [[nodiscard]] std::optional<taken> ended() const;
   /// Whether take() would return a batch at once.
   [[nodiscard]] bool has_batch() const;
+  /// Waits until take() would return at once; false after that time.
+  [[nodiscard]] bool wait_for_batch(nanoseconds at_most);
   /// The consumer returns a buffer. True if the owner has to be notified: once for all buffers that come
   /// before it takes them.
   [[nodiscard]] bool give_back(std::uint32_t buffer);

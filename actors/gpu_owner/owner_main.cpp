@@ -1,9 +1,8 @@
 #include "actors/gpu_owner/owner_main.hpp"
 
 #include "actors/child/child.hpp"
-#include "actors/gpu_owner/batch_body.hpp"
-#include "actors/gpu_owner/batch_sink.hpp"
 #include "actors/gpu_owner/gpu_owner.hpp"
+#include "actors/gpu_owner/owner_batches.hpp"
 #include "actors/gpu_owner/owner_jobs.hpp"
 #include "actors/protocol/actor_settings.hpp"
 #include "actors/protocol/config_bytes.hpp"
@@ -31,15 +30,13 @@ namespace {
 
 using namespace gpu_owner;
 
-// Acknowledgements are collected while more batches are ready; with snapshots, until the next snapshot.
-constexpr std::size_t deliveries_a_message = 16;
 // The most in one message: more processes than a GPU can have contexts.
 constexpr std::size_t gpu_processes_max = 256;
 
 // What this process sends fits a frame. Lists of copied uploads are split (fit.hpp); the rest is bounded:
 // deliveries + snapshot + the counters and lengths beside them, and the processes on the GPU.
 constexpr std::size_t message_overhead_max = 256;
-static_assert(deliveries_a_message * sizeof(protocol::wire_delivery) + snapshot_bytes_max +
+static_assert(owner_batches::deliveries_a_message * sizeof(protocol::wire_delivery) + snapshot_bytes_max +
                   message_overhead_max <=
               protocol::frame_bytes_max);
 static_assert(gpu_processes_max * sizeof(protocol::wire_gpu_process) + message_overhead_max <=
@@ -76,16 +73,18 @@ class owner_program final : owner_news {
   void hear(protocol::upload_slots& order);
   void hear(protocol::upload_jobs& order);
   void hear(const protocol::stop_owner& order);
+  void hear(protocol::wire_communicate& order);
   void opened(const device::identity& what) override;
   void failed(const failure& why) override { die(why); }
   void slots_released(std::vector<std::uint64_t> uploads) override;
   void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override;
+  void communicator_changed(const group::communicator_state& state) override;
+  void communicator_drawn(std::uint64_t number, const std::string& id) override;
+  void communicator_stuck(const std::string& why) override;
   void run_sink();
+  [[noreturn]] void make_room();
   void run_programs();
-  result<void> start_sink();
-  result<void> deliver(ready_batch ready);
-  result<void> put_in_sink(const Batch& batch);
-  result<void> acknowledge();
+  upload_counts counts() { return {uploads_.exchange(0), bytes_.exchange(0), pinned_}; }
   void tell_processes(const std::vector<gpu_process>& seen);
   [[noreturn]] void die(const failure& why);
   [[noreturn]] void leave(int code);
@@ -97,7 +96,8 @@ class owner_program final : owner_news {
   std::shared_ptr<protocol::owners_session_link> link_;
   std::shared_ptr<hand_over> consumer_ = std::make_shared<hand_over>();
   std::shared_ptr<device::device> device_;
-  std::shared_ptr<batch_times> times_;  // like device_: none before open_owner
+  std::shared_ptr<batch_times> times_;               // like device_: none before open_owner
+  std::shared_ptr<communicator_side> communicator_;  // like device_; none without a group that has one
   gpu_owner_actor owner_;
   std::optional<device::gpu_process_watch> watch_;  // reports to the link
 
@@ -113,13 +113,13 @@ class owner_program final : owner_news {
   std::atomic<std::uint64_t> uploads_{0};
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<bool> pinned_{false};
+  std::atomic<stream_position> base_{0};  // batches before this one are in the program's state
+  std::atomic<bool> alone_{false};        // the group is over
   std::atomic_flag dying_;
 
   // Used by the main thread only.
-  std::unique_ptr<batch_sink> sink_;
   std::shared_ptr<batch_home> home_;
   std::optional<arena::flight_writer> flight_;
-  std::vector<protocol::wire_delivery> taken_;
 };
 
 owner_program::owner_program() {
@@ -178,11 +178,20 @@ void owner_program::hear(const protocol::open_owner& order) {
   order_ = order;
   device_ = std::move(*made);
   times_ = std::make_shared<batch_times>(batches_at_once(config_));
+  base_ = order.base;
+  if (config_.group.communicator == communicator_kind::nccl) {
+    communicator_ = std::make_shared<communicator_side>(
+        communicator_side::surroundings{config_.sampler.rank.value_or(0),
+                                        config_.sampler.world_size,
+                                        {config_.group.join_timeout, config_.group.abort_timeout},
+                                        this});
+  }
 
   owner_surroundings around;
   around.device = device_;
   around.consumer = consumer_;
   around.news = this;
+  around.communicator = communicator_;
   if (!order.pool) around.times = times_;
   owner_ = spawn_gpu_owner(system_, std::move(around));
   caf::anon_send(owner_, open_device{});
@@ -244,6 +253,14 @@ void owner_program::hear(const protocol::stop_owner& order) {
   if (!std::exchange(planned_, true)) plan_is_known_.set_value(false);
 }
 
+void owner_program::hear(protocol::wire_communicate& order) {
+  using act = communicate::act;
+  const auto what = static_cast<act>(order.what);
+  if (what == act::agreed) base_ = std::max<stream_position>(base_, order.agreed);
+  if (what == act::free) alone_ = true;
+  if (owner_) caf::anon_send(owner_, communicate{what, order.number, std::move(order.id), order.agreed});
+}
+
 // ---- reports of the owner (its thread) --------------------------------------------------------------------
 
 void owner_program::opened(const device::identity& what) {
@@ -262,80 +279,21 @@ void owner_program::progressed(std::uint64_t uploads, std::uint64_t bytes, bool 
   pinned_ = pinned;
 }
 
+void owner_program::communicator_changed(const group::communicator_state& state) {
+  link_->send(
+      protocol::communicator_changed{state.number, static_cast<std::uint32_t>(state.at), state.cause, {}});
+}
+
+void owner_program::communicator_drawn(std::uint64_t number, const std::string& id) {
+  link_->send(protocol::communicator_changed{number, 0, {}, id});
+}
+
+void owner_program::communicator_stuck(const std::string& why) {
+  log::warn("group", "{}: ending this process", why);
+  make_room();
+}
+
 // ---- batches (main thread) --------------------------------------------------------------------------------
-
-result<void> owner_program::start_sink() {
-  const auto settings = protocol::config_from_bytes(order_.config);
-  if (!settings) return tl::unexpected(settings.error());
-  auto made = make_sink(order_.sink, order_.out, *settings, device_);
-  if (!made) return tl::unexpected(std::move(made.error()));
-  sink_ = std::move(*made);
-  if (order_.restores) {
-    const auto* first = reinterpret_cast<const std::byte*>(order_.snapshot.data());
-    if (auto ok = sink_->restore({first, order_.snapshot.size()}); !ok) return ok;
-  }
-  if (sink_->replay() == replay_rule::from_snapshot) {
-    // Whether it gives snapshots is known only after asking for one.
-    if (auto ok = sink_->snapshot(); !ok) return tl::unexpected(std::move(ok.error()));
-  }
-  if (sink_->replay() == replay_rule::never) link_->send(protocol::owner_irreplaceable{});
-  return {};
-}
-
-result<void> owner_program::acknowledge() {
-  if (taken_.empty()) return {};
-  protocol::batches_delivered news;
-  if (sink_->replay() == replay_rule::from_snapshot) {
-    const auto state = sink_->snapshot();
-    if (!state) return tl::unexpected(state.error());
-    if (state->size() > snapshot_bytes_max) {
-      return refuse(errc::sink, "the sink '{}' gave a snapshot of {}; at most {} are kept",
-                    printable(order_.sink), bytes_for_people(state->size()),
-                    bytes_for_people(snapshot_bytes_max));
-    }
-    news.snapshots = true;
-    news.snapshot.assign(reinterpret_cast<const char*>(state->data()), state->size());
-  }
-  news.deliveries = std::exchange(taken_, {});
-  news.digests = order_.digests;
-  news.uploads = uploads_.exchange(0);
-  news.bytes = bytes_.exchange(0);
-  news.pinned = pinned_;
-  news.waited_ns = static_cast<std::uint64_t>(consumer_->waited().count());
-  link_->send(news);
-  return {};
-}
-
-result<void> owner_program::put_in_sink(const Batch& batch) {
-  const stage_range range("sink");
-  return sink_->take(batch);
-}
-
-result<void> owner_program::deliver(ready_batch ready) {
-  // If this batch kills us, the session reads here which batch it was.
-  const auto mark = static_cast<std::uint32_t>(ready.upload & generation_mask);
-  if (flight_) flight_->publish({arena::phase::loading, 0, 0, mark}, "");
-  const std::uint64_t upload = ready.upload;
-  const stream_position position = ready.position;
-  times_->note(position, batch_stage::taken, std::chrono::steady_clock::now());
-  Batch batch = batch_access::make(std::move(ready), plan_, home_);
-  try {
-    const std::uint64_t digest = order_.digests ? batch.digest() : 0;
-    if (auto ok = put_in_sink(batch); !ok) return ok;
-    batch.release_unused();
-    const batch_passage p = times_->find(position).value_or(batch_passage());
-    const nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
-    taken_.push_back({upload, digest, p.time_of(batch_stage::submitted), p.time_of(batch_stage::copied),
-                      p.time_of(batch_stage::ready), p.time_of(batch_stage::taken), now.count()});
-  } catch (const error& e) {
-    return tl::unexpected(e.as_failure());
-  }
-  if (flight_) {
-    flight_->sample_done();
-    flight_->rest();
-  }
-  return {};
-}
 
 int owner_program::run() {
   if (!plan_is_known_.get_future().get()) leave(exit_codes::finished);
@@ -359,30 +317,38 @@ int owner_program::run() {
 void owner_program::run_programs() {
   owner_jobs::surroundings around{consumer_.get(), link_.get(), flight_ ? &*flight_ : nullptr, {}, {}};
   around.give_back = [this](std::uint32_t buffer) { home_->give_back(buffer); };
-  around.counts = [this] { return upload_counts{uploads_.exchange(0), bytes_.exchange(0), pinned_}; };
+  around.counts = [this] { return counts(); };
   job_programs programs(device_, config_.jobs.programs);
   if (auto ok = owner_jobs(std::move(around), programs).run(); !ok) die(ok.error());
 }
 
+/// This process ends so that another one goes on from the last agreed snapshot.
+void owner_program::make_room() {
+  while (dying_.test_and_set()) ::pause();
+  leave(exit_codes::temporary);
+}
+
 void owner_program::run_sink() {
-  bool sink_is_open = false;
-  while (true) {
-    auto taken = consumer_->take();
-    if (auto* why = std::get_if<failure>(&taken)) die(*why);
-    if (!std::exchange(sink_is_open, true)) {
-      // The device is certain to be open only when the first batch arrives; then a device program may use it.
-      if (auto ok = start_sink(); !ok) die(ok.error());
-    }
-    if (std::holds_alternative<hand_over::stream_ended>(taken)) break;
-    if (auto ok = deliver(std::move(std::get<ready_batch>(taken))); !ok) die(ok.error());
-    if (taken_.size() >= deliveries_a_message || !consumer_->has_batch()) {
-      if (auto ok = acknowledge(); !ok) die(ok.error());
-    }
-  }
-  if (whole_) {
-    if (auto ok = sink_->finish(); !ok) die(ok.error());
-  }
-  sink_.reset();
+  owner_batches::surroundings around;
+  around.consumer = consumer_.get();
+  around.link = link_.get();
+  around.flight = flight_ ? &*flight_ : nullptr;
+  around.times = times_.get();
+  around.plan = plan_;
+  around.home = home_;
+  around.device = device_;
+  around.communicator = communicator_;
+  around.order = &order_;
+  around.settings = &config_;
+  around.counts = [this] { return counts(); };
+  around.base = &base_;
+  around.alone = &alone_;
+  around.whole = &whole_;
+  const auto ok = owner_batches(std::move(around)).run();
+  if (ok) return;
+  if (!communicator_ || ok.error().code != errc::group_failed) die(ok.error());
+  log::info("group", "{}: going back to the last step that all ranks have", ok.error().message);
+  make_room();
 }
 
 }  // namespace

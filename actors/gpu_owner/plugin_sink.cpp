@@ -35,22 +35,29 @@ auto guarded(const std::string& path, const std::string& what, Step step) -> res
 class plugin_sink final : public batch_sink {
  public:
   plugin_sink(std::string path, std::unique_ptr<DeviceProgram> program,
-              std::shared_ptr<device::device> device)
-      : path_(std::move(path)), program_(std::move(program)), device_(std::move(device)) {}
+              std::shared_ptr<device::device> device, std::shared_ptr<communicator_side> communicator)
+      : path_(std::move(path)),
+        program_(std::move(program)),
+        device_(std::move(device)),
+        communicator_(std::move(communicator)) {}
 
   result<void> take(const Batch& batch) override {
     // The legacy default stream: the program need not know any of our streams, and the copy stream does not
     // wait for it.
     const stream_handle stream{};
     const std::string which = fmt::format("with batch {} of epoch {}", batch.sequence(), batch.epoch());
-    const DeviceBatch view{batch.epoch(), batch.sequence(), batch.samples(), batch.tensors(),
-                           device_->on_host()};
+    const DeviceBatch view{batch.epoch(),   batch.sequence(),   batch.samples(),
+                           batch.tensors(), device_->on_host(), communicator_.get()};
+    const std::uint64_t used = communicator_ ? communicator_->number() : 0;
     auto done = guarded(path_, which, [&] {
       batch.wait(stream);
       program_->on_batch(view, stream);
     });
-    if (!done) return done;
-    return device_->finish(stream);
+    if (done) done = device_->finish(stream);
+    // An abort ends work that waits for other ranks, with whatever is in the memory.
+    if (communicator_ && communicator_->is_lost(used))
+      return refuse(errc::group_failed, "the communicator of the group was lost {}", which);
+    return done;
   }
 
   [[nodiscard]] replay_rule replay() const override {
@@ -83,13 +90,15 @@ class plugin_sink final : public batch_sink {
   std::string path_;
   std::unique_ptr<DeviceProgram> program_;  // its code stays loaded: unloading gains nothing
   std::shared_ptr<device::device> device_;
-  bool gives_snapshots_ = true;  // until it declines to give one
+  std::shared_ptr<communicator_side> communicator_;  // null: the group has none
+  bool gives_snapshots_ = true;                      // until it declines to give one
 };
 
 }  // namespace
 
 result<std::unique_ptr<batch_sink>> open_plugin(const std::string& path,
-                                                std::shared_ptr<device::device> device) {
+                                                std::shared_ptr<device::device> device,
+                                                std::shared_ptr<communicator_side> communicator) {
   // dlopen() would search the system's library folders for a name without a slash.
   const std::string absolute = std::filesystem::absolute(path).native();
   void* const library = ::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -104,9 +113,11 @@ result<std::unique_ptr<batch_sink>> open_plugin(const std::string& path,
                   "the device program '{}' was built for interface {}, but this penstock has {}: rebuild it",
                   printable(path), entry->version, device_program_version);
   }
+  // The program allocates and launches on this thread's current device.
+  if (auto entered = device->enter_programs(); !entered) return tl::unexpected(std::move(entered.error()));
   auto made = guarded(path, "while starting", [&] { return std::unique_ptr<DeviceProgram>(entry->make()); });
   if (!made) return tl::unexpected(std::move(made.error()));
-  return std::make_unique<plugin_sink>(path, std::move(*made), std::move(device));
+  return std::make_unique<plugin_sink>(path, std::move(*made), std::move(device), std::move(communicator));
 }
 
 }  // namespace penstock::gpu_owner

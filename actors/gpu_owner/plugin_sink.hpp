@@ -7,6 +7,7 @@
 namespace penstock::gpu_owner {
 
 result<std::unique_ptr<batch_sink>> open_plugin(const std::string& path,
-                                                std::shared_ptr<device::device> device);
+                                                std::shared_ptr<device::device> device,
+                                                std::shared_ptr<communicator_side> communicator);
 
 }  // namespace penstock::gpu_owner

@@ -44,8 +44,9 @@ struct carry_out {
     const auto link = s.links.find(order.process);
     if (link != s.links.end() && s.wire) s.wire->send(link->second, std::move(order.order));
   }
-  // Without a communicator none is asked for.
-  void operator()(const draw_communicator_id&) const {}
+  void operator()(const draw_communicator_id& order) const {
+    s.around.news->communicator_ordered({gpu_owner::communicate::act::draw_id, order.number, {}, 0});
+  }
   void operator()(const group_event& news) const {
     switch (news.what) {
       case group_event::kind::joined:
@@ -122,6 +123,10 @@ coordinator_actor::behavior_type behave(self_pointer self, coordinator_surroundi
       },
       [self](const stranger_came& came) {
         log::warn("group", "the group '{}' has refused {}", self->state.around.group, came.text);
+      },
+      [self](const communicator_drawn& news) {
+        self->state.book->communicator_id(news.number, news.id);
+        step(self);
       },
       [self](const links_refused& news) {
         log::error("group", "{}", news.why.message);

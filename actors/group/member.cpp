@@ -42,6 +42,7 @@ struct member_state {
   bool joined = false;
   std::optional<group_outcome> outcome;
   std::optional<group_cause> cause;
+  std::uint64_t agreed = 0;  // as the owner was told last
   bool ended = false;
 };
 
@@ -139,6 +140,14 @@ void follow_phase(member_state& s) {
     tell(s, event_kind::group_stopping, "all ranks stop at the same step");
 }
 
+/// Before anything else of the same order: a communicator is made for what follows the agreed step.
+void follow_agreement(member_state& s) {
+  const std::uint64_t agreed = s.book->view().agreed;
+  if (!s.around.settings.communicator || agreed <= s.agreed) return;
+  s.agreed = agreed;
+  s.around.news->communicator_ordered({gpu_owner::communicate::act::agreed, 0, {}, agreed});
+}
+
 /// The right to hand out batches goes to the gate, and the count of those handed out comes back, in one step: what a
 /// frozen rank reports is exact.
 void move_gate(member_state& s, steady_time now) {
@@ -156,6 +165,8 @@ void tell_end(member_state& s, group_outcome how, const std::optional<group_caus
   if (s.outcome) return;
   s.outcome = how;
   s.cause = cause;
+  if (s.around.settings.communicator)
+    s.around.news->communicator_ordered({gpu_owner::communicate::act::free, 0, {}, 0});
   // Who waits at the gate has to find the failure before its end.
   if (how != group_outcome::failed) s.around.gate->end();
   std::string text = fmt::format(
@@ -189,9 +200,13 @@ struct carry_out {
     if (order.report.stream_over && !s.all_delivered) s.all_delivered = s.last_report;
     if (s.wire) s.wire->send(std::move(order.report));
   }
-  // Without a communicator there are no such orders.
-  void operator()(const make_communicator&) const {}
-  void operator()(const abort_communicator& order) const { s.book->communicator_aborted(order.number); }
+  void operator()(const make_communicator& order) const {
+    using act = gpu_owner::communicate::act;
+    s.around.news->communicator_ordered({act::make, order.number, order.id, s.book->view().agreed});
+  }
+  void operator()(const abort_communicator& order) const {
+    s.around.news->communicator_ordered({gpu_owner::communicate::act::abort, order.number, {}, 0});
+  }
   void operator()(const end_rank& order) const { tell_end(s, order.how, order.cause); }
 };
 
@@ -209,6 +224,7 @@ void step(self_pointer self) {
   if (!s.book || s.ended) return;
   const steady_time now = self->clock().now();
   follow_phase(s);
+  follow_agreement(s);
   move_gate(s, now);
   for (member_command& c : s.book->advance(now)) std::visit(carry_out{self}, c);
   tell_state(s);
@@ -261,6 +277,12 @@ void refuse_links(self_pointer self, const failure& why) {
   tell_end(s, group_outcome::failed, group_cause{own.rank, own.host, own.pid, why.message});
 }
 
+void take_state(member_book& book, const communicator_state& state) {
+  if (state.at == communicator_state::how::made) book.communicator_made(state.number);
+  if (state.at == communicator_state::how::broken) book.communicator_broken(state.number, state.cause);
+  if (state.at == communicator_state::how::aborted) book.communicator_aborted(state.number);
+}
+
 member_actor::behavior_type behave(self_pointer self, member_surroundings around) {
   self->state.around = std::move(around);
   return {
@@ -269,7 +291,10 @@ member_actor::behavior_type behave(self_pointer self, member_surroundings around
         step(self);
       },
       [self](const stream_described& news) {
-        if (self->state.book) self->state.book->described(news.facts);
+        if (self->state.book) {
+          self->state.book->begins_at(news.first);
+          self->state.book->described(news.facts);
+        }
         step(self);
       },
       [self](const stream_delivered&) {
@@ -290,6 +315,14 @@ member_actor::behavior_type behave(self_pointer self, member_surroundings around
         step(self);
       },
       [self](const limit_reached&) { step(self); },
+      [self](const communicator_told& news) {
+        if (self->state.book) take_state(*self->state.book, news.state);
+        step(self);
+      },
+      [self](const snapshots_held& news) {
+        if (self->state.book) self->state.book->held(news.steps);
+        step(self);
+      },
       [self](const orders_arrived&) {
         if (!self->state.book) return;
         take_orders(self);

@@ -26,7 +26,7 @@ auto inspect(Inspector& f, lease_ref& x) {
 namespace protocol {
 
 /// Increment it with every change of a message: each side refuses any other version (exit 82).
-inline constexpr std::uint32_t version = 3;
+inline constexpr std::uint32_t version = 4;
 
 /// The numbers of the descriptors that a child inherits. Descriptor 0 is /dev/null, 1 and 2 are its log.
 namespace child_fd {
@@ -35,7 +35,8 @@ inline constexpr int lifeline = 4;  ///< end of file when the session ends
 inline constexpr int arena = 5;     ///< memfd of the slots; sized and sealed before it is used
 inline constexpr int flight = 6;    ///< memfd of the flight recorders
 inline constexpr int index = 7;     ///< memfd of the dataset's listing; absent for datasets without one
-inline constexpr int parcels = 7;   ///< in a pool, which has no dataset: socket for large arguments and results
+inline constexpr int parcels =
+    7;  ///< in a pool, which has no dataset: socket for large arguments and results
 }  // namespace child_fd
 
 // ---- worker -> session ------------------------------------------------------------------------------------
@@ -227,11 +228,25 @@ struct open_owner {
   bool restores = false;  ///< `snapshot` is from an earlier incarnation's sink
   std::string snapshot;
   bool pool = false;  ///< no batches and no sink: results of jobs come, for the programs in the config
+  std::uint64_t base =
+      0;  ///< batches before this position are in `snapshot`: they are not given to the sink again
 };
 template <class Inspector>
 auto inspect(Inspector& f, open_owner& x) {
   return f(caf::meta::type_name("open_owner"), x.version, x.incarnation, x.flight_page, x.config, x.sink,
-           x.out, x.digests, x.restores, x.snapshot, x.pool);
+           x.out, x.digests, x.restores, x.snapshot, x.pool, x.base);
+}
+
+/// What the group orders about its communicator (semantics 40).
+struct wire_communicate {
+  std::uint32_t what = 0;  ///< gpu_owner::communicate::act
+  std::uint64_t number = 0;
+  std::string id;
+  std::uint64_t agreed = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, wire_communicate& x) {
+  return f(caf::meta::type_name("wire_communicate"), x.what, x.number, x.id, x.agreed);
 }
 
 /// The contents and the layout of the slots.
@@ -315,6 +330,18 @@ auto inspect(Inspector& f, stop_owner& x) {
 }
 
 // ---- owner process -> session -----------------------------------------------------------------------------
+
+/// How far the communicator is; or the id of a new one.
+struct communicator_changed {
+  std::uint64_t number = 0;
+  std::uint32_t at = 0;  ///< group::communicator_state::how
+  std::string cause;
+  std::string id;  ///< if it is not empty: the answer to draw_id
+};
+template <class Inspector>
+auto inspect(Inspector& f, communicator_changed& x) {
+  return f(caf::meta::type_name("communicator_changed"), x.number, x.at, x.cause, x.id);
+}
 
 struct owner_opened {
   std::string kind;

@@ -22,8 +22,9 @@ using from_worker = std::variant<hello, dataset_described, worker_ready, batch_l
                                  functions_described, jobs_done>;
 using to_worker = std::variant<open_dataset, assign_slots, load_batch, stop_work, run_jobs>;
 using from_owner = std::variant<hello, owner_opened, slots_copied, batches_delivered, worker_gives_up,
-                                owner_irreplaceable, gpu_processes_seen, jobs_answered>;
-using to_owner = std::variant<open_owner, prepare_owner, map_partition, upload_slots, stop_owner, upload_jobs>;
+                                owner_irreplaceable, gpu_processes_seen, jobs_answered, communicator_changed>;
+using to_owner = std::variant<open_owner, prepare_owner, map_partition, upload_slots, stop_owner, upload_jobs,
+                              wire_communicate>;
 
 /// The largest payload that is accepted, and so the largest that may be sent. The largest message that cannot
 /// be split is a lease: 65536 samples x (8 bytes index + 4 bytes attempt) = 0.8 MB. Lists of uploads are

@@ -120,6 +120,7 @@ result<group_membership> membership_of(const config& settings, const session_opt
   m.links.lost_after = g.lost_after;
   m.member.card = card_of(settings, options, place);
   m.member.waits_for_lost = m.group.waits_for_lost = g.on_lost_rank == lost_rank_rule::wait;
+  m.member.communicator = m.group.communicator = g.communicator == communicator_kind::nccl;
   m.member.join_timeout = g.join_timeout;
   m.member.lost_after = g.lost_after;
   m.member.rejoin_timeout = g.rejoin_timeout;

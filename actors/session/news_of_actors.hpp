@@ -51,6 +51,20 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     board_.uploaded(uploads, bytes, pinned);
   }
 
+  void communicator_changed(const group::communicator_state& state) override {
+    log::info("group", "communicator {}: {}{}{}", state.number & 0xffffffffU, name_of(state.at),
+              state.cause.empty() ? "" : ": ", state.cause);
+    caf::anon_send(engine_.member, group::communicator_told{state});
+  }
+
+  void communicator_drawn(std::uint64_t number, const std::string& id) override {
+    caf::anon_send(engine_.coordinator, group::communicator_drawn{number, id});
+  }
+
+  void snapshots_changed(const std::vector<std::uint64_t>& steps) override {
+    caf::anon_send(engine_.member, group::snapshots_held{steps});
+  }
+
   // ---- from a GPU owner in this process -------------------------------------------------------------------
 
   void failed(const failure& why) override {
@@ -149,7 +163,8 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     if (session_.group_) {
       session_.group_->delivered = range.first;
       session_.group_->gate->start_at(range.first);
-      caf::anon_send(engine_.member, group::stream_described{session::facts_of(fingerprint, *order, range)});
+      caf::anon_send(engine_.member,
+                     group::stream_described{session::facts_of(fingerprint, *order, range), range.first});
     }
     board_.planned(session::samples_in(*order, range));
     session_.tell(session::event_of(
@@ -182,6 +197,10 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     if (how == group::group_outcome::failed)
       return gave_up({errc::group_failed, cause ? group::in_words(*cause) : "the group has failed", 0});
     if (how == group::group_outcome::stopped) session_.end_with_group();
+  }
+
+  void communicator_ordered(const gpu_owner::communicate& order) override {
+    caf::anon_send(engine_.owner, order);
   }
 
   void member_gone() override { session_.ending_.group_actor_gone(); }

@@ -3,6 +3,8 @@
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/hello.hpp"
 #include "actors/protocol/tensors.hpp"
+#include "actors/supervisor/owner_communicator.hpp"
+#include "actors/supervisor/owner_rules.hpp"
 #include "actors/supervisor/owner_uploads.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
@@ -23,21 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto look_every = 250ms;
-constexpr auto start_deadline = 120s;  // creating a context and registering the arena takes long
-constexpr auto lost_link_deadline =
-    1s;  // an exiting process closes its link first, then the driver cleans up
-
-/// In a pool a job that kills owners is left out, and the others go on.
-supervision::owner_settings rules_of(const config& settings, bool pool) {
-  supervision::owner_settings rules;
-  rules.restart.intensity_max = settings.gpu.restart.intensity.max;
-  rules.restart.intensity_within = settings.gpu.restart.intensity.within;
-  rules.seed = settings.sampler.seed;
-  rules.clocks = {start_deadline, settings.loader.hang.heartbeat_timeout, settings.gpu.hang.batch_timeout};
-  rules.ending.after_closed_link = lost_link_deadline;
-  rules.on_poison = pool ? poison_rule::skip : settings.gpu.on_poison_batch;
-  return rules;
-}
+constexpr std::uint64_t answers_to_communicate = 8;  // at most
 
 struct keeper_state {
   keeper_state() = default;
@@ -60,7 +48,8 @@ struct keeper_state {
   steady_time wake_at = never;   // a wake-up is scheduled for this time
   nanoseconds waited_before{0};  // by the sinks of earlier incarnations
   nanoseconds waited{0};
-  std::uint64_t flight = 0;  // which upload the sink is working on, and since when
+  std::optional<owner_communicator> communicator;  // of a group that has one
+  std::uint64_t flight = 0;                        // which upload the sink is working on, and since when
   steady_time flight_since{};
 };
 
@@ -84,6 +73,8 @@ std::optional<std::uint32_t> in_hand(const arena::flight_reading& flight) {
 
 // ---- commands ---------------------------------------------------------------------------------------------
 
+void follow(self_pointer self, owner_communicator::orders what);
+
 struct carry_out {
   self_pointer self;
   keeper_state& s = self->state;
@@ -106,6 +97,7 @@ struct carry_out {
     open.restores = snapshot.has_value();
     open.snapshot = snapshot.value_or("");
     open.pool = s.around.jobs != nullptr;
+    if (s.communicator) open.base = s.communicator->introduced();
     s.link->send(open);
     if (s.preparation) s.link->send(*s.preparation);
     for (const std::uint32_t p : s.partitions) s.link->send(protocol::map_partition{p});
@@ -132,6 +124,7 @@ struct carry_out {
     self->send(s.others.scheduler, scheduler::owner_lost{lost.era, std::move(poison)});
   }
   void operator()(const supervision::owner_is_ready& ready) {
+    if (s.communicator) follow(self, s.communicator->ready());
     if (ready.first) return s.around.news->opened(s.device);
     s.around.news->reopened(s.owner->pid().value_or(0));
   }
@@ -207,17 +200,32 @@ struct hear {
     for (const std::uint64_t upload : news.uploads) {
       if (!s.owner->copied(incarnation, now, upload)) break;
       released.push_back(upload);
-      note_copied(upload);
+      note_copied(s.around.times.get(), s.owner->orders().find(upload), now);
     }
     if (!released.empty() && s.around.jobs == nullptr)
       self->send(s.others.scheduler, scheduler::slots_released{std::move(released)});
   }
-  void operator()(const protocol::batches_delivered& news) {
+  void operator()(protocol::batches_delivered& news) {
+    const auto* last =
+        news.deliveries.empty() ? nullptr : s.owner->orders().find(news.deliveries.back().upload);
+    if (!s.communicator || last == nullptr) return take(news);
+    follow(self, s.communicator->delivered(last->position + 1, std::move(news)));
+  }
+  void operator()(const protocol::communicator_changed& news) {
+    if (!s.communicator) return;
+    if (!news.id.empty()) {
+      s.communicator->drawn(news.number);
+      return s.around.news->communicator_drawn(news.number, news.id);
+    }
+    follow(self, s.communicator->told(
+                     {news.number, static_cast<group::communicator_state::how>(news.at), news.cause}));
+  }
+  void take(const protocol::batches_delivered& news) {
     for (const protocol::wire_delivery& d : news.deliveries) {
       const upload_order* batch = s.owner->orders().find(d.upload);
       const stream_position position = batch != nullptr ? batch->position : 0;
       if (!s.owner->delivered(incarnation, now, d.upload)) return;
-      note_times(position, d);
+      note_times(s.around.times.get(), position, d);
       const auto digest = news.digests ? std::optional(d.digest) : std::nullopt;
       if (s.around.deliveries->add({d.upload, digest}))
         self->send(s.others.scheduler, scheduler::batches_delivered{s.around.deliveries});
@@ -250,29 +258,25 @@ struct hear {
     s.around.news->progressed(uploads, bytes, pinned);
     s.around.news->owner_waited(s.waited_before + s.waited);
   }
-  /// The owner's own timestamps come with its acknowledgement; until then these show where the batch is. A conversion
-  /// takes no longer than the message.
-  void note_copied(std::uint64_t upload) const {
-    const upload_order* batch = s.owner->orders().find(upload);
-    if (!s.around.times || batch == nullptr) return;
-    s.around.times->note(batch->position, batch_stage::copied, now);
-    s.around.times->note(batch->position, batch_stage::ready, now);
-  }
-  void note_times(stream_position position, const protocol::wire_delivery& d) const {
-    if (!s.around.times) return;
-    const auto note = [&](batch_stage stage, std::int64_t ns) {
-      if (ns > 0) s.around.times->note(position, stage, steady_time(nanoseconds(ns)));
-    };
-    note(batch_stage::submitted, d.submitted_ns);
-    note(batch_stage::copied, d.copied_ns);
-    note(batch_stage::ready, d.ready_ns);
-    note(batch_stage::taken, d.taken_ns);
-    note(batch_stage::released, d.released_ns);
-  }
 };
+
+/// What the group's orders and the process's words mean for others.
+void follow(self_pointer self, owner_communicator::orders what) {
+  keeper_state& s = self->state;
+  for (const protocol::batches_delivered& news : what.agreed) hear{self, s.owner->incarnation()}.take(news);
+  if (what.snapshot) s.owner->keep_snapshot(std::move(*what.snapshot));
+  if (what.held) s.around.news->snapshots_changed(*what.held);
+  for (const group::communicator_state& state : what.told) s.around.news->communicator_changed(state);
+  if (s.link && !what.send.empty()) s.link->expect(answers_to_communicate * what.send.size());
+  for (protocol::wire_communicate& order : what.send) {
+    if (s.link) s.link->send(std::move(order));
+  }
+  if (what.replace) s.owner->restart(now_of(self));
+}
 
 void note_end(self_pointer self, const owner_exited& news) {
   keeper_state& s = self->state;
+  if (s.communicator && news.incarnation == s.owner->incarnation()) follow(self, s.communicator->lost());
   const arena::flight_reading flight = s.around.flights->read(s.around.flight_page);
   const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now_of(self));
   s.owner->exited(news.incarnation, now_of(self), {news.report, in_hand(flight), news.last_lines, oom});
@@ -305,6 +309,7 @@ void look(self_pointer self) {
     start.wait_channel = s.around.process->current_start();
     s.owner->look(now, start);
   }
+  if (s.communicator) follow(self, s.communicator->look(now));
   advance(self);
   if (s.link) s.link->expect(1);  // NVML's list comes unprompted, less often than this
 }
@@ -319,6 +324,8 @@ void keep_looking(self_pointer self) {
 owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings around) {
   keeper_state& s = self->state;
   s.around = std::move(around);
+  if (s.around.settings.group.communicator != communicator_kind::none)
+    s.communicator.emplace(s.around.settings.group.abort_timeout);
   s.owner = std::make_unique<supervision::owner_supervision>(
       rules_of(s.around.settings, s.around.jobs != nullptr), now_of(self));
   return {
@@ -340,6 +347,11 @@ owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings 
           return self->quit();
         }
         self->state.owner->close(now_of(self), order.whole, order.at_most);
+        advance(self);
+      },
+      [self](const gpu_owner::communicate& order) {
+        keeper_state& state = self->state;
+        if (state.communicator) follow(self, state.communicator->ordered(order, now_of(self)));
         advance(self);
       },
       [&s](const protocol::meet& all) { s.others = all.others; },

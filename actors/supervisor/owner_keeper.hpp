@@ -6,7 +6,7 @@
 //   hears   what a GPU owner hears                                                       from session and scheduler
 //           owner_started, owner_refused, owner_spoke, owner_lost_link, owner_exited     from owner_process
 //           restart_owner                                                                from the operator
-//   says    open_owner, prepare_owner, map_partition, upload_slots or upload_jobs, stop_owner   to the process
+//   says    open_owner, prepare_owner, map_partition, upload_slots or upload_jobs, wire_communicate, stop_owner   to the process
 //           batches_delivered, slots_released, owner_lost                                to the scheduler
 //           through job_upload_news: the same, in a pool of jobs
 //           through keeper_news: everything that others want to know

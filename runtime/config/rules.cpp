@@ -7,6 +7,8 @@
 
 #include <fmt/core.h>
 
+#include <cstdlib>
+
 namespace penstock::config_file {
 namespace {
 
@@ -118,13 +120,23 @@ void check_backoff(const backoff_config& backoff, found_list& found) {
   }
 }
 
-void check_group(const group_config& group, found_list& found) {
-  if (group.communicator != communicator_kind::none) {
+void check_group(const group_config& group, const gpu_config& gpu, found_list& found) {
+  if (group.communicator == communicator_kind::none) return;
+  const std::string what = fmt::format("'communicator' \"{}\" in [group]", spelling(group.communicator));
+  // A library that is named may be one for tests, which works on host memory.
+  if (gpu.device == "host" && std::getenv("PENSTOCK_NCCL") == nullptr) {
+    found.push_back(
+        {.key = "group.communicator",
+         .other = "gpu.device",
+         .message = what + " needs a GPU for each rank, but 'device' in [gpu] is \"host\"",
+         .label = "NCCL works between GPUs",
+         .help = "everything else of a group works on the host device: leave 'communicator' out"});
+  } else if (gpu.placement != placement_rule::process) {
     found.push_back({.key = "group.communicator",
-                     .message = fmt::format("'communicator' \"{}\" in [group] is not built yet",
-                                            spelling(group.communicator)),
-                     .label = "not in this build",
-                     .help = "sessions can form a group without one; programs make their own communicator"});
+                     .other = "gpu.placement",
+                     .message = what + " needs 'placement' \"process\" in [gpu]",
+                     .label = "kept by the GPU owner's own process",
+                     .help = "a process that embeds the owner cannot be replaced when an abort hangs"});
   }
 }
 
@@ -137,7 +149,7 @@ std::vector<contradiction> contradictions_of(const penstock::config& values, con
     check_range("scale", values.image.scale, found);
     check_range("ratio", values.image.ratio, found);
     check_sampler(values.sampler, found);
-    check_group(values.group, found);
+    check_group(values.group, values.gpu, found);
   }
   check_pool(values.loader, found);
   check_backoff(values.loader.restart.backoff, found);

@@ -210,7 +210,9 @@ void group_book::freeze() {
   };
   // Nobody can take the steps that are left, since each of them needs all ranks.
   const bool stuck = settings_.communicator && making_ != making::ready;
-  if (stuck || std::ranges::all_of(seats_, done)) end(group_outcome::stopped, std::nullopt);
+  // Steps that need others are over when nobody may go back before them.
+  const bool kept = !settings_.communicator || view_.agreed >= most;
+  if (stuck || (kept && std::ranges::all_of(seats_, done))) end(group_outcome::stopped, std::nullopt);
 }
 
 void group_book::tend_communicator() {

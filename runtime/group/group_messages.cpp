@@ -16,4 +16,16 @@ std::string in_words(const group_cause& cause) {
   return cause.cause.starts_with(who) ? cause.cause : who + ": " + cause.cause;
 }
 
+const char* name_of(communicator_state::how at) noexcept {
+  switch (at) {
+    case communicator_state::how::making: return "is being made";
+    case communicator_state::how::made: return "is made";
+    case communicator_state::how::broken: return "is broken";
+    case communicator_state::how::aborting: return "is being aborted";
+    case communicator_state::how::aborted: return "is aborted";
+    case communicator_state::how::none: break;
+  }
+  return "is not there";
+}
+
 }  // namespace penstock::group

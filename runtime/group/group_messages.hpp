@@ -97,6 +97,8 @@ struct communicator_state {
   bool operator==(const communicator_state&) const = default;
 };
 
+[[nodiscard]] const char* name_of(communicator_state::how at) noexcept;
+
 /// A rank whose list is full makes no other snapshot before one is agreed on.
 inline constexpr std::size_t held_max = 32;
 

@@ -346,7 +346,8 @@ void owner_supervision::settle_death(steady_time now, const owner_end& end, cons
   const bool permanent =
       end.report.ending == process::exit_report::how::exited && exit_codes::is_permanent(end.report.code);
   if (permanent) d.ending = death::how::no_restart;
-  if (operated_) d.ending = death::how::operated;
+  // It makes room for a new one by its own will (a group's communicator is lost): no fault of this process.
+  if (operated_ || end.report.exited_with(exit_codes::temporary)) d.ending = death::how::operated;
   d.fruitful = fruitful_;
   d.outside_kill = ending_.killed_from_outside(end.report) && !end.oom_killed;
   const std::string why =

@@ -50,10 +50,10 @@ namespace penstock::gpu_owner {
 
 /// Messages to an owner: in this process, or to the keeper of one in another process.
 using heard = protocol::hears<open_device, prepare_device, attach_partition, upload_batches, buffers_released,
-                              close_device>;
+                              communicate, close_device>;
 using gpu_owner_actor = heard::actor;
 /// Including what it sends to itself.
-using working = heard::and_also<device_moved, look_at_device>;
+using working = heard::and_also<device_moved, look_at_device, look_at_communicator>;
 
 }  // namespace penstock::gpu_owner
 
@@ -147,12 +147,12 @@ namespace penstock::group {
 /// A session that belongs to a group has a member; rank 0's has the coordinator as well. They know no other actor.
 using heard_by_member =
     protocol::hears<join_group, stream_described, stream_delivered, session_failed, stop_group, limit_reached,
-                    orders_arrived, link_made, link_lost, coordinator_ended, links_refused, leave_group,
-                    drop_group, group_beat>;
+                    communicator_told, snapshots_held, orders_arrived, link_made, link_lost,
+                    coordinator_ended, links_refused, leave_group, drop_group, group_beat>;
 using member_actor = heard_by_member::actor;
 using heard_by_coordinator =
     protocol::hears<reports_arrived, member_closed, member_process_ended, address_taken, address_refused,
-                    stranger_came, links_refused, leave_group, drop_group, group_beat>;
+                    stranger_came, communicator_drawn, links_refused, leave_group, drop_group, group_beat>;
 using coordinator_actor = heard_by_coordinator::actor;
 
 }  // namespace penstock::group

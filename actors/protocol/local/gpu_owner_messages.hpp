@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace penstock::gpu_owner {
@@ -40,6 +41,24 @@ struct device_moved {};
 
 /// The consumer has returned buffers: hand_over has them.
 struct buffers_released {};
+
+/// What the group orders about its communicator (semantics 40).
+struct communicate {
+  enum class act : std::uint8_t {
+    draw_id,  ///< answer with the id of a new one
+    make,
+    abort,
+    agreed,  ///< nobody takes back what lies before `agreed`
+    free,    ///< the group is over: this rank waits for nobody any more
+  };
+  act what = act::draw_id;
+  std::uint64_t number = 0;
+  std::string id{};
+  std::uint64_t agreed = 0;  ///< also of `make`: where all ranks go on
+};
+
+/// From itself, while there is a communicator.
+struct look_at_communicator {};
 
 /// From itself, while uploads are in flight: check for progress.
 struct look_at_device {};

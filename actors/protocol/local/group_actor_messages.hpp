@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace penstock::group {
 
@@ -18,6 +19,7 @@ struct join_group {
 /// The dataset is known, and where the stream begins.
 struct stream_described {
   stream_facts facts;
+  std::uint64_t first = 0;  ///< steps that earlier processes of this rank have delivered
 };
 /// Every batch of the stream has been handed out.
 struct stream_delivered {};
@@ -29,6 +31,14 @@ struct session_failed {
 struct stop_group {};
 /// A stopping group's last step was handed out.
 struct limit_reached {};
+/// From the GPU owner.
+struct communicator_told {
+  communicator_state state;
+};
+/// The steps at which the owner's program has a snapshot that is not agreed yet, ascending.
+struct snapshots_held {
+  std::vector<std::uint64_t> steps;
+};
 /// Orders are in the mailbox that the link writes (newest).
 struct orders_arrived {};
 struct link_made {};
@@ -57,6 +67,12 @@ struct address_refused {
 };
 struct stranger_came {
   std::string text;  ///< who, and why it was refused
+};
+
+/// From rank 0's GPU owner: the id of a new communicator.
+struct communicator_drawn {
+  std::uint64_t number = 0;
+  std::string id;
 };
 
 // ---- to both

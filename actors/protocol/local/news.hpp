@@ -6,6 +6,7 @@
 // outlives the actor.
 #pragma once
 
+#include "actors/protocol/local/gpu_owner_messages.hpp"
 #include "actors/protocol/local/job_messages.hpp"
 #include "actors/protocol/local/scheduler_messages.hpp"
 #include "runtime/base/clock.hpp"
@@ -24,7 +25,25 @@
 
 namespace penstock::gpu_owner {
 
-class owner_news {
+/// Of the GPU owner or its keeper, in a group with a communicator.
+class communicator_news {
+ public:
+  virtual void communicator_changed(const group::communicator_state& state) { static_cast<void>(state); }
+  /// The answer to communicate::act::draw_id.
+  virtual void communicator_drawn(std::uint64_t number, const std::string& id) {
+    static_cast<void>(number);
+    static_cast<void>(id);
+  }
+  /// The steps of which it has a snapshot that is not agreed yet.
+  virtual void snapshots_changed(const std::vector<std::uint64_t>& steps) { static_cast<void>(steps); }
+  /// Its communicator cannot be aborted: the process has to end.
+  virtual void communicator_stuck(const std::string& why) { static_cast<void>(why); }
+
+ protected:
+  ~communicator_news() = default;
+};
+
+class owner_news : public virtual communicator_news {
  public:
   virtual void opened(const device::identity& what) = 0;
   /// Once. The device is not used again.
@@ -67,7 +86,7 @@ struct owner_facts {
   bool operator==(const owner_facts&) const = default;
 };
 
-class keeper_news {
+class keeper_news : public virtual gpu_owner::communicator_news {
  public:
   /// The first process has opened the device.
   virtual void opened(const device::identity& what) = 0;
@@ -160,6 +179,8 @@ class group_news {
   virtual void gate_moved() = 0;
   /// Once. A failure has its cause; after `stopped` the batches that were handed out are still delivered.
   virtual void group_over(group_outcome how, const std::optional<group_cause>& cause) = 0;
+  /// For the GPU owner of this rank.
+  virtual void communicator_ordered(const gpu_owner::communicate& order) { static_cast<void>(order); }
   /// The actor has ended: nobody needs this session any more.
   virtual void member_gone() = 0;
   virtual void coordinator_gone() = 0;

@@ -17,6 +17,8 @@
 
 namespace penstock {
 
+class Communicator;  // penstock/nccl.hpp
+
 /// A batch on the device, borrowed for one call. Pointers are device pointers (host pointers on the host
 /// device); only work on the call's stream may use them.
 struct DeviceBatch {
@@ -25,6 +27,8 @@ struct DeviceBatch {
   std::span<const std::uint64_t> samples;  ///< dataset indices of the rows
   std::span<const tensor_view> tensors;
   bool on_host = false;  ///< the host device: plain memory, no stream
+  /// Of the ranks of this session's group, if `[group] communicator` asks for one; else null. For this call.
+  Communicator* communicator = nullptr;
 
   [[nodiscard]] std::size_t rows() const noexcept { return samples.size(); }
   /// Null when there is no such tensor.
@@ -53,7 +57,8 @@ class DeviceProgram {
   /// False for a program that keeps no state between batches. A program with state but without snapshots
   /// cannot be resumed: the death of its process fails the run.
   [[nodiscard]] virtual bool keeps_state() const { return true; }
-  /// Everything that restore() needs, at most 1 MiB. Called every few batches, after their work is done.
+  /// Everything that restore() needs, at most 1 MiB. Called every few batches, after their work is done. In a group with
+  /// a communicator, a batch is delivered when all ranks have a snapshot that covers it.
   [[nodiscard]] virtual std::optional<std::vector<std::byte>> snapshot() { return std::nullopt; }
   /// Called before the first batch in a new process with the last snapshot, if there is one.
   virtual void restore(std::span<const std::byte> state) { static_cast<void>(state); }
@@ -63,7 +68,7 @@ class DeviceProgram {
 
 /// Increases when DeviceProgram, DeviceBatch or tensor_view change; programs built for another version are
 /// refused.
-inline constexpr std::uint32_t device_program_version = 2;
+inline constexpr std::uint32_t device_program_version = 3;
 
 struct device_program_entry {
   std::uint32_t version = device_program_version;

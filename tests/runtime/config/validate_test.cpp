@@ -143,9 +143,21 @@ TEST_CASE("each type of dataset says what it lacks") {
   CHECK(with_type(dataset_type::image_folder, "x").empty());
 }
 
-TEST_CASE("what a group cannot do yet is refused by name") {
+TEST_CASE(
+    "a group's communicator is refused without a GPU or in an embedded owner, and a loss that nobody could "
+    "notice too") {
   CHECK(keys_after([](auto& c) { c.group.communicator = communicator_kind::nccl; }) ==
         keys{"group.communicator"});
+  CHECK(keys_after([](auto& c) {
+          c.group.communicator = communicator_kind::nccl;
+          c.gpu.placement = placement_rule::process;
+          c.gpu.device = "host";
+        }) == keys{"group.communicator"});
+  CHECK(keys_after([](auto& c) {
+          c.group.communicator = communicator_kind::nccl;
+          c.gpu.placement = placement_rule::process;
+          c.gpu.device = "cuda:1";
+        }).empty());
   CHECK(keys_after([](auto& c) { c.group.lost_after = 1ms; }) == keys{"group.lost_after"});
 }
 

@@ -100,6 +100,7 @@ group_world::process& group_world::start(std::uint32_t rank) {
   m.lost_after = lost_after;
   m.end_grace = 600ms;
   p->member = std::make_unique<member_book>(m, launched.steps, now_);
+  if (settings_.communicator) p->member->begins_at(launched.steps);
   if (launched.steps >= settings_.batches) p->member->stream_ended();
   if (rank == 0) {
     group_settings g;
@@ -196,6 +197,7 @@ void group_world::hand_over(process& p) {
   p.handed_out = true;
   const std::uint64_t steps = p.member->steps() + 1;
   p.member->delivered(steps);
+  if (settings_.communicator) p.member->held({steps});
   ranks_[p.rank].delivered = std::max(ranks_[p.rank].delivered, steps);
   if (steps == settings_.batches) p.member->stream_ended();
   if (newest(p.rank) == &p && tokens_ % 2 == 0)

@@ -1,0 +1,150 @@
+#include "actors/gpu_owner/owner_batches.hpp"
+
+#include "actors/protocol/config_bytes.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/stage_range.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+
+namespace penstock::gpu_owner {
+namespace {
+
+// In a group with a communicator: how often the end is looked for while it is made, and after how long without a batch
+// what was taken is acknowledged.
+constexpr nanoseconds looked_at_every = std::chrono::milliseconds(20);
+constexpr nanoseconds idle_after = std::chrono::milliseconds(20);
+
+}  // namespace
+
+result<void> owner_batches::run() {
+  while (true) {
+    if (nothing_comes()) {
+      if (auto ok = acknowledge(); !ok) return ok;
+    }
+    auto taken = around_.consumer->take();
+    if (auto* why = std::get_if<failure>(&taken)) return tl::unexpected(std::move(*why));
+    // The device is certain to be open only when the first batch arrives; then a device program may use it.
+    if (!sink_) {
+      if (auto ok = open_sink(); !ok) return ok;
+    }
+    if (std::holds_alternative<hand_over::stream_ended>(taken)) break;
+    ready_batch& next = std::get<ready_batch>(taken);
+    const stream_position position = next.position;
+    if (!wait_for_group(position)) break;
+    if (auto ok = deliver(std::move(next)); !ok) {
+      // Nothing of the communicator is left when the process ends, unless that takes too long.
+      if (around_.communicator && ok.error().code == errc::group_failed)
+        around_.communicator->wait_until_gone(2 * around_.settings->group.abort_timeout);
+      return ok;
+    }
+    if (auto ok = acknowledge_if_due(position); !ok) return ok;
+  }
+  if (*around_.whole) {
+    if (auto ok = sink_->finish(); !ok) return ok;
+  }
+  sink_.reset();
+  return {};
+}
+
+result<void> owner_batches::open_sink() {
+  const protocol::open_owner& order = *around_.order;
+  const auto settings = protocol::config_from_bytes(order.config);
+  if (!settings) return tl::unexpected(settings.error());
+  auto made = make_sink(order.sink, order.out, *settings, around_.device, around_.communicator);
+  if (!made) return tl::unexpected(std::move(made.error()));
+  sink_ = std::move(*made);
+  if (order.restores) {
+    const auto* first = reinterpret_cast<const std::byte*>(order.snapshot.data());
+    if (auto ok = sink_->restore({first, order.snapshot.size()}); !ok) return ok;
+  }
+  if (sink_->replay() == replay_rule::from_snapshot) {
+    // Whether it gives snapshots is known only after asking for one.
+    if (auto ok = sink_->snapshot(); !ok) return tl::unexpected(std::move(ok.error()));
+  }
+  if (sink_->replay() == replay_rule::never) around_.link->send(protocol::owner_irreplaceable{});
+  return {};
+}
+
+/// False: the session ends first. Outside of the flight recorder's time: nobody takes this for a batch that hangs.
+bool owner_batches::wait_for_group(stream_position position) const {
+  while (around_.communicator && !*around_.alone && position >= *around_.base &&
+         !around_.communicator->wait_until_usable(looked_at_every)) {
+    if (around_.consumer->ended()) return false;
+  }
+  return true;
+}
+
+/// True: the next batch takes its time, so what was taken is acknowledged meanwhile.
+bool owner_batches::nothing_comes() const {
+  return around_.communicator && !taken_.empty() && !around_.consumer->wait_for_batch(idle_after);
+}
+
+result<void> owner_batches::deliver(ready_batch ready) {
+  // If this batch kills us, the session reads here which batch it was.
+  const auto mark = static_cast<std::uint32_t>(ready.upload & generation_mask);
+  if (around_.flight != nullptr) around_.flight->publish({arena::phase::loading, 0, 0, mark}, "");
+  const std::uint64_t upload = ready.upload;
+  const stream_position position = ready.position;
+  around_.times->note(position, batch_stage::taken, std::chrono::steady_clock::now());
+  Batch batch = batch_access::make(std::move(ready), around_.plan, around_.home);
+  try {
+    const std::uint64_t digest = around_.order->digests ? batch.digest() : 0;
+    if (auto ok = put_in_sink(batch, around_.communicator && position < *around_.base); !ok) return ok;
+    batch.release_unused();
+    const batch_passage p = around_.times->find(position).value_or(batch_passage());
+    const nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
+    taken_.push_back({upload, digest, p.time_of(batch_stage::submitted), p.time_of(batch_stage::copied),
+                      p.time_of(batch_stage::ready), p.time_of(batch_stage::taken), now.count()});
+  } catch (const error& e) {
+    return tl::unexpected(e.as_failure());
+  }
+  if (around_.flight != nullptr) {
+    around_.flight->sample_done();
+    around_.flight->rest();
+  }
+  return {};
+}
+
+/// `is_known`: the state has it, from an earlier process of this rank or from another rank.
+result<void> owner_batches::put_in_sink(const Batch& batch, bool is_known) {
+  if (is_known != skipped_) {  // one message has either a snapshot or not
+    if (auto ok = acknowledge(); !ok) return ok;
+    skipped_ = is_known;
+  }
+  const stage_range range("sink");
+  return is_known ? result<void>() : sink_->take(batch);
+}
+
+result<void> owner_batches::acknowledge() {
+  if (taken_.empty()) return {};
+  protocol::batches_delivered news;
+  if (sink_->replay() == replay_rule::from_snapshot && !std::exchange(skipped_, false)) {
+    const auto state = sink_->snapshot();
+    if (!state) return tl::unexpected(state.error());
+    if (state->size() > snapshot_bytes_max) {
+      return refuse(errc::sink, "the sink '{}' gave a snapshot of {}; at most {} are kept",
+                    printable(around_.order->sink), bytes_for_people(state->size()),
+                    bytes_for_people(snapshot_bytes_max));
+    }
+    news.snapshots = true;
+    news.snapshot.assign(reinterpret_cast<const char*>(state->data()), state->size());
+  }
+  const upload_counts counts = around_.counts();
+  news.deliveries = std::exchange(taken_, {});
+  news.digests = around_.order->digests;
+  news.uploads = counts.uploads;
+  news.bytes = counts.bytes;
+  news.pinned = counts.pinned;
+  news.waited_ns = static_cast<std::uint64_t>(around_.consumer->waited().count());
+  around_.link->send(news);
+  return {};
+}
+
+result<void> owner_batches::acknowledge_if_due(stream_position last) {
+  const bool as_usual = !around_.communicator || skipped_;
+  const bool due = as_usual ? taken_.size() >= deliveries_a_message || !around_.consumer->has_batch()
+                            : (last + 1) % deliveries_a_message == 0;
+  return due ? acknowledge() : result<void>();
+}
+
+}  // namespace penstock::gpu_owner

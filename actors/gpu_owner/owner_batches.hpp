@@ -1,0 +1,62 @@
+// The main thread's work in the owner's process of a session: takes batches as they reach the device, gives them to the
+// sink, and acknowledges them, with snapshots if the sink keeps state. Used by owner_main.
+//
+// In a group with a communicator a batch waits until it can be used, batches that the sink's state holds already are
+// counted and not given to it, and snapshots are taken where those of other ranks are: at every 16th position, and when
+// no batch comes for a moment (all ranks are then at the end, or wait for each other).
+#pragma once
+
+#include "actors/gpu_owner/batch_body.hpp"
+#include "actors/gpu_owner/batch_sink.hpp"
+#include "actors/gpu_owner/owner_jobs.hpp"
+#include "actors/protocol/link.hpp"
+#include "runtime/base/batch_times.hpp"
+
+#include <atomic>
+
+namespace penstock::gpu_owner {
+
+class owner_batches {
+ public:
+  // Acknowledgements are collected while more batches are ready; with snapshots, until the next snapshot.
+  static constexpr std::size_t deliveries_a_message = 16;
+
+  struct surroundings {
+    hand_over* consumer = nullptr;
+    protocol::owners_session_link* link = nullptr;
+    arena::flight_writer* flight = nullptr;  ///< may be null
+    batch_times* times = nullptr;
+    std::shared_ptr<const device::transfer_plan> plan;
+    std::shared_ptr<batch_home> home;
+    std::shared_ptr<device::device> device;
+    std::shared_ptr<communicator_side> communicator{};  ///< null: no group, or none in it
+    const protocol::open_owner* order = nullptr;
+    const config* settings = nullptr;
+    std::function<upload_counts()> counts;
+    const std::atomic<stream_position>* base = nullptr;  ///< batches before it are in the state of the sink
+    const std::atomic<bool>* alone = nullptr;            ///< the group is over
+    const std::atomic<bool>* whole = nullptr;  ///< the stream is complete: the sink finishes at the end
+  };
+
+  explicit owner_batches(surroundings around) : around_(std::move(around)) {}
+
+  /// Until the session has it stop. Refuses when the device or the sink fails; with errc::group_failed when this process
+  /// has to make room for one that goes on from the last agreed snapshot.
+  result<void> run();
+
+ private:
+  result<void> open_sink();
+  result<void> deliver(ready_batch ready);
+  result<void> put_in_sink(const Batch& batch, bool is_known);
+  result<void> acknowledge();
+  result<void> acknowledge_if_due(stream_position last);
+  [[nodiscard]] bool wait_for_group(stream_position position) const;
+  [[nodiscard]] bool nothing_comes() const;
+
+  surroundings around_;
+  std::unique_ptr<batch_sink> sink_;
+  std::vector<protocol::wire_delivery> taken_;
+  bool skipped_ = false;  // the sink did not get what is in taken_: no snapshot is due
+};
+
+}  // namespace penstock::gpu_owner

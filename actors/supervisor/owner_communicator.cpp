@@ -1,0 +1,183 @@
+#include "actors/supervisor/owner_communicator.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::supervisor {
+namespace {
+
+using gpu_owner::communicate;
+using progress = group::communicator_state::how;
+
+// The process has two waits of abort_timeout each before it ends itself: for open uses, and for the abort.
+constexpr int waits_of_an_abort = 3;
+
+protocol::wire_communicate as_wire(const communicate& order) {
+  return {static_cast<std::uint32_t>(order.what), order.number, order.id, order.agreed};
+}
+
+}  // namespace
+
+owner_communicator::orders owner_communicator::ordered(const communicate& order, steady_time now) {
+  orders to;
+  switch (order.what) {
+    case communicate::act::draw_id:
+      to_draw_ = order.number;
+      if (ready_) to.send.push_back(as_wire(order));
+      break;
+    case communicate::act::make: make(order, to); break;
+    case communicate::act::abort: abort(order.number, now, to); break;
+    case communicate::act::agreed:
+      agree(order.agreed, to);
+      if (ready_) to.send.push_back(as_wire(order));
+      break;
+    case communicate::act::free:
+      free_ = true;
+      if (!held_.empty()) agree(held_.back().step, to);
+      if (ready_) to.send.push_back(as_wire(order));
+      break;
+  }
+  return to;
+}
+
+void owner_communicator::agree(std::uint64_t step, orders& to) {
+  agreed_ = std::max(agreed_, step);
+  if (held_.empty() || held_.front().step > agreed_) return;
+  while (!held_.empty() && held_.front().step <= agreed_) {
+    held& first = held_.front();
+    if (first.news.snapshots) {
+      kept_ = first.step;
+      to.snapshot = std::move(first.news.snapshot);
+    }
+    first.news.snapshots = false;
+    first.news.snapshot.clear();
+    if (first.counts) to.agreed.push_back(std::move(first.news));
+    held_.pop_front();
+  }
+  to.held = steps();
+}
+
+void owner_communicator::make(const communicate& order, orders& to) {
+  agree(order.agreed, to);
+  held_.clear();
+  to.held = std::vector<std::uint64_t>();
+  to_make_ = order;
+  if (!ready_) return;
+  if (used_ || given_ != kept_) {
+    to.replace = true;
+    return;
+  }
+  sent_ = order.number;
+  to.send.push_back(as_wire(*std::exchange(to_make_, std::nullopt)));
+}
+
+void owner_communicator::abort(std::uint64_t number, steady_time now, orders& to) {
+  if (to_make_ && to_make_->number <= number) to_make_.reset();
+  if (!ready_ || sent_ == 0) {
+    to.told.push_back({number, progress::aborted, {}});
+    return;
+  }
+  abort_due_ = now + waits_of_an_abort * abort_timeout_;
+  to.send.push_back(as_wire({communicate::act::abort, number, {}, 0}));
+}
+
+std::uint64_t owner_communicator::introduced() {
+  given_ = kept_;
+  return given_;
+}
+
+owner_communicator::orders owner_communicator::ready() {
+  orders to;
+  ready_ = true;
+  used_ = false;
+  sent_ = 0;
+  if (agreed_ > 0) to.send.push_back(as_wire({communicate::act::agreed, 0, {}, agreed_}));
+  if (free_) to.send.push_back(as_wire({communicate::act::free, 0, {}, 0}));
+  if (to_draw_ != 0) to.send.push_back(as_wire({communicate::act::draw_id, to_draw_, {}, 0}));
+  if (to_make_ && given_ != kept_) {
+    to.replace = true;
+  } else if (to_make_) {
+    sent_ = to_make_->number;
+    to.send.push_back(as_wire(*std::exchange(to_make_, std::nullopt)));
+  }
+  return to;
+}
+
+owner_communicator::orders owner_communicator::delivered(std::uint64_t step,
+                                                         protocol::batches_delivered news) {
+  orders to;
+  if (free_ || step <= agreed_) {
+    if (news.snapshots && step >= kept_) {
+      kept_ = step;
+      to.snapshot = std::move(news.snapshot);
+    }
+    news.snapshots = false;
+    to.agreed.push_back(std::move(news));
+    return to;
+  }
+  held_.push_back({step, std::move(news), true});
+  if (held_.size() > group::held_max) {
+    // The later of the two newest stands for both.
+    held last = std::move(held_.back());
+    held_.pop_back();
+    held& before = held_.back();
+    if (before.counts) {
+      auto& all = before.news.deliveries;
+      all.insert(all.end(), last.news.deliveries.begin(), last.news.deliveries.end());
+      last.news.deliveries = std::move(all);
+      last.news.uploads += before.news.uploads;
+      last.news.bytes += before.news.bytes;
+    }
+    before = std::move(last);
+  }
+  to.held = steps();
+  return to;
+}
+
+owner_communicator::orders owner_communicator::told(const group::communicator_state& state) {
+  orders to;
+  to.told.push_back(state);
+  if (state.number != sent_) return to;
+  if (state.at == progress::made) used_ = true;
+  if (state.at == progress::aborted) {
+    sent_ = 0;
+    abort_due_ = never;
+  }
+  return to;
+}
+
+void owner_communicator::drawn(std::uint64_t number) {
+  if (to_draw_ == number) to_draw_ = 0;
+}
+
+owner_communicator::orders owner_communicator::lost() {
+  orders to;
+  ready_ = false;
+  abort_due_ = never;
+  for (held& one : held_) {
+    one.counts = false;
+    one.news.deliveries.clear();
+  }
+  if (sent_ != 0) {
+    to.told.push_back({sent_, progress::broken, "the GPU owner's process has ended"});
+    to.told.push_back({sent_, progress::aborted, {}});
+  }
+  sent_ = 0;
+  return to;
+}
+
+owner_communicator::orders owner_communicator::look(steady_time now) {
+  orders to;
+  if (now < abort_due_) return to;
+  abort_due_ = never;
+  to.replace = true;
+  return to;
+}
+
+std::vector<std::uint64_t> owner_communicator::steps() const {
+  std::vector<std::uint64_t> all;
+  for (const held& one : held_) all.push_back(one.step);
+  return all;
+}
+
+}  // namespace penstock::supervisor

@@ -1,0 +1,43 @@
+#include "actors/supervisor/owner_rules.hpp"
+
+namespace penstock::supervisor {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto start_deadline = 120s;  // creating a context and registering the arena takes long
+constexpr auto lost_link_deadline =
+    1s;  // an exiting process closes its link first, then the driver cleans up
+
+}  // namespace
+
+supervision::owner_settings rules_of(const config& settings, bool pool) {
+  supervision::owner_settings rules;
+  rules.restart.intensity_max = settings.gpu.restart.intensity.max;
+  rules.restart.intensity_within = settings.gpu.restart.intensity.within;
+  rules.seed = settings.sampler.seed;
+  rules.clocks = {start_deadline, settings.loader.hang.heartbeat_timeout, settings.gpu.hang.batch_timeout};
+  rules.ending.after_closed_link = lost_link_deadline;
+  rules.on_poison = pool ? poison_rule::skip : settings.gpu.on_poison_batch;
+  return rules;
+}
+
+void note_copied(batch_times* times, const upload_order* batch, steady_time now) {
+  if (times == nullptr || batch == nullptr) return;
+  times->note(batch->position, batch_stage::copied, now);
+  times->note(batch->position, batch_stage::ready, now);
+}
+
+void note_times(batch_times* times, stream_position position, const protocol::wire_delivery& delivery) {
+  if (times == nullptr) return;
+  const auto note = [&](batch_stage stage, std::int64_t ns) {
+    if (ns > 0) times->note(position, stage, steady_time(nanoseconds(ns)));
+  };
+  note(batch_stage::submitted, delivery.submitted_ns);
+  note(batch_stage::copied, delivery.copied_ns);
+  note(batch_stage::ready, delivery.ready_ns);
+  note(batch_stage::taken, delivery.taken_ns);
+  note(batch_stage::released, delivery.released_ns);
+}
+
+}  // namespace penstock::supervisor

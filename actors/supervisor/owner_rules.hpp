@@ -1,0 +1,23 @@
+// The rules by which the GPU owner's process is supervised, from the config; and when a batch has passed its stages. Used by
+// the owner's keeper.
+#pragma once
+
+#include "actors/protocol/messages.hpp"
+#include "runtime/base/batch_times.hpp"
+#include "runtime/base/upload_order.hpp"
+#include "runtime/supervision/owner_supervision.hpp"
+
+#include <penstock/config.hpp>
+
+namespace penstock::supervisor {
+
+/// In a pool a job that kills owners is left out, and the others go on.
+[[nodiscard]] supervision::owner_settings rules_of(const config& settings, bool pool);
+
+/// The owner's own times come with its acknowledgement; until then this shows where the batch is. A conversion takes no
+/// longer than the message. Both pointers may be null.
+void note_copied(batch_times* times, const upload_order* batch, steady_time now);
+/// `times` may be null.
+void note_times(batch_times* times, stream_position position, const protocol::wire_delivery& delivery);
+
+}  // namespace penstock::supervisor

@@ -1,0 +1,148 @@
+// The communicator of a group, for device programs: one rank's end of what NCCL does between the GPUs of all ranks. It is
+// there if the config says `[group] communicator = "nccl"`. Header-only: a program needs neither NCCL's header nor its
+// library, which penstock has loaded; programs that have the header may use `handle()` with functions of their own.
+//
+//   void on_batch(const penstock::DeviceBatch& batch, penstock::stream_handle stream) override {
+//     ...                                                           // gradients of this rank's rows
+//     penstock::communicator_use group(*batch.communicator);       // waits; throws if the communicator is lost
+//     group.all_reduce(gradients, gradients, count, penstock::reduction::sum, stream);
+//   }                                                              // the use ends; the work may go on
+//
+// Rules. All ranks take the same steps, and call the same operations in the same order in each. Use the communicator
+// inside a communicator_use only, and end the use before you wait for the work: when a rank is lost, the communicator is
+// aborted on all ranks, which ends work that waits for the lost one, but not before every use has ended. A use that stays
+// open for [group] abort_timeout costs the process. After a loss, programs go back to their snapshot of the last step
+// that all ranks have; a rank that was started anew has none, so in the first step with a new `number()` let a rank that
+// has state give it to those that have not (`broadcast`).
+#pragma once
+
+#include <penstock/stream.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+struct ncclComm;  // behind ncclComm_t
+
+namespace penstock {
+
+/// One rank's end. Lent by DeviceBatch::communicator; used through communicator_use.
+class Communicator {
+ public:
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  [[nodiscard]] virtual std::uint32_t rank() const noexcept = 0;
+  [[nodiscard]] virtual std::uint32_t world_size() const noexcept = 0;
+
+ protected:
+  struct entry {
+    ncclComm* handle = nullptr;
+    std::uint64_t number = 0;
+  };
+  virtual ~Communicator() = default;
+
+ private:
+  friend class communicator_use;
+  virtual entry enter() = 0;
+  virtual void leave() noexcept = 0;
+  virtual void* function(const char* name) = 0;
+  virtual void settle(int status, const char* what) = 0;
+};
+
+/// NCCL's ncclRedOp_t.
+enum class reduction : int { sum = 0, product = 1, maximum = 2, minimum = 3 };
+
+namespace detail {
+
+/// NCCL's ncclDataType_t; not defined for any other type.
+template <class T>
+struct nccl_type_of;
+template <>
+struct nccl_type_of<std::int8_t> {
+  static constexpr int value = 0;
+};
+template <>
+struct nccl_type_of<std::uint8_t> {
+  static constexpr int value = 1;
+};
+template <>
+struct nccl_type_of<std::int32_t> {
+  static constexpr int value = 2;
+};
+template <>
+struct nccl_type_of<std::uint32_t> {
+  static constexpr int value = 3;
+};
+template <>
+struct nccl_type_of<std::int64_t> {
+  static constexpr int value = 4;
+};
+template <>
+struct nccl_type_of<std::uint64_t> {
+  static constexpr int value = 5;
+};
+template <>
+struct nccl_type_of<float> {
+  static constexpr int value = 7;
+};
+template <>
+struct nccl_type_of<double> {
+  static constexpr int value = 8;
+};
+
+}  // namespace detail
+
+/// A stretch of a program's work in which it may call NCCL with the communicator. One thread. Buffers are in the device's
+/// memory; work is queued on the stream and not waited for. Every function throws where NCCL refuses, or where the
+/// communicator is lost: let the exception pass, penstock goes on from the last snapshot.
+class communicator_use {
+ public:
+  explicit communicator_use(Communicator& of) : of_(&of), now_(of.enter()) {}
+  communicator_use(const communicator_use&) = delete;
+  communicator_use& operator=(const communicator_use&) = delete;
+  ~communicator_use() { of_->leave(); }
+
+  [[nodiscard]] std::uint32_t rank() const noexcept { return of_->rank(); }
+  [[nodiscard]] std::uint32_t world_size() const noexcept { return of_->world_size(); }
+  /// The same on all ranks; higher each time that the communicator is made anew.
+  [[nodiscard]] std::uint64_t number() const noexcept { return now_.number; }
+  /// An ncclComm_t, for calls of NCCL's own functions; pass what they return to check().
+  [[nodiscard]] ncclComm* handle() const noexcept { return now_.handle; }
+  /// A function of the library that penstock has loaded, by its name: function<ncclResult_t(...)>("ncclReduceScatter").
+  template <class Function>
+  [[nodiscard]] Function* function(const char* name) const {
+    return reinterpret_cast<Function*>(of_->function(name));
+  }
+  /// Waits until NCCL has taken the call (the communicator is one that never blocks).
+  void check(int status, const char* what) const { of_->settle(status, what); }
+
+  template <class T>
+  void all_reduce(const T* from, T* to, std::size_t count, reduction how, stream_handle stream) const {
+    using call = int(const void*, void*, std::size_t, int, int, ncclComm*, void*);
+    check(function<call>("ncclAllReduce")(from, to, count, detail::nccl_type_of<T>::value,
+                                          static_cast<int>(how), now_.handle, stream.native),
+          "ncclAllReduce");
+  }
+  /// `root`'s memory becomes that of all.
+  template <class T>
+  void broadcast(T* memory, std::size_t count, std::uint32_t root, stream_handle stream) const {
+    using call = int(const void*, void*, std::size_t, int, int, ncclComm*, void*);
+    check(function<call>("ncclBroadcast")(memory, memory, count, detail::nccl_type_of<T>::value,
+                                          static_cast<int>(root), now_.handle, stream.native),
+          "ncclBroadcast");
+  }
+  /// `to` has room for `count` elements of each rank, in their order.
+  template <class T>
+  void all_gather(const T* from, T* to, std::size_t count, stream_handle stream) const {
+    using call = int(const void*, void*, std::size_t, int, ncclComm*, void*);
+    check(function<call>("ncclAllGather")(from, to, count, detail::nccl_type_of<T>::value, now_.handle,
+                                          stream.native),
+          "ncclAllGather");
+  }
+
+ private:
+  Communicator* of_;
+  Communicator::entry now_;
+};
+
+}  // namespace penstock

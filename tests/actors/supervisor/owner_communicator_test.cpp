@@ -1,0 +1,149 @@
+// What the keeper of the GPU owner's process does about a communicator, event by event.
+#include "actors/supervisor/owner_communicator.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::supervisor;
+using namespace std::chrono_literals;
+using gpu_owner::communicate;
+using progress = group::communicator_state::how;
+using steps = std::vector<std::uint64_t>;
+
+namespace {
+
+constexpr steady_time begin_of_time{};
+
+protocol::batches_delivered news_with(const std::string& snapshot, std::uint64_t upload = 0) {
+  protocol::batches_delivered news;
+  news.deliveries.resize(1);
+  news.deliveries[0].upload = upload;
+  news.snapshots = true;
+  news.snapshot = snapshot;
+  return news;
+}
+
+communicate order(communicate::act what, std::uint64_t number, std::uint64_t agreed = 0) {
+  return {what, number, "id", agreed};
+}
+
+bool sends(const owner_communicator::orders& all, communicate::act what) {
+  for (const auto& one : all.send) {
+    if (one.what == static_cast<std::uint32_t>(what)) return true;
+  }
+  return false;
+}
+
+/// A process that has a communicator.
+struct in_use {
+  in_use() {
+    CHECK(one.introduced() == 0);
+    static_cast<void>(one.ready());
+    CHECK(sends(one.ordered(order(communicate::act::make, 1), begin_of_time), communicate::act::make));
+    static_cast<void>(one.told({1, progress::made, {}}));
+  }
+  owner_communicator one{10s};
+};
+
+}  // namespace
+
+TEST_CASE("a delivery counts when its step is agreed, and its snapshot is kept then") {
+  in_use rank;
+  const auto first = rank.one.delivered(16, news_with("at 16"));
+  CHECK(first.agreed.empty());
+  CHECK(first.held == steps{16});
+  CHECK(rank.one.delivered(32, news_with("at 32")).held == steps{16, 32});
+  const auto agreed = rank.one.ordered(order(communicate::act::agreed, 0, 16), begin_of_time);
+  CHECK(agreed.agreed.size() == 1);
+  CHECK(agreed.snapshot == "at 16");
+  CHECK(agreed.held == steps{32});
+}
+
+TEST_CASE("a process that ends leaves its snapshots, and nothing that it delivered counts any more") {
+  in_use rank;
+  static_cast<void>(rank.one.delivered(16, news_with("at 16")));
+  const auto lost = rank.one.lost();
+  REQUIRE(lost.told.size() == 2);
+  CHECK(lost.told[0].at == progress::broken);
+  CHECK(lost.told[1].at == progress::aborted);
+  const auto agreed = rank.one.ordered(order(communicate::act::agreed, 0, 16), begin_of_time);
+  CHECK(agreed.agreed.empty());
+  CHECK(agreed.snapshot == "at 16");
+  CHECK(rank.one.introduced() == 16);
+}
+
+TEST_CASE("a process that had a communicator is replaced before another one is made") {
+  in_use rank;
+  static_cast<void>(rank.one.delivered(16, news_with("at 16")));
+  static_cast<void>(rank.one.delivered(32, news_with("at 32")));
+  const auto abort = rank.one.ordered(order(communicate::act::abort, 1), begin_of_time);
+  CHECK(sends(abort, communicate::act::abort));
+  CHECK(rank.one.told({1, progress::aborted, {}}).told.size() == 1);
+  const auto make = rank.one.ordered(order(communicate::act::make, 2, 16), begin_of_time);
+  CHECK(make.replace);
+  CHECK(make.held == steps{});  // 32 is taken again
+  CHECK(make.snapshot == "at 16");
+  CHECK_FALSE(sends(make, communicate::act::make));
+  static_cast<void>(rank.one.lost());
+  CHECK(rank.one.introduced() == 16);
+  CHECK(sends(rank.one.ready(), communicate::act::make));
+}
+
+TEST_CASE("a process that was started with an earlier snapshot than the agreed one is replaced") {
+  in_use rank;
+  static_cast<void>(rank.one.delivered(16, news_with("at 16")));
+  static_cast<void>(rank.one.lost());
+  CHECK(rank.one.introduced() == 0);
+  static_cast<void>(rank.one.ready());
+  const auto make = rank.one.ordered(order(communicate::act::make, 2, 16), begin_of_time);
+  CHECK(make.replace);
+  static_cast<void>(rank.one.lost());
+  CHECK(rank.one.introduced() == 16);
+}
+
+TEST_CASE("a process of a rank that was started anew counts what the group has agreed, without a snapshot") {
+  owner_communicator one(10s);
+  static_cast<void>(one.introduced());
+  static_cast<void>(one.ready());
+  CHECK(sends(one.ordered(order(communicate::act::agreed, 0, 32), begin_of_time), communicate::act::agreed));
+  CHECK_FALSE(one.ordered(order(communicate::act::make, 2, 32), begin_of_time).replace);
+  protocol::batches_delivered news;
+  news.deliveries.resize(1);
+  CHECK(one.delivered(20, news).agreed.size() == 1);
+  CHECK(one.delivered(33, news_with("at 33")).agreed.empty());
+}
+
+TEST_CASE("an abort of what no process has is answered at once") {
+  owner_communicator one(10s);
+  const auto answer = one.ordered(order(communicate::act::abort, 7), begin_of_time);
+  REQUIRE(answer.told.size() == 1);
+  CHECK(answer.told[0] == group::communicator_state{7, progress::aborted, {}});
+}
+
+TEST_CASE("a process that does not answer an abort is replaced after three times abort_timeout") {
+  in_use rank;
+  static_cast<void>(rank.one.ordered(order(communicate::act::abort, 1), begin_of_time));
+  CHECK_FALSE(rank.one.look(begin_of_time + 29s).replace);
+  CHECK(rank.one.look(begin_of_time + 30s).replace);
+  CHECK_FALSE(rank.one.look(begin_of_time + 31s).replace);
+}
+
+TEST_CASE("when the group is over, everything that was delivered counts") {
+  in_use rank;
+  static_cast<void>(rank.one.delivered(16, news_with("at 16")));
+  const auto free = rank.one.ordered(order(communicate::act::free, 0), begin_of_time);
+  CHECK(free.agreed.size() == 1);
+  CHECK(rank.one.delivered(20, news_with("at 20")).agreed.size() == 1);
+}
+
+TEST_CASE(
+    "a rank that is far ahead of the group holds a bounded number of snapshots, and loses no delivery") {
+  in_use rank;
+  for (std::uint64_t step = 1; step <= 100; ++step)
+    static_cast<void>(rank.one.delivered(step, news_with("s", step)));
+  const auto agreed = rank.one.ordered(order(communicate::act::agreed, 0, 100), begin_of_time);
+  CHECK(agreed.agreed.size() <= group::held_max);
+  std::size_t deliveries = 0;
+  for (const auto& news : agreed.agreed) deliveries += news.deliveries.size();
+  CHECK(deliveries == 100);
+}
