@@ -1,0 +1,185 @@
+"""Data-parallel training in a group of ranks that is disturbed (example 07), with a communicator.
+
+On the host device it is the stand-in of tests/fake_nccl; with PENSTOCK_TEST_GPUS=N it is NCCL on N GPUs.
+"""
+
+from harness import *
+
+import glob
+
+GPUS = int(os.environ.get("PENSTOCK_TEST_GPUS", "0"))
+RANKS = GPUS or 3
+CLASSES = 4
+LONG = 300 if GPUS else 12  # epochs that take some seconds
+
+
+class Training(PenstockTest):
+    def setUp(self):
+        super().setUp()
+        if GPUS > len(glob.glob("/dev/nvidia[0-9]*")):
+            self.skipTest("there are fewer than %d GPUs" % GPUS)
+        make_photos(os.path.join(self.folder, "photos"), 96 * RANKS, CLASSES, (24, 18))
+        self.log = os.path.join(self.folder, "steps")
+        os.mkdir(self.log)
+        self.environment.update(SOFTMAX_LOG=self.log, SOFTMAX_CLASSES=str(CLASSES), NCCL_NVLS_ENABLE="0")
+        if not GPUS:
+            self.environment["PENSTOCK_NCCL"] = os.path.join(os.path.dirname(BIN), "lib", "libfake_nccl.so")
+
+    def config(self, epochs, more=""):
+        return self.write("softmax.toml", """
+name = "softmax"
+[dataset]
+path = "photos"
+[image]
+size = [16, 16]
+augment = "none"
+[sampler]
+batch_size = 4
+epochs = %d
+[loader]
+workers = 1
+[gpu]
+placement = "process"
+dtype = "float32"
+[group]
+communicator = "nccl"
+abort_timeout = "2s"
+%s
+""" % (epochs, more))
+
+    def launch(self, config, *options, **popen):
+        gpus = ",".join(map(str, range(GPUS))) if GPUS else "host:%d" % RANKS
+        return self.start("launch", config, "--gpus", gpus, "--json", "--quiet", "--sink",
+                          "plugin:" + os.path.join(BIN, "device_programs", "07_softmax_ranks.so"), *options, **popen)
+
+    def steps_of(self, rank):
+        """By step: the loss, as it was taken last. And the numbers of communicators."""
+        losses, numbers = {}, set()
+        try:
+            with open(os.path.join(self.log, "rank-%d.txt" % rank)) as file:
+                for line in file:
+                    if line.endswith("\n"):
+                        step, loss, number = line.split()
+                        losses[int(step)] = float.fromhex(loss)
+                        numbers.add(int(number))
+        except OSError:
+            pass
+        return losses, numbers
+
+    def finish(self, process, steps):
+        """Runs to its end: all steps were taken by all ranks, with the same losses, which have fallen."""
+        out, err = process.communicate(timeout=150)
+        self.assertEqual(process.returncode, EXIT_OK, err.decode() + out.decode())
+        report = json.loads(out)
+        losses, numbers = self.steps_of(0)
+        self.assertEqual(sorted(losses), list(range(1, steps + 1)))
+        for rank in range(1, RANKS):
+            self.assertEqual(self.steps_of(rank)[0], losses)
+        tenth = max(1, steps // 10)
+        first = sum(losses[s] for s in range(1, tenth + 1))
+        last = sum(losses[s] for s in range(steps - tenth + 1, steps + 1))
+        self.assertLess(last, first)
+        for rank in report["ranks"]:
+            self.check_sums(rank)
+        return report, numbers
+
+    def owner_of(self, session):
+        for child in children_of(session):
+            try:
+                with open("/proc/%d/comm" % child) as file:
+                    if file.read().startswith("penstock-gpu"):
+                        return child
+            except OSError:
+                continue
+        return None
+
+    def kill(self, process, pid):
+        """And says after what time the others went on."""
+        at = max(self.steps_of(1 % RANKS)[0])
+        begin = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        self.wait_for_step(process, at + 32, 1 % RANKS)
+        print("killed at step %d, further after %.2f s" % (at, time.monotonic() - begin))
+
+    def wait_for_step(self, process, step, rank=0):
+        self.wait_until(lambda: process.poll() is not None or max(self.steps_of(rank)[0], default=0) >= step,
+                        "step %d of rank %d" % (step, rank), 60)
+        if process.poll() is not None:
+            out, err = process.communicate()
+            self.fail("the group has ended: " + err.decode() + out.decode())
+
+
+class CommunicatorTest(Training):
+    def test_all_ranks_of_a_training_have_the_same_loss_at_each_step(self):
+        report, numbers = self.finish(self.launch(self.config(4)), 4 * 24)
+        self.assertEqual(report["restarts"], 0)
+        self.assertEqual(len(numbers), 1)
+
+    def test_training_goes_on_with_equal_losses_when_a_session_is_killed(self):
+        process = self.launch(self.config(LONG))
+        for rank, step in ((RANKS - 1, 40), (0, 120)):
+            self.wait_for_step(process, step)
+            self.kill(process, self.rank_pids(process)[rank])
+        report, numbers = self.finish(process, LONG * 24)
+        self.assertGreaterEqual(report["restarts"], 2)
+        self.assertGreaterEqual(len(numbers), 3)
+
+    def test_training_goes_on_with_equal_losses_when_a_gpu_owner_is_killed(self):
+        process = self.launch(self.config(LONG))
+        for rank, step in ((RANKS - 1, 40), (0, 120)):
+            self.wait_for_step(process, step)
+            self.kill(process, self.wait_until(lambda: self.owner_of(self.rank_pids(process)[rank]), "an owner"))
+        report, numbers = self.finish(process, LONG * 24)
+        self.assertEqual(report["restarts"], 0)  # of sessions
+        self.assertGreaterEqual(len(numbers), 3)
+
+    def test_a_signal_stops_all_ranks_at_one_step(self):
+        process = self.launch(self.config(2000))
+        self.wait_for_step(process, 40)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        ends = {max(self.steps_of(rank)[0]) for rank in range(RANKS)}
+        self.assertEqual(len(ends), 1)
+
+
+class TroubledLibraryTest(Training):
+    def setUp(self):
+        super().setUp()
+        if GPUS:
+            self.skipTest("NCCL itself cannot be told to fail")
+        self.environment["PENSTOCK_FAKE_NCCL_ONCE"] = self.write("once", "")
+
+    def test_an_asynchronous_error_of_one_rank_makes_all_go_back_and_on(self):
+        self.environment["PENSTOCK_FAKE_NCCL"] = "error-at:50"
+        _, numbers = self.finish(self.launch(self.config(6)), 6 * 24)
+        self.assertGreaterEqual(len(numbers), 2)
+
+    def test_an_abort_that_hangs_costs_the_owners_process_and_not_the_training(self):
+        self.environment["PENSTOCK_FAKE_NCCL"] = "abort-hangs"
+        process = self.launch(self.config(8))
+        self.wait_for_step(process, 40)
+        os.kill(self.wait_until(lambda: self.owner_of(self.rank_pids(process)[0]), "an owner"), signal.SIGKILL)
+        self.finish(process, 8 * 24)
+        self.assertFalse(os.path.exists(self.environment["PENSTOCK_FAKE_NCCL_ONCE"]))
+
+
+class WithoutGpuTest(PenstockTest):
+    def test_without_a_gpu_a_communicator_is_refused_with_a_sentence(self):
+        self.environment.pop("PENSTOCK_NCCL", None)
+        config = self.write("host.toml", """
+[dataset]
+type = "synthetic"
+samples = 40
+[gpu]
+device = "host"
+placement = "process"
+[group]
+communicator = "nccl"
+""")
+        code, _, err = self.penstock("run", config)
+        self.assertEqual(code, EXIT_CONFIG, err)
+        self.assertIn("needs a GPU for each rank", err)
+
+
+if __name__ == "__main__":
+    main()
