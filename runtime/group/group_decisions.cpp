@@ -284,6 +284,10 @@ group_order group_book::order_for(const seat& s) const {
   order.everybody_knows = may_leave_;
   order.lost = missing();
   order.communicator = communicator_for();
+  if (const auto& own = seats_.front().latest) {
+    order.host = own->card.host;
+    order.pid = own->card.pid;
+  }
   if (s.present) {
     // What is not answered does not prolong the rank's right to hand out.
     order.heard = s.latest->number;

@@ -148,6 +148,8 @@ struct group_order {
   bool everybody_knows = false;   ///< the outcome: nobody has to stay for it
   std::vector<std::uint32_t> lost{};
   communicator_order communicator{};
+  std::string host{};    ///< the coordinator's; empty: rank 0 has not reported to it
+  std::int32_t pid = 0;  ///< and its process
 };
 
 }  // namespace penstock::group

@@ -282,6 +282,8 @@ void fields(Archive& io, in<Archive, group_order>& order) {
   io(order.everybody_knows);
   io.numbers(order.lost);
   fields(io, order.communicator);
+  io.exact(order.host, host_name_max, "a host's name");
+  io(order.pid);
 }
 
 template <class Message>

@@ -37,7 +37,7 @@ void member_book::heard(const group_order& order, steady_time now) {
   if (order.view.generation == 0) {
     // A new coordinator that has not heard enough, or one that never will.
     heard_at_ = now;
-    counted_ = order.heard > 0;
+    note_coordinator(order);
     prolong(order.heard);
     if (order.view.outcome != group_outcome::none && view_.outcome == group_outcome::none) {
       view_.outcome = order.view.outcome;
@@ -56,7 +56,7 @@ void member_book::heard(const group_order& order, steady_time now) {
 
 void member_book::follow(const group_order& order, steady_time now) {
   heard_at_ = now;
-  counted_ = order.heard > 0;
+  note_coordinator(order);
   orders_heard_ = order.number;
   if (order.standing == rank_standing::refused) {
     // Of a group that is over it still learns how it ended.
@@ -77,6 +77,13 @@ void member_book::follow(const group_order& order, steady_time now) {
   go_ = order.go;
   told_ = order.communicator;
   if (view_.phase == group_phase::stopping && !std::exchange(said_.frozen, true)) changed_ = true;
+}
+
+void member_book::note_coordinator(const group_order& order) {
+  counted_ = order.heard > 0;
+  if (order.host.empty()) return;
+  rank_0_host_ = order.host;
+  rank_0_pid_ = order.pid;
 }
 
 void member_book::prolong(std::uint64_t answered) {
@@ -145,7 +152,7 @@ group_cause member_book::mine(std::string cause) const {
 }
 
 group_cause member_book::of_rank_0(std::string cause) const {
-  return {0, {}, 0, std::move(cause)};
+  return {0, rank_0_host_, rank_0_pid_, std::move(cause)};
 }
 
 void member_book::coordinator_gone(const std::string& why) {

@@ -121,6 +121,7 @@ class member_book {
   };
 
   void follow(const group_order& order, steady_time now);
+  void note_coordinator(const group_order& order);
   void prolong(std::uint64_t answered);
   void tend_communicator();
   void find_end(steady_time now);
@@ -142,7 +143,9 @@ class member_book {
   bool go_ = false;
   bool everybody_knows_ = false;
   std::optional<steady_time> knows_since_;  // the outcome
-  bool counted_ = false;                    // by the newest order this process has the rank
+  std::string rank_0_host_;                 // as its coordinator says
+  std::int32_t rank_0_pid_ = 0;
+  bool counted_ = false;  // by the newest order this process has the rank
   std::optional<steady_time> failing_since_;
   std::optional<group_cause> own_end_;  // that nobody has to confirm
   bool ended_ = false;

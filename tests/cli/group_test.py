@@ -2,6 +2,8 @@
 
 from harness import *
 
+import socket
+
 WORLD = 4
 ENDS_WITHIN = 5  # seconds, of a group that cannot begin or has lost a rank
 
@@ -195,7 +197,8 @@ device = "host"
         for process in ranks[1:]:
             code, report, err = self.end(process)
             self.assertEqual(code, EXIT_FAILED, err)
-            self.assertEqual(report["group"]["first_cause"]["rank"], 0)
+            cause = report["group"]["first_cause"]
+            self.assertEqual((cause["rank"], cause["host"], cause["pid"]), (0, socket.gethostname(), ranks[0].pid))
         self.assertLess(time.monotonic() - begin, 5)
 
     def test_a_rank_that_fails_at_its_start_ends_all_with_its_own_words(self):

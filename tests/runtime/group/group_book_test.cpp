@@ -391,6 +391,25 @@ TEST_CASE("the next process of rank 0 takes over with what the others know") {
   CHECK(g.handing_out() == ranks{0, 1, 2});
 }
 
+TEST_CASE("under fail the loss of rank 0 is reported with its host and pid, however it is noticed") {
+  small_group g(3);
+  g.start_all();
+  g.run();
+  g.describe();
+  g.kill(0);
+  SECTION("its process is seen to end") {
+    for (const std::uint32_t r : {1U, 2U}) g.members[r]->coordinator_gone("its process has ended");
+    g.run();
+  }
+  SECTION("nothing is heard of it") {
+    g.run(11s);
+  }
+  for (const std::uint32_t r : {1U, 2U}) {
+    REQUIRE(g.ends[r]);
+    CHECK(in_words(g.ends[r]->cause.value()).starts_with("rank 0 (host0, pid 1000): "));
+  }
+}
+
 TEST_CASE("a new coordinator does not let a new process go while the one before may still hand out") {
   small_group g(3, true);
   g.start_all();
@@ -661,7 +680,9 @@ TEST_CASE("a step is agreed when every rank has a snapshot of it, and stays agre
   CHECK(g.book->view().agreed == 16);
 }
 
-TEST_CASE("while a communicator is made anew nothing is agreed, except what a rank that comes back had acknowledged") {
+TEST_CASE(
+    "while a communicator is made anew nothing is agreed, except what a rank that comes back had "
+    "acknowledged") {
   small_group g(2, true, true);
   g.start_all();
   g.run();

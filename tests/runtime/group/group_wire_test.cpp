@@ -64,6 +64,8 @@ group_order full_order() {
   o.go = o.everybody_knows = true;
   o.lost = {0, 4};
   o.communicator = {communicator_order::act::abort, 4, std::string("\0id", 3)};
+  o.host = "node7";
+  o.pid = 4711;
   return o;
 }
 
@@ -133,6 +135,8 @@ TEST_CASE("reports and orders arrive as they were sent") {
   CHECK((o.go && o.everybody_knows));
   CHECK(o.lost == sent.lost);
   CHECK(o.communicator == sent.communicator);
+  CHECK(o.host == sent.host);
+  CHECK(o.pid == sent.pid);
   CHECK(as_bytes(decode_report(as_bytes(member_report{}), world).value()) == as_bytes(member_report{}));
   CHECK(as_bytes(decode_order(as_bytes(group_order{}), world).value()) == as_bytes(group_order{}));
 }
