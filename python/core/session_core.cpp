@@ -11,8 +11,11 @@ using namespace std::chrono_literals;
 
 // A session that is closed without stop() ends like one that is destroyed.
 constexpr std::chrono::milliseconds end_of_closed = 500ms;
-// How long next() waits while the program's views hold all buffers.
-constexpr auto hold_timeout = 5s;
+
+std::string for_people(std::chrono::nanoseconds time) {
+  if (time % 1s == 0ns) return std::to_string(time / 1s) + " s";
+  return std::to_string(time / 1ms) + " ms";
+}
 
 // Threads that free the memory of closed sessions after their last views; the process must not exit while
 // they run.
@@ -174,12 +177,14 @@ void session_core::while_waiting() {
     return;
   }
   if (!all_lent_since_) all_lent_since_ = now;
-  if (now - *all_lent_since_ < hold_timeout) return;
+  const std::chrono::nanoseconds at_most = settings_.gpu.hold_timeout;
+  if (now - *all_lent_since_ < at_most) return;
   all_lent_since_.reset();
   throw error(
       {errc::usage,
-       "no batch can come: this program has held all " + std::to_string(held) +
-           " buffers of the GPU for 5 s. Drop batches and tensors that are no longer needed, copy those that "
+       "no batch can come: this program has held all " + std::to_string(held) + " buffers of the GPU for " +
+           for_people(at_most) +
+           " ([gpu] hold_timeout). Drop batches and tensors that are no longer needed, copy those that "
            "are to be kept, raise [gpu] buffers, or install torch, with which batches that are kept are "
            "copied",
        0});
@@ -207,7 +212,7 @@ void session_core::close() noexcept {
   for (const std::weak_ptr<lease>& weak : leases) {
     if (const auto held = weak.lock()) held->release_unless_viewed();
   }
-  if (lent() > 0) return;                            // the last view frees the memory: returned()
+  if (lent() > 0) return;  // the last view frees the memory: returned()
   // called from a signal handler: the interrupted call completes it
   if (taker_ == std::this_thread::get_id()) return;
   free_memory();

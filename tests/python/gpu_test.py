@@ -94,13 +94,13 @@ class GpuTest(PackageTest):
             import sys
             sys.modules["torch"] = None
             import penstock
-            session = penstock.Session(sys.argv[1], gpu={"device": "cuda"}, control_socket=False)
+            session = penstock.Session(sys.argv[1], gpu={"device": "cuda", "hold_timeout": "300ms"}, control_socket=False)
             kept = []
             try:
                 for batch in session:
                     kept.append(batch)
             except penstock.usage_error as refused:
-                print(len(kept), "held all 4 buffers" in str(refused))
+                print(len(kept), "held all 4 buffers of the GPU for 300 ms" in str(refused))
             kept.clear()
             del batch
             print(session.next().index)
