@@ -23,7 +23,9 @@ owner_communicator::orders owner_communicator::ordered(const communicate& order,
   switch (order.what) {
     case communicate::act::draw_id:
       to_draw_ = order.number;
-      if (ready_) to.send.push_back(as_wire(order));
+      // The next process draws it if this one will not live to use it.
+      to.replace = ready_ && used_;
+      if (ready_ && !used_) to.send.push_back(as_wire(order));
       break;
     case communicate::act::make: make(order, to); break;
     case communicate::act::abort: abort(order.number, now, to); break;
@@ -62,13 +64,21 @@ void owner_communicator::make(const communicate& order, orders& to) {
   held_.clear();
   to.held = std::vector<std::uint64_t>();
   to_make_ = order;
-  if (!ready_) return;
-  if (used_ || given_ != kept_) {
-    to.replace = true;
-    return;
-  }
+  to.replace = ready_ && (used_ || given_ != kept_);
+  if (to.replace && drawn_ == order.number) lost_id_ = drawn_;
+  if (refuse_lost_id(to) || !ready_ || to.replace) return;
   sent_ = order.number;
   to.send.push_back(as_wire(*std::exchange(to_make_, std::nullopt)));
+}
+
+/// All ranks meet at the process that drew the id. Without it they would wait for each other until make_timeout: the
+/// group draws another.
+bool owner_communicator::refuse_lost_id(orders& to) {
+  if (!to_make_ || to_make_->number > lost_id_) return false;
+  to.told.push_back({to_make_->number, progress::broken, "the process that drew its id has ended"});
+  to.told.push_back({to_make_->number, progress::aborted, {}});
+  to_make_.reset();
+  return true;
 }
 
 void owner_communicator::abort(std::uint64_t number, steady_time now, orders& to) {
@@ -94,7 +104,9 @@ owner_communicator::orders owner_communicator::ready() {
   if (agreed_ > 0) to.send.push_back(as_wire({communicate::act::agreed, 0, {}, agreed_}));
   if (free_) to.send.push_back(as_wire({communicate::act::free, 0, {}, 0}));
   if (to_draw_ != 0) to.send.push_back(as_wire({communicate::act::draw_id, to_draw_, {}, 0}));
-  if (to_make_ && given_ != kept_) {
+  if (refuse_lost_id(to)) {
+    // Another will be drawn.
+  } else if (to_make_ && given_ != kept_) {
     to.replace = true;
   } else if (to_make_) {
     sent_ = to_make_->number;
@@ -148,12 +160,14 @@ owner_communicator::orders owner_communicator::told(const group::communicator_st
 
 void owner_communicator::drawn(std::uint64_t number) {
   if (to_draw_ == number) to_draw_ = 0;
+  drawn_ = number;
 }
 
 owner_communicator::orders owner_communicator::lost() {
   orders to;
   ready_ = false;
   abort_due_ = never;
+  lost_id_ = std::max(lost_id_, std::exchange(drawn_, 0));
   for (held& one : held_) {
     one.counts = false;
     one.news.deliveries.clear();

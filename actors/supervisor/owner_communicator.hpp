@@ -61,6 +61,7 @@ class owner_communicator {
 
   void agree(std::uint64_t step, orders& to);
   void make(const gpu_owner::communicate& order, orders& to);
+  [[nodiscard]] bool refuse_lost_id(orders& to);
   void abort(std::uint64_t number, steady_time now, orders& to);
   [[nodiscard]] std::vector<std::uint64_t> steps() const;
 
@@ -74,6 +75,8 @@ class owner_communicator {
   bool free_ = false;                              // the group is over: everything counts
   std::uint64_t sent_ = 0;                         // the communicator that the process has or makes; 0: none
   std::uint64_t to_draw_ = 0;                      // the id that is asked for; 0: none
+  std::uint64_t drawn_ = 0;                        // the id that the present process has drawn; 0: none
+  std::uint64_t lost_id_ = 0;                      // the last that a process drew which is gone
   std::optional<gpu_owner::communicate> to_make_;  // when the process is ready
   steady_time abort_due_ = never;
 };

@@ -99,7 +99,11 @@ class LaunchTest(PenstockTest):
 
     def test_daemons_of_ranks_are_gone_at_the_end(self):
         mark = "987.%d" % os.getpid()
-        report, err = self.launch("setsid sleep %s & (setsid sleep %s &) ; exit 0" % (mark, mark))
+        # The shell ends when both have left its process group.
+        daemon = "sh -c 'touch $PENSTOCK_TEST_FOLDER/$RANK.%s; exec sleep " + mark + "'"
+        report, err = self.launch("setsid %s & (setsid %s &) ; until [ -e $PENSTOCK_TEST_FOLDER/$RANK.a ] && "
+                                  "[ -e $PENSTOCK_TEST_FOLDER/$RANK.b ]; do sleep 0.01; done" % (daemon % "a", daemon % "b"),
+                                  env=dict(self.environment, PENSTOCK_TEST_FOLDER=self.folder))
         self.assertEqual(report["outcome"], "finished")
         self.assertIn("left behind", err)
         self.assertEqual(subprocess.run(["pgrep", "-f", "sleep " + mark], stdout=subprocess.PIPE).stdout, b"")

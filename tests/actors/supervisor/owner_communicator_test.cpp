@@ -113,6 +113,56 @@ TEST_CASE("a process of a rank that was started anew counts what the group has a
   CHECK(one.delivered(33, news_with("at 33")).agreed.empty());
 }
 
+TEST_CASE("an id is drawn by a process that lives to use it") {
+  in_use rank;
+  static_cast<void>(rank.one.ordered(order(communicate::act::abort, 1), begin_of_time));
+  static_cast<void>(rank.one.told({1, progress::aborted, {}}));
+  const auto draw = rank.one.ordered(order(communicate::act::draw_id, 2), begin_of_time);
+  CHECK(draw.replace);
+  CHECK_FALSE(sends(draw, communicate::act::draw_id));
+  static_cast<void>(rank.one.lost());
+  static_cast<void>(rank.one.introduced());
+  CHECK(sends(rank.one.ready(), communicate::act::draw_id));
+  rank.one.drawn(2);
+  const auto make = rank.one.ordered(order(communicate::act::make, 2), begin_of_time);
+  CHECK_FALSE(make.replace);
+  CHECK(sends(make, communicate::act::make));
+}
+
+TEST_CASE("an id whose process is gone is given back: the group draws another") {
+  owner_communicator one(10s);
+  static_cast<void>(one.introduced());
+  static_cast<void>(one.ready());
+  CHECK(sends(one.ordered(order(communicate::act::draw_id, 1), begin_of_time), communicate::act::draw_id));
+  one.drawn(1);
+  static_cast<void>(one.lost());
+  const auto make = one.ordered(order(communicate::act::make, 1), begin_of_time);
+  REQUIRE(make.told.size() == 2);
+  CHECK(make.told[0].at == progress::broken);
+  CHECK(make.told[1].at == progress::aborted);
+  static_cast<void>(one.introduced());
+  CHECK_FALSE(sends(one.ready(), communicate::act::make));
+  CHECK(sends(one.ordered(order(communicate::act::draw_id, 2), begin_of_time), communicate::act::draw_id));
+  one.drawn(2);
+  CHECK(sends(one.ordered(order(communicate::act::make, 2), begin_of_time), communicate::act::make));
+}
+
+TEST_CASE("a process that drew an id and has to go back before it is used gives it back") {
+  in_use rank;
+  static_cast<void>(rank.one.delivered(16, news_with("at 16")));
+  static_cast<void>(rank.one.lost());
+  CHECK(rank.one.introduced() == 0);
+  static_cast<void>(rank.one.ready());
+  static_cast<void>(rank.one.ordered(order(communicate::act::draw_id, 2), begin_of_time));
+  rank.one.drawn(2);
+  const auto make = rank.one.ordered(order(communicate::act::make, 2, 16), begin_of_time);
+  CHECK(make.replace);
+  CHECK(make.told.size() == 2);
+  static_cast<void>(rank.one.lost());
+  CHECK(rank.one.introduced() == 16);
+  CHECK_FALSE(sends(rank.one.ready(), communicate::act::make));
+}
+
 TEST_CASE("an abort of what no process has is answered at once") {
   owner_communicator one(10s);
   const auto answer = one.ordered(order(communicate::act::abort, 7), begin_of_time);
