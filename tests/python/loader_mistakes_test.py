@@ -100,12 +100,16 @@ class LoaderMistakesTest(PackageTest):
         iterator = iter(DataLoader(Values(wait, 4), num_workers=1, batch_size=None))
         self.assertEqual(next(iterator), 0)
 
+        waiting = threading.Event()
+
         def interrupt():
+            waiting.wait(60)
             self.wait_until(lambda: os.path.exists(ready), "a worker at sample 1")
             os.kill(os.getpid(), signal.SIGINT)
         thread = threading.Thread(target=interrupt)
         thread.start()
         with self.assertRaises(KeyboardInterrupt):
+            waiting.set()
             next(iterator)
         thread.join()
         self.assertEqual(list(iterator), [1, 2, 3])

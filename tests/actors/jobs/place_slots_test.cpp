@@ -126,8 +126,8 @@ TEST_CASE("a slot gets no new lease while an argument of an earlier one is copie
 TEST_CASE("the works of a place run in order, and those of another place meanwhile") {
   std::vector<int> order;
   {
+    std::promise<void> other;  // outlives the threads
     argument_copiers copiers(2);
-    std::promise<void> other;
     copiers.add(0, [&, done = other.get_future().share()] {
       done.wait();
       order.push_back(1);
