@@ -104,14 +104,11 @@ owner_communicator::orders owner_communicator::ready() {
   if (agreed_ > 0) to.send.push_back(as_wire({communicate::act::agreed, 0, {}, agreed_}));
   if (free_) to.send.push_back(as_wire({communicate::act::free, 0, {}, 0}));
   if (to_draw_ != 0) to.send.push_back(as_wire({communicate::act::draw_id, to_draw_, {}, 0}));
-  if (refuse_lost_id(to)) {
-    // Another will be drawn.
-  } else if (to_make_ && given_ != kept_) {
-    to.replace = true;
-  } else if (to_make_) {
-    sent_ = to_make_->number;
-    to.send.push_back(as_wire(*std::exchange(to_make_, std::nullopt)));
-  }
+  if (refuse_lost_id(to) || !to_make_) return to;
+  to.replace = given_ != kept_;
+  if (to.replace) return to;
+  sent_ = to_make_->number;
+  to.send.push_back(as_wire(*std::exchange(to_make_, std::nullopt)));
   return to;
 }
 

@@ -1,8 +1,9 @@
 // The module penstock._group: penstock::Group for penstock.Group and the loaders, which have the documentation. A module of
 // its own: a program that is a rank of a group needs no session and no CUDA for it.
+#include "python/core/errors.hpp"
+
 #include <penstock/group.hpp>
 
-#include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -18,32 +19,6 @@
 
 namespace penstock::python {
 namespace {
-
-namespace nb = nanobind;
-
-void raise(const error& what) {
-  try {
-    const nb::object made = nb::module_::import_("penstock._errors")
-                                .attr("make")(name_of(what.code()), what.what(), what.os_code());
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
-  } catch (nb::python_error& failed) {
-    failed.restore();
-  }
-}
-
-void translate(const std::exception_ptr& thrown, void*) {
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const error& what) {
-    raise(what);
-  }
-}
-
-/// Takes the GIL and runs Python's signal handlers; throws what they raise.
-void look_after_signals() {
-  const nb::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
-}
 
 template <class Unit>
 Unit as_time(double seconds, const char* what) {

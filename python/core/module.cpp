@@ -2,6 +2,7 @@
 // which have the documentation. Events and reports are passed as JSON.
 #include "python/core/module.hpp"
 
+#include "python/core/errors.hpp"
 #include "python/core/lease.hpp"
 #include "python/core/session_core.hpp"
 
@@ -14,33 +15,6 @@
 
 namespace penstock::python {
 namespace {
-
-// ---- errors -----------------------------------------------------------------------------------------------
-
-/// Raises penstock.error, or the subclass for its kind: penstock._errors makes it.
-void raise(const error& what) {
-  try {
-    const nb::object made = nb::module_::import_("penstock._errors")
-                                .attr("make")(name_of(what.code()), what.what(), what.os_code());
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
-  } catch (nb::python_error& failed) {
-    failed.restore();
-  }
-}
-
-void translate(const std::exception_ptr& thrown, void*) {
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const error& what) {
-    raise(what);
-  }
-}
-
-/// Takes the GIL and runs Python's signal handlers; throws what they raise.
-void look_after_signals() {
-  const nb::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
-}
 
 // ---- sessions ---------------------------------------------------------------------------------------------
 

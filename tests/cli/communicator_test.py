@@ -10,7 +10,7 @@ import glob
 GPUS = int(os.environ.get("PENSTOCK_TEST_GPUS", "0"))
 RANKS = GPUS or 3
 CLASSES = 4
-LONG = 300 if GPUS else 40  # epochs: more than pass between two looks of a test on a fast machine
+LONG = 300 if GPUS else 40  # epochs: enough to be disturbed twice, on a fast machine too
 
 
 class Training(PenstockTest):
