@@ -36,7 +36,7 @@ enum class event_kind : std::uint8_t {
   degraded,      ///< some workers are lost for good
   recovered,     ///< the opposite
   stopping,      ///< a stop was requested
-  run_finished,  ///< all requested epochs have been delivered
+  run_finished,  ///< all requested epochs have been delivered; only news of workers may follow
   run_stopped,   ///< it was stopped before that
   run_failed,    ///< text: why
   stalled,  ///< nothing has moved for 5 s although a batch is owed, or jobs wait for a device buffer that callers
