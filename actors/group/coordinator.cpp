@@ -21,7 +21,8 @@ struct coordinator_state {
   std::optional<group_book> book;
   std::map<std::uint64_t, link_id> links;      // by process: where it reported last
   std::map<link_id, std::uint64_t> processes;  // the other way round; of links that are open
-  bool leaving = false;
+  bool address_taken_by_others = false;
+  std::optional<steady_time> leaving_since;
   bool ended = false;
 };
 
@@ -66,12 +67,20 @@ struct carry_out {
   }
 };
 
+/// Nobody can hear anything more from it. A session that fails at its start leaves before the first report arrives, its
+/// own included: for a while it stays, because the others have to learn why.
+bool may_go(const coordinator_state& s, steady_time now) {
+  if (!s.leaving_since) return false;
+  if (!s.links.empty()) return s.book->may_leave();
+  return s.address_taken_by_others || now - *s.leaving_since >= s.around.settings.end_grace;
+}
+
 void step(self_pointer self) {
   coordinator_state& s = self->state;
   if (s.ended) return;
-  for (group_command& c : s.book->advance(self->clock().now())) std::visit(carry_out{s}, c);
-  // Without a single report there is no group.
-  if (s.leaving && (s.book->may_leave() || s.links.empty())) end(self);
+  const steady_time now = self->clock().now();
+  for (group_command& c : s.book->advance(now)) std::visit(carry_out{s}, c);
+  if (may_go(s, now)) end(self);
 }
 
 void take_reports(self_pointer self) {
@@ -116,9 +125,11 @@ coordinator_actor::behavior_type behave(self_pointer self, coordinator_surroundi
         step(self);
       },
       [self](const address_taken& news) {
+        self->state.address_taken_by_others = false;
         log::info("group", "the group '{}' meets at {}", self->state.around.group, news.where);
       },
       [self](const address_refused& news) {
+        self->state.address_taken_by_others = true;
         log::warn("group", "the ranks of '{}' cannot meet yet: {}", self->state.around.group, news.why);
       },
       [self](const stranger_came& came) {
@@ -133,7 +144,7 @@ coordinator_actor::behavior_type behave(self_pointer self, coordinator_surroundi
         end(self);
       },
       [self](const leave_group&) {
-        self->state.leaving = true;
+        if (!self->state.leaving_since) self->state.leaving_since = self->clock().now();
         step(self);
       },
       [self](const drop_group&) { end(self); },

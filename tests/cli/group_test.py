@@ -210,6 +210,23 @@ device = "host"
         self.assertEqual(reports[1]["error_kind"], "worker_program")
         self.assertEqual(reports[0]["error_kind"], "group_failed")
 
+    def test_ranks_that_all_fail_before_they_meet_report_the_same_first_cause(self):
+        nowhere = self.write("nowhere.toml", """
+[dataset]
+type = "npy"
+path = "nowhere"
+[gpu]
+device = "host"
+""")
+        ranks, begin = [self.start_rank(rank, file=nowhere) for rank in range(WORLD)], time.monotonic()
+        reports = []
+        for process in ranks:
+            code, report, err = self.end(process)
+            self.assertEqual(code, EXIT_FAILED, err)
+            reports.append(report)
+        self.assertLess(time.monotonic() - begin, ENDS_WITHIN)
+        self.assertIn("does not exist", self.first_cause(reports)["cause"])
+
     def test_a_signal_to_one_rank_stops_all_at_the_same_step(self):
         for placement in ("process", "embedded"):
             with self.subTest(placement):

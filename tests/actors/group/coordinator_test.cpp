@@ -188,8 +188,37 @@ TEST_CASE("stopping one rank stops both at the same step") {
   CHECK(group.zero.gate->handed_out() == group.one.gate->handed_out());
 }
 
-TEST_CASE("a coordinator that nobody has reported to may go") {
+TEST_CASE(
+    "a coordinator that nobody has reported to goes after a while, at once if the address is not its own") {
   group_stage group;
-  group.say(leave_group{});
+  SECTION("the address is its own") {
+    group.say(leave_group{});
+    group.pass(3s);
+    CHECK(group.news.gone == 0);
+    group.pass(2s);
+    CHECK(group.news.gone == 1);
+  }
+  SECTION("the address is taken") {
+    group.say(address_refused{"in use"});
+    group.say(leave_group{});
+    CHECK(group.news.gone == 1);
+  }
+}
+
+TEST_CASE("why rank 0 failed before anybody had reported is told to all") {
+  group_stage group;
+  group.zero.say(session_failed{"there is no dataset"});
+  group.zero.say(leave_group{});
+  group.say(leave_group{});  // as the session does, before a link is up
+  group.carry();
+  CHECK(group.zero.news.outcome == group_outcome::failed);
+  group.pass(1s);
+  group.one.say(join_group{""});
+  group.carry();
+  CHECK(group.one.news.outcome == group_outcome::failed);
+  REQUIRE(group.one.news.cause);
+  CHECK(group.one.news.cause->rank == 0);
+  CHECK(group.one.news.cause->cause == "there is no dataset");
+  group.pass(5s);
   CHECK(group.news.gone == 1);
 }
