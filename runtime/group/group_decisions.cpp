@@ -310,6 +310,8 @@ void group_book::write_orders(steady_time now) {
     outbox_.emplace_back(send_order{s.latest->card.process, std::move(order)});
   }
   for (stranger& who : std::exchange(strangers_, {})) {
+    // Who was to wait for a place may get one now: that is decided at its next report.
+    if (over() && who.refusal.empty()) continue;
     group_order order;
     order.view = view_;
     order.number = ++orders_;

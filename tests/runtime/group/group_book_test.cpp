@@ -623,6 +623,45 @@ TEST_CASE("a rank that is lost when its group has just finished delivers the res
   CHECK(g.ends[1]->how == group_outcome::finished);
 }
 
+TEST_CASE(
+    "a rank whose process ends unnoticed when it has delivered everything is replaced after the group has "
+    "finished") {
+  small_group g(3, true);
+  g.start_all();
+  g.run();
+  g.describe();
+  for (std::uint32_t r = 0; r < 3; ++r) g.deliver(r, 3);
+  g.members[1]->stream_ended();
+  g.run();
+  g.members[1].reset();  // its link does not tell
+  const auto replace = [&] {
+    g.replace(1, 2);
+    g.members[1].reset();
+    g.cards[1].card.starts = 0;  // nor does its launcher count
+    g.start(1, 2);
+  };
+  SECTION("its next process comes before the group has finished") {
+    replace();
+    g.run();
+  }
+  for (const std::uint32_t r : {0, 2}) g.members[r]->stream_ended();
+  SECTION("or after that") {
+    g.run();
+    replace();
+  }
+  g.run(1500ms);  // until it reports again
+  CHECK(g.book->view().outcome == group_outcome::finished);
+  CHECK_FALSE(g.ends[1]);
+  CHECK(g.members[1]->delivers_the_rest());
+  g.deliver(1);
+  g.members[1]->stream_ended();
+  g.run(6s);
+  for (const auto& end : g.ends) {
+    REQUIRE(end);
+    CHECK(end->how == group_outcome::finished);
+  }
+}
+
 TEST_CASE("a communicator is aborted everywhere when a rank is lost, and made anew with a higher number") {
   small_group g(3, true, true);
   g.start_all();
