@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Union
 
 from penstock import _core
+from penstock._arguments import check_config
 from penstock._errors import usage_error
 
 __all__ = ["Config", "load_config", "dry_run"]
@@ -67,7 +68,8 @@ def load_config(file: Path, **overrides: Any) -> Config:
         config_error: every mistake, with file, line, column and what to write instead.
         io_error: the file cannot be read.
     """
-    return Config(_core.load_config(os.fspath(file), list(assignments(overrides))))
+    check_config(file)
+    return Config(_core.load_config(os.fsdecode(file), list(assignments(overrides))))
 
 
 def dry_run(config: Config) -> dict[str, Any]:

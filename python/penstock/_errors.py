@@ -297,6 +297,10 @@ _BY_CODE: dict[str, type[error]] = {
 }
 
 
+for _name in __all__:  # as programs call them
+    globals()[_name].__module__ = "penstock"
+
+
 def make(code: str, message: str, os_code: int) -> error:
     """The exception for a failure of the C++ library."""
     kind = _BY_CODE.get(code)

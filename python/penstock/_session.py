@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from penstock import _core
+from penstock._arguments import LARGEST_WORKER, NUMBER_OF_WORKERS, check_seconds, whole_number
 from penstock._batch import Batch, batch_of, keep_all
 from penstock._config import Config, Path, load_config
 from penstock._errors import state_mismatch_error, usage_error
@@ -18,14 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Epoch", "Session"]
 
+NUMBER_OF_A_WORKER = "pass a worker's number, as status() lists them"
+NUMBER_OF_A_SAMPLE = "pass a sample's index in the dataset"
+
 
 class Epoch(Iterator[Batch]):
     """The batches of one epoch, from the first. Single pass; only a session's latest epoch object can be continued."""
 
     def __init__(self, session: "Session", number: int) -> None:
         self._session = session
-        self._core = session._core.epoch(number)
-        self.number = number
+        self.number = whole_number(number, "the epoch", "epochs are numbered from 0: session.epoch(0) is the first")
+        self._core = session._core.epoch(self.number)
 
     def __iter__(self) -> "Epoch":
         return self
@@ -85,6 +89,10 @@ class Session:
         group: bool = False,
         **overrides: Any,
     ) -> None:
+        if on_event is not None and not callable(on_event):
+            raise TypeError(f"on_event is {on_event!r}: pass a function that is called with a dict for each event, or an EventStream")
+        if batches is not None:
+            batches = whole_number(batches, "batches", "pass how many batches to deliver in total, or None for all")
         if isinstance(config, Config):
             if overrides:
                 raise usage_error("overrides belong into load_config(file, ...) when a Session is made from a Config")
@@ -92,7 +100,10 @@ class Session:
         else:
             self._config = load_config(config, **overrides)
         if state is not None:
-            state = bytes(memoryview(state))
+            try:
+                state = bytes(memoryview(state))
+            except TypeError:
+                raise TypeError(f"state is of type {type(state).__name__}: pass the bytes that session.state() gave") from None
             if not state:
                 raise state_mismatch_error("the state is empty: was the file that it was read from written to its end?")
         listener = None if on_event is None else _listener(on_event)
@@ -185,7 +196,7 @@ class Session:
         Args:
             seconds: the maximum time, after which everything still running is killed; default: [supervisor] shutdown.
         """
-        self._core.stop(seconds)
+        self._core.stop(check_seconds(seconds, "seconds"))
 
     def close(self) -> None:
         """Ends everything within half a second (after stop(): in the time given there). Batches that are still held
@@ -230,23 +241,23 @@ class Session:
             usage_error: outside 1 .. [loader.limits] max.
             out_of_memory_error: their slots do not fit.
         """
-        self._core.scale(workers)
+        self._core.scale(whole_number(workers, "workers", NUMBER_OF_WORKERS, most=LARGEST_WORKER))
 
     def restart(self, worker: int) -> None:
         """The worker finishes what it holds and is replaced. Raises usage_error if there is no such worker."""
-        self._core.restart(worker)
+        self._core.restart(whole_number(worker, "worker", NUMBER_OF_A_WORKER, most=LARGEST_WORKER))
 
     def drain(self, worker: int) -> None:
         """The worker finishes what it holds, and its place stays empty until scale() or restart()."""
-        self._core.drain(worker)
+        self._core.drain(whole_number(worker, "worker", NUMBER_OF_A_WORKER, most=LARGEST_WORKER))
 
     def retry_quarantined(self, sample: int) -> bool:
         """Lifts a sample's quarantine: it may be loaded again from here on. False: it is not quarantined."""
-        return self._core.retry_quarantined(sample)
+        return self._core.retry_quarantined(whole_number(sample, "sample", NUMBER_OF_A_SAMPLE))
 
     def release_quarantined(self, sample: int) -> bool:
         """The same, and removes it from the [quarantine] file."""
-        return self._core.release_quarantined(sample)
+        return self._core.release_quarantined(whole_number(sample, "sample", NUMBER_OF_A_SAMPLE))
 
     # ---- queries --------------------------------------------------------------------------------------------
 

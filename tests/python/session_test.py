@@ -232,6 +232,7 @@ class SessionTest(PackageTest):
         self.assertEqual(caught.exception.code, "config")
         self.assertIsInstance(caught.exception, ValueError)
         self.assertIsInstance(caught.exception, penstock.error)
+        self.assertEqual(type(caught.exception).__module__, "penstock")
         with self.assertRaisesRegex(penstock.config_error, "1 and 1024"):
             self.session(loader={"workers": 0})
         with self.assertRaisesRegex(penstock.io_error, "nowhere.toml") as caught:
@@ -239,6 +240,29 @@ class SessionTest(PackageTest):
         self.assertEqual(caught.exception.os_code, 2)
         with self.assertRaisesRegex(penstock.usage_error, '"auto"'):
             self.session(loader={"workers": None})
+        with self.assertRaisesRegex(TypeError, r"a config of type dict: .* as keyword arguments: Session\('photos.toml', loader="):
+            penstock.Session({"loader": {"workers": 2}})
+        with self.assertRaisesRegex(TypeError, "on_event is 3: pass a function"):
+            self.session(on_event=3)
+        with self.assertRaisesRegex(TypeError, "state is of type str: .*session.state"):
+            self.session(state="x")
+        with self.assertRaisesRegex(penstock.usage_error, "batches is -1: pass how many"):
+            self.session(batches=-1)
+        session = self.session()
+        with self.assertRaisesRegex(penstock.usage_error, r"the epoch is -1: epochs are numbered from 0: session.epoch\(0\) is the first"):
+            session.epoch(-1)
+        with self.assertRaisesRegex(TypeError, "the epoch is 'x', of type str: epochs are numbered"):
+            session.epoch("x")
+        for wrong in (-1, 1 << 32):
+            with self.assertRaisesRegex(penstock.usage_error, "workers is %d: pass a number of workers, from 1" % wrong):
+                session.scale(wrong)
+            for method in (session.restart, session.drain):
+                with self.assertRaisesRegex(penstock.usage_error, "worker is %d: .* as status" % wrong):
+                    method(wrong)
+        with self.assertRaisesRegex(penstock.usage_error, "sample is -1: pass a sample's index"):
+            session.retry_quarantined(-1)
+        with self.assertRaisesRegex(TypeError, "seconds is 'x'.* a number of seconds"):
+            session.stop("x")
         with self.assertRaisesRegex(penstock.usage_error, "load_config"):
             penstock.Session(penstock.load_config(self.write("stream.toml", STREAM)), loader={"workers": 1})
         with self.assertRaisesRegex(penstock.worker_program_error, "no-such-program"):
