@@ -33,6 +33,8 @@ PICKLED = ("dataset", "collate_fn", "worker_init_fn")  # what of an order comes 
 
 
 class _LoaderPool(Pool):
+    _usual_name = "loader"
+
     def _at_exit(self) -> None:
         self.abort()
 
@@ -40,7 +42,7 @@ class _LoaderPool(Pool):
 class Workers:
     """A loader's worker processes, and what they share with it."""
 
-    def __init__(self, count: int, name: str, device: Any, options: dict[str, Any]) -> None:
+    def __init__(self, count: int, name: Optional[str], device: Any, options: dict[str, Any]) -> None:
         self.pid = os.getpid()
         self.orders = itertools.count(1)
         self.living: set[int] = set()  # orders that an iterator still uses
@@ -63,10 +65,12 @@ class Workers:
         try:
             return self.pool._core.submit([_tensors.pickled((None, (tuple(batch),), {}))], timeout, True, False, None, *rest)
         except workers_exhausted_error as broken:
-            raise self.explained(broken) from None
+            told = self.explained(broken)
+            raise told from told.__cause__
 
     def explained(self, broken: Any) -> Any:
         """An error of the whole pool, with advice if no worker could even begin."""
+        self.pool._explain(broken)
         if self.have_begun or "PYTHONPATH=" in str(broken):
             return broken
         return _mistakes.not_started(broken, self.pool._config["loader.command"], self.pool._config["loader.env.PYTHONPATH"])
@@ -269,7 +273,8 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             try:
                 data = self._next_loaded()
             except workers_exhausted_error as broken:
-                raise self._pool.explained(broken) from None
+                told = self._pool.explained(broken)
+                raise told from told.__cause__
         if isinstance(data, ExceptionWrapper):
             data.reraise()
         if self._pin_memory:

@@ -76,7 +76,9 @@ def not_started(broken: error, command: Any, path: Any) -> error:
         f"  PYTHONPATH={shlex.quote(str(path))} {shlex.join(words)}\n"
         "Check the environment with that interpreter: -c 'import penstock.worker, cloudpickle, torch'"
     )
-    return type(broken)(text, broken.os_code)
+    told = type(broken)(text, broken.os_code)
+    told.__cause__ = broken.__cause__
+    return told
 
 
 def cuda_in_a_worker(samples: Any) -> error:

@@ -18,8 +18,10 @@ from typing import Any, Optional, TypeVar, overload
 import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 from penstock import _core, _parts
+from penstock._arguments import LARGEST, LARGEST_WORKER, NUMBER_OF_WORKERS, check_seconds, whole_number
 from penstock._config import Path, load_config
 from penstock._errors import (
+    error,
     job_cancelled_error,
     job_device_error,
     job_exception_error,
@@ -30,10 +32,14 @@ from penstock._errors import (
     job_worker_lost_error,
     remote_traceback,
     usage_error,
+    workers_exhausted_error,
 )
-from penstock.worker import SETUP
+from penstock._names import Name
+from penstock.worker import SETUP, failures_of_initializer
 
 __all__ = ["Future", "Pool"]
+
+LONGEST_OF_FAILURES = 1 << 24  # bytes that workers wrote about initializers
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -108,6 +114,8 @@ class Future(concurrent.futures.Future[T]):
             try:
                 value = _parts.unpickled(_parts.split(outcome[1])) if outcome[0] == "ok" else None
                 raised = None if outcome[0] == "ok" else _error_of(*outcome)
+                if isinstance(raised, job_cancelled_error):
+                    pool._explain(raised)
             except BaseException as broken:  # a result whose class cannot be made here, or does as it likes
                 value, raised = None, broken
             if raised is not None:
@@ -182,20 +190,24 @@ class Pool(concurrent.futures.Executor):
 
     Args:
         max_workers: how many; None: one for each core.
-        initializer, initargs: called once in each worker, before its first job.
+        initializer, initargs: called once in each worker, before its first job. If it raises, the worker is started again, as
+            [loader.restart] says, and then all jobs fail with its exception's text and traceback.
         timeout: seconds for one run of a job, from the start of its function; then job_timed_out_error.
         idempotent: False: a job is never begun twice; if its worker dies it fails with job_worker_lost_error.
         fresh: True: each job runs in a process that has run nothing else.
         gpu: True: results may go to the GPU (submit(..., gpu=)). The CUDA context is this process's only one; workers see
             no GPU. Without a GPU, or with {"gpu.device": "host"}, they stay on the host.
-        name: for `penstock status` and the other verbs.
+        name: for `penstock status` and the other verbs; None: "pool", or "pool-2" if this process has a "pool", and so on.
         config: a config file, [jobs] and [loader], instead of the built-in one.
         control_socket: let the verbs attach.
         overrides: as for load_config: jobs={"memory": "4GiB"}, loader={"limits": {"memory": "1GiB"}}, ...
 
     Raises:
         config_error: a mistake in an argument or override.
+        TypeError, ValueError: an argument of a wrong type; no workers.
     """
+
+    _usual_name: Optional[str] = None  # instead of the config's
 
     def __init__(
         self,
@@ -212,36 +224,55 @@ class Pool(concurrent.futures.Executor):
         control_socket: bool = True,
         **overrides: Any,
     ) -> None:
-        if max_workers is not None and max_workers < 1:
-            raise ValueError("max_workers must be greater than 0")
+        max_workers = _number_of_workers(max_workers)
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
-        self._setup = _setup_file(initializer, initargs)
+        if isinstance(initargs, (str, bytes)) or not isinstance(initargs, Iterable):
+            raise TypeError(f"initargs is {initargs!r}: pass a tuple of the initializer's arguments, such as ({initargs!r},)")
+        timeout = check_seconds(timeout, "timeout")
+        self._setup, self._setup_bytes = _setup_file(initializer, tuple(initargs))
+        own_name: Optional[Name] = None
+        try:
+            own = self._settings_of(max_workers, name, gpu)
+            file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pool.toml") if config is None else config
+            self._config = load_config(file, **{**own, **overrides})
+            if control_socket:
+                own_name = Name(self._config.name, chosen=name is not None or "name" in overrides)
+                if own_name.text != self._config.name:
+                    self._config = load_config(file, **{**own, **overrides, "name": own_name.text})
+            self._core = _core.Pool(self._config._core, control_socket)
+        except BaseException:
+            os.close(self._setup)
+            if own_name is not None:
+                own_name.give_back()
+            raise
+        self._queue = int(self._config["jobs.queue"])
+        self._shared = _Shared(own_name)
+        self._timeout, self._idempotent, self._fresh = timeout, idempotent, fresh
+        self._has_gpu = bool(self._config["jobs.gpu"])
+        self._gpu: Optional[Callable[[Any], Any]] = None
+        # Not at the interpreter's exit: what is queued is done then, perhaps by workers that are not started yet.
+        weakref.finalize(self._shared, _dropped, self._core, self._setup, self._shared.owner, self._shared.name).atexit = False
+        _LIVING.add(self)
+
+    def _settings_of(self, max_workers: Optional[int], name: Optional[str], gpu: bool) -> dict[str, Any]:
         own: dict[str, Any] = {
             "loader.command": [sys.executable, "-P", "-m", "penstock.worker"],
             f"loader.env.{SETUP}": f"/proc/{os.getpid()}/fd/{self._setup}",
             "loader.env.PYTHONPATH": _python_path(),
-            **{f"loader.env.{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")},
+            **{f"loader.env.{variable}_NUM_THREADS": "1" for variable in ("OMP", "OPENBLAS", "MKL")},
         }
         if max_workers is not None:
             own["loader.workers"] = max_workers
             if max_workers > 64:
                 own["loader.limits.max"] = max_workers
+        if name is None:
+            name = self._usual_name
         if name is not None:
             own["name"] = name
         if gpu:
             own["jobs.gpu"] = True
-        file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pool.toml") if config is None else config
-        self._config = load_config(file, **{**own, **overrides})
-        self._core = _core.Pool(self._config._core, control_socket)
-        self._queue = int(self._config["jobs.queue"])
-        self._shared = _Shared()
-        self._timeout, self._idempotent, self._fresh = timeout, idempotent, fresh
-        self._has_gpu = bool(self._config["jobs.gpu"])
-        self._gpu: Optional[Callable[[Any], Any]] = None
-        # Not at the interpreter's exit: what is queued is done then, perhaps by workers that are not started yet.
-        weakref.finalize(self._shared, _dropped, self._core, self._setup, self._shared.owner).atexit = False
-        _LIVING.add(self)
+        return own
 
     # ---- jobs -----------------------------------------------------------------------------------------------------
 
@@ -280,7 +311,9 @@ class Pool(concurrent.futures.Executor):
         try:
             future._pool, future._gpu = self, gpu
             future._job = self._core.submit(parts, self._timeout, self._idempotent, self._fresh, future._ended, on_device=gpu is not None)
-        except BaseException:
+        except BaseException as failed:
+            if isinstance(failed, workers_exhausted_error):
+                self._explain(failed)
             if gpu is not None:
                 self._shared.half_done()
             raise
@@ -372,7 +405,7 @@ class Pool(concurrent.futures.Executor):
                 raise usage_error("gpu= needs a pool that was made with gpu=True")
             other._gpu = gpu
         if timeout is not None:
-            other._timeout = timeout
+            other._timeout = check_seconds(timeout, "timeout")
         if idempotent is not None:
             other._idempotent = idempotent
         if fresh is not None:
@@ -406,7 +439,25 @@ class Pool(concurrent.futures.Executor):
             self._shared.shut = self._shared.aborted = True
             self._shared.entered.notify_all()
         self._core.stop(0.5)
+        self._close()
+
+    def _close(self) -> None:
         self._core.close()
+        if self._shared.name is not None:
+            self._shared.name.give_back()
+
+    def _explain(self, failed: error) -> None:
+        """If an initializer that raised has left the pool without workers, the error says so, with one traceback as its cause."""
+        failures = failures_of_initializer(os.pread(self._setup, LONGEST_OF_FAILURES, self._setup_bytes))
+        if not failures or failures[-1][0] not in str(failed):
+            return
+        line = failures[-1][0]
+        times = {1: "once", 2: "twice"}.get(len(failures), f"{len(failures)} times")
+        failed.args = (f"{line}. This was tried {times}; then no worker was left, and [loader.restart] allows no restart",)
+        traceback = next((told for each, told in failures if each == line and told is not None), "")
+        failed.__cause__ = remote_traceback(traceback)
+        if isinstance(failed, job_failed_error):
+            failed.traceback = traceback
 
     def _at_exit(self) -> None:
         """As the standard library's executors: jobs that are there are done before the interpreter ends."""
@@ -420,11 +471,11 @@ class Pool(concurrent.futures.Executor):
                 while self._shared.halves and not self._shared.aborted:
                     self._shared.entered.wait()
         finally:
-            self._core.close()
+            self._close()
 
     def scale(self, workers: int) -> None:
         """Changes the number of workers. Raises usage_error outside 1 .. [loader.limits] max."""
-        self._core.scale(workers)
+        self._core.scale(whole_number(workers, "workers", NUMBER_OF_WORKERS, most=LARGEST_WORKER))
 
     def report(self) -> dict[str, Any]:
         """What the pool has done: deaths, restarts, numbers of jobs; schema penstock.run/1."""
@@ -441,7 +492,8 @@ class Pool(concurrent.futures.Executor):
 class _Shared:
     """What a pool and its options() share."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: Optional[Name]) -> None:
+        self.name = name
         self.lock = threading.Lock()
         self.entered = threading.Condition(self.lock)
         self.entering = 0  # calls of submit() that have passed the door
@@ -457,14 +509,27 @@ class _Shared:
             self.entered.notify_all()
 
 
-def _setup_file(initializer: Optional[Callable[..., object]], arguments: tuple[Any, ...]) -> int:
-    """A file in memory that every worker reads at its start, through our /proc: also those that replace others."""
+def _number_of_workers(value: Any) -> Optional[int]:
+    if value is None:
+        return None
+    if isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"Pool({value!r}): the first argument is max_workers, a number of processes; a config file is passed as config={value!r}")
+    number = whole_number(value, "max_workers", "pass a number of processes, or None for one for each core", least=-LARGEST)
+    if number < 1:
+        raise ValueError("max_workers must be greater than 0")  # the standard library's words
+    return number
+
+
+def _setup_file(initializer: Optional[Callable[..., object]], arguments: tuple[Any, ...]) -> tuple[int, int]:
+    """A file in memory that every worker reads at its start, through our /proc: also those that replace others. Behind it
+    they write how the initializer failed. Gives its descriptor and how long it is.
+    """
     file = os.memfd_create("penstock-pool-setup", os.MFD_CLOEXEC)
     with open(file, "wb", closefd=False) as opened:
         opened.write(pickle.dumps(_absolute(sys.path)))
         opened.write(pickle.dumps(_key_of_multiprocessing()))
         opened.write(pickle.dumps(cloudpickle.dumps((initializer, arguments))))
-    return file
+        return file, opened.tell()
 
 
 def _key_of_multiprocessing() -> Optional[bytes]:
@@ -489,7 +554,7 @@ _ENDED = threading.Condition(threading.RLock())  # a collection may drop a pool 
 _ENDING = 0  # pools that nobody refers to any more, and that are being closed
 
 
-def _dropped(core: _core.Pool, setup: int, owner: int) -> None:
+def _dropped(core: _core.Pool, setup: int, owner: int, name: Optional[Name]) -> None:
     """The last reference to a pool has gone, perhaps on its own callback thread, where its last future has ended.
 
     The interpreter waits for a thread of its own, but not for that one: if it came back from closing the pool into an
@@ -504,6 +569,8 @@ def _dropped(core: _core.Pool, setup: int, owner: int) -> None:
         try:
             core.close()
         finally:
+            if name is not None:
+                name.give_back()
             os.close(setup)  # only now: until then workers may begin, and read it
             with _ENDED:
                 _ENDING -= 1

@@ -61,8 +61,7 @@ class PenstockBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         # What else Parallel says is for backends that write files.
         options = {name: value for name, value in {**self._given, **given}.items() if name in OPTIONS}
-        options["initargs"] = (options.get("initializer"), options.get("initargs", ()))
-        options["initializer"] = _begin
+        options["initializer"] = _Beginning(options.get("initializer"))
         # Threads of OpenMP and BLAS as for joblib's own backends: inner_max_num_threads, the caller's variables, or a share.
         environment = {f"loader.env.{name}": value for name, value in self._prepare_worker_env(workers).items()}
         self._pool = Pool(workers, **{"control_socket": False, **environment, **options})
@@ -103,10 +102,16 @@ class PenstockBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
             self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel)
 
 
-def _begin(initializer: Optional[Callable[..., object]], arguments: tuple[Any, ...]) -> None:
-    """In a worker: jobs may use this backend in turn, so it is registered there, by importing this module."""
-    if initializer is not None:
-        initializer(*arguments)
+class _Beginning:
+    """The initializer of workers. Jobs may use this backend in turn, so it is registered there, by importing this module."""
+
+    def __init__(self, initializer: Optional[Callable[..., object]]) -> None:
+        if initializer is not None:
+            self.__wrapped__ = initializer
+
+    def __call__(self, *arguments: Any) -> None:
+        if hasattr(self, "__wrapped__"):
+            self.__wrapped__(*arguments)
 
 
 joblib.register_parallel_backend("penstock", PenstockBackend)

@@ -43,7 +43,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
         seeding: "sample": the global generators of Python, NumPy and torch are seeded before each sample, so that its randomness
             depends on seed, epoch and index only; "worker": once in each worker, as torch does, which is what
             happens anyway if worker_init_fn is given. None: "sample", unless worker_init_fn is given.
-        name: of the loader for `penstock status`, `top` and the other verbs.
+        name: of the loader for `penstock status`, `top` and the other verbs, and of its group; None: "loader", or for the verbs "loader-2"
+            if this process has a "loader", and so on.
         group: True: the first iteration joins a group with the loaders of the same name in the other ranks that torchrun, penstock launch,
             srun or mpirun has started. Ranks that differ in dataset, length, batch size, seed or sampler are told so with both
             values; when a rank is lost, the next batch of every other one raises the first cause. What each rank loads is its sampler's
@@ -63,7 +64,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
         quarantine: Optional[Union[str, "os.PathLike[str]"]] = None,
         seed: Optional[int] = None,
         seeding: Optional[str] = None,
-        name: str = "loader",
+        name: Optional[str] = None,
         group: bool = False,
         pool: Optional[dict[str, Any]] = None,
         **kwargs: Any,
@@ -173,5 +174,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
         from penstock._loader import Workers
 
         if self._workers is None or self._workers.pid != os.getpid():
-            self._workers = Workers(self.num_workers, self._name, self.device, self._pool_options)
+            name = self._name
+            if self._group is not None and self._group.world_size > 1:  # ranks of one host
+                name = f"{name or 'loader'}-rank{self._group.rank}"
+            self._workers = Workers(self.num_workers, name, self.device, self._pool_options)
         return self._workers

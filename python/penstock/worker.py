@@ -19,6 +19,7 @@ SETUP = "PENSTOCK_POOL_SETUP"  # the environment variable: a file with a pickle,
 LOADER = None  # instead of a function: a batch of penstock.torch.DataLoader
 LONGEST_PICKLED_ERROR = 40_000  # a job's error has room for 64 KiB
 LONGEST_TRACEBACK = 20_000  # so that the error itself has room, too
+LONGEST_LINE = 500  # about an initializer that failed
 
 
 def main() -> None:
@@ -39,6 +40,7 @@ def _begin() -> None:
     file = os.environ.pop(SETUP, None)
     if file is None:
         return
+    initializer = None
     with open(file, "rb") as opened:
         path = pickle.load(opened)
         sys.path[:] = path
@@ -47,9 +49,63 @@ def _begin() -> None:
             import multiprocessing
 
             multiprocessing.current_process().authkey = key
-        initializer, arguments = pickle.loads(pickle.load(opened))
-    if initializer is not None:
-        initializer(*arguments)
+        pickled = pickle.load(opened)
+        try:
+            initializer, arguments = pickle.loads(pickled)
+            if initializer is not None:
+                initializer(*arguments)
+        except BaseException as raised:
+            _tell_of_failed_initializer(file, opened.read(), initializer, raised)
+            sys.exit(raised.code if isinstance(raised, SystemExit) and isinstance(raised.code, int) else 1)
+
+
+def _tell_of_failed_initializer(file: str, failures: bytes, initializer: Any, raised: BaseException) -> None:
+    """One line for the log and `penstock deaths`. The caller gets the traceback too, once, behind what it wrote into the file.
+
+    Args:
+        failures: what workers have written there before.
+    """
+    line = _line_of_failed_initializer(initializer, raised)
+    known = [each for each, _ in failures_of_initializer(failures)]
+    told = None if line in known else _shown(raised)
+    with open(file, "ab", buffering=0) as opened:
+        opened.write(pickle.dumps((line, told)))  # at once: other workers do the same
+    print(line, file=sys.stderr, flush=True)
+
+
+def _line_of_failed_initializer(initializer: Any, raised: BaseException) -> str:
+    import functools
+    import inspect
+
+    function = None if initializer is None else inspect.unwrap(initializer)
+    while isinstance(function, functools.partial):
+        function = function.func
+    what = f"{_name_of(type(raised))}: {_text_of(raised)}"
+    if function is None:
+        line = f"the initializer cannot be made again in a worker: {what}"
+    elif str(getattr(function, "__module__", "")).startswith("penstock."):
+        line = f"a worker could not begin: {what}"
+    else:
+        code = getattr(function, "__code__", None)
+        where = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        line = f"the initializer {name}{where} raised {what}"
+    line = "".join(each if each.isprintable() else " " if each.isspace() else repr(each)[1:-1] for each in line)  # as a log has it
+    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 3] + "..."
+
+
+def failures_of_initializer(written: bytes) -> list[tuple[str, Optional[str]]]:
+    """What workers wrote into the pool's setup file, oldest first: a line for each failure of an initializer, and the traceback
+    with the first one of this line."""
+    import io
+
+    failures = []
+    stream = io.BytesIO(written)
+    while True:
+        try:
+            failures.append(pickle.load(stream))
+        except (EOFError, pickle.UnpicklingError):  # the end; or a worker was killed while it wrote
+            return failures
 
 
 _ENVIRONMENT: dict[Any, Any] = {}  # as the initializer has left it
@@ -96,19 +152,29 @@ def _run(call: "_worker.Call") -> Optional[tuple[bytes, bytes, bytes]]:
 
 def _described(raised: BaseException) -> tuple[bytes, bytes, bytes]:
     """The traceback is followed by the exception itself, pickled, if it can be."""
-    # Without our own frame.
+    shown = _shown(raised).encode("utf-8", "backslashreplace")
+    name, text = _name_of(type(raised)), _text_of(raised)
+    return name.encode("utf-8", "backslashreplace"), text.encode("utf-8", "backslashreplace"), shown + _pickled_error(raised, len(shown))
+
+
+def _shown(raised: BaseException) -> str:
+    """Its traceback, without the frame that has caught it."""
     told = "".join(traceback.format_exception(type(raised), raised, raised.__traceback__.tb_next if raised.__traceback__ else None))
     if len(told) > LONGEST_TRACEBACK:
         half = LONGEST_TRACEBACK // 2
         told = f"{told[:half]}\n[{len(told) - 2 * half} characters left out]\n{told[-half:]}"
+    return told
+
+
+def _name_of(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _text_of(raised: BaseException) -> str:
     try:
-        text = str(raised)
+        return str(raised)
     except Exception as failed:
-        text = f"<str() of the exception raised {type(failed).__name__}>"
-    kind = type(raised)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    shown = told.encode("utf-8", "backslashreplace")
-    return name.encode("utf-8", "backslashreplace"), text.encode("utf-8", "backslashreplace"), shown + _pickled_error(raised, len(shown))
+        return f"<str() of the exception raised {type(failed).__name__}>"
 
 
 def _pickled_error(raised: BaseException, taken: int) -> bytes:

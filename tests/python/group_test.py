@@ -126,6 +126,7 @@ class GroupTest(PackageTest):
         code, out, err = self.ended(self.torchrun(2, TRAINS, "alike", 1))
         self.assertEqual(code, 0, out + err)
         self.check_training(out, 2)
+        self.assertNotIn("another session named", err)  # each rank's loader has its own name
 
     def test_loaders_join_a_group_under_penstock_launch(self):
         code, out, err = self.ended(self.start("launch", "--gpus", "host:2", "--", sys.executable, "-B", self.script(TRAINS)))

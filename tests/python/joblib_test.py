@@ -85,6 +85,13 @@ class JoblibTest(PackageTest):
             with self.assertRaises(penstock.job_poisoned_error):
                 joblib.Parallel()(joblib.delayed(leave)(x) for x in range(10))
 
+    def test_an_initializer_that_raises_is_named_as_the_caller_knows_it(self):
+        options = {"initializer": fail, "initargs": (7,), "loader": {"restart": {"intensity": {"max": 1}}}}
+        with joblib.parallel_backend("penstock", n_jobs=2, **options):
+            with self.assertRaisesRegex(penstock.error, r"^the initializer fail \(.*joblib_test.py:\d+\) raised ValueError: of job 7\. "):
+                joblib.Parallel()(joblib.delayed(abs)(x) for x in range(10))
+        self.no_children_left()
+
 
 if __name__ == "__main__":
     main()

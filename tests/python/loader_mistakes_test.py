@@ -114,6 +114,19 @@ class LoaderMistakesTest(PackageTest):
         thread.join()
         self.assertEqual(list(iterator), [1, 2, 3])
 
+    def test_loaders_without_a_name_have_one_of_their_own(self):
+        process = self.program("""
+            from penstock.torch import DataLoader
+            def name_of(loader):
+                return loader._workers.pool.status()["session"]
+            first, second = [DataLoader(range(4), num_workers=1) for _ in range(2)]
+            for loader in (first, second):
+                assert len(list(loader)) == 4
+            print(name_of(first), name_of(second))
+            """)
+        out, err = process.communicate(timeout=200)
+        self.assertEqual((out, err), ("loader loader-2\n", ""))
+
     # ---- the environment ------------------------------------------------------------------------------------------
 
     def test_a_worker_that_cannot_import_penstock_says_what_to_check(self):

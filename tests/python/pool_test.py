@@ -295,11 +295,81 @@ class PoolTest(PackageTest):
             with self.assertRaisesRegex(penstock.error, "of the initializer"):
                 pool.submit(square, 1).result(60)
 
+    def test_an_initializer_that_raises_is_named_with_one_traceback_and_how_often_it_was_tried(self):
+        process = self.program("""
+            import penstock
+            def begin(path):
+                raise ValueError("of the initializer")
+            pool = penstock.Pool(1, initializer=begin, initargs=("model.bin",), loader={"restart": {"intensity": {"max": 2}}})
+            try:
+                pool.submit(abs, 1).result()
+            except penstock.error as first:
+                print(first)
+                print(first.traceback == first.__cause__.tb)
+            pool.submit(abs, 2)
+            """)
+        out, err = process.communicate(timeout=50)
+        self.assertRegex(out, r"^the initializer begin \(<string>:3\) raised ValueError: of the initializer\. This was tried 3 times; [^\n]*\nTrue\n$")
+        log, last_error = err.split("penstock.remote_traceback", 1)
+        self.assertNotIn("Traceback", log)
+        self.assertEqual(log.count("the initializer begin (<string>:3) raised ValueError: of the initializer"), 3)
+        self.assertEqual(last_error.count("in begin\n"), 1)
+        self.assertIn("penstock.workers_exhausted_error: the initializer begin", last_error)
+
+    def test_an_initializer_that_cannot_be_made_again_in_a_worker_is_told(self):
+        with open(os.path.join(self.folder, "only_here.py"), "w") as file:
+            file.write("def begin(): pass")
+        self.assertIn("cannot be made again in a worker: ModuleNotFoundError: No module named 'only_here'", self.ran("""
+            import os, sys, penstock
+            sys.path.insert(0, sys.argv[1])
+            import only_here
+            os.remove(only_here.__file__)
+            pool = penstock.Pool(1, initializer=only_here.begin, loader={"restart": {"intensity": {"max": 1}}})
+            print(pool.submit(abs, 1).exception(40))
+            """, self.folder))
+
+    def test_an_initializer_that_raises_at_first_only_costs_no_job(self):
+        tried = os.path.join(self.folder, "tried")
+
+        def begin():
+            if not os.path.exists(tried):
+                open(tried, "w").close()
+                raise OSError("not yet")
+        with self.pool(1, initializer=begin) as pool:
+            self.assertEqual(pool.submit(square, 3).result(30), 9)
+            self.assertEqual(pool.report()["workers"]["restarts"], 1)
+
+    def test_pools_without_a_name_have_one_of_their_own(self):
+        process = self.program("""
+            import penstock
+            def name_of(pool):
+                return pool.status()["session"] if pool.submit(abs, -1).result() else None
+            first, second = penstock.Pool(1), penstock.Pool(1)
+            print(name_of(first), name_of(second))
+            first.shutdown()
+            third, fourth = penstock.Pool(1), penstock.Pool(1, name="pool-3")
+            print(name_of(third), name_of(fourth), name_of(penstock.Pool(1)))
+            del second
+            third.abort()
+            """)
+        out, err = process.communicate(timeout=100)
+        self.assertEqual((out, err), ("pool pool-2\npool pool-3 pool-4\n", ""))
+
     def test_mistakes_say_what_to_do(self):
         with self.assertRaises(ValueError):
             penstock.Pool(0)
         with self.assertRaises(TypeError):
             penstock.Pool(1, initializer=3)
+        with self.assertRaisesRegex(TypeError, "max_workers, a number of processes; a config file is passed as config='jobs.toml'"):
+            penstock.Pool("jobs.toml")
+        with self.assertRaisesRegex(TypeError, "max_workers is 2.5"):
+            penstock.Pool(2.5)
+        with self.assertRaisesRegex(TypeError, r"initargs .* such as \('x',\)"):
+            penstock.Pool(1, initializer=print, initargs="x")
+        with self.assertRaisesRegex(TypeError, "timeout is '5'.* a number of seconds"):
+            penstock.Pool(1, timeout="5")
+        with self.assertRaisesRegex(penstock.usage_error, "timeout is -1.* 0 or more"):
+            penstock.Pool(1, timeout=-1)
         with self.assertRaisesRegex(penstock.config_error, "queue"):
             penstock.Pool(1, jobs={"queue": 0})
         with self.pool(1) as pool:

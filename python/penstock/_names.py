@@ -1,0 +1,34 @@
+"""Names of pools and loaders, for `penstock status` and the other verbs: each has one of its own in its process. Used by _pool.py."""
+
+import threading
+
+__all__ = ["Name"]
+
+LONGEST = 60  # of a name that is followed by a number
+
+
+class Name:
+    """A name in use, until give_back().
+
+    Args:
+        name: of the pool.
+        chosen: by the program, which gets what it asks for; otherwise "-2" and so on follows if the name is in use.
+    """
+
+    def __init__(self, name: str, chosen: bool) -> None:
+        with _reserving:
+            used = {each.text for each in _in_use.copy()}
+            self.text: str = name
+            number = 1
+            while not chosen and self.text in used:
+                number += 1
+                self.text = f"{name[:LONGEST]}-{number}"
+            _in_use.add(self)
+
+    def give_back(self) -> None:
+        """The pool has ended. Takes no lock: it may be called by a garbage collection, at any point."""
+        _in_use.discard(self)
+
+
+_reserving = threading.Lock()
+_in_use: set[Name] = set()
