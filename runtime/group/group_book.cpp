@@ -78,9 +78,17 @@ void group_book::learn(const group_view& known) {
     view_.incarnations[r] = std::max(view_.incarnations[r], known.incarnations[r]);
   if (!view_.facts) view_.facts = known.facts;
   if (known.limit) view_.limit = std::max(view_.limit.value_or(0), *known.limit);
-  view_.communicator = std::max(view_.communicator, known.communicator);
+  learn_communicator(known.communicator);
   view_.agreed = std::max(view_.agreed, known.agreed);
   if (known.phase == group_phase::stopping) stop_wanted_ = true;
+}
+
+/// A higher number than any of this coordinator's is from another one. Orders name the highest, so what was made here cannot
+/// be used any more: nobody has a communicator of that number.
+void group_book::learn_communicator(std::uint64_t number) {
+  if (number <= view_.communicator) return;
+  view_.communicator = number;
+  break_communicator();
 }
 
 void group_book::update(seat& s, const member_report& report, steady_time now) {
@@ -173,7 +181,7 @@ void group_book::take(seat& s, const member_report& report, steady_time now) {
 /// What a rank says beside being there.
 void group_book::take_word(seat& s) {
   const member_report& said = *s.latest;
-  view_.communicator = std::max(view_.communicator, said.communicator.number);
+  learn_communicator(said.communicator.number);
   stop_wanted_ = stop_wanted_ || said.stop_wanted;
   if (said.failed) return fail(said, *said.failed);
   if (!said.left || over()) return;

@@ -148,6 +148,7 @@ class group_book {
   void claim_after_end(seat& s, const member_report& report, steady_time now);
   void take_word(seat& s);
   void learn(const group_view& known);
+  void learn_communicator(std::uint64_t number);
   [[nodiscard]] bool fits(const member_report& report, steady_time now);
   /// Without a reason: it has to wait.
   void refuse(const member_report& report, std::string why);

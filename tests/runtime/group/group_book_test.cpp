@@ -685,6 +685,32 @@ TEST_CASE("a communicator is aborted everywhere when a rank is lost, and made an
   CHECK(g.made[5].second > first);
 }
 
+TEST_CASE(
+    "a higher number of another coordinator's communicator breaks the present one, and the next is higher "
+    "still") {
+  small_group g(3, true, true);
+  g.start_all();
+  g.run();
+  g.describe();
+  g.run();
+  REQUIRE(g.made.size() == 3);
+  const std::uint64_t first = g.made[0].second;
+  member_report stray;  // of a process that was cut off, and had another coordinator meanwhile
+  stray.card = g.cards[1].card;
+  stray.card.process = 77;
+  stray.number = 1;
+  stray.view.generation = 1;
+  stray.view.coordinator = 55;
+  stray.view.communicator = first + 1;
+  g.book->heard(stray, g.now);
+  g.run(1s);
+  CHECK(g.aborted ==
+        std::vector<std::pair<std::uint32_t, std::uint64_t>>{{0, first}, {1, first}, {2, first}});
+  REQUIRE(g.made.size() == 6);
+  CHECK(g.made.back().second > first + 1);
+  for (const auto& m : g.members) CHECK(m->may_communicate());
+}
+
 TEST_CASE("an asynchronous error of one rank's communicator aborts it on all") {
   small_group g(2, false, true);
   g.start_all();
