@@ -38,7 +38,8 @@ void member_book::heard(const group_order& order, steady_time now) {
     // A new coordinator that has not heard enough, or one that never will.
     heard_at_ = now;
     note_coordinator(order);
-    prolong(order.heard);
+    // A right that has lapsed may have gone to another process of this rank: only who has heard from that one knows.
+    if (now < may_until_) prolong(order.heard);
     if (order.view.outcome != group_outcome::none && view_.outcome == group_outcome::none) {
       view_.outcome = order.view.outcome;
       view_.cause = order.view.cause;

@@ -496,6 +496,23 @@ TEST_CASE("a report that comes twice or late changes nothing") {
   CHECK(g.book->view().outcome == group_outcome::failed);  // rank 1 was silent all the time
 }
 
+TEST_CASE("a new coordinator that does not know the group yet gives nobody back a right that has lapsed") {
+  small_group g(3, true);
+  g.start_all();
+  g.run();
+  g.describe();
+  g.run();
+  REQUIRE(g.handing_out() == ranks{0, 1, 2});
+  g.cut = {1};
+  g.run(11s);
+  REQUIRE(g.handing_out() == ranks{0, 2});  // another process may have got the rank of the silent one
+  g.kill(0);
+  g.cut = {2};  // this one could say so
+  g.replace(0);
+  g.run(3s);
+  CHECK(g.handing_out() == ranks{2});
+}
+
 TEST_CASE("orders of an earlier coordinator are ignored") {
   small_group g(2, true);
   g.start_all();
