@@ -152,10 +152,16 @@ void group_book::claim(seat& s, const member_report& report, steady_time now) {
 /// one that may be: if that is alive after all, it has delivered everything.
 void group_book::claim_after_end(seat& s, const member_report& report, steady_time now) {
   s.knows_end = s.knows_end || report.view.outcome != group_outcome::none;
-  const bool may_be_gone = s.latest && s.latest->stream_over && s.latest->view.outcome == group_outcome::none;
-  const bool replaces = !s.latest || s.ended || may_be_gone || report.card.starts > s.latest->card.starts;
-  if (replaces && settings_.waits_for_lost && view_.outcome == group_outcome::finished && fits(report, now))
-    return take(s, report, now);
+  if (s.other && s.other->latest.card.process == report.card.process) s.other.reset();
+  const bool is_gone = !s.latest || s.ended || report.card.starts > s.latest->card.starts;
+  const bool may_be_gone =
+      is_gone || (s.latest->stream_over && s.latest->view.outcome == group_outcome::none);
+  if (may_be_gone && settings_.waits_for_lost && view_.outcome == group_outcome::finished &&
+      fits(report, now)) {
+    take(s, report, now);
+    s.earlier_may_live = !is_gone;
+    return;
+  }
   refuse(report, "the group is over");
 }
 

@@ -124,8 +124,9 @@ class group_book {
     bool present = false;
     bool ended =
         false;  // its process is gone for certain, or will never be let in: late words are no sign of life
-    bool cleared = false;    // its dataset is the group's
-    bool knows_end = false;  // it arrived when the group was over, and has heard how it ended
+    bool cleared = false;           // its dataset is the group's
+    bool knows_end = false;         // it arrived when the group was over, and has heard how it ended
+    bool earlier_may_live = false;  // it was replaced when the group was over, and may come to hear how
     steady_time heard{};
     steady_time missing_since{};
     std::string why_lost{};

@@ -331,6 +331,7 @@ std::vector<std::uint32_t> group_book::missing() const {
 
 bool group_book::everybody_knows() const {
   return std::ranges::all_of(seats_, [&](const seat& s) {
+    if (s.other || s.earlier_may_live) return false;
     const bool said_so = s.latest && s.latest->view.outcome != group_outcome::none;
     if (s.present) return said_so;
     // Lost when everybody had delivered everything: its next process comes to ask.
