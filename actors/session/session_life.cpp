@@ -106,14 +106,14 @@ result<void> Session::body::try_start() {
   if (!flights) return tl::unexpected(std::move(flights.error()));
   e->flights = std::make_shared<arena::flight_recorders>(std::move(*flights));
   // In a group the others have to hear of a failure: then the actors start nevertheless.
-  std::optional<failure> trouble;
-  auto dataset = prepare(settings_);
-  if (!dataset && !group_) return tl::unexpected(std::move(dataset.error()));
+  std::optional<failure> trouble = options_.cannot_begin;
+  auto dataset = trouble ? result<std::optional<prepared_dataset>>() : prepare(settings_);
   if (dataset) {
     e->dataset = std::move(*dataset);
   } else {
     trouble = std::move(dataset.error());
   }
+  if (trouble && !group_) return tl::unexpected(std::move(*trouble));
   if (e->dataset) {
     for (const std::string& notice : e->dataset->notices) log::warn("dataset", "{}", notice);
   }

@@ -227,6 +227,18 @@ device = "host"
         self.assertLess(time.monotonic() - begin, ENDS_WITHIN)
         self.assertIn("does not exist", self.first_cause(reports)["cause"])
 
+    def test_a_rank_that_cannot_begin_joins_to_say_why(self):
+        damaged = self.write("damaged.state", "no state at all")
+        for rank, options, words in ((1, ["--state", damaged], "damaged.state': this is not a saved state"),
+                                     (0, ["--sink", "plugin:/nowhere.so"], "/nowhere.so")):
+            with self.subTest(words):
+                reports = self.run_group(of_rank={rank: options}, expect=EXIT_FAILED)
+                self.assertLess(self.took, ENDS_WITHIN)
+                cause = self.first_cause(reports)
+                self.assertEqual(cause["rank"], rank)
+                self.assertIn(words, cause["cause"])
+                self.assertIn(words, reports[rank]["error"])
+
     def test_a_signal_to_one_rank_stops_all_at_the_same_step(self):
         for placement in ("process", "embedded"):
             with self.subTest(placement):

@@ -183,6 +183,28 @@ class LaunchTest(PenstockTest):
         self.assertIn("no-such-worker", report["error"])
         self.assertIn(report["first_cause"]["rank"], (0, 1))
 
+    def test_sessions_that_cannot_begin_are_the_first_cause_in_their_own_words(self):
+        config = self.write("bytes.toml", synthetic(64, "64B", 8, 1, more="[loader]\nworkers = 1\n"))
+        for options, words in ((["--sink", "plugin:/nowhere.so"], "/nowhere.so"),
+                               (["--set", "metrics.listen=127.0.0.1:65535"], "'listen' in [metrics]")):  # rank 1's port is 65536
+            with self.subTest(words):
+                code, out, err = self.penstock("launch", config, "--gpus", "host:2", "--json", "--quiet", *options)
+                self.assertEqual(code, EXIT_FAILED, err + out)
+                report = json.loads(out)
+                cause = report["first_cause"]
+                self.assertIn(words, cause["cause"])
+                self.assertIn(words, report["error"])
+                rank = report["ranks"][cause["rank"]]
+                self.assertEqual(rank["process"]["pid"], cause["pid"])
+                self.assertIn(words, rank["error"])
+
+    def test_a_state_that_is_damaged_is_refused_before_anything_starts(self):
+        config = self.write("bytes.toml", synthetic(64, "64B", 8, 1))
+        damaged = self.write("damaged.state", "no state at all")
+        code, out, err = self.penstock("launch", config, "--gpus", "host:2", "--state", damaged, "--json")
+        self.assertEqual(code, EXIT_FAILED, err + out)
+        self.assertRegex(json.loads(out)["error"]["message"], "damaged.state': this is not a saved state")
+
     # ---- verbs for all ranks -----------------------------------------------------------------------------------
 
     def group_verb(self, *arguments, expect=EXIT_OK):

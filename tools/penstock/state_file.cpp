@@ -1,6 +1,7 @@
 #include "tools/penstock/state_file.hpp"
 
 #include "runtime/base/text.hpp"
+#include "runtime/schedule/epoch_book.hpp"
 
 #include <unistd.h>
 
@@ -18,7 +19,10 @@ result<std::vector<std::byte>> read_state(const std::string& path) {
     return refuse_os(errc::io, errno, fmt::format("reading the state '{}'", printable(path)));
   if (text.empty()) return refuse(errc::state_mismatch, "the state file '{}' is empty", printable(path));
   const auto* first = reinterpret_cast<const std::byte*>(text.data());
-  return std::vector<std::byte>(first, first + text.size());
+  std::vector<std::byte> state(first, first + text.size());
+  if (auto ok = schedule::parse_state(state); !ok)
+    return refuse(ok.error().code, "the state file '{}': {}", printable(path), ok.error().message);
+  return state;
 }
 
 }  // namespace penstock::cli

@@ -9,8 +9,8 @@
 
 namespace penstock::cli {
 
-/// The file's contents; nothing if there is no file. Refuses (errc::state_mismatch) an empty one, and (errc::io) what
-/// cannot be read.
+/// The file's contents; nothing if there is no file. Refuses (errc::state_mismatch) a file that is empty or no saved
+/// state, and (errc::io) what cannot be read.
 [[nodiscard]] result<std::vector<std::byte>> read_state(const std::string& path);
 
 }  // namespace penstock::cli

@@ -38,6 +38,9 @@ struct session_options {
   /// has started this process, and for a rank or world size in the settings that is another one; next() and run_for()
   /// throw errc::group_failed with the first cause.
   bool join_group = false;
+  /// With join_group: why this process cannot begin. The session then joins only to say so, and next() and run_for()
+  /// throw it: all other ranks end with this cause, instead of waiting for a rank that never comes.
+  std::optional<failure> cannot_begin{};
   /// Called about every 50 ms, on the thread that waits in next() or for an epoch's batch. Exceptions from it
   /// leave that call, and nothing is lost: the next call continues. For hosts that must check for signals,
   /// like Python.

@@ -59,7 +59,26 @@ TEST_CASE("a rank's report is its session's, with rank and world size; one that 
 }
 
 TEST_CASE("a session's own words are the cause") {
-  CHECK(own_words(R"({"error":"no such folder","error_kind":"io"})") == "no such folder");
-  CHECK(own_words(R"({"error":null})").empty());
-  CHECK(own_words("").empty());
+  const reported_cause why = cause_in(R"({"error":"no such folder","error_kind":"io"})");
+  CHECK(why.text == "no such folder");
+  CHECK_FALSE(why.rank);
+  for (const char* nothing : {R"({"error":null})", "", "[]", R"({"group":null})"})
+    CHECK(cause_in(nothing).text.empty());
+}
+
+TEST_CASE("a session that ends with its group tells the group's first cause") {
+  const reported_cause why =
+      cause_in(R"({"error":"rank 2 (node7, pid 4711): no such folder",)"
+               R"("group":{"first_cause":{"rank":2,"host":"node7","pid":4711,"cause":"no such folder"}}})");
+  CHECK(why.text == "no such folder");
+  CHECK(why.rank == 2);
+  CHECK(why.pid == 4711);
+}
+
+TEST_CASE("a rank that never came is told in the words of one that waited for it") {
+  const reported_cause why = cause_in(
+      R"({"error":"rank 1 did not arrive within 2m",)"
+      R"("group":{"first_cause":{"rank":1,"host":"","pid":0,"cause":"rank 1 did not arrive within 2m"}}})");
+  CHECK(why.text == "rank 1 did not arrive within 2m");
+  CHECK_FALSE(why.rank);
 }

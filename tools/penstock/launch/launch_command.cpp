@@ -269,12 +269,31 @@ session_work session_of(const launch_options& o, const config_file::loaded_confi
 void follow_rules_of(launch_rules& rules, const config_file::loaded_config& loaded) {
   const group_config& group = loaded.values.group;
   rules.lost_after = group.lost_after;
+  // Rank 0 stays 4 s for ranks that may still arrive (semantics 41), and then writes its report.
+  rules.grace_after_failure = std::chrono::seconds(5);
   if (!waits_for_lost(loaded)) return;
   rules.restart_one = supervision::restart_settings{.intensity_max = group.restart.intensity.max,
                                                     .intensity_within = group.restart.intensity.within};
 }
 
 // ---- the end ----------------------------------------------------------------------------------------------
+
+/// An exit code says little: adds what the session says. The first process to end may have heard of another rank's
+/// failure; then that rank is the cause.
+void explain_cause(launch_result& r, const session_work& sessions) {
+  if (!r.cause) return;
+  const reported_cause why = cause_in(text_of_file(report_path(sessions, r.cause->rank)));
+  if (why.text.empty()) return;
+  std::string text = why.text;
+  if (!why.rank || *why.rank >= r.ranks.size() || *why.rank == r.cause->rank) {
+    r.cause->text += ": " + text;
+    return;
+  }
+  const rank_facts& other = r.ranks[*why.rank];
+  // Its end says how, unless it was a consequence.
+  if (other.pid == why.pid && other.code == exit_failed) text = other.end + ": " + text;
+  r.cause = launch_cause{*why.rank, why.pid, std::move(text)};
+}
 
 int tell_end(const launch_options& o, const launch_work& work, const launch_result& r,
              const session_work* sessions, int signal) {
@@ -334,11 +353,7 @@ int launch(launch_options o) {
     made = run.run();
     signals.ignore();
   }
-  if (sessions && made.cause) {
-    if (const std::string why = own_words(text_of_file(report_path(*sessions, made.cause->rank)));
-        !why.empty())
-      made.cause->text += ": " + why;
-  }
+  if (sessions) explain_cause(made, *sessions);
   return tell_end(o, *work, made, sessions ? &*sessions : nullptr, signals.received());
 }
 

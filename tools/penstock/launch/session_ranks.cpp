@@ -64,10 +64,20 @@ ordered_json rank_report(const std::string& own, std::uint32_t rank, std::uint32
   return report;
 }
 
-std::string own_words(const std::string& own_report) {
+reported_cause cause_in(const std::string& own_report) {
   const ordered_json report = ordered_json::parse(own_report, nullptr, false);
-  const bool says = report.is_object() && report.contains("error") && report["error"].is_string();
-  return says ? report["error"].get<std::string>() : std::string();
+  reported_cause why;
+  if (!report.is_object()) return why;
+  if (const auto error = report.find("error"); error != report.end() && error->is_string())
+    why.text = error->get<std::string>();
+  const auto group = report.find("group");
+  if (group == report.end() || !group->is_object()) return why;
+  const auto first = group->find("first_cause");
+  if (first == group->end() || !first->is_object()) return why;
+  // Without a pid nobody was there: the session's own error says who has arrived.
+  const pid_t pid = first->value("pid", -1);
+  if (pid <= 0) return why;
+  return {first->value("cause", ""), first->value("rank", 0U), pid};
 }
 
 }  // namespace penstock::cli

@@ -6,8 +6,10 @@
 #include "tools/penstock/launch/launch_plan.hpp"
 
 #include <nlohmann/json.hpp>
+#include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +33,15 @@ struct session_work {
 /// The rank's own report (penstock.run/1; empty if it wrote none) with `rank`, `world_size` and `process`.
 [[nodiscard]] nlohmann::ordered_json rank_report(const std::string& own, std::uint32_t rank,
                                                  std::uint32_t world_size, nlohmann::ordered_json process);
-/// The session's own error message; empty if its report has none.
-[[nodiscard]] std::string own_words(const std::string& own_report);
+
+/// Why a rank's session failed, as its report says.
+struct reported_cause {
+  std::string text;  ///< empty: it says nothing
+  std::optional<std::uint32_t>
+      rank{};      ///< the group's first cause is this rank; none: this session by itself
+  pid_t pid = -1;  ///< that rank's
+};
+/// The first cause of its group, if that is a process that had joined; else the session's own error.
+[[nodiscard]] reported_cause cause_in(const std::string& own_report);
 
 }  // namespace penstock::cli

@@ -205,14 +205,16 @@ int exit_code_of(const run_report& r, int signal) {
   return exit_ok;
 }
 
+result<void> write_report(const run_options& o, const run_report& report) {
+  if (o.report.empty()) return {};
+  return replace_file(o.report, telemetry::as_json(report).dump(
+                                    2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+                                    "\n");
+}
+
 int tell_end(const run_options& o, const run_report& report, int signal) {
-  const auto json = telemetry::as_json(report);
-  if (!o.report.empty()) {
-    const std::string text =
-        json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-    if (auto ok = replace_file(o.report, text); !ok) return refuse_with(exit_failed, ok.error(), o.json);
-  }
-  if (o.json) print_json(json);
+  if (auto ok = write_report(o, report); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+  if (o.json) print_json(telemetry::as_json(report));
   if (!o.quiet) {
     tell_report(report);
   } else if (report.error && !o.json) {
@@ -307,12 +309,75 @@ result<bool> joins_group(const config_file::loaded_config& loaded) {
   return true;
 }
 
+// ---- a run that cannot begin ------------------------------------------------------------------------------
+
+/// Whoever reads reports, such as `penstock launch`, finds the reason in this one.
+void report_refusal(const run_options& o, const std::string& session, const failure& why) {
+  run_report report;
+  report.session = session;
+  report.outcome = run_outcome::failed;
+  report.error = why;
+  static_cast<void>(write_report(o, report));  // what is told is `why`
+}
+
+/// The first mistake, in one line.
+failure in_one_line(const config_file::rejection& refused) {
+  const auto is_error = [](const config_file::diagnostic& d) {
+    return d.level == config_file::severity::error;
+  };
+  const auto first = std::ranges::find_if(refused.diagnostics, is_error);
+  const auto errors = std::ranges::count_if(refused.diagnostics, is_error);
+  failure why{refused.code, "the config is not usable", refused.os_code};
+  if (first == refused.diagnostics.end()) return why;
+  why.message = first->message;
+  if (!first->where.origin.empty())
+    why.message =
+        first->where.line == 0
+            ? fmt::format("{}: {}", printable(first->where.origin), first->message)
+            : fmt::format("{}:{}: {}", printable(first->where.origin), first->where.line, first->message);
+  if (errors > 1) why.message += fmt::format(" (the first of {} mistakes)", errors);
+  return why;
+}
+
+int refuse_start(const run_options& o, const config& settings, exit_code code, const failure& why) {
+  report_refusal(o, settings.name, why);
+  return refuse_with(code, why, o.json);
+}
+
+/// Joins the group only to say so: the other ranks must not wait for this one.
+int refuse_start_of_rank(const run_options& o, const config& settings, exit_code code, const failure& why,
+                         stop_signals& signals) {
+  try {
+    session_options options;
+    options.join_group = true;
+    options.cannot_begin = why;
+    Session session(settings, options);
+    signals.listen([&](int) { session.stop(end_after_second_signal); });
+    try {
+      static_cast<void>(session.run_for(std::chrono::milliseconds::max()));
+    } catch (const error&) {  // `why`, or the group's first cause
+      signals.ignore();
+    }
+    session.close();
+    run_report report = session.report();
+    report.outcome = run_outcome::failed;
+    if (!report.error) report.error = why;
+    const int told = tell_end(o, report, 0);
+    return told == exit_failed ? static_cast<int>(code) : told;
+  } catch (const error&) {  // it cannot join either
+    return refuse_start(o, settings, code, why);
+  }
+}
+
 int run(const run_options& o) {
   const auto state_every = parse_duration(o.state_every);
   if (!state_every)
     return refuse_with(exit_usage, {errc::usage, "--state-every: " + state_every.error().message, 0}, o.json);
   auto loaded = load(o.source);
-  if (!loaded) return tell_rejection(loaded.error(), o.json);
+  if (!loaded) {
+    if (!o.dry_run) report_refusal(o, {}, in_one_line(loaded.error()));
+    return tell_rejection(loaded.error(), o.json);
+  }
   if (!o.quiet) tell_warnings(*loaded);
   config settings = loaded->values;
   // In its own process, a crash of the GPU owner does not end the run.
@@ -320,14 +385,18 @@ int run(const run_options& o) {
   if (o.dry_run) return dry_run(settings, o);
 
   const auto joins = joins_group(*loaded);
-  if (!joins) return refuse_with(exit_config, joins.error(), o.json);
+  if (!joins) return refuse_start(o, settings, exit_config, joins.error());
   stop_signals signals;
-  if (auto ok = check_places(o); !ok)
-    return refuse_with(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error(), o.json);
-  state_file state(o.state);
   launcher_link launcher;
+  const auto refuse_here = [&](exit_code code, const failure& why) {
+    return *joins ? refuse_start_of_rank(o, settings, code, why, signals)
+                  : refuse_start(o, settings, code, why);
+  };
+  if (auto ok = check_places(o); !ok)
+    return refuse_here(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error());
+  state_file state(o.state);
   const auto begin = where_to_begin(launcher, state);
-  if (!begin) return refuse_with(exit_failed, begin.error(), o.json);
+  if (!begin) return refuse_here(exit_failed, begin.error());
   try {
     session_options options;
     options.join_group = *joins && !begin->alone;
@@ -364,7 +433,7 @@ int run(const run_options& o) {
     }
     return tell_end(o, report, signals.received());
   } catch (const error& e) {
-    return refuse_with(exit_failed, e.as_failure(), o.json);
+    return refuse_start(o, settings, exit_failed, e.as_failure());
   }
 }
 
