@@ -36,7 +36,6 @@ using self_pointer = session_actor::stateful_pointer<session_state>;
 result<dataset_description> checked(const config& settings, const protocol::dataset_described& from) {
   auto tensors = protocol::from_wire(from.tensors);
   if (!tensors) return tl::unexpected(std::move(tensors.error()));
-  if (from.samples == 0) return refuse(errc::dataset, "the dataset has no samples");
   dataset_description described{from.type, from.samples, std::move(*tensors), from.fingerprint};
   if (settings.dataset.type == dataset_type::custom) described.fingerprint = fingerprint_of_custom(described);
   return described;

@@ -37,14 +37,19 @@ std::string settings_of_pictures(const config& c) {
   return lines;
 }
 
+plan_settings order_of(const config& settings, std::uint64_t samples) {
+  const sampler_config& s = settings.sampler;
+  return {samples,  s.seed, s.shuffle, s.batch_size, s.drop_last, s.rank.value_or(0), s.world_size,
+          s.uneven, 0,      0};
+}
+
 }  // namespace
 
 result<plan> plan_of(const config& settings, const dataset_description& dataset,
                      const schedule::stream_state* resumed) {
-  const sampler_config& s = settings.sampler;
-  plan_settings order{
-      dataset.samples, s.seed, s.shuffle, s.batch_size, s.drop_last, s.rank.value_or(0), s.world_size,
-      s.uneven,        0,      0};
+  if (auto ok = check_there_are_batches(settings, dataset.samples); !ok)
+    return tl::unexpected(std::move(ok.error()));
+  plan_settings order = order_of(settings, dataset.samples);
   if (resumed != nullptr) {
     if (auto ok = schedule::check_same_stream(resumed->identity, identity_of(settings, &dataset)); !ok)
       return tl::unexpected(std::move(ok.error()));
@@ -52,6 +57,34 @@ result<plan> plan_of(const config& settings, const dataset_description& dataset,
     order.entered_at = resumed->start;
   }
   return plan::create(order);
+}
+
+/// Rank 0 has no fewer rows than any other.
+result<void> check_there_are_batches(const config& settings, std::uint64_t samples) {
+  if (samples == 0) return refuse(errc::dataset, "the dataset has no samples");
+  plan_settings order = order_of(settings, samples);
+  order.rank = 0;
+  const auto of_first = plan::create(order);
+  if (!of_first) return tl::unexpected(of_first.error());
+  if (of_first->batches_per_epoch() > 0) return {};
+  std::string all = counted(samples, "sample");
+  if (order.world_size > 1) all += " for " + counted(order.world_size, "rank");
+  if (left_out_by_drop(settings, samples)) {
+    return refuse(errc::config,
+                  "no epoch has a batch: there are {}, and [sampler] uneven = \"drop\" leaves out what does "
+                  "not divide evenly; set uneven = \"pad\", or start fewer ranks",
+                  all);
+  }
+  return refuse(
+      errc::config,
+      "no epoch has a batch: {} fill no batch of {}, and [sampler] drop_last leaves out all others; "
+      "lower batch_size, or set drop_last = false",
+      all, order.batch_size);
+}
+
+bool left_out_by_drop(const config& settings, std::uint64_t samples) {
+  const sampler_config& s = settings.sampler;
+  return s.uneven == uneven_rule::drop && samples < s.world_size;
 }
 
 result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,

@@ -26,9 +26,15 @@ struct stream_request {
 };
 
 /// The plan for [sampler]. With a state to resume, the plan of the stream that continues from it; refuses a
-/// state of a different stream.
+/// state of a different stream, and what check_there_are_batches refuses.
 result<plan> plan_of(const config& settings, const dataset_description& dataset,
                      const schedule::stream_state* resumed = nullptr);
+
+/// Refuses a stream in which no rank ever has a batch (semantics 32b): errc::dataset without samples, errc::config where
+/// `uneven` or `drop_last` leaves out all of them.
+result<void> check_there_are_batches(const config& settings, std::uint64_t samples);
+/// Whether it is `uneven` that leaves none.
+[[nodiscard]] bool left_out_by_drop(const config& settings, std::uint64_t samples);
 
 /// Slots for batches of this dataset. Refuses when [loader] slot_bytes is too small for a batch.
 result<arena::geometry> geometry_of(const config& settings, const batch_layout& layout,

@@ -94,6 +94,21 @@ class StreamTest(PenstockTest):
                 self.assertEqual((plan["expected_samples"], plan["padded_samples"]), (expected[rank], padded[rank]))
         self.assertNotIn("world_size", self.run_json(config))
 
+    def test_a_stream_without_a_batch_is_refused_with_the_numbers(self):
+        config = self.write("few.toml", synthetic(samples=3, batch=8))
+        for options, words in ((["--set", "sampler.world_size=7", "--set", "sampler.rank=5", "--set", 'sampler.uneven="drop"'],
+                                r'3 samples for 7 ranks, .*uneven = "drop" leaves out'),
+                               (["--set", "sampler.drop_last=true"], "3 samples fill no batch of 8, .*drop_last leaves out")):
+            with self.subTest(words):
+                self.assertRegex(self.run_json(config, *options, expect=EXIT_FAILED)["error"], words)
+                self.assertRegex(self.run_json(config, "--dry-run", *options, expect=EXIT_FAILED)["error"]["message"], words)
+                code, _, err = self.penstock("check-config", config, *options)
+                self.assertEqual(code, EXIT_CONFIG)
+                self.assertRegex(err, words)
+        allowed = ["--set", "sampler.world_size=7", "--set", "sampler.rank=5", "--set", 'sampler.uneven="allow"']
+        self.assertEqual(self.run_json(config, *allowed)["outcome"], "finished")  # others have batches
+        self.assertEqual(self.penstock("check-config", config, *allowed)[0], EXIT_OK)
+
     def test_a_run_that_is_stopped_goes_on_where_it_ended_with_other_workers(self):
         expected = self.digests(self.config)
         state = os.path.join(self.folder, "state")

@@ -32,6 +32,7 @@ int check_config(const check_options& o) {
     loaded->warnings.push_back(std::move(*doubt));
   }
   if (auto no = slots_beyond_memory(*loaded, o.source.file)) loaded->warnings.push_back(std::move(*no));
+  if (auto no = nothing_to_deliver(*loaded, o.source.file)) loaded->warnings.push_back(std::move(*no));
   if (std::ranges::any_of(loaded->warnings, is_error))
     return tell_rejection({errc::config, 0, loaded->warnings}, o.json);
   if (o.json) {

@@ -71,4 +71,19 @@ std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_c
   return doubt;
 }
 
+std::optional<config_file::diagnostic> nothing_to_deliver(const config_file::loaded_config& loaded,
+                                                          const std::filesystem::path& file) {
+  const config& c = loaded.values;
+  if (c.dataset.type != dataset_type::synthetic) return std::nullopt;
+  const auto some = session::check_there_are_batches(c, c.dataset.samples);
+  if (some) return std::nullopt;
+  const std::string_view word = session::left_out_by_drop(c, c.dataset.samples) ? "uneven" : "drop_last";
+  config_file::diagnostic no;
+  no.message = some.error().message;
+  no.key = fmt::format("sampler.{}", word);
+  no.where = place_of(loaded.source_of(no.key), word, file);
+  no.where.label = "leaves out all samples";
+  return no;
+}
+
 }  // namespace penstock::cli

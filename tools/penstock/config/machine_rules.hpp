@@ -1,5 +1,5 @@
-// Checks of a config against this machine: whether its slots fit in memory, and whether its data is here.
-// Used by check-config.
+// Checks of a config that need more than its keys: whether its slots fit in this machine's memory, whether its data is
+// here, and whether its stream has batches. Used by check-config.
 #pragma once
 
 #include "runtime/config/load.hpp"
@@ -16,5 +16,10 @@ namespace penstock::cli {
 /// A warning at [dataset] path if there is nothing: the file may be meant for another machine.
 [[nodiscard]] std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_config& loaded,
                                                                    const std::filesystem::path& file);
+
+/// An error at [sampler] if no rank ever has a batch. Nothing if only the data says how many samples there are: `penstock
+/// run` refuses it then.
+[[nodiscard]] std::optional<config_file::diagnostic> nothing_to_deliver(
+    const config_file::loaded_config& loaded, const std::filesystem::path& file);
 
 }  // namespace penstock::cli

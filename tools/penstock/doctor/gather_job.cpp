@@ -82,7 +82,9 @@ void look_at_job(const config& settings, const job_request& request, facts& to) 
   if (!described) return;
   to.data.type = described->type;
   to.data.samples = described->samples;
-  if (auto ok = add_needs(settings, *described, job); !ok) to.data.trouble = ok.error();
+  auto ok = session::check_there_are_batches(settings, described->samples);
+  if (ok) ok = add_needs(settings, *described, job);
+  if (!ok) to.data.trouble = ok.error();
 }
 
 }  // namespace penstock::doctor
