@@ -68,6 +68,11 @@ void group_book::heard(const member_report& report, steady_time now) {
   }
 }
 
+std::string group_book::started_twice(const member_report& one, const member_report& other) {
+  return fmt::format("rank {} was started twice: pid {} on {} and pid {} on {}", one.card.rank, one.card.pid,
+                     one.card.host, other.card.pid, other.card.host);
+}
+
 /// What an earlier coordinator had settled holds on.
 void group_book::learn(const group_view& known) {
   if (known.outcome != group_outcome::none) end(known.outcome, known.cause);
@@ -107,9 +112,7 @@ void group_book::update(seat& s, const member_report& report, steady_time now) {
   if (s.other && !s.other->seated_heard) s.other->seated_heard = now;
   if (s.other && !established_ && !takes_over() && s.other->heard - s.other->since >= 2 * settings_.beat() &&
       now - *s.other->seated_heard >= 2 * settings_.beat()) {
-    return fail(s.other->latest, fmt::format("rank {} was started twice: pid {} on {} and pid {} on {}",
-                                             report.card.rank, report.card.pid, report.card.host,
-                                             s.other->latest.card.pid, s.other->latest.card.host));
+    return fail(s.other->latest, started_twice(report, s.other->latest));
   }
   take_word(s);
 }

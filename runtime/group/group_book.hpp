@@ -18,7 +18,8 @@
 //
 // Two processes of one rank. One that its launcher has started later replaces the other; among equals an incarnation
 // that the group knows replaces none, and one that is heard keeps its place. The other waits until it is lost. Two
-// that were both heard well after the second came, in a group that has not begun, are a mistake in the launch.
+// that were both heard well after the second came, in a group that has not begun, are a mistake in the launch. Where the
+// time to arrive is over before that, both are named with the rank that is missing.
 //
 // Taking over. A book that hears of an earlier coordinator takes the next generation as soon as all ranks have
 // reported, or after `lost_after`, when no rank can still be handing out by the word of the one before. A new process
@@ -157,6 +158,7 @@ class group_book {
   void fail(const member_report& whose, std::string cause);
   void end(group_outcome how, std::optional<group_cause> cause);
   void note(group_event::kind what, std::uint32_t rank, std::string text);
+  [[nodiscard]] static std::string started_twice(const member_report& one, const member_report& other);
 
   // group_decisions.cpp: what advance() decides.
   void find_silent(steady_time now);

@@ -79,8 +79,10 @@ void group_book::gather(steady_time now) {
   if (all) return establish(now);
   std::string late;
   std::string arrived;
+  std::string twice;
   std::optional<std::uint32_t> first;
   for (const seat& s : seats_) {
+    if (s.present && s.other) twice += started_twice(*s.latest, s.other->latest) + "; ";
     if (s.present) {
       arrived += (arrived.empty() ? "" : ", ") + name_of(s.latest->card);
     } else if (now - s.missing_since > settings_.join_timeout) {
@@ -93,8 +95,8 @@ void group_book::gather(steady_time now) {
   end(group_outcome::failed, group_cause{*first,
                                          {},
                                          0,
-                                         fmt::format("rank {} did not arrive within {}; arrived: {}", late,
-                                                     duration_as_config(settings_.join_timeout),
+                                         fmt::format("{}rank {} did not arrive within {}; arrived: {}", twice,
+                                                     late, duration_as_config(settings_.join_timeout),
                                                      arrived.empty() ? "none" : arrived)});
 }
 

@@ -53,6 +53,14 @@ struct small_group {
       now += std::min<nanoseconds>(100ms, std::max<nanoseconds>(until - now, 1ns));
     } while (now < until);
   }
+  /// With one more process that reports, and hears nothing.
+  void run_beside(member_book& another, nanoseconds time) {
+    for (const steady_time until = now + time; now < until; run(100ms)) {
+      for (member_command& c : another.advance(now)) {
+        if (auto* report = std::get_if<send_report>(&c)) book->heard(report->report, now);
+      }
+    }
+  }
   void describe(const std::string& fingerprint = "abc") {
     for (auto& m : members) {
       if (m) m->described({fingerprint, 0, 0});
@@ -212,12 +220,7 @@ TEST_CASE("ranks that disagree all fail within five seconds and name both ranks 
     other.card.process = 77;
     other.card.pid = 4711;
     member_book twin(other, 0, g.now);
-    for (int i = 0; i < 60; ++i) {
-      for (member_command& c : twin.advance(g.now)) {
-        if (auto* report = std::get_if<send_report>(&c)) g.book->heard(report->report, g.now);
-      }
-      g.run(100ms);
-    }
+    g.run_beside(twin, 6s);
     g.run(5s);
     CHECK(g.all_failed_with("rank 1 was started twice: pid 1001 on host1 and pid 4711 on host1"));
   }
@@ -242,6 +245,23 @@ TEST_CASE("a rank that does not arrive is named, with who has") {
   g.run(125s);
   CHECK(g.all_failed_with(
       "rank 1 did not arrive within 2m; arrived: rank 0 (host0, pid 1000), rank 2 (host2, pid 1002)"));
+}
+
+TEST_CASE("a rank that was started twice is named also when the time to arrive is short") {
+  small_group g(3);
+  g.settings.join_timeout = 2s;
+  g.book = std::make_unique<group_book>(g.settings, g.now);
+  g.start(0);
+  g.start(1);
+  g.run(500ms);
+  member_settings other = g.cards[1];
+  other.card.process = 77;
+  other.card.pid = 4711;
+  member_book twin(other, 0, g.now);
+  g.run_beside(twin, 2s);
+  CHECK(
+      g.all_failed_with("rank 1 was started twice: pid 1001 on host1 and pid 4711 on host1; "
+                        "rank 2 did not arrive within 2s; arrived: rank 0"));
 }
 
 TEST_CASE("a rank that fails at its start ends the start of all, and all report its cause") {
