@@ -239,6 +239,64 @@ class LaunchTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 
+    def test_orders_to_workers_reach_all_ranks_and_verbs_for_one_session_say_what_to_type(self):
+        process = self.start_sessions(self.slow_stream(samples=40000), "--set", "loader.limits.max=4", ranks=2)
+        self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")
+        other = self.start("run", self.write("other.toml", synthetic(40000, "64B", 10, dataset='wait = "4ms"')), "--quiet")
+        self.wait_until(lambda: self.penstock("status", "--session", "other")[0] == EXIT_OK, "another session is live")
+        code, _, err = self.penstock("status")
+        self.assertEqual(code, EXIT_NO_SESSION)
+        self.assertIn("or all ranks of a group with --group (slow)", err)
+        self.assertIn("next: penstock status --group slow", err)
+        _, _, err = self.penstock("wait")  # is for one session
+        self.assertNotIn("--group", err)
+        for verb in (["wait"], ["trace", "--out", "x"], ["quarantine"], ["status", "worker/0"]):
+            code, _, err = self.penstock(*verb, "--group", "slow")
+            self.assertEqual(code, EXIT_USAGE, verb)
+            self.assertIn("choose a rank of 'slow' with --session (slow-rank0, slow-rank1)", err)
+        self.group_verb("scale", "3", "--group", "slow")
+        self.wait_until(lambda: [sum(w["pid"] is not None for w in rank["status"]["workers"])
+                                 for rank in self.group_verb("status", "--group", "slow")["ranks"]] == [3, 3], "three workers each")
+        drained = self.group_verb("drain", "worker/2", "--group", "slow")
+        self.assertEqual([rank["drain"] for rank in drained["ranks"]], [[2], [2]])
+        workers = [self.workers_of_rank("slow-rank%d" % rank) for rank in (0, 1)]
+        restarted = self.group_verb("restart", "workers", "--group", "slow")
+        for rank in restarted["ranks"]:
+            self.assertLessEqual({0, 1}, set(rank["restart"]))
+        for rank in (0, 1):
+            self.wait_until(lambda: len(set(self.workers_of_rank("slow-rank%d" % rank)) - set(workers[rank])) > 1, "other workers")
+        _, out, _ = self.penstock("describe", "scheduler", "--group", "slow")
+        self.assertIn("rank 1 (slow-rank1):", out)
+        self.assertEqual([rank["description"]["session"] for rank in self.group_verb("describe", "all", "--group", "slow")["ranks"]],
+                         ["slow-rank0", "slow-rank1"])
+        os.kill(self.workers_of_rank("slow-rank1")[0], signal.SIGSEGV)
+        self.wait_until(lambda: '"rank":1' in self.penstock("logs", "workers", "--previous", "--group", "slow", "--json")[1],
+                        "what the worker of rank 1 wrote")
+        self.penstock("stop", "--session", "other")
+        self.penstock("stop", "--group", "slow", "--wait")
+        self.assertEqual(self.report_of(process)["outcome"], "stopped")
+
+    def workers_of_rank(self, session):
+        return [w["pid"] for w in self.group_verb("status", "--session", session)["workers"] if w["pid"] is not None]
+
+    def test_deaths_of_a_group_name_the_ranks_that_were_lost(self):
+        process = self.start_sessions(self.slow_stream(samples=40000), ranks=2)
+        self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")
+        _, _, err = self.penstock("deaths", "--group", "slow")
+        self.assertIn("no rank of slow was lost", err)
+        lost = self.rank_pids(process)[1]
+        os.kill(lost, signal.SIGKILL)
+        found = self.wait_until(lambda: self.group_verb("deaths", "--group", "slow")["lost_ranks"], "the loss of rank 1 is listed")
+        self.assertIn("rank 1", found[0]["text"])
+        self.assertIn("pid %d" % lost, found[0]["text"])
+        self.assertRegex(self.penstock("deaths", "--group", "slow")[1], r"lost at .*: rank 1 \(.*pid %d\): " % lost)
+        self.wait_until(lambda: self.rank_pids(process).get(1, lost) != lost and self.delivered_by(1) > 0, "rank 1 is back")
+        os.kill(self.rank_pids(process)[0], signal.SIGKILL)
+        self.wait_until(lambda: self.penstock("deaths", "--group", "slow")[1].startswith("rank 0 was lost 1 time"),
+                        "the loss of rank 0 is known")
+        process.send_signal(signal.SIGTERM)
+        self.report_of(process, expect=EXIT_TERMINATED)
+
     # ---- sessions that are lost --------------------------------------------------------------------------------
 
     def slow_stream(self, samples=400, wait="4ms", epochs=2):

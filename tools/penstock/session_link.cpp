@@ -9,6 +9,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include <algorithm>
+
 namespace penstock::cli {
 
 using json = nlohmann::ordered_json;
@@ -17,7 +19,17 @@ void add_session_choice(CLI::App& verb, session_choice& into) {
   verb.add_option("--session", into.session, "the session's name; optional if only one is live")
       ->type_name("NAME");
   verb.add_option("--socket", into.socket, "the session's control socket")->type_name("PATH");
+  verb.add_option("--group", into.group)->type_name("NAME")->group("");  // hidden
   verb.add_flag("--json", into.as_json, "print JSON, even for errors");
+}
+
+void add_group_choice(CLI::App& verb, session_choice& into) {
+  into.for_groups = true;
+  verb.get_option("--group")
+      ->description(
+          "all ranks of this group: NAME of sessions NAME-rank0, NAME-rank1, ...; optional if nothing else "
+          "is live")
+      ->group(verb.get_option("--session")->get_group());
 }
 
 int no_such_target(const session_choice& choice, const std::string& why) {
@@ -26,6 +38,35 @@ int no_such_target(const session_choice& choice, const std::string& why) {
 
 std::string not_a_target(const std::string& word) {
   return fmt::format("'{}' is not a target; there are: {}", printable(word), targets_text);
+}
+
+namespace {
+
+std::string names_of(const std::vector<live_group>& groups) {
+  std::string names;
+  for (const live_group& group : groups) names += (names.empty() ? "" : ", ") + group.name;
+  return names;
+}
+
+/// The verb, or its target, means one session.
+chosen_socket refuse_group(const session_choice& choice, const std::vector<live_group>& groups) {
+  const auto group = std::ranges::find(groups, choice.group, &live_group::name);
+  if (group == groups.end()) return {{}, no_such_group(choice, groups)};
+  std::string ranks;
+  for (const live_rank& r : group->ranks) ranks += (ranks.empty() ? "" : ", ") + r.session.name;
+  const std::string why =
+      fmt::format("this is done to one session at a time: choose a rank of '{}' with --session ({})",
+                  printable(choice.group), ranks);
+  return {{}, refuse_with(exit_usage, {errc::usage, why, 0}, choice.as_json)};
+}
+
+}  // namespace
+
+int no_such_group(const session_choice& choice, const std::vector<live_group>& groups) {
+  const std::string names = names_of(groups);
+  const std::string why = fmt::format("there is no live group '{}'; live: {}", printable(choice.group),
+                                      names.empty() ? "none" : names);
+  return refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json);
 }
 
 chosen_socket choose(const session_choice& choice) {
@@ -40,7 +81,11 @@ chosen_socket choose(const session_choice& choice) {
     return chosen_socket{{}, code};
   };
   std::string names;
-  for (const auto& s : live) names += (names.empty() ? "" : ", ") + s.name;
+  std::vector<named_session> named;
+  for (const auto& s : live) {
+    names += (names.empty() ? "" : ", ") + s.name;
+    named.push_back({s.name, s.path});
+  }
   if (!choice.session.empty()) {
     for (const auto& s : live) {
       if (s.name == choice.session) return {s.path, exit_ok};
@@ -49,8 +94,17 @@ chosen_socket choose(const session_choice& choice) {
                           names.empty() ? "none" : names),
               "penstock sessions");
   }
+  const std::vector<live_group> groups = groups_among(named);
+  if (!choice.group.empty()) return refuse_group(choice, groups);
   if (live.empty())
     return no("there is no live session in " + control::socket_folder().string(), "penstock run FILE");
+  if (live.size() > 1 && choice.for_groups && !groups.empty()) {
+    return no(
+        fmt::format("several sessions are live, choose one with --session, or all ranks of a group with "
+                    "--group ({}): {}",
+                    names_of(groups), names),
+        "penstock status --group " + groups.front().name);
+  }
   if (live.size() > 1) {
     return no(fmt::format("several sessions are live, choose one with --session: {}", names),
               "penstock status --session " + live.front().name);

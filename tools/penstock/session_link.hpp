@@ -2,6 +2,7 @@
 // that operates a session.
 #pragma once
 
+#include "tools/penstock/group/rank_names.hpp"
 #include "tools/penstock/output.hpp"
 
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -27,12 +29,18 @@ inline constexpr std::chrono::milliseconds look_deadline{1'000};
 struct session_choice {
   std::string session;
   std::string socket;
-  std::string group{};  ///< only of verbs with add_group_choice()
+  std::string group{};      ///< all ranks of it
+  bool for_groups = false;  ///< the verb can do that: add_group_choice()
   bool as_json = false;
 };
 
-/// --session, --socket and --json.
+/// --session, --socket and --json; and --group, which choose() refuses, saying what to type instead.
 void add_session_choice(CLI::App& verb, session_choice& into);
+/// For verbs that ask group_meant() before choose(): --group is for all ranks at once.
+void add_group_choice(CLI::App& verb, session_choice& into);
+
+/// Tells that none of these is the group that --group names; gives the exit code.
+int no_such_group(const session_choice& choice, const std::vector<live_group>& groups);
 
 /// Tells that a verb's target does not exist; gives the exit code.
 int no_such_target(const session_choice& choice, const std::string& why);

@@ -108,17 +108,39 @@ int wait(const request_options& o) {
   return exit_ok;
 }
 
+/// For a target that names no single worker. A restart also fills places that were drained or not restarted, but none
+/// beyond the size of the pool.
+std::vector<std::uint32_t> workers_to(const std::string& verb, const json& status) {
+  std::vector<std::uint32_t> workers;
+  for (const json& w : status.at("workers")) {
+    const json why = w.value("why_stopped", json());
+    const bool comes_back = verb == "restart" && (why == "drained" || why == "not restarted");
+    if (w.at("state") != "stopped" || comes_back) workers.push_back(w.at("id").get<std::uint32_t>());
+  }
+  return workers;
+}
+
 /// restart and drain: one worker, or all of them with one request each; restart also takes the GPU owner's
 /// process.
 int for_workers(const request_options& o, const std::string& verb) {
   const auto meant = parse_target(o.target);
+  const meant_group group = group_meant(o.choice);
+  if (group.refused != exit_ok) return group.refused;
   if (meant && meant->kind == target_kind::gpu && verb == "restart") {
+    if (group.group)
+      return order_group(o.choice, *group.group, {{"verb", verb}, {"gpu", true}},
+                         "gpu: restart requested of");
     return ask_session(o.choice, {{"verb", verb}, {"gpu", true}}, std::nullopt,
                        [&](const json&) { say("gpu: restart requested"); });
   }
   if (!meant || meant->kind == target_kind::gpu || meant->kind == target_kind::scheduler) {
     return no_such_target(o.choice, fmt::format("cannot {} '{}': use worker/N{}", verb, printable(o.target),
                                                 verb == "restart" ? ", workers or gpu" : " or workers"));
+  }
+  if (group.group) {
+    return change_workers_of_group(o.choice, *group.group, verb, [&](const json& status) {
+      return meant->kind == target_kind::worker ? std::vector{meant->worker} : workers_to(verb, status);
+    });
   }
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
@@ -128,12 +150,7 @@ int for_workers(const request_options& o, const std::string& verb) {
   } else {
     const session_answer answer = request(o.choice, socket.path, {{"verb", "status"}});
     if (answer.refused != exit_ok) return answer.refused;
-    for (const json& w : answer.result.at("workers")) {
-      // A restart also fills places that were drained or not restarted, but none beyond the size of the pool.
-      const json why = w.value("why_stopped", json());
-      const bool comes_back = verb == "restart" && (why == "drained" || why == "not restarted");
-      if (w.at("state") != "stopped" || comes_back) workers.push_back(w.at("id").get<std::uint32_t>());
-    }
+    workers = workers_to(verb, answer.result);
     if (workers.empty())
       return no_such_target(o.choice, fmt::format("there is no worker to {}: all of them are stopped", verb));
   }
@@ -192,6 +209,11 @@ int stop(const request_options& o) {
 }
 
 int scale(const request_options& o) {
+  const meant_group group = group_meant(o.choice);
+  if (group.refused != exit_ok) return group.refused;
+  if (group.group)
+    return order_group(o.choice, *group.group, {{"verb", "scale"}, {"workers", o.workers}},
+                       fmt::format("scaling to {} in each of", counted(o.workers, "worker")));
   return ask_session(o.choice, {{"verb", "scale"}, {"workers", o.workers}}, answer_deadline,
                      [&](const json&) { say("scaling to " + counted(o.workers, "worker")); });
 }
@@ -246,6 +268,7 @@ void add_changes(verb_table& verbs) {
            restarts ? "the GPU owner's process; what it has not delivered is uploaded again"
                     : "the first worker"}}},
         [name](const request_options& given) { return for_workers(given, name); });
+    add_group_choice(verb, o->choice);
     verb.add_option("TARGET", o->target, restarts ? "worker/N, workers or gpu" : "worker/N or workers")
         ->required();
   }
@@ -256,8 +279,10 @@ void add_changes(verb_table& verbs) {
        "change the number of workers",
        "From 1 to [loader.limits] max. Surplus workers finish what they hold and exit. The stream does not "
        "change.",
-       {{"penstock scale 6", "run six workers from now on"}}},
+       {{"penstock scale 6", "run six workers from now on"},
+        {"penstock scale 6 --group photos", "six in each rank of a group"}}},
       scale);
+  add_group_choice(scale_verb, scale_options->choice);
   takes_whole_number(scale_verb.add_option("N", scale_options->workers, "workers"),
                      {0, std::numeric_limits<std::uint32_t>::max()})
       ->required();

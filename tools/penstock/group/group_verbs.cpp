@@ -8,9 +8,6 @@
 #include "tools/penstock/watch/full_screen.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <unistd.h>
 
 #include <algorithm>
@@ -76,26 +73,15 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 // ---- which group ------------------------------------------------------------------------------------------
 
-void add_group_choice(CLI::App& verb, session_choice& into) {
-  verb.add_option(
-          "--group", into.group,
-          "all ranks of this group: NAME of sessions NAME-rank0, NAME-rank1, ...; optional if nothing "
-          "else is live")
-      ->type_name("NAME");
-}
-
 meant_group group_meant(const session_choice& choice) {
   if (!choice.session.empty() || !choice.socket.empty()) return {};
   const std::vector<named_session> live = live_sessions();
   if (choice.group.empty()) return {only_group(live), exit_ok};
-  std::string names;
-  for (live_group& group : groups_among(live)) {
+  std::vector<live_group> groups = groups_among(live);
+  for (live_group& group : groups) {
     if (group.name == choice.group) return {std::move(group), exit_ok};
-    names += (names.empty() ? "" : ", ") + group.name;
   }
-  const std::string why = fmt::format("there is no live group '{}'; live: {}", printable(choice.group),
-                                      names.empty() ? "none" : names);
-  return {std::nullopt, refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json)};
+  return {std::nullopt, no_such_group(choice, groups)};
 }
 
 // ---- all ranks at once ------------------------------------------------------------------------------------
@@ -134,6 +120,32 @@ int order_group(const session_choice& choice, const live_group& group, const jso
     say(fmt::format("{} {} of {}", told, counted(reached, "rank"), group.name));
   }
   return code;
+}
+
+int change_workers_of_group(const session_choice& choice, const live_group& group, const std::string& verb,
+                            const std::function<std::vector<std::uint32_t>(const json&)>& which) {
+  std::vector<rank_answer> answers = ask_ranks(group, {{"verb", "status"}}, answer_deadline);
+  json all = head_of(group);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    rank_answer& a = answers[i];
+    const std::vector<std::uint32_t> workers = a.result ? which(*a.result) : std::vector<std::uint32_t>();
+    std::string told;
+    for (const std::uint32_t worker : workers) {
+      const live_group one{group.name, {group.ranks[i]}};
+      const rank_answer done = ask_ranks(one, {{"verb", verb}, {"worker", worker}}, answer_deadline).front();
+      if (!done.result) a = done;
+      if (!done.result) break;
+      told += fmt::format("{}worker/{}", told.empty() ? "" : ", ", worker);
+    }
+    all["ranks"].push_back(row_of(a));
+    if (a.result) all["ranks"].back()[verb] = workers;
+    if (a.result && !choice.as_json)
+      say(fmt::format("rank {}: {}", a.rank,
+                      told.empty() ? fmt::format("there is no worker to {}", verb)
+                                   : fmt::format("{} of {} requested", verb, told)));
+  }
+  if (choice.as_json) print_json(all);
+  return tell_silent(choice, answers);
 }
 
 int stop_group(const session_choice& choice, const live_group& group, bool now, bool wait,
@@ -177,10 +189,61 @@ int show_group(const session_choice& choice, const live_group& group, bool check
   return check && !all_well(all) ? exit_not_met : exit_ok;
 }
 
+namespace {
+
+/// What rank 0 has seen of ranks that were lost. A new process of rank 0 has not seen what came before; it begins another
+/// generation of the group.
+struct lost_ranks {
+  bool known = false;           // rank 0 has answered
+  json seen = json::array();    // {"time", "text"}
+  std::uint64_t of_rank_0 = 0;  // how many times rank 0 itself was lost
+};
+
+lost_ranks losses_in(const live_group& group) {
+  lost_ranks lost;
+  const live_rank& first = group.ranks.front();
+  if (first.rank != 0) return lost;
+  const auto status = control::ask(first.session.socket, {{"verb", "status"}}, answer_deadline);
+  if (!status || !status->value("ok", false)) return lost;
+  const json facts = status->at("result").value("group", json());
+  const std::uint64_t generation = facts.is_object() ? facts.value("generation", std::uint64_t{0}) : 0;
+  lost.of_rank_0 = generation > 0 ? generation - 1 : 0;
+  for (std::uint64_t after = 0;;) {
+    const auto page =
+        control::ask(first.session.socket, {{"verb", "events"}, {"after", after}}, answer_deadline);
+    if (!page || !page->value("ok", false)) return lost;
+    const json& events = page->at("result").at("events");
+    for (const json& e : events) {
+      after = e.at("number").get<std::uint64_t>();
+      if (e.at("kind") == "rank_lost") lost.seen.push_back({{"time", e.at("time")}, {"text", e.at("text")}});
+    }
+    if (!events.empty()) continue;
+    lost.known = true;
+    return lost;
+  }
+}
+
+std::string text_of(const lost_ranks& lost) {
+  if (!lost.known) return "rank 0 does not answer: which ranks were lost is not known\n";
+  std::string text;
+  if (lost.of_rank_0 > 0)
+    text += fmt::format("rank 0 was lost {}; what it had seen before that is not listed\n",
+                        counted(lost.of_rank_0, "time"));
+  for (const json& one : lost.seen)
+    text +=
+        fmt::format("lost at {}: {}\n", one.at("time").get<std::string>(), one.at("text").get<std::string>());
+  return text;
+}
+
+}  // namespace
+
 int deaths_of_group(const session_choice& choice, const live_group& group) {
   const std::vector<rank_answer> answers = ask_ranks(group, {{"verb", "deaths"}}, answer_deadline);
+  const lost_ranks lost = losses_in(group);
   json all = head_of(group);
-  std::string text;
+  all["lost_ranks"] = lost.known ? lost.seen : json();
+  all["rank_0_lost"] = lost.known ? json(lost.of_rank_0) : json();
+  std::string text = text_of(lost);
   for (const rank_answer& a : answers) {
     all["ranks"].push_back(row_of(a));
     if (!a.result) continue;
@@ -193,7 +256,7 @@ int deaths_of_group(const session_choice& choice, const live_group& group) {
   if (choice.as_json) {
     print_json(all);
   } else if (text.empty()) {
-    say(fmt::format("no worker or GPU owner of {} has died", group.name));
+    say(fmt::format("no rank of {} was lost, and no worker or GPU owner has died", group.name));
   } else {
     print_raw(text);
   }

@@ -10,14 +10,7 @@
 #include <functional>
 #include <optional>
 
-namespace CLI {
-class App;
-}
-
 namespace penstock::cli {
-
-/// --group.
-void add_group_choice(CLI::App& verb, session_choice& into);
 
 /// The group that a verb means: the one that --group names, or the only one if nothing is named.
 struct meant_group {
@@ -40,6 +33,10 @@ struct rank_answer {
 /// An order to all ranks, "paused 4 ranks of photos". Exit code 7 if some did not take it; they are named.
 int order_group(const session_choice& choice, const live_group& group, const nlohmann::ordered_json& question,
                 const std::string& told);
+/// "restart" or "drain" for the workers that `which` finds in each rank's status.
+int change_workers_of_group(
+    const session_choice& choice, const live_group& group, const std::string& verb,
+    const std::function<std::vector<std::uint32_t>(const nlohmann::ordered_json& status)>& which);
 /// order_group with "stop", and waits until their sockets are gone, if `wait`.
 int stop_group(const session_choice& choice, const live_group& group, bool now, bool wait,
                std::optional<std::chrono::milliseconds> longest);
@@ -47,6 +44,7 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
 /// {"schema": "penstock.group-status/1", "group": .., "ranks": [{"rank", "session", "status"}]}.
 [[nodiscard]] nlohmann::ordered_json status_of_group(const live_group& group);
 int show_group(const session_choice& choice, const live_group& group, bool check);
+/// Of ranks, as rank 0 has seen them, and of each rank's workers and GPU owners.
 int deaths_of_group(const session_choice& choice, const live_group& group);
 /// The table of show_group again and again, with rates; `once`: one screen.
 int top_of_group(const session_choice& choice, const live_group& group, std::chrono::milliseconds every,

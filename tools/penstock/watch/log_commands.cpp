@@ -3,11 +3,14 @@
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_client.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 
+#include <atomic>
 #include <limits>
+#include <thread>
 
 namespace penstock::cli {
 namespace {
@@ -22,28 +25,72 @@ struct log_options {
   std::optional<std::uint32_t> tail;
 };
 
-void tell(const json& line, bool as_json, bool with_source) {
-  if (as_json) return print_json(line);
+/// How lines of one session are printed. Each is one write, so that sessions can be followed at once.
+struct log_style {
+  bool as_json = false;
+  bool with_source = false;
+  std::optional<std::uint32_t> rank{};  // of a group
+};
+
+void tell(const json& line, const log_style& how) {
+  if (how.as_json && !how.rank) return print_json(line);
+  if (how.as_json) {
+    json with_rank{{"rank", *how.rank}};
+    with_rank.update(line);
+    return print_json(with_rank);
+  }
+  const std::string prefix = how.rank ? fmt::format("[rank{}] ", *how.rank) : std::string();
   if (line.contains("dropped"))
-    print(fmt::format("({} of {} dropped)", counted(line.at("dropped").get<std::uint64_t>(), "line", "lines"),
+    print(fmt::format("{}({} of {} dropped)", prefix,
+                      counted(line.at("dropped").get<std::uint64_t>(), "line", "lines"),
                       line.at("source").get<std::string>()));
   const auto text = line.at("text").get<std::string>();
-  print(with_source ? fmt::format("{}  {}", line.at("source").get<std::string>(), text) : text);
+  print(prefix +
+        (how.with_source ? fmt::format("{}  {}", line.at("source").get<std::string>(), text) : text));
 }
 
 /// Follows the logs until the session ends.
-int follow(const log_options& o, const chosen_socket& socket, json question, json seen, bool with_source) {
+int follow(const std::filesystem::path& socket, json question, json seen, const log_style& how) {
   question["follow"] = true;
   question.erase("tail");
   while (true) {
     question["after"] = seen;
-    const auto answer = control::ask(socket.path, question, std::nullopt);
+    const auto answer = control::ask(socket, question, std::nullopt);
     if (!answer || !answer->value("ok", false)) return exit_ok;  // the session is over
     const json& result = answer->at("result");
-    for (const json& line : result.at("lines")) tell(line, o.choice.as_json, with_source);
+    for (const json& line : result.at("lines")) tell(line, how);
     if (result.at("seen") == seen && result.at("lines").empty()) return exit_ok;
     seen = result.at("seen");
   }
+}
+
+/// What there is, and with --follow what comes.
+int logs_of(const log_options& o, const std::filesystem::path& socket, const json& question,
+            const log_style& how) {
+  const session_answer first = request(o.choice, socket, question);
+  if (first.refused != exit_ok) return first.refused;
+  for (const json& line : first.result.at("lines")) tell(line, how);
+  if (o.follow) return follow(socket, question, first.result.at("seen"), how);
+  if (first.result.at("lines").empty() && !o.choice.as_json && !how.rank)
+    say(o.previous ? "no output from an earlier process of this target" : "no output yet");
+  return exit_ok;
+}
+
+int logs_of_group(const log_options& o, const live_group& group, const json& question, const log_style& how) {
+  std::atomic<int> code = exit_ok;
+  std::vector<std::thread> readers;
+  for (const live_rank& r : group.ranks) {
+    const auto read = [&code, &o, &r, &question, &how] {
+      log_style of_rank = how;
+      of_rank.rank = r.rank;
+      const int refused = logs_of(o, r.session.socket, question, of_rank);
+      if (refused != exit_ok) code = refused;
+    };
+    // Rank by rank; all at once where none ends.
+    o.follow ? static_cast<void>(readers.emplace_back(read)) : read();
+  }
+  for (std::thread& reader : readers) reader.join();
+  return code;
 }
 
 int logs(const log_options& o) {
@@ -52,18 +99,16 @@ int logs(const log_options& o) {
     return no_such_target(
         o.choice, fmt::format("'{}' has no log: use worker/N, workers, gpu or all", printable(o.target)));
   }
-  const chosen_socket socket = choose(o.choice);
-  if (socket.refused != exit_ok) return socket.refused;
   json question{{"verb", "logs"}, {"target", o.target}, {"previous", o.previous}};
   if (o.tail) question["tail"] = *o.tail;
-  const session_answer first = request(o.choice, socket.path, question);
-  if (first.refused != exit_ok) return first.refused;
-  const bool with_source = meant->kind == target_kind::all || meant->kind == target_kind::workers;
-  for (const json& line : first.result.at("lines")) tell(line, o.choice.as_json, with_source);
-  if (!o.follow && first.result.at("lines").empty() && !o.choice.as_json)
-    say(o.previous ? "no output from an earlier process of this target" : "no output yet");
-  if (!o.follow) return exit_ok;
-  return follow(o, socket, std::move(question), first.result.at("seen"), with_source);
+  const log_style how{o.choice.as_json,
+                      meant->kind == target_kind::all || meant->kind == target_kind::workers};
+  const meant_group group = group_meant(o.choice);
+  if (group.refused != exit_ok) return group.refused;
+  if (group.group) return logs_of_group(o, *group.group, question, how);
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  return logs_of(o, socket.path, question, how);
 }
 
 }  // namespace
@@ -78,8 +123,10 @@ void add_log_commands(verb_table& verbs) {
        "--json, one object per line.",
        {{"penstock logs worker/3 --previous", "the last output of the process that died there"},
         {"penstock logs workers -f", "all workers, as they write"},
+        {"penstock logs gpu --group photos", "the GPU owner of each rank"},
         {"penstock logs all --tail 20 --json", "for scripts"}}},
       logs);
+  add_group_choice(verb, o->choice);
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu or all");
   verb.add_flag("-f,--follow", o->follow, "continue until the session ends");
   verb.add_flag("--previous", o->previous, "the previous process's output");

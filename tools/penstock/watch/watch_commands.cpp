@@ -147,9 +147,33 @@ struct describe_options {
   std::string target = "all";
 };
 
+int describe_group(const describe_options& o, const live_group& group, const target& meant) {
+  json all{{"group", group.name}, {"ranks", json::array()}};
+  int code = exit_ok;
+  for (const rank_answer& a : ask_ranks(group, {{"verb", "pipeline"}}, answer_deadline)) {
+    json row{{"rank", a.rank}, {"session", a.session}};
+    if (a.result) {
+      row["description"] = description_of(*a.result, meant);
+    } else {
+      row["error"] = a.why_not;
+      code = exit_refused;
+    }
+    if (!o.choice.as_json) {
+      print(fmt::format("rank {} ({}){}", a.rank, a.session, a.result ? ":" : ": " + a.why_not));
+      if (a.result) print_raw(description_for_people(row["description"], terminal_width(STDOUT_FILENO)));
+    }
+    all["ranks"].push_back(std::move(row));
+  }
+  if (o.choice.as_json) print_json(all);
+  return code;
+}
+
 int describe(const describe_options& o) {
   const auto meant = parse_target(o.target);
   if (!meant) return no_such_target(o.choice, not_a_target(o.target));
+  const meant_group group = group_meant(o.choice);
+  if (group.refused != exit_ok) return group.refused;
+  if (group.group) return describe_group(o, *group.group, *meant);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   const session_answer answer = request(o.choice, socket.path, {{"verb", "pipeline"}});
@@ -176,6 +200,7 @@ void add_describe(verb_table& verbs) {
        {{"penstock describe worker/3", "its state, its sample, its last death"},
         {"penstock describe scheduler", "where batches are, and what the device waits for"}}},
       describe);
+  add_group_choice(verb, o->choice);
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler or all")->required();
 }
 
