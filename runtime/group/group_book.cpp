@@ -134,21 +134,24 @@ void group_book::claim(seat& s, const member_report& report, steady_time now) {
   const bool both_known = report.incarnation != 0 && s.incarnation != 0;
   if (!later && both_known && report.incarnation < s.incarnation) return refuse(report, replaced);
   const bool better_known = report.incarnation > s.incarnation && (both_known || !established_);
-  if (s.present && !later && !better_known) {
-    if (!s.other || s.other->latest.card.process != report.card.process) {
-      s.other = rival{report, now, now, {}};
-    } else if (report.number > s.other->latest.number) {
-      s.other->latest = report;
-      s.other->heard = now;
-    }
-    return refuse(report, {});
-  }
-  if (!fits(report, now)) return;
-  if (s.present) {
+  const bool waits = s.present && !later && !better_known;
+  if (!waits && !fits(report, now)) return;
+  if (s.present && !waits) {
     lose(s, later ? "was started again" : "is not the process that the group knows", now);
     if (over()) return refuse(report, "the group is over");
+    if (!later && established_) {  // nobody has seen its end, and it may hand out for a while
+      s.ended = true;
+      s.vacant_from = now + settings_.lost_after;
+    }
   }
-  take(s, report, now);
+  if (!waits && (later || now >= s.vacant_from)) return take(s, report, now);
+  if (!s.other || s.other->latest.card.process != report.card.process) {
+    s.other = rival{report, now, now, {}};
+  } else if (report.number > s.other->latest.number) {
+    s.other->latest = report;
+    s.other->heard = now;
+  }
+  refuse(report, {});
 }
 
 /// Takes the place of a process that is known to be gone, so that it may deliver what its launcher has not heard of; or of

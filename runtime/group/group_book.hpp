@@ -130,6 +130,7 @@ class group_book {
     bool earlier_may_live = false;  // it was replaced when the group was over, and may come to hear how
     steady_time heard{};
     steady_time missing_since{};
+    steady_time vacant_from{};  // until then a process that lost its place alive may hand out
     std::string why_lost{};
     std::optional<rival> other{};
     // What it was told last, to say at once what is new.

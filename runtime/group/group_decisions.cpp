@@ -58,7 +58,7 @@ void group_book::find_silent(steady_time now) {
 void group_book::let_rivals_in(steady_time now) {
   if (over()) return;
   for (seat& s : seats_) {
-    if (s.present || !s.other) continue;
+    if (s.present || !s.other || now < s.vacant_from) continue;
     const member_report next = std::exchange(s.other, std::nullopt)->latest;
     claim(s, next, now);
   }
@@ -69,9 +69,10 @@ void group_book::gather(steady_time now) {
   const bool all = std::ranges::all_of(seats_, &seat::present);
   const bool waited = now - since_ >= settings_.lost_after;
   if (takes_over()) {
-    // Its predecessor may be cut off from everybody, and hand out.
+    // Another process of the rank, whose predecessor or successor this is, may be cut off from everybody, and hand out.
     const auto uncertain = [&](const seat& s) {
-      return rank_of(s) != 0 && s.latest && s.incarnation == 0 && s.latest->card.starts == 0;
+      return rank_of(s) != 0 && s.latest && s.latest->card.starts == 0 &&
+             (s.incarnation == 0 || s.latest->lapsed);
     };
     if (waited || (all && std::ranges::none_of(seats_, uncertain))) establish(now);
     return;

@@ -14,7 +14,7 @@
 
 namespace penstock::group {
 
-inline constexpr std::uint32_t group_protocol = 2;
+inline constexpr std::uint32_t group_protocol = 3;
 
 /// A process of a rank; fixed for its life.
 struct rank_card {
@@ -107,6 +107,7 @@ struct member_report {
   rank_card card;
   std::uint64_t number = 0;       ///< counts up
   std::uint32_t incarnation = 0;  ///< as the group gave it; 0: none yet
+  bool lapsed = false;            ///< its right to hand out is over: another process may have its rank
   group_view view;                ///< what it has heard
   std::optional<stream_facts> facts{};
   std::uint64_t steps = 0;  ///< delivered, counted from the stream's beginning

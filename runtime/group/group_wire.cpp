@@ -250,6 +250,7 @@ void fields(Archive& io, in<Archive, member_report>& report) {
   fields(io, report.card);
   io(report.number);
   io(report.incarnation);
+  io(report.lapsed);
   fields(io, report.view);
   io.maybe(report.facts, [&io](auto& facts) { fields(io, facts); });
   io(report.steps);

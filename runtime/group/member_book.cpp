@@ -23,6 +23,7 @@ std::vector<member_command> member_book::advance(steady_time now) {
     sent_at_ = now;
     ++said_.number;
     said_.view = view_;
+    said_.lapsed = now >= may_until_;
     sent_.push_back({said_.number, now});
     while (now - sent_.front().at > settings_.lost_after) sent_.pop_front();
     outbox_.emplace_back(send_report{said_});

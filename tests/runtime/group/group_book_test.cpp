@@ -183,10 +183,11 @@ TEST_CASE("ranks that disagree all fail within five seconds and name both ranks 
     CHECK(g.all_failed_with("the world size is 3 at rank 0 (host0, pid 1000) and 4 at rank 1"));
   }
   SECTION("in the version of the protocol") {
+    g.cards[0].card.protocol = 8;
     g.cards[1].card.protocol = 9;
     g.start_all();
     g.run(5s);
-    CHECK(g.all_failed_with("protocol is 2 at rank 0 (host0, pid 1000) and 9 at rank 1"));
+    CHECK(g.all_failed_with("protocol is 8 at rank 0 (host0, pid 1000) and 9 at rank 1"));
   }
   SECTION("in the GPU that is theirs") {
     g.cards[0].card.device = g.cards[1].card.device = "GPU-1";
@@ -531,6 +532,33 @@ TEST_CASE("a new coordinator that does not know the group yet gives nobody back 
   g.replace(0);
   g.run(3s);
   CHECK(g.handing_out() == ranks{2});
+}
+
+TEST_CASE(
+    "a place is left by the process that had it before the one that the group knows better gets it back") {
+  small_group g(3, true);
+  g.start_all();
+  g.run();
+  g.describe();
+  g.run();
+  const nanoseconds lost_after = g.settings.lost_after;
+  member_report newer;  // it replaced that process under another coordinator
+  newer.card = g.cards[1].card;
+  newer.card.process = 77;
+  newer.incarnation = 2;
+  newer.facts = stream_facts{"abc", 0, 0};
+  const auto report_for = [&](nanoseconds time) {
+    for (nanoseconds passed{0}; passed < time; passed += 1s) {
+      ++newer.number;
+      g.book->heard(newer, g.now);
+      g.run(1s);
+    }
+  };
+  report_for(lost_after - 2s);
+  REQUIRE(g.ends[1]);
+  CHECK(g.book->missing() == ranks{1});  // a rank that is cut off would still hand out
+  report_for(4s);
+  CHECK(g.book->missing().empty());
 }
 
 TEST_CASE("orders of an earlier coordinator are ignored") {
