@@ -293,7 +293,9 @@ void group_world::ended(process& p) {
   } else {
     const bool alone = told_ == group_outcome::finished && p.end->cause &&
                        p.end->cause->cause.starts_with("cannot be reached");
-    must(!alone || may_fail_, "a rank was started again, and there is no group any more that it could join");
+    // Where a rank had two processes at once, the group may finish with one while a third replaces the other.
+    must(!alone || may_fail_ || launched.twins,
+         "a rank was started again, and there is no group any more that it could join");
     // Refused, replaced, or cut off: its launcher may start it again.
     launched.over = launched.over || !settings_.waits || left_ || alone;
     if (newest(p.rank) == &p) launched.away_since = std::min(launched.away_since, now_);
