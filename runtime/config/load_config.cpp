@@ -14,7 +14,7 @@ config load_config(const std::filesystem::path& file) {
 config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   config_file::source_request request;
   request.file = file;
-  for (const std::string& one : overrides) request.overrides.push_back({one, "--set"});
+  for (const std::string& one : overrides) request.overrides.push_back({one, "override"});
   request.environment = config_file::process_environment();
   std::error_code failed;
   request.working_folder = std::filesystem::current_path(failed);

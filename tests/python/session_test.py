@@ -230,6 +230,7 @@ class SessionTest(PackageTest):
         with self.assertRaisesRegex(penstock.config_error, "(?s)worker.*did you mean 'workers'") as caught:
             self.session(**{"loader.worker": 3})
         self.assertEqual(caught.exception.code, "config")
+        self.assertIn(" --> override\n", str(caught.exception))  # not --set, which programs do not have
         self.assertIsInstance(caught.exception, ValueError)
         self.assertIsInstance(caught.exception, penstock.error)
         self.assertEqual(type(caught.exception).__module__, "penstock")
