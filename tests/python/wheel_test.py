@@ -1,7 +1,8 @@
-"""`pip install .` from a checkout into a fresh environment: the package, the command, and all that they need.
+"""`pip wheel .` from a checkout, installed into a fresh environment: the package, the command, and all that they need.
 
 Slow unless the compiler's cache knows the build (label soak). Set by ctest: PENSTOCK_WHEEL_OPTIONS, how the build tree is
-compiled, so that the cache helps; PENSTOCK_BASE_PYTHON, the interpreter.
+compiled, so that the cache helps; PENSTOCK_BASE_PYTHON, the interpreter. By hand: PENSTOCK_WHEELS, a folder that the wheel is
+kept in; PENSTOCK_WHEEL, a wheel to test instead of building one, such as an abi3 wheel with a later interpreter.
 """
 
 import json
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+import zipfile
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BASE = os.environ.get("PENSTOCK_BASE_PYTHON", "python3")
@@ -35,15 +37,25 @@ class WheelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="penstock-wheel-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", cls.folder), "XDG_RUNTIME_DIR": cls.folder,
-                           **{k: v for k, v in os.environ.items() if k.startswith(("PIP_", "CCACHE_", "SSL_", "CXX"))}}
+                           **{k: v for k, v in os.environ.items() if k.startswith(("PIP_", "CCACHE_", "SSL_", "CXX", "CMAKE_"))}}
+        cls.venv = os.path.join(cls.folder, "builds")
+        given = os.environ.get("PENSTOCK_WHEEL")
+        cls.wheel = os.path.abspath(given) if given else cls.built()
         cls.venv = os.path.join(cls.folder, "venv")
         cls.run_in([BASE, "-m", "venv", cls.venv])
-        cls.run_in([cls.bin("pip"), "install", "--quiet", *OPTIONS, TOP], timeout=7200)
+        cls.run_in([cls.bin("pip"), "install", "--quiet", cls.wheel])
 
     @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.folder)
+    def built(cls):
+        wheels = os.path.abspath(os.environ.get("PENSTOCK_WHEELS") or os.path.join(cls.folder, "wheels"))
+        fresh = os.path.join(cls.folder, "fresh")
+        cls.run_in([BASE, "-m", "venv", cls.venv])
+        cls.run_in([cls.bin("pip"), "wheel", "--quiet", "--no-deps", "--wheel-dir", fresh, *OPTIONS, TOP], timeout=7200)
+        name, = os.listdir(fresh)
+        os.makedirs(wheels, exist_ok=True)
+        return shutil.copy(os.path.join(fresh, name), wheels)
 
     @classmethod
     def bin(cls, name):
@@ -61,6 +73,21 @@ class WheelTest(unittest.TestCase):
         with open(path, "w") as file:
             file.write(CONFIG)
         return path
+
+    def test_a_wheel_for_later_interpreters_has_modules_for_later_interpreters(self):
+        with zipfile.ZipFile(self.wheel) as wheel:
+            modules = {name for name in wheel.namelist() if re.match(r"penstock/_[a-z]+\..*so$", name)}
+        with_abi3 = {"penstock/%s.abi3.so" % name for name in ("_core", "_group", "_worker")}
+        if "-abi3-" in self.wheel:
+            self.assertEqual(modules, with_abi3)
+        else:
+            self.assertEqual(len(modules), 3)
+            self.assertFalse(modules & with_abi3)
+
+    def test_neither_numpy_nor_torch_comes_with_it(self):
+        found = self.run_in([self.bin("python"), "-c", "import importlib.util as u\n"
+                             "import penstock\nprint([n for n in ('numpy', 'torch') if u.find_spec(n)])"])
+        self.assertEqual(found.strip(), "[]")
 
     def test_a_session_and_the_command_deliver_the_same(self):
         report = json.loads(self.run_in([self.bin("penstock"), "run", self.config(), "--json", "--quiet", "--digest"]))
