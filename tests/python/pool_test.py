@@ -444,7 +444,8 @@ class PoolTest(PackageTest):
 
     def test_a_forked_child_that_exits_says_nothing_about_the_pool(self):
         process = self.program("""
-            import os, sys, penstock
+            import os, sys, warnings, penstock
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12's, of a fork beside threads
             pool = penstock.Pool(1, control_socket=False)
             pool.submit(abs, -1).result(20)
             child = os.fork()
