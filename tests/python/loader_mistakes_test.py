@@ -1,21 +1,11 @@
 """Mistakes in programs with penstock.torch.DataLoader: each is an exception that says what to do, or does no harm."""
 
-import gc
 import multiprocessing
 import threading
 
-from package import *
-
-try:
-    import torch
-    from penstock.torch import DataLoader
-except ImportError:
-    torch = None
-    print("torch is not installed")
-    if __name__ == "__main__":
-        sys.exit(77)
-
 import penstock
+from loader_data import DataLoader, LoaderCase, Squares, torch
+from package import *
 
 # A libcuda for tests: it knows whether it was initialised.
 CUDA = os.path.join(os.path.dirname(os.environ.get("PENSTOCK_BIN", "")), "tests", "actors", "job_worker", "idle_cuda", "libcuda.so.1")
@@ -34,12 +24,7 @@ class Values(torch.utils.data.Dataset):
         return self.give(index)
 
 
-class LoaderMistakesTest(PackageTest):
-    def tearDown(self):
-        gc.collect()
-        self.no_children_left()
-        super().tearDown()
-
+class LoaderMistakesTest(LoaderCase):
     # ---- processes and threads ------------------------------------------------------------------------------------
 
     def test_after_a_fork_the_loader_works_in_the_child_and_an_iterator_from_before_says_why_it_does_not(self):
@@ -195,6 +180,34 @@ class LoaderMistakesTest(PackageTest):
                 iter(DataLoader(dataset, num_workers=1))
         with self.assertRaisesRegex(TypeError, "collate_fn's variable lock"):
             iter(DataLoader(range(3), num_workers=1, collate_fn=lambda samples: lock))
+
+    # ---- what workers cannot do -----------------------------------------------------------------------------------
+
+    def test_what_cannot_be_pickled_is_named(self):
+        dataset = Squares()
+        dataset.lock = threading.Lock()
+        with self.assertRaisesRegex(TypeError, r"dataset\.lock .*cannot.*pickle"):
+            iter(DataLoader(dataset, num_workers=1))
+        with self.assertRaisesRegex(TypeError, "(?s)a batch cannot be pickled.*generator.*collate_fn"):
+            next(iter(DataLoader(Squares(), num_workers=1, collate_fn=lambda samples: (each for each in samples))))
+        with self.assertRaisesRegex(RuntimeError, "stack expects each tensor to be equal size"):
+            next(iter(DataLoader(Values(torch.zeros), batch_size=2, num_workers=1)))
+
+    def test_a_worker_that_cannot_begin_says_why(self):
+        loader = DataLoader(Squares(), num_workers=1, pool={"loader": {"command": [sys.executable, "-c", "raise SystemExit('no torch here')"]}})
+        with self.assertRaisesRegex(penstock.error, "no torch here"):
+            next(iter(loader))
+
+    def test_interrupting_user_code_interrupts_the_caller(self):
+        def give(index):
+            raise KeyboardInterrupt
+        with self.assertRaises(KeyboardInterrupt):
+            next(iter(DataLoader(Values(give), num_workers=1)))
+
+    def test_a_worker_of_a_loader_may_have_a_loader(self):
+        def give(index):
+            return sum(int(value) for value in DataLoader(Values(abs, 4), num_workers=1))
+        self.assertEqual(list(DataLoader(Values(give, 2), batch_size=None, num_workers=1)), [6, 6])
 
 
 if __name__ == "__main__":

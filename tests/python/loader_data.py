@@ -1,0 +1,126 @@
+"""What the tests of penstock.torch.DataLoader share: datasets, and what is true after each of them. Without torch they are skipped."""
+
+import collections
+import ctypes
+import gc
+
+from package import *
+
+try:
+    import numpy
+    import torch
+    from penstock.torch import DataLoader
+except ImportError:
+    print("torch is not installed")
+    sys.exit(77)
+
+__all__ = ["Counting", "DataLoader", "LoaderCase", "Shards", "Squares", "Values", "crash", "kill", "numpy", "plain", "torch"]
+
+
+class LoaderCase(PackageTest):
+    def tearDown(self):
+        gc.collect()
+        self.no_children_left()
+        super().tearDown()
+
+    def same(self, one, other):
+        self.assertIs(type(one), type(other))
+        if isinstance(one, torch.Tensor):
+            self.assertEqual((one.dtype, one.shape), (other.dtype, other.shape))
+            self.assertTrue(torch.equal(one, other))
+        elif isinstance(one, numpy.ndarray):
+            numpy.testing.assert_array_equal(one, other)
+        elif isinstance(one, dict):
+            self.assertEqual(list(one), list(other))
+            for key in one:
+                self.same(one[key], other[key])
+        elif isinstance(one, (list, tuple)):
+            self.assertEqual(len(one), len(other))
+            for a, b in zip(one, other):
+                self.same(a, b)
+        else:
+            self.assertEqual(one, other)
+
+
+class Squares(torch.utils.data.Dataset):
+    def __init__(self, length=100):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return {"square": torch.tensor(float(index * index)), "index": index, "name": "n%d" % index}
+
+
+class Values(torch.utils.data.Dataset):
+    """What `give(index)` returns."""
+
+    def __init__(self, give, length=64):
+        self.give, self.length = give, length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return self.give(index)
+
+
+class Shards(torch.utils.data.IterableDataset):
+    """Numbers, each of one worker; `more(shard, value)` is called for each, and gives it if it is not None."""
+
+    def __init__(self, length, more=None):
+        self.length, self.more = length, more
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        for value in range(info.id, self.length + 3 * info.id, info.num_workers):
+            told = self.more(info.id, value) if self.more else None
+            yield 1000 * info.id + value if told is None else told
+
+
+class Counting(Shards):
+    """Shards that say how far they are, and write down what they make."""
+
+    def __init__(self, length, log, more=None):
+        super().__init__(length, more)
+        self.log, self.next = log, None
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        shard, shards = (info.id, info.num_workers) if info else (0, 1)
+        if self.next is None:
+            self.next = shard
+        while self.next < self.length + 3 * shard:
+            value, self.next = self.next, self.next + shards
+            if self.more:
+                self.more(shard, value)
+            with open(self.log, "a") as file:
+                file.write("%d\n" % (1000 * shard + value))
+            yield 1000 * shard + value, torch.rand(()).item()
+        self.next = None
+
+    def state_dict(self):
+        return {"next": self.next}
+
+    def load_state_dict(self, state):
+        self.next = state["next"]
+
+    def made(self):
+        """How often each number was, since the last call."""
+        with open(self.log) as file:
+            counts = collections.Counter(map(int, file))
+        os.unlink(self.log)
+        return counts
+
+
+def plain(batches):
+    return [(values.tolist(), randoms.tolist()) for values, randoms in batches]
+
+
+def crash():
+    ctypes.string_at(0)
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,118 @@
+"""A loader's end, and that of its program: nothing stays behind, and nothing grows."""
+
+import gc
+
+from loader_data import DataLoader, LoaderCase, Squares, Values, torch
+from package import *
+from package import children_of
+
+
+def anonymous_memory_of(pid):
+    """In kilobytes."""
+    with open("/proc/%d/status" % pid) as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon:"))
+
+
+def descriptors_of(pid):
+    return len(os.listdir("/proc/%d/fd" % pid))
+
+
+def threads_of(pid):
+    return len(os.listdir("/proc/%d/task" % pid))
+
+
+class LoaderEndTest(LoaderCase):
+    def test_classes_of_a_program_without_a_guard_travel_and_come_back(self):
+        out = self.ran("""
+            import torch
+            from penstock.torch import DataLoader
+            class Batch:
+                def __init__(self, samples): self.total = sum(samples)
+            class Numbers(torch.utils.data.Dataset):
+                def __len__(self): return 6
+                def __getitem__(self, index): return index
+            for batch in DataLoader(Numbers(), batch_size=3, num_workers=1, collate_fn=lambda samples: Batch(samples)):
+                print(isinstance(batch, Batch), batch.total)
+            """)
+        self.assertEqual(out.split(), ["True", "3", "True", "12"])
+
+    def test_an_iterator_that_lives_at_the_interpreters_end_does_not_delay_it(self):
+        out = self.ran("""
+            import time, torch
+            from penstock.torch import DataLoader
+            class Slow(torch.utils.data.Dataset):
+                def __len__(self): return 100
+                def __getitem__(self, index):
+                    if index > 2: time.sleep(60)
+                    return index
+            loader = iter(DataLoader(Slow(), num_workers=2))
+            print(next(loader).item())
+            """, timeout=30)
+        self.assertEqual(out.strip(), "0")
+
+    def test_a_killed_interpreter_leaves_no_worker(self):
+        process = self.program("""
+            import os, time, torch
+            from penstock.torch import DataLoader
+            class Pids(torch.utils.data.Dataset):
+                def __len__(self): return 1000
+                def __getitem__(self, index): return os.getpid()
+            for pid in DataLoader(Pids(), batch_size=None, num_workers=1):
+                print("worker", pid, flush=True)
+                time.sleep(0.1)
+            """)
+        worker = int(self.said(process, "worker"))
+        process.kill()
+        process.wait()
+        self.wait_until(lambda: not alive(worker), "the end of the worker", seconds=3)
+
+    def test_iterations_make_nothing_grow(self):
+        many = int(os.environ.get("PENSTOCK_TEST_ITERATIONS", "60"))
+
+        def give(index):
+            return torch.full((20_000,), index, dtype=torch.float32), {"name": "n%d" % index, "worker": os.getpid()}  # batches of 320 kB: read in their slots
+        loader = DataLoader(Values(give, 40), batch_size=4, num_workers=2)
+
+        def grown_from(processes):
+            return {pid: (descriptors_of(pid), threads_of(pid), anonymous_memory_of(pid)) for pid in processes}
+
+        def turn(times):
+            for at in range(times):
+                for place, batch in enumerate(loader):
+                    if at % 3 == 0 and place == 4:  # an iteration that is given up
+                        break
+            del batch
+            gc.collect()
+            return grown_from([os.getpid(), *children_of(os.getpid())])
+        seen = set()
+        while len(seen) < 2:  # the second one imports torch when the first one has
+            seen |= {int(facts["worker"][0]) for _, facts in loader}
+        before = turn(30)
+        after = turn(many)
+        self.assertEqual(sorted(before), sorted(after))
+        for pid, (descriptors, threads, memory) in before.items():
+            self.assertEqual(after[pid][1], threads)
+            self.assertLessEqual(after[pid][0], descriptors + 2, "descriptors")  # of the order that is in use, and the last one
+            self.assertLess(after[pid][2], memory + (8 << 10), "kilobytes")
+        print("%d iterations; descriptors, threads, kB at first and at last:" % many, list(before.values()), list(after.values()))
+
+    def test_loaders_that_are_made_and_dropped_leave_nothing_behind(self):
+        def turn(times):
+            for at in range(times):
+                loader = DataLoader(Squares(64), batch_size=4, num_workers=1)
+                for batch in loader:
+                    if at % 2 == 0:
+                        break
+            del loader, batch
+            gc.collect()
+            self.no_children_left()
+            return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+        before, memory = turn(2), anonymous_memory_of(os.getpid())
+        many = int(os.environ.get("PENSTOCK_TEST_LOADERS", "2"))
+        self.wait_until(lambda: turn(many) == before, "as many descriptors and threads as before", seconds=60 + many)
+        print("%d loaders: %d kB at first, %d at last" % (many, memory, anonymous_memory_of(os.getpid())))
+        self.assertLess(anonymous_memory_of(os.getpid()), memory + (16 << 10), "kilobytes")
+
+
+if __name__ == "__main__":
+    main()

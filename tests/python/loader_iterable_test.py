@@ -1,0 +1,77 @@
+"""Iterable datasets: sharded as by torch; a worker that dies costs and repeats nothing."""
+
+import collections
+import random
+import time
+
+import penstock
+from loader_data import Counting, DataLoader, LoaderCase, Shards, crash, kill, plain, torch
+from package import *
+from package import children_of
+
+
+class LoaderIterableTest(LoaderCase):
+    def test_iterable_datasets_are_sharded_and_ordered_as_by_torch(self):
+        for workers, options in ((3, {"batch_size": 3}), (2, {"batch_size": 3, "drop_last": True}), (2, {"batch_size": None})):
+            mine = list(DataLoader(Shards(10), num_workers=workers, **options))
+            theirs = list(torch.utils.data.DataLoader(Shards(10), num_workers=workers, multiprocessing_context="fork", **options))
+            self.same(mine, theirs)
+
+    def test_a_worker_that_dies_in_an_iterable_dataset_costs_and_repeats_nothing(self):
+        mark = os.path.join(self.folder, "mark")
+
+        def die(shard, value):
+            if (shard, value) == (1, 7) and not os.path.exists(mark):
+                open(mark, "w").close()
+                kill()
+        loader = DataLoader(Shards(20, die), num_workers=2, batch_size=2, seed=3)
+        first = [batch.tolist() for batch in loader]
+        self.assertTrue(os.path.exists(mark))
+        del loader
+        self.assertEqual(first, [batch.tolist() for batch in DataLoader(Shards(20), num_workers=2, batch_size=2, seed=3)])
+
+    def test_a_replacement_asks_a_dataset_that_has_a_state_to_go_on_and_makes_nothing_twice(self):
+        mark = os.path.join(self.folder, "mark")
+
+        def die(shard, value):
+            if (shard, value) == (1, 31) and not os.path.exists(mark):
+                open(mark, "w").close()
+                kill()
+        options = {"num_workers": 2, "batch_size": 2, "seed": 3}
+        dataset = Counting(60, os.path.join(self.folder, "log"))
+        expected = plain(DataLoader(dataset, **options))
+        self.assertEqual(set(dataset.made().values()), {1})
+        dataset.more = die
+        self.assertEqual(plain(DataLoader(dataset, **options)), expected)
+        self.assertTrue(os.path.exists(mark))
+        again = [value for value, times in dataset.made().items() if times > 1]
+        self.assertLessEqual(set(again), {1029})  # of the batch that was lost
+
+    def test_kills_at_any_moment_do_not_change_what_a_dataset_with_a_state_gives(self):
+        options = {"num_workers": 2, "batch_size": 3, "seed": 3}
+        dataset = Counting(400, os.path.join(self.folder, "log"), lambda shard, value: time.sleep(0.001))
+        expected = plain(DataLoader(dataset, **options))
+        loader = DataLoader(dataset, **options)
+        batches = []
+        for place, batch in enumerate(loader):
+            batches.append(batch)
+            if place % 20 == 10:
+                os.kill(random.choice(children_of(os.getpid())), signal.SIGKILL)
+        self.assertEqual(plain(batches), expected)
+
+    def test_each_shard_has_one_worker(self):
+        pids = collections.defaultdict(set)
+        for shard, pid in DataLoader(Shards(30, lambda shard, value: (shard, os.getpid())), num_workers=3, batch_size=None):
+            pids[shard].add(pid)
+        self.assertEqual({shard: len(some) for shard, some in pids.items()}, {0: 1, 1: 1, 2: 1})
+
+    def test_a_shard_that_kills_its_worker_is_named_with_the_position(self):
+        def die(shard, value):
+            if (shard, value) == (0, 5):
+                crash()
+        with self.assertRaisesRegex(penstock.sample_error, "sample 5 of shard 0"):
+            list(DataLoader(Shards(20, die), num_workers=1, batch_size=4))
+
+
+if __name__ == "__main__":
+    main()

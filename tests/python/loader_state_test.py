@@ -1,0 +1,122 @@
+"""A loader goes on from its state, with any number of workers, and nothing is loaded to be dropped."""
+
+import random
+
+import penstock
+from loader_data import Counting, DataLoader, LoaderCase, Shards, Squares, Values, crash, plain, torch
+from package import *
+
+
+class LoaderStateTest(LoaderCase):
+    def test_an_epoch_goes_on_from_its_state_with_any_number_of_workers(self):
+        def give(index):
+            return index, random.random()
+
+        def loader(workers, **options):
+            options = {"batch_size": 4, "shuffle": True, "generator": torch.Generator().manual_seed(9), **options}
+            return DataLoader(Values(give, 30), num_workers=workers, **options)
+
+        def flat(batches):
+            return [(int(index), float(value)) for indices, values in batches for index, value in zip(indices, values)]
+        for options in ({}, {"seed": 11, "generator": None}):
+            whole = loader(2, **options)
+            epochs = [flat(whole) for _ in range(3)]
+            del whole
+            saved = loader(2, **options)
+            states = [saved.state_dict()]
+            first = []
+            for place, batch in enumerate(saved):
+                first.append(batch)
+                if place == 4:
+                    break
+            states.append(saved.state_dict())
+            self.assertEqual(flat(first), epochs[0][:20])
+            del saved
+            for state, begin in zip(states, (0, 20)):
+                for workers, size in ((1, 4), (0, 4)) if begin == 0 or options else ((1, 4), (0, 4), (3, 5)):
+                    other = loader(workers, batch_size=size, **{**options, **({"generator": torch.Generator()} if not options else {})})
+                    other.load_state_dict(state)
+                    self.assertEqual(other.state_dict()["samples"], begin)
+                    rest = flat(other)
+                    if workers:
+                        self.assertEqual(rest, epochs[0][begin:])
+                    self.assertEqual([index for index, _ in rest], [index for index, _ in epochs[0][begin:]])
+                    if size == 4 and workers and begin:
+                        again = loader(2, **{**options, **({"generator": torch.Generator()} if not options else {})})
+                        again.load_state_dict(other.state_dict())  # at the epoch's end
+                        self.assertEqual([flat(again), flat(again)], epochs[1:])
+
+    def test_a_state_is_small_and_of_another_dataset_is_refused(self):
+        import pickle
+        loader = DataLoader(Squares(1_000_000), batch_size=4, num_workers=1, shuffle=True)
+        next(iter(loader))
+        self.assertLess(len(pickle.dumps(loader.state_dict())), 8000)
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "length was 1000000 and is 100"):
+            DataLoader(Squares(100), batch_size=4, shuffle=True).load_state_dict(loader.state_dict())
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "no state"):
+            loader.load_state_dict({})
+
+    def test_an_iterable_dataset_goes_on_from_its_state_with_as_many_workers(self):
+        whole = [batch.tolist() for batch in DataLoader(Shards(20), num_workers=2, batch_size=2, seed=1)]
+        loader = DataLoader(Shards(20), num_workers=2, batch_size=2, seed=1)
+        states = {}
+        for count, batch in enumerate(loader, 1):
+            self.assertEqual(batch.tolist(), whole[count - 1])
+            if count in (1, 4, 9):
+                states[count] = loader.state_dict()
+            if count == 9:
+                break
+        del loader
+        for count, state in states.items():
+            other = DataLoader(Shards(20), num_workers=2, batch_size=2, seed=1)
+            other.load_state_dict(state)
+            self.assertEqual([batch.tolist() for batch in other], whole[count:])
+            del other
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "num_workers was 2 and is 3"):
+            DataLoader(Shards(20), num_workers=3, batch_size=2, seed=1).load_state_dict(state)
+
+    def test_a_dataset_with_a_state_goes_on_from_it_and_makes_nothing_again(self):
+        for workers in (2, 0):
+            options = {"num_workers": workers, "batch_size": 2, "seed": 1}
+            log = os.path.join(self.folder, "log")
+            torch.manual_seed(1)
+            whole = plain(DataLoader(Counting(24, log), **options))
+            for count in (1, 7):
+                dataset = Counting(24, log)
+                loader = DataLoader(dataset, **options)
+                iterator = iter(loader)
+                first = plain(next(iterator) for _ in range(count))
+                state = loader.state_dict()
+                self.assertIn("next", state["shards"]["states"][0]["state"])
+                del iterator, loader
+                dataset.made()
+                dataset = Counting(24, log)
+                other = DataLoader(dataset, **options)
+                other.load_state_dict(state)
+                values = [values for values, _ in first + plain(other)]
+                self.assertEqual(values, [values for values, _ in whole])
+                made = dataset.made()
+                self.assertEqual([value for values, _ in first for value in values if made[value]], [])
+                del other
+                if workers:
+                    with self.assertRaisesRegex(penstock.state_mismatch_error, "num_workers was 2 and is 1"):
+                        DataLoader(Counting(24, log), num_workers=1, batch_size=2, seed=1).load_state_dict(state)
+
+    def test_a_batch_that_was_an_error_is_not_loaded_again_after_going_on(self):
+        def give(index):
+            if index == 6:
+                crash()
+            return index
+        loader = DataLoader(Values(give, 16), batch_size=4, num_workers=1)
+        iterator = iter(loader)
+        next(iterator)
+        with self.assertRaises(penstock.sample_error):
+            next(iterator)
+        state = loader.state_dict()
+        del iterator
+        loader.load_state_dict(state)
+        self.assertEqual([batch.tolist() for batch in loader], [[8, 9, 10, 11], [12, 13, 14, 15]])
+
+
+if __name__ == "__main__":
+    main()
