@@ -1,5 +1,5 @@
 // NCCL, opened at run time where a group asks for a communicator: penstock does not link it and needs none of its headers.
-// Used by the GPU owner alone, on its own thread (actors/gpu_owner/communicator_side), and by doctor for the version.
+// Used by runtime/group/nccl, which keeps communicators, and by doctor for the version.
 //
 // Communicators are made so that no call blocks (ncclConfig_t::blocking = 0): their progress is polled. The library is
 // the one that PENSTOCK_NCCL names, else libnccl.so.2 as the dynamic loader finds it. (PyTorch's wheel keeps its own in

@@ -5,6 +5,7 @@
 #include "runtime/group/group_address.hpp"
 #include "runtime/group/group_secret.hpp"
 #include "runtime/group/launcher_environment.hpp"
+#include "runtime/group/nccl/program_communicator.hpp"
 #include "runtime/group/program_group.hpp"
 #include "runtime/group/this_process.hpp"
 
@@ -38,7 +39,9 @@ std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
-group::rank_card card_of(const group_options& options, const group::launcher_place& place) {
+/// `device`: that of the communicator.
+group::rank_card card_of(const group_options& options, const group::launcher_place& place,
+                         const std::string& device) {
   group::rank_card card;
   card.rank = place.rank;
   card.world_size = place.world_size;
@@ -46,11 +49,13 @@ group::rank_card card_of(const group_options& options, const group::launcher_pla
   card.starts = place.starts;
   card.host = group::host_name();
   card.pid = ::getpid();
+  card.device = device;
   const group_config& g = options.settings;
   const bool waits = g.on_lost_rank == lost_rank_rule::wait;
   card.settings = {{"the version of penstock", PENSTOCK_VERSION},
                    {"group.on_lost_rank", waits ? "wait" : "fail"},
-                   {"group.lost_after", duration_as_config(g.lost_after)}};
+                   {"group.lost_after", duration_as_config(g.lost_after)},
+                   {"group.communicator", g.communicator == communicator_kind::nccl ? "nccl" : "none"}};
   if (!waits)
     card.settings.emplace_back("the number of collective operations done",
                                std::to_string(options.collectives));
@@ -58,14 +63,9 @@ group::rank_card card_of(const group_options& options, const group::launcher_pla
   return card;
 }
 
-group::program_group_setup setup_of(const group_options& options, const group::launcher_place& place) {
+group::program_group_setup setup_of(const group_options& options, const group::launcher_place& place,
+                                    std::shared_ptr<group::program_communicator> communicator) {
   const group_config& g = options.settings;
-  if (g.communicator != communicator_kind::none) {
-    throw error({errc::config,
-                 "group.communicator: a program's own group has no communicator; device programs have one "
-                 "(`penstock run --sink plugin:...`)",
-                 0});
-  }
   // Beside a session of that name, which has a group of its own.
   const std::string name = "program:" + options.name;
   group::program_group_setup setup;
@@ -79,7 +79,9 @@ group::program_group_setup setup_of(const group_options& options, const group::l
   setup.links.insecure = g.insecure;
   setup.links.world_size = place.world_size;
   setup.links.lost_after = g.lost_after;
-  setup.member.card = card_of(options, place);
+  setup.member.card = card_of(options, place, communicator ? communicator->device() : std::string());
+  setup.member.communicator = setup.group.communicator = communicator != nullptr;
+  setup.group.common_steps = false;
   setup.member.waits_for_lost = setup.group.waits_for_lost = g.on_lost_rank == lost_rank_rule::wait;
   setup.member.needs_others = true;
   setup.member.join_timeout = setup.group.join_timeout = g.join_timeout;
@@ -87,7 +89,14 @@ group::program_group_setup setup_of(const group_options& options, const group::l
   setup.member.rejoin_timeout = setup.group.rejoin_timeout = g.rejoin_timeout;
   setup.group.world_size = place.world_size;
   setup.group.process = setup.member.card.process;
+  setup.communicator = std::move(communicator);
   return setup;
+}
+
+[[noreturn]] void throw_forked(const home_process& home) {
+  throw error({errc::usage,
+               fmt::format("this Group belongs to process {}, from which this one was forked", home.pid()),
+               0});
 }
 
 void throw_if_over(const program_group_news& news) {
@@ -103,7 +112,8 @@ class Group::body {
   explicit body(group_options options)
       : options_(std::move(options)),
         place_(value_or_throw(group::place_required(group::variable_of_this_process))),
-        group_(value_or_throw(group::program_group::begin(setup_of(options_, place_)))) {
+        communicator_(open_communicator()),
+        group_(value_or_throw(group::program_group::begin(setup_of(options_, place_, communicator_)))) {
     try {
       join();
     } catch (const std::exception& why) {
@@ -124,6 +134,7 @@ class Group::body {
     const auto group = living();
     return group ? group->news() : last_news_;
   }
+  [[nodiscard]] Communicator* communicator() const noexcept { return communicator_.get(); }
   void fail(const std::string& why) {
     if (const auto group = living()) group->fail(why);
   }
@@ -165,7 +176,7 @@ class Group::body {
   }
 
   void close() noexcept {
-    if (std::exchange(closed_, true)) return;
+    if (closed_.exchange(true)) return;
     if (std::uncaught_exceptions() > exceptions_ && !group_->news().end)
       group_->fail("its program was left by an exception");
     leave();
@@ -201,6 +212,26 @@ class Group::body {
     collective_kind what = collective_kind::barrier;
     std::string value{};
   };
+
+  /// Null: none is asked for.
+  std::shared_ptr<group::program_communicator> open_communicator() {
+    const group_config& g = options_.settings;
+    if (g.communicator == communicator_kind::none) return nullptr;
+    group::program_communicator::surroundings around;
+    around.rank = place_.rank;
+    around.world_size = place_.world_size;
+    if (const auto local = group::local_rank_of(place_)) around.local_rank = *local;
+    around.limits = {g.join_timeout, g.abort_timeout};
+    around.patience = 2 * g.join_timeout;  // also for one that cannot be made: it says why
+    if (g.on_lost_rank == lost_rank_rule::wait) around.patience += g.rejoin_timeout;
+    around.check = [this] {
+      if (process_.left()) throw_forked(process_);
+      check();
+      if (closed_) throw error({errc::usage, "this group was closed", 0});
+    };
+    around.while_waiting = options_.while_waiting;
+    return value_or_throw(group::program_communicator::open(std::move(around)));
+  }
 
   void join() {
     while (true) {
@@ -243,18 +274,22 @@ class Group::body {
     group_->leave();
     while (!group_->wait(now() + 1s, [](const program_group_news& one) { return one.may_go; })) {
     }
+    if (!communicator_) return;
+    communicator_->close();
+    communicator_->wait_until_gone();
   }
 
   const home_process process_;
   const group_options options_;
   const group::launcher_place place_;
   const int exceptions_ = std::uncaught_exceptions();
-  mutable std::mutex mutex_;                     // guards group_'s end and last_news_
-  std::shared_ptr<group::program_group> group_;  // null once it is closed
+  mutable std::mutex mutex_;                                   // guards group_'s end and last_news_
+  std::shared_ptr<group::program_communicator> communicator_;  // null: the group has none
+  std::shared_ptr<group::program_group> group_;                // null once it is closed
   program_group_news last_news_;
   std::optional<open_operation> open_;
   std::atomic<bool> busy_ = false;
-  bool closed_ = false;
+  std::atomic<bool> closed_ = false;
 };
 
 Group::Group(group_options options) : body_(std::make_unique<body>(std::move(options))) {}
@@ -273,12 +308,7 @@ Group& Group::operator=(Group&& other) noexcept {
 
 Group::body& Group::held() const {
   if (!body_) throw error({errc::usage, "this Group was moved from", 0});
-  if (body_->process().left()) {
-    throw error({errc::usage,
-                 fmt::format("this Group belongs to process {}, from which this one was forked",
-                             body_->process().pid()),
-                 0});
-  }
+  if (body_->process().left()) throw_forked(body_->process());
   return *body_;
 }
 
@@ -317,6 +347,9 @@ std::vector<std::vector<std::byte>> Group::all_gather(std::span<const std::byte>
 
 void Group::check() const {
   held().check();
+}
+Communicator* Group::communicator() const noexcept {
+  return body_ ? body_->communicator() : nullptr;
 }
 void Group::fail(const std::string& why) {
   held().fail(why);

@@ -46,6 +46,9 @@ struct group_settings {
   std::uint64_t process = 0;  ///< the coordinator's own: rank 0's
   bool waits_for_lost = false;
   bool communicator = false;
+  /// Ranks take the steps of a stream together: one that has finished is needed until all have. False: they say by
+  /// themselves when they have left.
+  bool common_steps = true;
   nanoseconds join_timeout{120'000'000'000};
   nanoseconds lost_after{10'000'000'000};
   nanoseconds rejoin_timeout{600'000'000'000};

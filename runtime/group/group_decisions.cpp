@@ -169,7 +169,7 @@ void group_book::await_lost(steady_time now) {
     const bool whole = said(s.latest, &member_report::stream_over);
     // It has nothing left to deliver, but others may need it for steps that they take together; and where its launcher
     // starts it again, it looks for the group.
-    if (whole && !settings_.communicator && !settings_.waits_for_lost) continue;
+    if (whole && !(settings_.communicator && settings_.common_steps) && !settings_.waits_for_lost) continue;
     const nanoseconds patience = settings_.waits_for_lost ? timeout
                                  : whole                  ? settings_.lost_after
                                                           : nanoseconds(0);

@@ -104,6 +104,8 @@ class member_book {
   [[nodiscard]] bool may_hand_out(steady_time now) const;
   /// The same for somebody who asks later and counts the batches himself. None: he may not.
   [[nodiscard]] std::optional<hand_out_right> right() const;
+  /// All ranks are there and agree, and this process is one of them.
+  [[nodiscard]] bool is_in() const noexcept { return go_ && view_.outcome == group_outcome::none; }
   /// The communicator may be used: all ranks have made it.
   [[nodiscard]] bool may_communicate() const noexcept;
   /// The group has finished, and this process has not: its launcher has started it again after the last batch of an

@@ -1,15 +1,14 @@
 #include "runtime/group/program_group.hpp"
 
 #include "runtime/base/log.hpp"
-#include "runtime/group/collective_book.hpp"
 #include "runtime/group/collective_member.hpp"
+#include "runtime/group/program_coordinator.hpp"
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
 
 #include <future>
-#include <map>
 #include <utility>
 #include <variant>
 
@@ -22,6 +21,8 @@ using namespace std::chrono_literals;
 constexpr auto linger = 100ms;
 // For an answer to the last report of a rank that the others do not wait for.
 constexpr auto patience_with_answer = 2s;
+// That could not be made, one after the other: the next one will not do better.
+constexpr std::uint32_t fruitless_communicators_max = 5;
 
 steady_time now() {
   return std::chrono::steady_clock::now();
@@ -31,157 +32,9 @@ std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
-/// Rank 0's part: the book of the group, that of the collective operations, and the links of all ranks.
-class coordinating {
- public:
-  coordinating(const group_settings& settings, std::string name)
-      : name_(std::move(name)),
-        book_(settings, now()),
-        collectives_(settings.world_size),
-        seats_(settings.world_size) {}
-
-  result<void> listen(boost::asio::io_context& io, const link_settings& links,
-                      const std::function<void()>& step) {
-    coordinator_listener::callbacks calls;
-    calls.report = [this, step](link_id link, const member_report& report) {
-      hear(link, report);
-      step();
-    };
-    calls.attachment = [this, step](link_id link, const std::string& bytes) {
-      hear_collectives(link, bytes);
-      step();
-    };
-    calls.closed = [this](link_id link, const std::string&) { forget_unless_last(link); };
-    calls.process_ended = [this, step](link_id link) {
-      lose_process(link);
-      step();
-    };
-    calls.listening = [this](const std::string& where) {
-      log::info("group", "the group '{}' meets at {}", name_, where);
-    };
-    calls.not_listening = [this](const std::string& why) {
-      log::warn("group", "the ranks of '{}' cannot meet yet: {}", name_, why);
-    };
-    calls.stranger = [this](const stranger_news& news) {
-      log::warn("group", "the group '{}' has refused {} ({}): {}", name_, news.peer, name_of(news.kind),
-                news.text);
-    };
-    auto made = coordinator_listener::make(io, links, std::move(calls));
-    if (!made) return tl::unexpected(std::move(made.error()));
-    listener_ = std::move(*made);
-    return {};
-  }
-
-  void step() {
-    for (group_command& one : book_.advance(now())) {
-      if (auto* const order = std::get_if<send_order>(&one)) follow(std::move(*order));
-      if (const auto* const event = std::get_if<group_event>(&one)) tell(*event);
-    }
-    answer();
-  }
-
-  /// The programs are out of step for ever.
-  [[nodiscard]] std::optional<std::string> wrong() const {
-    const auto& found = collectives_.wrong();
-    if (!found) return std::nullopt;
-    return fmt::format("rank {}: {}", found->rank, found->what);
-  }
-  /// Without a single report there is no group.
-  [[nodiscard]] bool may_leave() const { return book_.may_leave() || peers_.empty(); }
-
- private:
-  void tell(const group_event& event) const {
-    using what = group_event::kind;
-    const bool of_a_rank = event.what == what::joined || event.what == what::back ||
-                           event.what == what::replaced || event.what == what::lost;
-    if (of_a_rank) log::info("group", "{}: {}", name_, event.text);
-  }
-
-  struct peer {
-    std::uint32_t rank = 0;
-    link_id link = 0;
-    bool leaves = false;
-    std::optional<collective_report> said{};
-    std::optional<group_order> told{};  // last
-    shared_collective_result answered{};
-  };
-
-  void hear(link_id link, const member_report& report) {
-    peer& p = peers_[report.card.process];
-    p.rank = report.card.rank;
-    p.link = link;
-    p.leaves = p.leaves || report.stream_over;
-    processes_[link] = report.card.process;
-    book_.heard(report, now());
-  }
-
-  void hear_collectives(link_id link, const std::string& bytes) {
-    const auto process = processes_.find(link);
-    if (process == processes_.end()) return;
-    auto said = decode_collective_report(bytes, static_cast<std::uint32_t>(seats_.size()));
-    if (!said) return log::warn("group", "{}: {}", name_, said.error().message);
-    peer& p = peers_[process->second];
-    p.said = std::move(*said);
-    if (p.rank < seats_.size() && seats_[p.rank] == process->second)
-      collectives_.heard(p.rank, *p.said, p.leaves);
-  }
-
-  /// The group's book says which process has a rank: only its words count.
-  void follow(send_order order) {
-    const auto found = peers_.find(order.process);
-    if (found == peers_.end()) return;
-    peer& p = found->second;
-    if (order.order.standing == rank_standing::member && seats_.at(p.rank) != order.process) {
-      seats_[p.rank] = order.process;
-      collectives_.replaced(p.rank);
-      if (p.said) collectives_.heard(p.rank, *p.said, p.leaves);
-    }
-    p.told = std::move(order.order);
-    send(order.process, p);
-  }
-
-  void send(std::uint64_t process, peer& p) {
-    collective_answer answer;
-    if (p.rank < seats_.size() && seats_[p.rank] == process)
-      answer = {collectives_.answer_for(p.rank), collectives_.awaited_by(p.rank)};
-    p.answered = answer.result;
-    listener_->send(p.link, *p.told, encode(answer));
-  }
-
-  /// Results leave at once, with the order that their rank had last.
-  void answer() {
-    for (std::uint32_t rank = 0; rank < seats_.size(); ++rank) {
-      const auto found = peers_.find(seats_[rank]);
-      if (found == peers_.end() || !found->second.told) continue;
-      const auto result = collectives_.answer_for(rank);
-      if (result && result != found->second.answered) send(found->first, found->second);
-    }
-  }
-
-  /// What says of a process that it has ended is the end of its last link.
-  void forget_unless_last(link_id link) {
-    const auto process = processes_.find(link);
-    if (process != processes_.end() && peers_.at(process->second).link != link) processes_.erase(process);
-  }
-  void lose_process(link_id link) {
-    const auto process = processes_.find(link);
-    if (process == processes_.end()) return;
-    book_.gone(process->second, "its process has ended", now());
-    processes_.erase(process);
-  }
-
-  const std::string name_;
-  group_book book_;
-  collective_book collectives_;
-  std::vector<std::uint64_t> seats_;            // by rank: the process that has it, by the book's word
-  std::map<std::uint64_t, peer> peers_;         // by process
-  std::map<link_id, std::uint64_t> processes_;  // of links that are open
-  std::unique_ptr<coordinator_listener> listener_;
-};
-
 }  // namespace
 
-class program_group::body : public std::enable_shared_from_this<body> {
+class program_group::body final : public std::enable_shared_from_this<body>, private communicator_listener {
  public:
   body(boost::asio::io_context& io, program_group_setup setup, std::shared_ptr<shared_news> shared)
       : io_(io),
@@ -196,8 +49,9 @@ class program_group::body : public std::enable_shared_from_this<body> {
   void begin() {
     member_.described({});  // there is no stream: all have the same one
     timer_.emplace(io_);
+    if (setup_.communicator) setup_.communicator->report_to(this);
     if (setup_.member.card.rank == 0) {
-      coordinator_.emplace(setup_.group, setup_.name);
+      coordinator_.emplace(setup_.group, setup_.name, setup_.communicator.get());
       if (auto ok = coordinator_->listen(io_, setup_.links, [this] { step(); }); !ok)
         return refused(ok.error());
     }
@@ -241,6 +95,7 @@ class program_group::body : public std::enable_shared_from_this<body> {
   /// Before the I/O thread ends.
   void stop() {
     stopped_ = true;
+    if (setup_.communicator) setup_.communicator->report_to(nullptr);
     timer_.reset();
     link_.reset();
     coordinator_.reset();
@@ -251,6 +106,7 @@ class program_group::body : public std::enable_shared_from_this<body> {
     timer_->expires_after(std::min<nanoseconds>(setup_.member.beat() / 2, linger));
     timer_->async_wait([self = shared_from_this()](const boost::system::error_code& status) {
       if (status || self->stopped_) return;
+      if (self->setup_.communicator) self->setup_.communicator->find_late_calls(now());
       self->step();
       self->tick();
     });
@@ -270,6 +126,53 @@ class program_group::body : public std::enable_shared_from_this<body> {
     collectives_.heard(std::move(answer->result));
     step();
   }
+
+  // The communicator: called on its own thread.
+
+  void communicator_changed(const communicator_state& state) override {
+    boost::asio::post(io_, [self = shared_from_this(), state] { self->follow_communicator(state); });
+  }
+  void communicator_drawn(std::uint64_t number, const std::string& id) override {
+    boost::asio::post(io_, [self = shared_from_this(), number, id] {
+      if (self->coordinator_) self->coordinator_->drawn(number, id);
+    });
+  }
+  void communicator_failed(const std::string& why) override {
+    boost::asio::post(io_, [self = shared_from_this(), why] { self->fail(why); });
+  }
+
+  void follow_communicator(const communicator_state& state) {
+    using progress = communicator_state::how;
+    if (state.at == progress::made) {
+      made_ = state.number;
+      fruitless_ = 0;
+      member_.communicator_made(state.number);
+    }
+    if (state.at == progress::aborted) member_.communicator_aborted(state.number);
+    if (state.at == progress::broken) {
+      log::warn("group", "{}: communicator {}: {}", setup_.name, state.number & 0xffffffffU, state.cause);
+      member_.communicator_broken(state.number, state.cause);
+      if (state.number != made_ && ++fruitless_ == fruitless_communicators_max)
+        member_.fail(fmt::format("no communicator could be made, {} times: {}", fruitless_, state.cause));
+    }
+    step();
+  }
+  /// Others that still wait for a part of this rank have waited long enough.
+  void give_up_communicator() {
+    if (!leaving_since_ || made_ == 0 || now() - *leaving_since_ < setup_.member.lost_after) return;
+    member_.communicator_broken(std::exchange(made_, 0), "this rank has left the group");
+  }
+  /// When what ends a program's use is published: the use says why it ends.
+  void carry_out(const std::vector<member_command>& orders) {
+    for (const member_command& one : orders) {
+      if (const auto* const make = std::get_if<make_communicator>(&one))
+        setup_.communicator->make(make->number, make->id);
+      if (const auto* const abort = std::get_if<abort_communicator>(&one))
+        setup_.communicator->abort(abort->number);
+    }
+    if (known_.end) setup_.communicator->close();
+  }
+
   void refused(const failure& why) {
     known_.refused = why;
     known_.may_go = true;
@@ -278,14 +181,14 @@ class program_group::body : public std::enable_shared_from_this<body> {
 
   void step() {
     if (stopped_ || !link_) return;
-    for (member_command& one : member_.advance(now())) {
+    give_up_communicator();
+    std::vector<member_command> commands = member_.advance(now());
+    for (member_command& one : commands) {
       if (auto* const report = std::get_if<send_report>(&one)) {
         last_report_ = report->report.number;
         if (report->report.stream_over && !last_word_) last_word_ = last_report_;
         if (auto ok = link_->send(report->report, encode(collectives_.report())); !ok) refused(ok.error());
       }
-      if (const auto* const order = std::get_if<abort_communicator>(&one))
-        member_.communicator_aborted(order->number);
       if (const auto* const end = std::get_if<end_rank>(&one)) {
         known_.end = *end;
         ended_at_ = now();
@@ -296,12 +199,13 @@ class program_group::body : public std::enable_shared_from_this<body> {
       if (auto wrong = coordinator_->wrong(); wrong && !std::exchange(disagreed_, true))
         fail(std::move(*wrong));
     }
-    known_.joined = known_.joined || member_.right().has_value();
+    known_.joined = known_.joined || member_.is_in();
     known_.waits_for = waits_for();
     known_.collectives_done = collectives_.done();
     known_.result = collectives_.result();
     known_.may_go = known_.refused || may_go(now());
     publish();
+    if (setup_.communicator) carry_out(commands);
   }
 
   [[nodiscard]] std::string waits_for() const {
@@ -316,8 +220,8 @@ class program_group::body : public std::enable_shared_from_this<body> {
     if (!leaving_since_) return false;
     if (coordinator_ && !coordinator_->may_leave()) return false;
     if (known_.end) return at - ended_at_ >= linger;
-    // Under "wait" a new process of rank 0 would look for it.
-    if (setup_.member.waits_for_lost || !last_word_) return false;
+    // Under "wait" a new process of rank 0 would look for it. Work of others may still need this rank's communicator.
+    if (setup_.member.waits_for_lost || setup_.communicator || !last_word_) return false;
     return heard_ >= *last_word_ || at - *leaving_since_ >= patience_with_answer;
   }
 
@@ -332,7 +236,7 @@ class program_group::body : public std::enable_shared_from_this<body> {
   const std::shared_ptr<shared_news> shared_;
   member_book member_;
   collective_member collectives_;
-  std::optional<coordinating> coordinator_;
+  std::optional<program_coordinator> coordinator_;
   std::unique_ptr<member_link> link_;
   std::optional<boost::asio::steady_timer> timer_;
   program_group_news known_;
@@ -345,6 +249,8 @@ class program_group::body : public std::enable_shared_from_this<body> {
   std::optional<std::uint64_t> last_word_;  // number of the first report that says that it leaves
   std::optional<steady_time> leaving_since_;
   steady_time ended_at_{};
+  std::uint64_t made_ = 0;       // the last communicator that this rank had
+  std::uint32_t fruitless_ = 0;  // that could not be made since
 };
 
 program_group::program_group() = default;

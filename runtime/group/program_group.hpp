@@ -9,6 +9,7 @@
 
 #include "runtime/base/clock.hpp"
 #include "runtime/group/collective_messages.hpp"
+#include "runtime/group/communicator_keeper.hpp"
 #include "runtime/group/group_book.hpp"
 #include "runtime/group/group_link.hpp"
 #include "runtime/group/member_book.hpp"
@@ -28,9 +29,10 @@ namespace penstock::group {
 struct program_group_setup {
   std::string name;  ///< of the group, for people
   member_settings member;
-  group_settings group;                ///< for rank 0
-  link_settings links;                 ///< without attachment_bytes_max
-  std::uint64_t collectives_done = 0;  ///< by earlier processes of this rank
+  group_settings group;                                 ///< for rank 0
+  link_settings links;                                  ///< without attachment_bytes_max
+  std::uint64_t collectives_done = 0;                   ///< by earlier processes of this rank
+  std::shared_ptr<communicator_keeper> communicator{};  ///< null: the group has none
 };
 
 /// What has become of it, as it stands.

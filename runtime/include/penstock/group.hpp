@@ -12,7 +12,8 @@
 //
 // Collective operations - barrier() and all_gather() - are made by all ranks, in the same order. They are for control: to
 // agree on a number, to let rank 0 write a file first. They travel through rank 0, over the group's control links. Gradients
-// of real models belong to NCCL.
+// of real models belong to NCCL: with settings.communicator = communicator_kind::nccl the group has a communicator of all
+// ranks' GPUs.
 #pragma once
 
 #include <penstock/config.hpp>
@@ -37,7 +38,8 @@ struct group_options {
   /// The same in all ranks; groups of one job are told apart by it. Sessions have groups of their own, so it may be the
   /// name of one.
   std::string name = "program";
-  /// As in a config file: on_lost_rank, join_timeout, lost_after, rejoin_timeout, secret_file, insecure.
+  /// As in a config file: on_lost_rank, join_timeout, lost_after, rejoin_timeout, secret_file, insecure, communicator,
+  /// abort_timeout.
   ///
   /// on_lost_rank = "wait" says that this program can rejoin: if its launcher starts a lost rank again, it takes the place
   /// of the lost one, and the others wait for it in their next collective operation until their deadline.
@@ -91,12 +93,24 @@ class PENSTOCK_API Group {
   /// This rank cannot go on: ends the group with `why` as its cause, in every rank. Does not wait.
   void fail(const std::string& why);
   /// Leaves: this rank makes no more collective operations. Others that need it for one are told so. Rank 0 waits until
-  /// all have left, because the others meet there.
+  /// all have left, because the others meet there; with a communicator every rank does.
   void close() noexcept;
 
-  /// The communicator of the ranks' GPUs. Null: there is none. Programs that embed penstock have none yet; asking for one
-  /// (settings.communicator) is refused with errc::config.
-  [[nodiscard]] Communicator* communicator() const noexcept { return nullptr; }
+  /// The communicator of the ranks' GPUs (penstock/nccl.hpp says how to use it), as long as this Group is there. Null if
+  /// settings.communicator asks for none.
+  ///
+  /// A rank's GPU is the one whose context is current on the thread that makes the Group (cudaSetDevice); if there is
+  /// none, the one with the number local_rank(). Joining throws error: errc::config if there is no GPU, or
+  /// errc::device_unavailable if there is no NCCL that fits; errc::group_failed if two ranks have one GPU.
+  ///
+  /// It is made when all ranks have joined, on a thread of penstock's, and again after a loss; a use waits for it, for
+  /// twice join_timeout (and rejoin_timeout, under "wait"), then throws errc::timed_out. A lost rank ends it on all ranks; the
+  /// group goes on with another one if on_lost_rank says so, or if it was an error of NCCL. errc::group_failed for all
+  /// calls of all ranks if it cannot be made, or cannot be aborted within abort_timeout because a use is open, or NCCL
+  /// hangs: this process then cannot have one again.
+  ///
+  /// End all uses, and wait for their work, before close(): with a communicator every rank waits there until all have left.
+  [[nodiscard]] Communicator* communicator() const noexcept;
 
  private:
   class body;

@@ -1,6 +1,7 @@
-// The communicator of a group, for device programs: one rank's end of what NCCL does between the GPUs of all ranks. It is
-// there if the config says `[group] communicator = "nccl"`. Header-only: a program needs neither NCCL's header nor its
-// library, which penstock has loaded; programs that have the header may use `handle()` with functions of their own.
+// The communicator of a group: one rank's end of what NCCL does between the GPUs of all ranks. Device programs have it in
+// each batch if the config says `[group] communicator = "nccl"`; programs that embed penstock, from Group::communicator().
+// Header-only: a program needs neither NCCL's header nor its library, which penstock has loaded; programs that have the
+// header may use `handle()` with functions of their own.
 //
 //   void on_batch(const penstock::DeviceBatch& batch, penstock::stream_handle stream) override {
 //     ...                                                           // gradients of this rank's rows
@@ -10,10 +11,18 @@
 //
 // Rules. All ranks take the same steps, and call the same operations in the same order in each. Use the communicator
 // inside a communicator_use only, and end the use before you wait for the work: when a rank is lost, the communicator is
-// aborted on all ranks, which ends work that waits for the lost one, but not before every use has ended. A use that stays
-// open for [group] abort_timeout costs the process. After a loss, programs go back to their snapshot of the last step
-// that all ranks have; a rank that was started anew has none, so in the first step with a new `number()` let a rank that
-// has state give it to those that have not (`broadcast`).
+// aborted on all ranks, which ends work that waits for the lost one, but not before every use has ended. What such work
+// has written does not count.
+//
+// Device programs: let the exception of a loss pass. A use that stays open for [group] abort_timeout costs the process.
+// After a loss, programs go back to their snapshot of the last step that all ranks have; a rank that was started anew has
+// none, so in the first step with a new `number()` let a rank that has state give it to those that have not (`broadcast`).
+//
+// Programs that embed penstock: when the work is done (wait for the stream), ask is_lost() before you believe in what it
+// has written. A loss is thrown once (errc::group_failed): by the use in which it is noticed, or by the next one. Catch
+// it if the group goes on ([group] on_lost_rank = "wait", or an error of NCCL): the use after that waits for the next
+// communicator, with a higher number(), and all ranks agree in it who goes on from where, as above. A use that stays
+// open for abort_timeout ends the group, on all ranks.
 #pragma once
 
 #include <penstock/stream.hpp>
@@ -25,7 +34,7 @@ struct ncclComm;  // behind ncclComm_t
 
 namespace penstock {
 
-/// One rank's end. Lent by DeviceBatch::communicator; used through communicator_use.
+/// One rank's end. Lent by DeviceBatch::communicator and Group::communicator(); used through communicator_use.
 class Communicator {
  public:
   Communicator() = default;
@@ -47,6 +56,10 @@ class Communicator {
   virtual void leave() noexcept = 0;
   virtual void* function(const char* name) = 0;
   virtual void settle(int status, const char* what) = 0;
+
+ public:
+  /// That one, by its communicator_use::number(), is lost: work that used it may have been ended half-way. Any thread.
+  [[nodiscard]] virtual bool is_lost(std::uint64_t number) const = 0;
 };
 
 /// NCCL's ncclRedOp_t.
@@ -94,7 +107,7 @@ struct nccl_type_of<double> {
 
 /// A stretch of a program's work in which it may call NCCL with the communicator. One thread. Buffers are in the device's
 /// memory; work is queued on the stream and not waited for. Every function throws where NCCL refuses, or where the
-/// communicator is lost: let the exception pass, penstock goes on from the last snapshot.
+/// communicator is lost.
 class communicator_use {
  public:
   explicit communicator_use(Communicator& of) : of_(&of), now_(of.enter()) {}

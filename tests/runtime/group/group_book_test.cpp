@@ -776,6 +776,24 @@ TEST_CASE(
   for (const auto& m : g.members) CHECK(m->may_communicate());
 }
 
+TEST_CASE("a rank that has finished and is gone fails a group of common steps, and no other one") {
+  for (const bool common : {true, false}) {
+    small_group g(2, false, true);
+    g.settings.common_steps = common;
+    g.book = std::make_unique<group_book>(g.settings, g.now);
+    g.start_all();
+    g.run();
+    g.describe();
+    CHECK(g.members[0]->is_in());
+    g.members[1]->stream_ended();
+    g.run(1s);
+    g.kill(1);
+    g.run(11s);
+    CHECK(g.ends[0].has_value() == common);
+    if (common) CHECK(g.all_failed_with("killed by SIGKILL"));
+  }
+}
+
 TEST_CASE("an asynchronous error of one rank's communicator aborts it on all") {
   small_group g(2, false, true);
   g.start_all();

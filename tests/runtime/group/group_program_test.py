@@ -6,53 +6,17 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
-import time
 import unittest
+
+from program_ranks import RanksTest
 
 PROGRAM = os.environ.get("PENSTOCK_GROUP_PROGRAM", "")
 PENSTOCK = os.path.join(os.environ.get("PENSTOCK_BIN", ""), "penstock")
 MPIRUN = shutil.which("mpirun")
-LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "PENSTOCK_GROUP", "PENSTOCK_GROUP_ADDR",
-             "PENSTOCK_GROUP_SECRET", "PENSTOCK_GROUP_STARTS", "MASTER_ADDR", "MASTER_PORT")
 
 
-class GroupProgramTest(unittest.TestCase):
-    def setUp(self):
-        self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
-        self.folder = self._folder.name
-        self.environment = {name: value for name, value in os.environ.items() if name not in LAUNCHERS}
-        self.environment.update(XDG_RUNTIME_DIR=self.folder)
-        self.running = []
-
-    def tearDown(self):
-        for process in self.running:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
-        self._folder.cleanup()
-
-    def start(self, *command, **environment):
-        process = subprocess.Popen([str(one) for one in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env=dict(self.environment, **environment), cwd=self.folder)
-        self.running.append(process)
-        return process
-
-    def start_rank(self, rank, ranks, *arguments, starts=0):
-        return self.start(PROGRAM, *arguments, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank),
-                          LOCAL_WORLD_SIZE=str(ranks), PENSTOCK_GROUP="test-%d" % os.getpid(),
-                          PENSTOCK_GROUP_STARTS=str(starts))
-
-    def start_all(self, ranks, *arguments):
-        return [self.start_rank(rank, ranks, *arguments) for rank in range(ranks)]
-
-    def end(self, process, code=None, seconds=60):
-        out, err = process.communicate(timeout=seconds)
-        if code is not None:
-            self.assertEqual(process.returncode, code, out + err)
-        return out, err
+class GroupProgramTest(RanksTest):
+    program = PROGRAM
 
     def check_digests(self, texts, ranks, rounds):
         told = [json.loads(line) for text in texts for line in text.splitlines() if line.startswith("{")]

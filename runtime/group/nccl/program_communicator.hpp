@@ -1,0 +1,82 @@
+// The communicator of a program that embeds penstock: Group's end of it (penstock/group.hpp). A thread of its own keeps it,
+// in the program's CUDA context: it is the one that calls NCCL to make and abort, since both may hang; the program's thread
+// calls NCCL in its uses. Orders come from program_group's I/O thread, which finds deadlines that pass meanwhile.
+//
+//   A loss of a communicator that the program has used is told to it once: by the use in which it notices, or by
+//   the next one. The one after that waits for the next communicator.
+//
+// The thread shares this object: one that hangs in NCCL is left behind, and its Group can end.
+#pragma once
+
+#include "runtime/group/communicator_keeper.hpp"
+#include "runtime/group/nccl/program_gpu.hpp"
+#include "runtime/group/nccl/rank_communicator.hpp"
+#include "runtime/process/side_thread.hpp"
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+namespace penstock::group {
+
+class program_communicator final : public rank_communicator,
+                                   public communicator_keeper,
+                                   public std::enable_shared_from_this<program_communicator> {
+ public:
+  struct surroundings {
+    std::uint32_t rank = 0;
+    std::uint32_t world_size = 1;
+    std::optional<std::uint32_t> local_rank{};
+    communicator_limits limits{};
+    nanoseconds patience{};  ///< how long a program waits for one that it may use
+    /// Throws if the group is over, with the first cause. On the program's thread, as the next one.
+    std::function<void()> check{};
+    /// About every 50 ms while the program waits; what it throws ends the wait. May be empty.
+    std::function<void()> while_waiting{};
+  };
+  /// On the program's thread. Refuses: no NCCL that fits, no GPU (errc::config, device_unavailable).
+  static result<std::shared_ptr<program_communicator>> open(surroundings around);
+  ~program_communicator() override = default;
+
+  /// Of its GPU, "GPU-..."; empty: unknown, or host memory.
+  [[nodiscard]] const std::string& device() const noexcept { return gpu_.uuid(); }
+  /// After close(): waits until nothing of it is left, or that takes longer than an abort may.
+  void wait_until_gone();
+
+  void report_to(communicator_listener* listener) override;
+  void draw(std::uint64_t number) override;
+  void make(std::uint64_t number, const std::string& id) override;
+  void abort(std::uint64_t number) override;
+  void close() override;
+  void find_late_calls(steady_time now) override { check_deadlines(now); }
+
+ private:
+  explicit program_communicator(surroundings around);
+
+  void told(const communicator_state& state) override;
+  void stuck(const std::string& why) override;
+  entry enter() override;
+  void settle(int status, const char* what) override;
+
+  void start();
+  void run();
+  void draw_id(std::uint64_t number);
+  void wake();
+
+  const surroundings around_;
+  program_gpu gpu_;
+  process::side_thread thread_{"penstock-nccl"};
+  // Guarded by mutex_.
+  communicator_listener* listener_ = nullptr;
+  bool started_ = false;
+  bool closed_ = false;
+  bool ordered_ = false;  // something for the thread to do
+  std::optional<std::uint64_t> to_draw_;
+  std::string stuck_;            // why this process will never have one again
+  std::string trouble_;          // what was wrong with the last one
+  std::uint64_t used_ = 0;       // the last that the program has used; 0: none
+  std::uint64_t told_lost_ = 0;  // the last of whose loss it knows
+};
+
+}  // namespace penstock::group
