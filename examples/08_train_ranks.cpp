@@ -1,14 +1,21 @@
-// Data-parallel training in your own program, on CPUs: softmax regression on a folder of images. Each rank has its
-// part of every epoch from its session; after each step the ranks add their gradients, so all have the same weights. A
-// rank that is lost ends the others, which say which one it was.
+// Data-parallel training in your own program: softmax regression on a folder of images. Each rank has its part of every
+// epoch from its session; after each step the ranks add their gradients, so all have the same weights. A rank that is
+// lost ends the others, which say which one it was.
 //
 //   penstock launch --gpus host:4 -- 08_train_ranks FOLDER        (each folder in it is a class)
+//   penstock launch --gpus all -- 08_train_ranks FOLDER           (NCCL: a GPU for each rank)
 //   mpirun -n 4 08_train_ranks FOLDER
 //
-// Gradients travel here by Group::all_gather, which is made for control: it suits models of a few thousand weights. On GPUs
-// use NCCL's all-reduce, and the Group for everything around it.
+// Gradients are computed on the CPU here, to keep it short. Where the ranks have GPUs they are added there, by NCCL's
+// all-reduce: what a real model needs. Without GPUs (or with CUDA_VISIBLE_DEVICES= ) they travel by Group::all_gather, which
+// is made for control: it suits models of a few thousand weights.
 #include <penstock/group.hpp>
+#include <penstock/nccl.hpp>
 #include <penstock/session.hpp>
+
+#ifdef EXAMPLE_HAS_CUDA
+#include <cuda_runtime.h>
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -59,7 +66,7 @@ std::vector<double> sums_of(const penstock::Batch& batch, const std::vector<doub
 }
 
 /// The sum over all ranks, in the order of the ranks: bit for bit the same everywhere.
-std::vector<double> sum_of_all(penstock::Group& group, const std::vector<double>& own) {
+std::vector<double> sum_by_links(penstock::Group& group, const std::vector<double>& own) {
   std::vector<double> sum(own.size());
   for (const auto& bytes : group.all_gather(std::as_bytes(std::span(own)), 60s)) {
     std::vector<double> one(own.size());
@@ -67,6 +74,52 @@ std::vector<double> sum_of_all(penstock::Group& group, const std::vector<double>
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
   }
   return sum;
+}
+
+#ifdef EXAMPLE_HAS_CUDA
+void check(cudaError_t status) {
+  if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));
+}
+
+bool gpu_is_there() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
+
+/// The same in the order that NCCL likes; it is the same everywhere, too.
+std::vector<double> sum_by_nccl(penstock::Group& group, const std::vector<double>& own) {
+  static double* const memory = [&] {
+    double* made = nullptr;
+    check(cudaSetDevice(static_cast<int>(group.local_rank())));
+    check(cudaMalloc(&made, own.size() * sizeof(double)));
+    return made;
+  }();
+  check(cudaMemcpy(memory, own.data(), own.size() * sizeof(double), cudaMemcpyHostToDevice));
+  std::uint64_t number = 0;
+  {
+    const penstock::communicator_use use(*group.communicator());  // throws if a rank is lost
+    number = use.number();
+    use.all_reduce(memory, memory, own.size(), penstock::reduction::sum, penstock::stream_handle{});
+  }  // the use ends here, the work on the stream goes on
+  std::vector<double> sum(own.size());
+  check(cudaMemcpy(sum.data(), memory, sum.size() * sizeof(double), cudaMemcpyDeviceToHost));
+  if (group.communicator()->is_lost(number)) {
+    group.check();
+    throw std::runtime_error("the communicator was lost");
+  }
+  return sum;
+}
+#else
+bool gpu_is_there() {
+  return false;
+}
+std::vector<double> sum_by_nccl(penstock::Group&, const std::vector<double>& own) {
+  return own;  // never called
+}
+#endif
+
+std::vector<double> sum_of_all(penstock::Group& group, const std::vector<double>& own) {
+  return group.communicator() != nullptr ? sum_by_nccl(group, own) : sum_by_links(group, own);
 }
 
 void train(const char* folder) {
@@ -82,7 +135,9 @@ void train(const char* folder) {
   const std::size_t classes = count_folders(folder);
 
   // All ranks have to be there, and to train the same thing.
-  penstock::Group group({.name = "train-ranks", .agree = {{"classes", std::to_string(classes)}}});
+  penstock::group_options options{.name = "train-ranks", .agree = {{"classes", std::to_string(classes)}}};
+  if (gpu_is_there()) options.settings.communicator = penstock::communicator_kind::nccl;
+  penstock::Group group(options);
   penstock::Session session(settings, {.join_group = true});
 
   std::vector<double> weights(inputs * classes);
@@ -98,6 +153,9 @@ void train(const char* folder) {
   }
   // Only now: a rank that is still busy may need the others.
   group.barrier(60s);
+  if (group.rank() == 0)
+    std::printf("gradients were added %s\n",
+                group.communicator() != nullptr ? "by NCCL" : "over the group's links");
   for (std::size_t epoch = 0; epoch < losses.size(); ++epoch)
     std::printf("rank %u of %u  epoch %zu  loss %.17g\n", group.rank(), group.world_size(), epoch,
                 losses[epoch] / rows[epoch]);

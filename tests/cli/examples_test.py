@@ -156,6 +156,7 @@ class Examples(harness.PenstockTest):
         process = self.start("launch", "--gpus", "host:%d" % ranks, "--", os.path.join(harness.BIN, "08_train_ranks"), "photos")
         out, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 0, out + err)
+        self.assertIn(b"gradients were added over the group's links", out)
         losses = {rank: {} for rank in range(ranks)}
         for rank, world_size, epoch, loss in re.findall(r"rank (\d+) of (\d+)  epoch (\d+)  loss (\S+)", out.decode()):
             self.assertEqual(int(world_size), ranks)
