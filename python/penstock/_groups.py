@@ -15,9 +15,72 @@ from typing import Any, Optional, Union
 from penstock import _group
 from penstock._errors import config_error, usage_error
 
-__all__ = ["Group"]
+__all__ = ["Communicator", "Group"]
 
 _ON_LOST_RANK = ("fail", "wait")
+_COMMUNICATORS = ("none", "nccl")
+
+
+class Communicator:
+    """NCCL between the GPUs of a group's ranks: Group.communicator. Used in `with` blocks:
+
+        with group.communicator as nccl:              # waits until there is one
+            number = nccl.number
+            all_reduce = ctypes.CFUNCTYPE(ctypes.c_int, ...)(nccl.function("ncclAllReduce"))
+            nccl.check(all_reduce(..., nccl.handle, stream), "ncclAllReduce")
+        stream.synchronize()                          # outside: what waits for a lost rank is ended when no block is open
+        if group.communicator.is_lost(number): ...    # what came out does not count
+
+    All ranks call the same functions in the same order. A block that stays open for abort_timeout after a loss ends the group.
+    The rules are those of C++: penstock/nccl.hpp.
+
+    Raises, at the beginning of a block and in check():
+        group_failed_error: the group has failed: the first cause. Or the communicator is lost, and the next block waits for another one:
+            raised once for each, if the group goes on (on_lost_rank="wait", or an error of NCCL).
+        timed_out_error: there was none for a long time, and what was wrong with the last one.
+    """
+
+    def __init__(self, core: _group.Group) -> None:
+        self._core = core
+        self._use: Optional[_group.Use] = None
+
+    def __enter__(self) -> "Communicator":
+        if self._use is not None:
+            raise usage_error("the communicator is used already: its `with` blocks cannot be nested")
+        self._use = self._core.use()
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        use, self._use = self._use, None
+        if use is not None:
+            use.end()
+
+    def _open(self) -> _group.Use:
+        if self._use is None:
+            raise usage_error("the communicator can be used in a `with` block only")
+        return self._use
+
+    @property
+    def handle(self) -> int:
+        """The ncclComm_t, as a number."""
+        return self._open().handle
+
+    @property
+    def number(self) -> int:
+        """The same on all ranks, and higher each time that it is made anew."""
+        return self._open().number
+
+    def function(self, name: str) -> int:
+        """The address of a function of the library that penstock has loaded (PENSTOCK_NCCL, or libnccl.so.2), for ctypes."""
+        return self._open().function(name)
+
+    def check(self, status: int, what: str = "NCCL") -> None:
+        """Takes what a function of NCCL has returned, and waits until the call is taken: it may return before that."""
+        self._open().check(status, what)
+
+    def is_lost(self, number: int) -> bool:
+        """That one is lost: work that used it may have been ended half-way."""
+        return self._core.is_lost(number)
 
 
 class Group:
@@ -40,9 +103,12 @@ class Group:
         secret_file: file with the secret that ranks on several hosts share; PENSTOCK_GROUP_SECRET serves as well.
         insecure: allow several hosts without a secret.
         collectives: how many collective operations this rank had done when it wrote the state from which it goes on.
+        communicator: "nccl": the ranks share a communicator of NCCL, see `communicator`. One GPU for each rank: the current one
+            (torch.cuda.set_device), or else that with the number local_rank.
+        abort_timeout: seconds that an abort of it waits for those who use it.
 
     Raises:
-        config_error: no launcher has started this program; the ones that are known are named.
+        config_error: no launcher has started this program; the ones that are known are named. Or there is no GPU for the communicator.
         group_failed_error: the ranks differ, or one did not arrive and is named.
     """
 
@@ -58,7 +124,11 @@ class Group:
         secret_file: Union[str, "os.PathLike[str]"] = "",
         insecure: bool = False,
         collectives: int = 0,
+        communicator: str = "none",
+        abort_timeout: float = 10.0,
     ) -> None:
+        if communicator not in _COMMUNICATORS:
+            raise config_error(f"communicator is {communicator!r}: it is one of {', '.join(_COMMUNICATORS)}")
         if on_lost_rank not in _ON_LOST_RANK:
             raise config_error(f"on_lost_rank is {on_lost_rank!r}: it is one of {', '.join(_ON_LOST_RANK)}")
         leaving = _LEAVING.get(name)
@@ -72,8 +142,19 @@ class Group:
         self._pid = os.getpid()
         pairs = [(str(key), str(value)) for key, value in (agree or {}).items()]
         self._core = _group.join(
-            name, on_lost_rank == "wait", join_timeout, lost_after, rejoin_timeout, os.fspath(secret_file), insecure, collectives, pairs
+            name,
+            on_lost_rank == "wait",
+            join_timeout,
+            lost_after,
+            rejoin_timeout,
+            os.fspath(secret_file),
+            insecure,
+            collectives,
+            pairs,
+            communicator == "nccl",
+            abort_timeout,
         )
+        self._communicator = Communicator(self._core) if communicator == "nccl" else None
         _NAMES.add(name)
         self._closed = False
         _LIVING.add(self)
@@ -102,6 +183,11 @@ class Group:
     def all_gather_max(self) -> int:
         """How many bytes each rank may give to all_gather()."""
         return self._core.all_gather_max
+
+    @property
+    def communicator(self) -> Optional[Communicator]:
+        """NCCL between the GPUs of all ranks; None if it was not asked for."""
+        return self._communicator
 
     def barrier(self, timeout: float = 600.0) -> None:
         """Returns when all ranks have entered it. Ctrl-C works, and the next call continues.

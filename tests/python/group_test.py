@@ -82,6 +82,28 @@ SESSION = """
     """
 
 
+# Sums numbers of both ranks through a communicator; rank 1 may die before its part.
+COMMUNICATES = """
+    import ctypes, os, signal, sys
+    import penstock
+
+    with penstock.Group("test", communicator="nccl") as group:
+        values = (ctypes.c_double * 2)(group.rank + 1, 10)
+        if group.rank == 1 and "dies" in sys.argv:
+            os.kill(os.getpid(), signal.SIGKILL)
+        with group.communicator as nccl:
+            number = nccl.number
+            all_reduce = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
+                                          ctypes.c_void_p, ctypes.c_void_p)(nccl.function("ncclAllReduce"))
+            nccl.check(all_reduce(values, values, 2, 8, 0, nccl.handle, None), "ncclAllReduce")
+        try:
+            group.communicator.handle
+        except penstock.usage_error as e:
+            print("REFUSED", e, flush=True)
+        print("SUM", list(values), group.communicator.is_lost(number), flush=True)
+    """
+
+
 class GroupTest(PackageTest):
     def setUp(self):
         super().setUp()
@@ -210,6 +232,28 @@ class GroupTest(PackageTest):
             """)
         self.assertIn("no launcher has set a rank", out)
         self.assertIn("torchrun", out)
+
+    def test_numbers_are_summed_by_the_communicator_of_a_group(self):
+        self.environment["PENSTOCK_NCCL"] = os.path.join(os.path.dirname(BIN), "lib", "libfake_nccl.so")
+        for process in self.start_ranks(2, COMMUNICATES):
+            code, out, err = self.ended(process)
+            self.assertEqual(code, 0, out + err)
+            self.assertIn("SUM [3.0, 20.0] False", out)
+            self.assertIn("REFUSED the communicator can be used in a `with` block only", out)
+
+    def test_a_lost_rank_ends_the_use_of_the_communicator_with_the_first_cause(self):
+        self.environment["PENSTOCK_NCCL"] = os.path.join(os.path.dirname(BIN), "lib", "libfake_nccl.so")
+        ranks = self.start_ranks(2, COMMUNICATES, "dies")
+        code, out, err = self.ended(ranks[0])
+        self.assertEqual(code, 1, out + err)
+        self.assertRegex(err, r"group_failed_error: rank 1 \(.*, pid %d\): its process has ended" % ranks[1].pid)
+
+    def test_without_a_gpu_a_communicator_is_refused_with_a_sentence(self):
+        self.environment.pop("PENSTOCK_NCCL", None)
+        self.environment["CUDA_VISIBLE_DEVICES"] = ""
+        code, _, err = self.ended(self.start_ranks(1, COMMUNICATES)[0])
+        self.assertEqual(code, 1)
+        self.assertIn('config_error: group.communicator: "nccl" needs a GPU for each rank, and this process has none', err)
 
     def test_two_groups_of_one_program_need_two_names(self):
         (process,) = self.start_ranks(1, """
