@@ -60,7 +60,7 @@ class error(Exception):
 
 
 class config_error(error, ValueError):
-    """A config file, key or value is wrong: one line for each mistake."""
+    """A config file, key or value is wrong: str() has every mistake, with its place and what to write instead."""
 
     code = "config"
 

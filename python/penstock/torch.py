@@ -73,6 +73,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
             raise config_error(f"on_bad_sample is {on_bad_sample!r}: it is one of {', '.join(_ON_BAD_SAMPLE)}")
         if seeding not in (None, "sample", "worker"):
             raise config_error(f'seeding is {seeding!r}: it is "sample", "worker" or None')
+        if pool is not None and not isinstance(pool, dict):
+            raise TypeError(f"pool is {pool!r}: a loader has workers of its own; pass a dict of their options, such as {{'loader': {{'slot_bytes': '32MiB'}}}}")
         self.device = None if device is None else torch.device(device)
         self.on_bad_sample = on_bad_sample
         self.bad_samples: list[dict[str, Any]] = []

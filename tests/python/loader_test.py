@@ -122,6 +122,8 @@ class LoaderTest(LoaderCase):
             DataLoader(Squares(), on_bad_sample="ignore")
         with self.assertRaisesRegex(penstock.config_error, "seeding"):
             DataLoader(Squares(), seeding="never")
+        with self.assertRaisesRegex(TypeError, "pool is 4: a loader has workers of its own; pass a dict of their options"):
+            DataLoader(Squares(), pool=4)
 
     def test_without_workers_it_loads_here(self):
         self.assertEqual(list(DataLoader(Values(pid_of_worker, 2), batch_size=None)), [os.getpid()] * 2)
