@@ -9,35 +9,62 @@
 namespace penstock::group {
 namespace {
 
-/// Its data members are used on the io thread alone.
-class asio_member_wire final : public member_wire, public std::enable_shared_from_this<asio_member_wire> {
+/// What both wires do alike. The link lives on the io thread; until stop() the actor hears of it.
+template <class Wire, class Actor, class Link>
+class asio_wire : public Wire, public std::enable_shared_from_this<asio_wire<Wire, Actor, Link>> {
  public:
-  asio_member_wire(process::io_thread& io, member_actor actor)
-      : io_(io.context()), actor_(std::move(actor)) {}
+  asio_wire(process::io_thread& io, Actor actor) : io_(io.context()), actor_(std::move(actor)) {}
 
-  void open(link_settings settings, std::shared_ptr<newest_order> orders) {
-    boost::asio::post(io_, [self = shared_from_this(), settings = std::move(settings), orders] {
-      if (self->actor_) self->connect(settings, orders);
-    });
-  }
-  void send(member_report report) override {
-    boost::asio::post(io_, [self = shared_from_this(), report = std::move(report)] {
-      if (!self->link_) return;
-      if (auto ok = self->link_->send(report); !ok) self->tell(links_refused{ok.error()});
-    });
-  }
-  void stop() override {
-    boost::asio::post(io_, [self = shared_from_this()] {
-      self->link_.reset();
-      self->actor_ = member_actor();
+  void stop() final {
+    on_io([this] {
+      link_.reset();
+      actor_ = Actor();
     });
   }
 
- private:
+ protected:
+  /// `act` may use this object: it lives until then.
+  template <class Act>
+  void on_io(Act act) {
+    boost::asio::post(io_, [self = this->shared_from_this(), act = std::move(act)]() mutable { act(); });
+  }
+
+  // On the io thread.
+  [[nodiscard]] boost::asio::io_context& io() noexcept { return io_; }
+  [[nodiscard]] bool stopped() const { return !actor_; }
+  [[nodiscard]] Link* link() const noexcept { return link_.get(); }
   template <class Message>
   void tell(Message what) {
     if (actor_) caf::anon_send(actor_, std::move(what));
   }
+  void keep(result<std::unique_ptr<Link>> made) {
+    if (!made) return tell(links_refused{made.error()});
+    link_ = std::move(*made);
+  }
+
+ private:
+  boost::asio::io_context& io_;
+  Actor actor_;
+  std::unique_ptr<Link> link_;
+};
+
+class asio_member_wire final : public asio_wire<member_wire, member_actor, member_link> {
+ public:
+  using asio_wire::asio_wire;
+
+  void open(link_settings settings, std::shared_ptr<newest_order> orders) {
+    on_io([this, settings = std::move(settings), orders = std::move(orders)] {
+      if (!stopped()) connect(settings, orders);
+    });
+  }
+  void send(member_report report) override {
+    on_io([this, report = std::move(report)] {
+      if (link() == nullptr) return;
+      if (auto ok = link()->send(report); !ok) tell(links_refused{ok.error()});
+    });
+  }
+
+ private:
   void connect(const link_settings& settings, const std::shared_ptr<newest_order>& orders) {
     member_link::callbacks calls;
     calls.order = [this, orders](group_order order) {
@@ -46,44 +73,27 @@ class asio_member_wire final : public member_wire, public std::enable_shared_fro
     calls.connected = [this] { tell(link_made{}); };
     calls.disconnected = [this](const std::string& why) { tell(link_lost{why}); };
     calls.coordinator_ended = [this] { tell(coordinator_ended{}); };
-    auto made = member_link::make(io_, settings, std::move(calls));
-    if (!made) return tell(links_refused{made.error()});
-    link_ = std::move(*made);
+    keep(member_link::make(io(), settings, std::move(calls)));
   }
-
-  boost::asio::io_context& io_;
-  member_actor actor_;
-  std::unique_ptr<member_link> link_;
 };
 
-class asio_coordinator_wire final : public coordinator_wire,
-                                    public std::enable_shared_from_this<asio_coordinator_wire> {
+class asio_coordinator_wire final
+    : public asio_wire<coordinator_wire, coordinator_actor, coordinator_listener> {
  public:
-  asio_coordinator_wire(process::io_thread& io, coordinator_actor actor)
-      : io_(io.context()), actor_(std::move(actor)) {}
+  using asio_wire::asio_wire;
 
   void open(link_settings settings, std::shared_ptr<newest_reports> reports) {
-    boost::asio::post(io_, [self = shared_from_this(), settings = std::move(settings), reports] {
-      if (self->actor_) self->listen(settings, reports);
+    on_io([this, settings = std::move(settings), reports = std::move(reports)] {
+      if (!stopped()) listen(settings, reports);
     });
   }
   void send(link_id to, group_order order) override {
-    boost::asio::post(io_, [self = shared_from_this(), to, order = std::move(order)] {
-      if (self->listener_) self->listener_->send(to, order);
-    });
-  }
-  void stop() override {
-    boost::asio::post(io_, [self = shared_from_this()] {
-      self->listener_.reset();
-      self->actor_ = coordinator_actor();
+    on_io([this, to, order = std::move(order)] {
+      if (link() != nullptr) link()->send(to, order);
     });
   }
 
  private:
-  template <class Message>
-  void tell(Message what) {
-    if (actor_) caf::anon_send(actor_, std::move(what));
-  }
   void listen(const link_settings& settings, const std::shared_ptr<newest_reports>& reports) {
     coordinator_listener::callbacks calls;
     calls.report = [this, reports](link_id from, member_report report) {
@@ -97,31 +107,29 @@ class asio_coordinator_wire final : public coordinator_wire,
       tell(stranger_came{fmt::format("{} ({}): {}{}", news.peer, name_of(news.kind), news.text,
                                      news.count > 1 ? fmt::format(" (x{})", news.count) : "")});
     };
-    auto made = coordinator_listener::make(io_, settings, std::move(calls));
-    if (!made) return tell(links_refused{made.error()});
-    listener_ = std::move(*made);
+    keep(coordinator_listener::make(io(), settings, std::move(calls)));
   }
-
-  boost::asio::io_context& io_;
-  coordinator_actor actor_;
-  std::unique_ptr<coordinator_listener> listener_;
 };
+
+/// `known`: what it needs to begin.
+template <class Wire, class Actor, class Known>
+std::shared_ptr<Wire> opened(process::io_thread& io, link_settings settings, Known known, Actor actor) {
+  auto wire = std::make_shared<Wire>(io, std::move(actor));
+  wire->open(std::move(settings), std::move(known));
+  return wire;
+}
 
 }  // namespace
 
 std::shared_ptr<member_wire> open_member_wire(process::io_thread& io, link_settings settings,
                                               std::shared_ptr<newest_order> orders, member_actor actor) {
-  auto wire = std::make_shared<asio_member_wire>(io, std::move(actor));
-  wire->open(std::move(settings), std::move(orders));
-  return wire;
+  return opened<asio_member_wire>(io, std::move(settings), std::move(orders), std::move(actor));
 }
 
 std::shared_ptr<coordinator_wire> open_coordinator_wire(process::io_thread& io, link_settings settings,
                                                         std::shared_ptr<newest_reports> reports,
                                                         coordinator_actor actor) {
-  auto wire = std::make_shared<asio_coordinator_wire>(io, std::move(actor));
-  wire->open(std::move(settings), std::move(reports));
-  return wire;
+  return opened<asio_coordinator_wire>(io, std::move(settings), std::move(reports), std::move(actor));
 }
 
 }  // namespace penstock::group

@@ -7,9 +7,43 @@ using namespace penstock;
 using namespace penstock::testing;
 using namespace std::chrono_literals;
 
-TEST_CASE("a rank says nothing before its device is open") {
+namespace {
+
+/// A rank before it has joined.
+struct lone_rank {
+  explicit lone_rank(bool waits_for_lost = false) : rank(world, card(1), waits_for_lost) {}
   deterministic_system world;
-  rank_stage rank(world, card(1));
+  rank_stage rank;
+};
+
+/// A rank that may hand out batches.
+struct running_rank : lone_rank {
+  explicit running_rank(bool waits_for_lost = false) : lone_rank(waits_for_lost) {
+    rank.say(join_group{""});
+    rank.answer(group_phase::running, true);
+  }
+};
+
+/// Where ranks are replaced.
+struct replaceable_rank : running_rank {
+  replaceable_rank() : running_rank(true) {}
+};
+
+group_order over(group_outcome how, std::optional<group_cause> cause = {}) {
+  group_order order;
+  order.view.generation = 1;
+  order.view.coordinator = 100;
+  order.view.phase = group_phase::over;
+  order.view.outcome = how;
+  order.view.cause = std::move(cause);
+  order.number = 1;
+  order.standing = rank_standing::member;
+  return order;
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(lone_rank, "a rank says nothing before its device is open") {
   world.pass(5s);
   CHECK(rank.wire->sent.empty());
   rank.say(join_group{"GPU-7"});
@@ -19,9 +53,8 @@ TEST_CASE("a rank says nothing before its device is open") {
   CHECK(rank.news.status.waits_for == "rank 0 at @somewhere");
 }
 
-TEST_CASE("workers may start once all ranks have joined, and batches pass once their datasets agree") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
+TEST_CASE_METHOD(lone_rank,
+                 "workers may start once all ranks have joined, and batches pass once their datasets agree") {
   rank.say(join_group{""});
   rank.answer(group_phase::describing);
   CHECK(rank.news.joins == 1);
@@ -35,11 +68,10 @@ TEST_CASE("workers may start once all ranks have joined, and batches pass once t
   CHECK(rank.hand_out() == 1);
 }
 
-TEST_CASE(
+TEST_CASE_METHOD(
+    lone_rank,
     "what the group has settled is in the next report at once: another coordinator may have to find it "
     "there") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
   rank.say(join_group{""});
   rank.answer(group_phase::describing);
   rank.answer(group_phase::running, true);
@@ -49,11 +81,7 @@ TEST_CASE(
   CHECK(rank.wire->sent.size() == before + 1);
 }
 
-TEST_CASE("a rank that has finished stays until the end where ranks are replaced") {
-  deterministic_system world;
-  rank_stage rank(world, card(1), true);
-  rank.say(join_group{""});
-  rank.answer(group_phase::running, true);
+TEST_CASE_METHOD(replaceable_rank, "a rank that has finished stays until the end where ranks are replaced") {
   rank.say(stream_delivered{});
   rank.say(leave_group{});
   rank.answer(group_phase::running, true);
@@ -62,18 +90,12 @@ TEST_CASE("a rank that has finished stays until the end where ranks are replaced
 }
 
 TEST_CASE("a rank that comes when its group has finished delivers the rest, and needs nobody for it") {
-  deterministic_system world;
-  rank_stage rank(world, card(1), true);
+  lone_rank it(true);
+  auto& [world, rank] = it;
   rank.say(join_group{""});
-  group_order over;
-  over.view.generation = 1;
-  over.view.coordinator = 100;
-  over.view.phase = group_phase::over;
-  over.view.outcome = group_outcome::finished;
-  over.number = 1;
-  over.heard = 1;
-  over.standing = rank_standing::member;
-  rank.order(over);
+  group_order finished = over(group_outcome::finished);
+  finished.heard = 1;
+  rank.order(finished);
   CHECK(rank.news.joins == 1);
   rank.say(stream_described{{"f00d", 0, 7}});
   CHECK(rank.gate->begun());
@@ -86,11 +108,8 @@ TEST_CASE("a rank that comes when its group has finished delivers the rest, and 
   CHECK(rank.news.outcome == group_outcome::finished);
 }
 
-TEST_CASE("a rank that hears nothing stops handing out, and goes on when it hears again") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
-  rank.say(join_group{""});
-  rank.answer(group_phase::running, true);
+TEST_CASE_METHOD(running_rank,
+                 "a rank that hears nothing stops handing out, and goes on when it hears again") {
   CHECK(rank.hand_out());
   world.pass(9s);
   CHECK(rank.hand_out());
@@ -98,11 +117,7 @@ TEST_CASE("a rank that hears nothing stops handing out, and goes on when it hear
   CHECK_FALSE(rank.hand_out());
 }
 
-TEST_CASE("reports are sent at least every beat, with the steps handed out") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
-  rank.say(join_group{""});
-  rank.answer(group_phase::running, true);
+TEST_CASE_METHOD(running_rank, "reports are sent at least every beat, with the steps handed out") {
   REQUIRE(rank.hand_out() == 1);
   const std::size_t before = rank.wire->sent.size();
   world.pass(4s);
@@ -110,11 +125,8 @@ TEST_CASE("reports are sent at least every beat, with the steps handed out") {
   CHECK(rank.last().steps == 1);
 }
 
-TEST_CASE("a stopping rank freezes with its exact count, and goes on up to the common step") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
-  rank.say(join_group{""});
-  rank.answer(group_phase::running, true);
+TEST_CASE_METHOD(running_rank,
+                 "a stopping rank freezes with its exact count, and goes on up to the common step") {
   REQUIRE(rank.hand_out() == 1);
   rank.answer(group_phase::stopping, true);
   CHECK(rank.last().frozen);
@@ -128,17 +140,14 @@ TEST_CASE("a stopping rank freezes with its exact count, and goes on up to the c
   CHECK(rank.news.status.stop_at == 2);
 }
 
-TEST_CASE("a rank that fails before its device is open joins to say so") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
+TEST_CASE_METHOD(lone_rank, "a rank that fails before its device is open joins to say so") {
   rank.say(session_failed{"there is no GPU 7"});
   REQUIRE(!rank.wire->sent.empty());
   CHECK(rank.last().failed == "there is no GPU 7");
 }
 
-TEST_CASE("a rank that has failed stays until the group knows why, although its session is closed") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
+TEST_CASE_METHOD(lone_rank,
+                 "a rank that has failed stays until the group knows why, although its session is closed") {
   rank.say(session_failed{"there is no GPU 7"});
   rank.say(stop_group{});
   rank.say(leave_group{});
@@ -147,13 +156,7 @@ TEST_CASE("a rank that has failed stays until the group knows why, although its 
   CHECK_FALSE(rank.last().left);
   CHECK(rank.news.gone == 0);
   SECTION("it is told that the group has failed") {
-    group_order over;
-    over.view.generation = 1;
-    over.view.coordinator = 100;
-    over.view.outcome = group_outcome::failed;
-    over.view.cause = group_cause{1, "node7", 4001, "there is no GPU 7"};
-    over.number = 1;
-    rank.order(over);
+    rank.order(over(group_outcome::failed, group_cause{1, "node7", 4001, "there is no GPU 7"}));
     world.pass(1s);
   }
   SECTION("nobody answers") {
@@ -163,21 +166,12 @@ TEST_CASE("a rank that has failed stays until the group knows why, although its 
   CHECK(rank.news.outcome == group_outcome::failed);
 }
 
-TEST_CASE("a failure of the group ends the session with its first cause") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
+TEST_CASE_METHOD(lone_rank, "a failure of the group ends the session with its first cause") {
   rank.say(join_group{""});
-  group_order over;
-  over.view.generation = 1;
-  over.view.coordinator = 100;
-  over.view.phase = group_phase::over;
-  over.view.outcome = group_outcome::failed;
-  over.view.cause = group_cause{0, "node6", 17, "its process has ended"};
-  over.number = 1;
-  over.standing = rank_standing::member;
-  rank.order(over);
+  const group_cause first{0, "node6", 17, "its process has ended"};
+  rank.order(over(group_outcome::failed, first));
   CHECK(rank.news.outcome == group_outcome::failed);
-  CHECK(rank.news.cause == over.view.cause);
+  CHECK(rank.news.cause == first);
   CHECK(rank.last().view.outcome == group_outcome::failed);
   CHECK(rank.gate->hand_out_next(rank.actor_time()) == gate_answer::over);
   REQUIRE(rank.news.status.first_cause);
@@ -188,11 +182,7 @@ TEST_CASE("a failure of the group ends the session with its first cause") {
   CHECK(rank.wire->stopped);
 }
 
-TEST_CASE("a rank that closes too early says at which step it leaves") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
-  rank.say(join_group{""});
-  rank.answer(group_phase::running, true);
+TEST_CASE_METHOD(running_rank, "a rank that closes too early says at which step it leaves") {
   REQUIRE(rank.hand_out() == 1);
   rank.say(leave_group{});
   CHECK(rank.last().left);
@@ -201,11 +191,7 @@ TEST_CASE("a rank that closes too early says at which step it leaves") {
   CHECK(rank.news.gone == 1);
 }
 
-TEST_CASE("a rank that has finished goes once the others know") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
-  rank.say(join_group{""});
-  rank.answer(group_phase::running, true);
+TEST_CASE_METHOD(running_rank, "a rank that has finished goes once the others know") {
   rank.say(stream_delivered{});
   CHECK(rank.last().stream_over);
   rank.say(leave_group{});
@@ -215,27 +201,19 @@ TEST_CASE("a rank that has finished goes once the others know") {
   CHECK(rank.news.gone == 1);
 }
 
-TEST_CASE("a rank that has finished and is not answered goes all the same") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
-  rank.say(join_group{""});
-  rank.answer(group_phase::running, true);
+TEST_CASE_METHOD(running_rank, "a rank that has finished and is not answered goes all the same") {
   rank.say(stream_delivered{});
   rank.say(leave_group{});
   world.pass(3s);
   CHECK(rank.news.gone == 1);
 }
 
-TEST_CASE("a rank that is stopped before it has met anybody ends alone") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
+TEST_CASE_METHOD(lone_rank, "a rank that is stopped before it has met anybody ends alone") {
   rank.say(stop_group{});
   CHECK(rank.news.outcome == group_outcome::stopped);
 }
 
-TEST_CASE("a rank that cannot make a link fails with the reason") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
+TEST_CASE_METHOD(lone_rank, "a rank that cannot make a link fails with the reason") {
   rank.say(join_group{""});
   rank.say(links_refused{{errc::config, "there is no OpenSSL", 0}});
   CHECK(rank.news.outcome == group_outcome::failed);
@@ -243,9 +221,7 @@ TEST_CASE("a rank that cannot make a link fails with the reason") {
   CHECK(rank.news.cause->cause == "there is no OpenSSL");
 }
 
-TEST_CASE("dropping a member ends it at once") {
-  deterministic_system world;
-  rank_stage rank(world, card(1));
+TEST_CASE_METHOD(lone_rank, "dropping a member ends it at once") {
   rank.say(join_group{""});
   rank.say(drop_group{});
   CHECK(rank.news.gone == 1);

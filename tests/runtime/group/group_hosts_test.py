@@ -163,7 +163,17 @@ class World:
     def all_say(self, word, at_most):
         self.run(lambda: all(host.times(word) for host in self.hosts), at_most)
 
-    def close(self):
+    def cut_off_once_it_runs(self, host):
+        """When that was."""
+        self.all_say("go", 10)
+        self.wait(3)
+        self.cut.add(host)
+        return time.monotonic()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
         for host in self.alive:
             os.kill(host.pid, signal.SIGKILL)
             os.waitpid(host.pid, 0)
@@ -188,31 +198,21 @@ def finishes(world, joined_within):
 
 def delay(program):
     """200 ms each way."""
-    world = World(program, batches=60, pace_ms=50, on_lost="fail", delay=0.2)
-    try:
+    with World(program, batches=60, pace_ms=50, on_lost="fail", delay=0.2) as world:
         finishes(world, 10)
-    finally:
-        world.close()
 
 
 def loss(program):
     """One packet of twenty does not arrive."""
-    world = World(program, batches=300, pace_ms=100, on_lost="fail", delay=0.02, loss=0.05)
-    try:
+    with World(program, batches=300, pace_ms=100, on_lost="fail", delay=0.02, loss=0.05) as world:
         finishes(world, 20)
         check(world.lost > 20, "hardly a packet was lost")
-    finally:
-        world.close()
 
 
 def cut_fail(program):
     """Host 2 is cut off for 30 s, in a group that does not wait: all end with that cause, within lost_after + 5 s."""
-    world = World(program, batches=100000, pace_ms=50, on_lost="fail", delay=0.01)
-    try:
-        world.all_say("go", 10)
-        world.wait(3)
-        cut = time.monotonic()
-        world.cut.add(2)
+    with World(program, batches=100000, pace_ms=50, on_lost="fail", delay=0.01) as world:
+        cut = world.cut_off_once_it_runs(2)
         world.all_say("end", 30)
         for host in world.hosts:
             when, how = host.end()
@@ -225,18 +225,12 @@ def cut_fail(program):
         print("host 2 handed out its last batch %.1f s after the cut" % last)
         check(last <= LOST_AFTER + 1, "host 2 handed out for %.1f s" % last)
         check(world.hosts[0].times("lost")[0] - cut >= last, "rank 2 counted as lost while it handed out")
-    finally:
-        world.close()
 
 
 def cut_wait(program):
     """Host 2 is cut off for 30 s, in a group that waits: the others go on; so does host 2 when it is connected again."""
-    world = World(program, batches=500, pace_ms=100, on_lost="wait", delay=0.01)
-    try:
-        world.all_say("go", 10)
-        world.wait(3)
-        cut = time.monotonic()
-        world.cut.add(2)
+    with World(program, batches=500, pace_ms=100, on_lost="wait", delay=0.01) as world:
+        cut = world.cut_off_once_it_runs(2)
         world.wait(30)
         healed = time.monotonic()
         world.cut.clear()
@@ -254,8 +248,6 @@ def cut_wait(program):
         print("host 2 went on %.1f s after it was connected again" % again)
         check(again <= 7, "host 2 went on only %.1f s after it was connected again" % again)
         check(world.hosts[0].times("lost")[0] - cut >= during[-1] - cut, "rank 2 counted as lost while it handed out")
-    finally:
-        world.close()
 
 
 if __name__ == "__main__":
