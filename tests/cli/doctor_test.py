@@ -90,11 +90,20 @@ class MadeUpMachineTest(DoctorTest):
         for id, row in self.rows(self.machine()).items():
             self.assertIn(row["status"], ("ok", "info", "skip"), row)
             if row["status"] == "skip":
-                expected = {"gpu.deep", "gpu.pinning", "gpu.numa", "isolate"} - {"gpu.numa"}
+                expected = {"gpu.deep", "gpu.pinning", "isolate"}
                 expected |= {"group.rank", "group.gpus", "group.address", "group.secret", "group.nccl"}
                 if not self.built_with_cuda():
                     expected |= {"gpu.driver-runtime", "gpu.architecture"}
                 self.assertIn(id, expected, row)
+
+    def test_the_links_of_two_gpus_are_told_as_the_driver_has_them(self):
+        root = self.machine()
+        for fakes, status, says in (({"FAKE_NVLINKS": "18"}, "ok", "2 GPUs; NV18 (NVLink): all; peer access: all"),
+                                    ({"FAKE_ANCESTOR": "10"}, "ok", "2 GPUs; PIX (one PCIe switch): all; peer access: all"),
+                                    ({"FAKE_PEERS": "0"}, "info", "2 GPUs; SYS (the link between NUMA nodes): all; no peer access: all")):
+            with self.subTest(says):
+                row = self.rows(root, FAKE_GPUS="2", **fakes)["gpu.links"]
+                self.assertEqual((row["status"], row["observed"]), (status, says), row)
 
     def check_own_row(self, id, status, says, change, fakes={}):
         root = self.machine("mutated")

@@ -22,6 +22,7 @@ struct cuda_functions {
   int (*device_uuid)(unsigned char*, int) = nullptr;
   int (*device_attribute)(int*, int, int) = nullptr;
   int (*device_pci)(char*, int, int) = nullptr;
+  int (*can_access_peer)(int*, int, int) = nullptr;
 
   explicit cuda_functions(const device::driver_library& cuda) {
     cuda.find("cuInit", init);
@@ -33,6 +34,7 @@ struct cuda_functions {
     if (!cuda.find("cuDeviceGetUuid_v2", device_uuid)) cuda.find("cuDeviceGetUuid", device_uuid);
     cuda.find("cuDeviceGetAttribute", device_attribute);
     cuda.find("cuDeviceGetPCIBusId", device_pci);
+    cuda.find("cuDeviceCanAccessPeer", can_access_peer);
   }
 
   [[nodiscard]] std::string name_of(int code) const {
@@ -79,6 +81,24 @@ nlohmann::json facts_of(const cuda_functions& cuda, int ordinal) {
   return facts;
 }
 
+/// Pairs of GPUs, by their numbers: whether both can read and write each other's memory. Needs no context.
+nlohmann::json peers_among(const cuda_functions& cuda, int count) {
+  nlohmann::json peers = nlohmann::json::array();
+  if (cuda.can_access_peer == nullptr) return peers;
+  const auto reaches = [&cuda](int from, int to) {
+    int yes = 0;
+    int one = 0;
+    int other = 0;
+    return cuda.device_get(&one, from) == 0 && cuda.device_get(&other, to) == 0 &&
+           cuda.can_access_peer(&yes, one, other) == 0 && yes != 0;
+  };
+  for (int a = 0; a < count; ++a) {
+    for (int b = a + 1; b < count; ++b)
+      peers.push_back({{"a", a}, {"b", b}, {"access", reaches(a, b) && reaches(b, a)}});
+  }
+  return peers;
+}
+
 }  // namespace
 
 int ask_cuda(const std::string& root) {
@@ -104,6 +124,10 @@ int ask_cuda(const std::string& root) {
   nlohmann::json devices = nlohmann::json::array();
   for (int i = 0; i < count; ++i) devices.push_back(facts_of(cuda, i));
   tell({{"devices", devices}});
+  if (count > 1 && cuda.device_get != nullptr) {
+    begin_step("asking which GPUs reach each other");
+    tell({{"peers", peers_among(cuda, count)}});
+  }
   return 0;
 }
 

@@ -3,7 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
+#include <string>
 #include <vector>
 
 namespace penstock::probe {
@@ -79,6 +81,62 @@ nlohmann::json facts_of(const nvml& n, nvml::gpu gpu) {
   return facts;
 }
 
+// ---- links
+
+constexpr unsigned links_max = 36;  // of one GPU; today's have up to 18
+constexpr unsigned link_to_switch = 2;
+constexpr unsigned peer_over_nvlink = 2;
+
+/// Its NVLinks that work: to which GPU, or to a switch.
+struct nvlinks {
+  std::vector<std::string> to_gpus;  // addresses on the PCI bus
+  unsigned to_switches = 0;
+};
+
+nvlinks nvlinks_of(const nvml& n, nvml::gpu gpu) {
+  nvlinks found;
+  for (unsigned link = 0; link < links_max; ++link) {
+    unsigned active = 0;
+    if (!n.ask("nvmlDeviceGetNvLinkState", gpu, link, &active) || active == 0) continue;
+    unsigned kind = 0;
+    pci_info other{};
+    if (n.ask("nvmlDeviceGetNvLinkRemoteDeviceType", gpu, link, &kind) && kind == link_to_switch) {
+      ++found.to_switches;
+    } else if (n.ask("nvmlDeviceGetNvLinkRemotePciInfo_v2", gpu, link, &other)) {
+      found.to_gpus.emplace_back(other.address);
+    }
+  }
+  return found;
+}
+
+nlohmann::json link_between(const nvml& n, const std::vector<nvml::gpu>& gpus,
+                            const std::vector<nvlinks>& wires, std::size_t a, std::size_t b) {
+  nlohmann::json link{{"a", a}, {"b", b}};
+  unsigned ancestor = 0;
+  if (n.ask("nvmlDeviceGetTopologyCommonAncestor", gpus[a], gpus[b], &ancestor)) link["ancestor"] = ancestor;
+  pci_info other{};
+  std::size_t lanes = 0;
+  if (n.ask("nvmlDeviceGetPciInfo_v3", gpus[b], &other))
+    lanes = static_cast<std::size_t>(std::ranges::count(wires[a].to_gpus, std::string(other.address)));
+  // Through switches every GPU reaches every other one with all its links.
+  unsigned status = 1;
+  const bool reachable =
+      n.ask("nvmlDeviceGetP2PStatus", gpus[a], gpus[b], peer_over_nvlink, &status) && status == 0;
+  if (lanes == 0 && reachable) lanes = std::min(wires[a].to_switches, wires[b].to_switches);
+  link["nvlinks"] = lanes;
+  return link;
+}
+
+nlohmann::json links_between(const nvml& n, const std::vector<nvml::gpu>& gpus) {
+  std::vector<nvlinks> wires;
+  for (const nvml::gpu gpu : gpus) wires.push_back(nvlinks_of(n, gpu));
+  nlohmann::json links = nlohmann::json::array();
+  for (std::size_t a = 0; a < gpus.size(); ++a) {
+    for (std::size_t b = a + 1; b < gpus.size(); ++b) links.push_back(link_between(n, gpus, wires, a, b));
+  }
+  return links;
+}
+
 }  // namespace
 
 int ask_nvml(const std::string& root) {
@@ -96,10 +154,18 @@ int ask_nvml(const std::string& root) {
   if (!started) return 0;
   begin_step("asking for the GPUs' state");
   nlohmann::json devices = nlohmann::json::array();
+  std::vector<nvml::gpu> gpus;
   for (unsigned i = 0; i < n.count(); ++i) {
-    if (const auto gpu = n.by_index(i)) devices.push_back(facts_of(n, *gpu));
+    const auto gpu = n.by_index(i);
+    if (!gpu) continue;
+    devices.push_back(facts_of(n, *gpu));
+    gpus.push_back(*gpu);
   }
   tell({{"devices", devices}});
+  if (gpus.size() > 1) {
+    begin_step("asking for the links between the GPUs");
+    tell({{"links", links_between(n, gpus)}});
+  }
   begin_step("closing NVML");
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +12,7 @@
 
 namespace {
 
-constexpr char only_uuid[] = "GPU-11111111-1111-1111-1111-111111111111";
+constexpr char first_uuid[] = "GPU-11111111-1111-1111-1111-111111111111";
 
 std::string setting(const char* name, const char* usual) {
   const char* value = std::getenv(name);
@@ -54,7 +55,7 @@ __attribute__((visibility("default"))) int cuGetErrorName(int, const char** name
   return 0;
 }
 __attribute__((visibility("default"))) int cuDeviceGetCount(int* count) {
-  *count = 1;
+  *count = number("FAKE_GPUS", "1");
   return 0;
 }
 __attribute__((visibility("default"))) int cuDeviceGet(int* device, int ordinal) {
@@ -65,8 +66,8 @@ __attribute__((visibility("default"))) int cuDeviceGetName(char* name, int size,
   copy_text("NVIDIA H200", name, static_cast<unsigned>(size));
   return 0;
 }
-__attribute__((visibility("default"))) int cuDeviceGetUuid_v2(unsigned char* uuid, int) {
-  std::memset(uuid, 0x11, 16);
+__attribute__((visibility("default"))) int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
+  std::memset(uuid, 0x11 * (device + 1), 16);
   return 0;
 }
 __attribute__((visibility("default"))) int cuDeviceGetAttribute(int* value, int attribute, int) {
@@ -75,6 +76,11 @@ __attribute__((visibility("default"))) int cuDeviceGetAttribute(int* value, int 
 }
 __attribute__((visibility("default"))) int cuDeviceGetPCIBusId(char* address, int size, int) {
   copy_text("0000:3B:00.0", address, static_cast<unsigned>(size));
+  return 0;
+}
+
+__attribute__((visibility("default"))) int cuDeviceCanAccessPeer(int* can, int, int) {
+  *can = number("FAKE_PEERS", "1");
   return 0;
 }
 
@@ -89,17 +95,38 @@ __attribute__((visibility("default"))) const char* nvmlErrorString(int) {
   return "what the fake says";
 }
 __attribute__((visibility("default"))) int nvmlDeviceGetCount_v2(unsigned* count) {
-  *count = 1;
+  *count = static_cast<unsigned>(number("FAKE_GPUS", "1"));
   return 0;
 }
-__attribute__((visibility("default"))) int nvmlDeviceGetHandleByIndex_v2(unsigned, void** device) {
-  *device = device;
+// A handle is the GPU's number, from 1.
+__attribute__((visibility("default"))) int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+  *device = reinterpret_cast<void*>(std::uintptr_t{index} + 1);
+  return 0;
+}
+// FAKE_NVLINKS: how many links each GPU has, all of them to a switch
+__attribute__((visibility("default"))) int nvmlDeviceGetNvLinkState(void*, unsigned link, unsigned* active) {
+  *active = static_cast<int>(link) < number("FAKE_NVLINKS", "0") ? 1 : 0;
+  return 0;
+}
+__attribute__((visibility("default"))) int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned,
+                                                                               unsigned* kind) {
+  constexpr unsigned a_switch = 2;
+  *kind = a_switch;
+  return 0;
+}
+__attribute__((visibility("default"))) int nvmlDeviceGetP2PStatus(void*, void*, unsigned, unsigned* status) {
+  *status = 0;
+  return 0;
+}
+__attribute__((visibility("default"))) int nvmlDeviceGetTopologyCommonAncestor(void*, void*,
+                                                                               unsigned* ancestor) {
+  *ancestor = static_cast<unsigned>(number("FAKE_ANCESTOR", "50"));
   return 0;
 }
 __attribute__((visibility("default"))) int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
   constexpr int not_found = 6;
   *device = device;
-  return std::strcmp(uuid, only_uuid) == 0 ? 0 : not_found;
+  return std::strcmp(uuid, first_uuid) == 0 ? 0 : not_found;
 }
 struct process_info {
   unsigned pid;
@@ -125,8 +152,12 @@ __attribute__((visibility("default"))) int nvmlDeviceGetName(void*, char* name, 
   copy_text("NVIDIA H200", name, size);
   return 0;
 }
-__attribute__((visibility("default"))) int nvmlDeviceGetUUID(void*, char* uuid, unsigned size) {
-  copy_text(only_uuid, uuid, size);
+__attribute__((visibility("default"))) int nvmlDeviceGetUUID(void* device, char* uuid, unsigned size) {
+  std::string text = first_uuid;
+  for (char& c : text) {
+    if (c == '1') c = static_cast<char>('0' + reinterpret_cast<std::uintptr_t>(device));
+  }
+  copy_text(text.c_str(), uuid, size);
   return 0;
 }
 __attribute__((visibility("default"))) int nvmlDeviceGetMemoryInfo(void*,

@@ -197,6 +197,11 @@ const std::vector<mutation>& mutations() {
        }},
       {"gpu.pcie", status::warn, "x8 of x16", [](facts& f) { f.gpu.pci[0].link_width = 8; }},
       {"gpu.pcie", status::warn, "16 of 32 GT/s", [](facts& f) { f.gpu.pci[0].link_speed = 16; }},
+      {"gpu.links", status::warn, "no peer access: all",
+       [](facts& f) {
+         f.gpu.cuda.devices.push_back({1, "NVIDIA H200", "GPU-0b", "0000:5e:00.0", 9, 0});
+         f.gpu.cuda.peers = {{0, 1, false}};
+       }},
       {"gpu.pcie", status::info, "idle",
        [](facts& f) {
          f.gpu.pci[0].link_speed = 2.5;
@@ -432,6 +437,78 @@ TEST_CASE("the driver's word about the link counts more than the bus's") {
   CHECK(by_id(f).at("gpu.pcie").is == status::ok);
   d.link_generation = 3;
   CHECK(by_id(f).at("gpu.pcie").is == status::warn);
+}
+
+namespace {
+
+/// What a machine with these GPUs told: a row for each, as `nvidia-smi topo -m` prints it, and pairs without peer access.
+facts machine_with(const std::vector<std::vector<std::string>>& topology,
+                   const std::set<std::pair<int, int>>& apart = {}) {
+  static const std::map<std::string, int> ancestors{
+      {"PIX", 10}, {"PXB", 20}, {"PHB", 30}, {"NODE", 40}, {"SYS", 50}};
+  facts f = healthy();
+  f.gpu.cuda.devices.clear();
+  f.gpu.nvml.devices.clear();
+  for (int i = 0; i < static_cast<int>(topology.size()); ++i) {
+    const std::string uuid = "GPU-" + std::to_string(i);
+    f.gpu.cuda.devices.push_back({i, "NVIDIA H200", uuid, "0000:3b:00.0", 9, 0});
+    nvml_device_facts d;
+    d.uuid = uuid;
+    f.gpu.nvml.devices.push_back(d);
+    for (int other = i + 1; other < static_cast<int>(topology.size()); ++other) {
+      const std::string& way = topology[static_cast<std::size_t>(i)][static_cast<std::size_t>(other)];
+      link_facts link{static_cast<std::size_t>(i), static_cast<std::size_t>(other), 50, 0};
+      if (way.starts_with("NV")) link.nvlinks = std::stoi(way.substr(2));
+      if (const auto known = ancestors.find(way); known != ancestors.end()) link.ancestor = known->second;
+      f.gpu.nvml.links.push_back(link);
+      f.gpu.cuda.peers.push_back({i, other, !apart.contains({i, other})});
+    }
+  }
+  return f;
+}
+
+}  // namespace
+
+TEST_CASE("the ways between GPUs are named, and whether they reach each other's memory") {
+  SECTION("one GPU has nobody to reach") {
+    const row links = by_id(machine_with({{"X"}})).at("gpu.links");
+    CHECK(links.is == status::ok);
+    CHECK(links.observed == "this process sees one GPU");
+  }
+  SECTION("two GPUs behind NVSwitch") {
+    const row links = by_id(machine_with({{"X", "NV18"}, {"NV18", "X"}})).at("gpu.links");
+    CHECK(links.is == status::ok);
+    CHECK(links.observed == "2 GPUs; NV18 (NVLink): all; peer access: all");
+  }
+  const std::vector<std::vector<std::string>> two_sockets{{"X", "PIX", "SYS", "SYS"},
+                                                          {"PIX", "X", "SYS", "SYS"},
+                                                          {"SYS", "SYS", "X", "PIX"},
+                                                          {"SYS", "SYS", "PIX", "X"}};
+  SECTION("four GPUs on two sockets, all reach each other") {
+    const row links = by_id(machine_with(two_sockets)).at("gpu.links");
+    CHECK(links.is == status::info);
+    CHECK(links.observed ==
+          "4 GPUs; PIX (one PCIe switch): 0-1, 2-3; SYS (the link between NUMA nodes): 0-2, 0-3, 1-2, 1-3; "
+          "peer access: all");
+  }
+  SECTION("four GPUs on two sockets that do not reach each other across") {
+    facts f = machine_with(two_sockets, {{0, 2}, {0, 3}, {1, 2}, {1, 3}});
+    const row links = by_id(f).at("gpu.links");
+    CHECK(links.is == status::warn);
+    CHECK(links.observed.ends_with("; no peer access: 0-2, 0-3, 1-2, 1-3"));
+    CHECK(links.remedy.find("NCCL copies through host memory") != std::string::npos);
+    f.group.wants_nccl = false;  // nothing of ours needs it then
+    CHECK(by_id(f).at("gpu.links").is == status::info);
+  }
+  SECTION("CUDA_VISIBLE_DEVICES numbers them otherwise than NVML") {
+    facts f = machine_with({{"X", "NV4", "SYS"}, {"NV4", "X", "SYS"}, {"SYS", "SYS", "X"}});
+    f.gpu.cuda.devices = {{0, "NVIDIA H200", "GPU-2", "", 9, 0}, {1, "NVIDIA H200", "GPU-1", "", 9, 0}};
+    f.gpu.cuda.peers = {{0, 1, true}};
+    CHECK(by_id(f).at("gpu.links").observed ==
+          "2 GPUs; SYS (the link between NUMA nodes): all; peer access: all");
+    f.gpu.nvml = {};  // no NVML: what CUDA says is left
+    CHECK(by_id(f).at("gpu.links").observed == "2 GPUs; unknown: all; peer access: all");
+  }
 }
 
 TEST_CASE("ranks need a GPU each, unless they may share one") {

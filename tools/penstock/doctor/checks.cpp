@@ -65,6 +65,12 @@ const std::vector<check>& checks() {
        "at least one allowed core on the GPU's node", "run on the GPU's node", judge_numa},
       {"gpu.pcie", gpu, "the PCIe link compared with its maximum", "full width and speed",
        "check for a narrow slot, a riser, or errors in `dmesg | grep -i pcie`", judge_pcie},
+      {"gpu.links", gpu, "the ways between the GPUs that this process sees: NVLink, PCIe, peer access",
+       "peer access between all of them, and the same kind of link",
+       "see `nvidia-smi topo -m` and `nvidia-smi topo -p2p r`; without peer access NCCL copies through host "
+       "memory: look "
+       "for ACS or an IOMMU between them, a virtual machine, or MIG",
+       judge_links},
       {"gpu.deep", gpu, "context, allocation, copy, kernel, copy back, compare (--deep)",
        "the same bits as the host device's", "see the message; try `penstock doctor --isolate FILE`",
        judge_deep},

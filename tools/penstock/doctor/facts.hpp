@@ -58,6 +58,13 @@ struct cuda_device_facts {
   int minor = 0;
 };
 
+/// Two GPUs that this process sees, by their CUDA numbers.
+struct peer_facts {
+  int a = 0;
+  int b = 0;
+  bool access = false;  ///< each can read and write the other's memory
+};
+
 /// Facts from libcuda.
 struct cuda_facts {
   child_outcome child;
@@ -67,6 +74,7 @@ struct cuda_facts {
   std::optional<int> init_code;
   std::string init_name;  ///< "CUDA_ERROR_UNKNOWN"
   std::vector<cuda_device_facts> devices;
+  std::vector<peer_facts> peers;  ///< all pairs, a < b
 };
 
 struct gpu_holder {
@@ -94,12 +102,23 @@ struct nvml_device_facts {
   std::vector<gpu_holder> holders;
 };
 
+/// The way between two GPUs, by their places in nvml_facts::devices.
+struct link_facts {
+  std::size_t a = 0;
+  std::size_t b = 0;
+  /// Where their ways over PCIe meet, as NVML counts: 10 one switch, 20 several, 30 a host bridge, 40 a NUMA node, 50 the
+  /// link between sockets; less than 10: on one board.
+  std::optional<int> ancestor;
+  int nvlinks = 0;  ///< that work, directly or through NVSwitch
+};
+
 struct nvml_facts {
   child_outcome child;
   std::string load_error;
   std::optional<int> init_code;
   std::string init_text;
   std::vector<nvml_device_facts> devices;
+  std::vector<link_facts> links;  ///< all pairs
 };
 
 /// Facts from the kernel about one NVIDIA GPU on the PCI bus.

@@ -91,6 +91,14 @@ nvml_facts ask_nvml(const gather_options& options) {
     }
     n.devices.push_back(std::move(facts));
   }
+  for (const json& l : p.told.value("links", json::array())) {
+    link_facts link;
+    take(l, "a", link.a);
+    take(l, "b", link.b);
+    take(l, "ancestor", link.ancestor);
+    take(l, "nvlinks", link.nvlinks);
+    n.links.push_back(link);
+  }
   return n;
 }
 
@@ -232,6 +240,13 @@ cuda_facts look_at_cuda(const gather_options& options) {
     take(d, "major", facts.major);
     take(d, "minor", facts.minor);
     c.devices.push_back(std::move(facts));
+  }
+  for (const json& one : p.told.value("peers", json::array())) {
+    peer_facts peers;
+    take(one, "a", peers.a);
+    take(one, "b", peers.b);
+    take(one, "access", peers.access);
+    c.peers.push_back(peers);
   }
   return c;
 }

@@ -24,15 +24,6 @@ bool any_trace(const gpu_facts& g) {
          !g.nvml.devices.empty();
 }
 
-/// Rows about a GPU are judged only if one is wanted.
-std::optional<finding> not_asked(const facts& f) {
-  if (f.job.demand == gpu_demand::none) return skipped(f.job.why_no_gpu);
-  if (f.job.demand == gpu_demand::if_there && !any_trace(f.gpu)) {
-    return skipped("there is no NVIDIA GPU on this machine; device = \"auto\" uses the host device");
-  }
-  return std::nullopt;
-}
-
 /// "0000:3b:00.0" of "00000000:3B:00.0".
 std::string plain_address(std::string_view pci) {
   std::string text(pci);
@@ -268,6 +259,14 @@ bool has_code_for(const std::vector<std::string>& architectures, int major, int 
       return true;
     return ptx && number <= major * 10 + minor;
   });
+}
+
+std::optional<finding> not_asked(const facts& f) {
+  if (f.job.demand == gpu_demand::none) return skipped(f.job.why_no_gpu);
+  if (f.job.demand == gpu_demand::if_there && !any_trace(f.gpu)) {
+    return skipped("there is no NVIDIA GPU on this machine; device = \"auto\" uses the host device");
+  }
+  return std::nullopt;
 }
 
 finding judge_build(const facts& f) {

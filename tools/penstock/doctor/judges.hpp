@@ -25,6 +25,7 @@ finding judge_ecc(const facts& f);
 finding judge_xid(const facts& f);
 finding judge_numa(const facts& f);
 finding judge_pcie(const facts& f);
+finding judge_links(const facts& f);  // judge_links.cpp
 finding judge_deep(const facts& f);
 finding judge_pinning(const facts& f);
 
@@ -53,6 +54,8 @@ finding judge_meeting_place(const facts& f);
 finding judge_secret(const facts& f);
 finding judge_nccl(const facts& f);
 
+/// Rows about a GPU are judged only if one is wanted.
+[[nodiscard]] std::optional<finding> not_asked(const facts& f);
 /// "9 GPUs", "1 GPU".
 [[nodiscard]] std::string counted(std::uint64_t count, std::string_view noun);
 [[nodiscard]] finding skipped(std::string why);
