@@ -48,6 +48,7 @@ void group_book::find_silent(steady_time now) {
     // Known from a rank that had heard an earlier coordinator, after this process had reported.
     if (s.present && s.incarnation != 0 && s.incarnation < view_.incarnations[rank_of(s)]) {
       s.ended = true;
+      s.vacant_from = now + settings_.lost_after;  // it does not know, and may hand out for a while
       lose(s, "was replaced before rank 0 was started again", now);
     }
     if (s.present && now - s.heard > settings_.lost_after)
