@@ -160,8 +160,7 @@ void group_book::claim_after_end(seat& s, const member_report& report, steady_ti
   s.knows_end = s.knows_end || report.view.outcome != group_outcome::none;
   if (s.other && s.other->latest.card.process == report.card.process) s.other.reset();
   const bool is_gone = !s.latest || s.ended || report.card.starts > s.latest->card.starts;
-  const bool may_be_gone =
-      is_gone || (s.latest->stream_over && s.latest->view.outcome == group_outcome::none);
+  const bool may_be_gone = is_gone || s.latest->stream_over;
   if (may_be_gone && settings_.waits_for_lost && view_.outcome == group_outcome::finished &&
       fits(report, now)) {
     take(s, report, now);
