@@ -21,8 +21,9 @@
 // Programs that embed penstock: when the work is done (wait for the stream), ask is_lost() before you believe in what it
 // has written. A loss is thrown once (errc::group_failed): by the use in which it is noticed, or by the next one. Catch
 // it if the group goes on ([group] on_lost_rank = "wait", or an error of NCCL): the use after that waits for the next
-// communicator, with a higher number(), and all ranks agree in it who goes on from where, as above. A use that stays
-// open for abort_timeout ends the group, on all ranks.
+// communicator, with a higher number(), and all ranks agree in it who goes on from where, as above. Memory of queued work
+// is in use until that is done, after a loss too: wait for the stream before you free it. A use that stays open for
+// abort_timeout ends the group, on all ranks.
 #pragma once
 
 #include <penstock/stream.hpp>

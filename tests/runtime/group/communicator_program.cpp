@@ -73,7 +73,7 @@ wanted parse(int count, char** arguments) {
 /// Numbers where the communicator works: in GPU memory, by the driver, or in plain memory beside the stand-in.
 class numbers {
  public:
-  numbers(std::size_t count, bool on_gpu) : host_(count) {
+  numbers(std::size_t count, bool on_gpu) : host_(memory_of(count)) {
     if (!on_gpu) return;
     const penstock::device::driver_library cuda("libcuda.so.1");
     int (*take)(std::uint64_t*, std::size_t) = nullptr;
@@ -97,7 +97,12 @@ class numbers {
   static void must(int status) {
     if (status != 0) throw std::runtime_error(fmt::format("copying: error {} of the driver", status));
   }
-  std::vector<double> host_;
+  /// Never freed: work that was queued before a loss may read it until the communicator is aborted.
+  static std::vector<double>& memory_of(std::size_t count) {
+    static auto* const made = new std::vector<double>(count);
+    return *made;
+  }
+  std::vector<double>& host_;
   std::uint64_t gpu_ = 0;
   int (*to_gpu_)(std::uint64_t, const void*, std::size_t) = nullptr;
   int (*from_gpu_)(void*, std::uint64_t, std::size_t) = nullptr;
