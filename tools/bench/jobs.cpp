@@ -1,11 +1,13 @@
 // Benchmarks of a pool of jobs, one JSON object per line; tools/bench/jobs.py compares it with other pools.
 // The program is also the pool's worker program (--serve).
 //
-//   penstock-bench-jobs empty|round-trip|megabyte|ready|replace|pending|flat [--workers N] [--jobs N] [--seconds S]
+//   penstock-bench-jobs empty|round-trip|megabyte|hand-over|ready|replace|pending|flat [--workers N] [--jobs N]
+//     [--seconds S]
 //   penstock-bench-jobs device|full --program FILE [--device NAME] [--placement embedded|process] [the same]
 #include "runtime/base/mapping.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/device/yardstick.hpp"
+#include "tools/bench/hand_over.hpp"
 
 #include <penstock/job.hpp>
 #include <penstock/pool.hpp>
@@ -112,38 +114,19 @@ void round_trip(const settings& s) {
       jobs, percentile(times, 0.5), percentile(times, 0.9), percentile(times, 0.99));
 }
 
-/// Jobs per second with a 1 MB argument and a 1 MB result, compared with the same number of threads that only
-/// do the two copies, using as many buffers as a worker has slots. There are 256 different arguments, more
-/// than caches hold, because real jobs do not repeat the same megabyte.
+/// Jobs per second with a 1 MB argument and a 1 MB result, compared with the same number of threads that only do the two
+/// copies (bench::bare_copies).
 void megabyte(const settings& s) {
-  constexpr std::size_t bytes = 1'000'000;
+  constexpr std::size_t bytes = bench::copied_bytes;
   const std::uint64_t jobs = s.jobs > 0 ? s.jobs : 4000;
-  std::vector<std::shared_ptr<std::vector<std::byte>>> arguments;
-  for (unsigned i = 0; i < 256; ++i)
-    arguments.push_back(std::make_shared<std::vector<std::byte>>(bytes, static_cast<std::byte>(i)));
+  const bench::copied_arguments arguments = bench::make_arguments();
 
   config c = pool_config(s);
   c.loader.slot_bytes = byte_size{4U << 20U};
   const std::uint32_t slots_each = c.loader.slots_per_worker;
 
-  const auto bare = [&] {
-    const auto begun = clock::now();
-    std::vector<std::thread> threads;
-    for (std::uint32_t t = 0; t < s.workers; ++t) {
-      threads.emplace_back([&, t] {
-        std::vector<std::vector<std::byte>> slots(slots_each, std::vector<std::byte>(2 * bytes));
-        for (std::uint64_t i = 0; i < jobs / s.workers; ++i) {
-          std::byte* const slot = slots[i % slots_each].data();
-          const std::uint64_t job = i * s.workers + t;
-          std::memcpy(slot, arguments[job % arguments.size()]->data(), bytes);
-          std::memcpy(slot + bytes, slot, bytes);
-          asm volatile("" : : "r"(slot) : "memory");
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return static_cast<double>(jobs) / seconds_since(begun);
-  };
+  bench::bare_copies bare_copies(s.workers, slots_each);
+  const auto bare = [&] { return bare_copies.jobs_per_second(arguments, jobs); };
 
   Pool pool(c, quietly());
   wait_until_ready(pool, s.workers);
@@ -176,6 +159,28 @@ void megabyte(const settings& s) {
       "{{\"figure\":\"megabyte\",\"jobs\":{},\"jobs_per_second\":{:.0f},\"of_bare_copies\":{:.3f},\"lowest\":"
       "{:.3f}}}\n",
       jobs, percentile(rates, 0.5), percentile(ratios, 0.5), percentile(ratios, 0));
+}
+
+/// What the two copies cost with nothing but a hand-over between two processes: the most that any pool can reach.
+void hand_over(const settings& s) {
+  const std::uint64_t jobs = s.jobs > 0 ? s.jobs : 4000;
+  const std::uint32_t slots_each = pool_config(s).loader.slots_per_worker;
+  const bench::copied_arguments arguments = bench::make_arguments();
+  bench::bare_copies bare(s.workers, slots_each);
+  bare.jobs_per_second(arguments, jobs);
+  for (const bench::placement where : bench::placements) {
+    for (const bool streaming : {false, true}) {
+      const double line = bench::nanoseconds_between_cores();
+      const double copies = bare.jobs_per_second(arguments, jobs);
+      const double rate =
+          bench::handed_over_per_second(arguments, {s.workers, slots_each, jobs, where, streaming});
+      fmt::print(
+          "{{\"figure\":\"hand-over\",\"placement\":\"{}\",\"stores\":\"{}\",\"jobs_per_second\":{:.0f},\"of_"
+          "bare_"
+          "copies\":{:.3f},\"cache_line_ns\":{:.0f}}}\n",
+          bench::name_of(where), streaming ? "streaming" : "plain", rate, rate / copies, line);
+    }
+  }
 }
 
 /// Time until all workers are ready and the first result has arrived.
@@ -387,9 +392,11 @@ int serve() {
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "--serve") return serve();
   const std::map<std::string_view, void (*)(const settings&)> figures{
-      {"empty", empty}, {"round-trip", round_trip}, {"megabyte", megabyte},
-      {"ready", ready}, {"replace", replace},       {"pending", pending},
-      {"flat", flat},   {"device", device_rate},    {"full", full}};
+      {"empty", empty},        {"round-trip", round_trip},
+      {"megabyte", megabyte},  {"hand-over", hand_over},
+      {"ready", ready},        {"replace", replace},
+      {"pending", pending},    {"flat", flat},
+      {"device", device_rate}, {"full", full}};
   const auto figure = argc > 1 ? figures.find(argv[1]) : figures.end();
   if (figure == figures.end()) {
     fmt::print(stderr, "usage: penstock-bench-jobs FIGURE [--workers N] [--jobs N] [--seconds S]; figures:");

@@ -1,0 +1,54 @@
+// What a pool of jobs is compared with where arguments and results are large: the two copies alone (bare_copies), and the
+// two copies by two processes with nothing but a futex between them (handed_over_per_second). Used by jobs.cpp.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace penstock::bench {
+
+inline constexpr std::size_t copied_bytes = 1'000'000;
+
+using copied_arguments = std::vector<std::shared_ptr<std::vector<std::byte>>>;
+/// 256 different arguments, more than caches hold, because real jobs do not repeat the same megabyte.
+[[nodiscard]] copied_arguments make_arguments();
+
+/// As many threads as workers, each with as many buffers as a worker has slots, which it uses in turn: the memory that a
+/// pool walks through. The buffers are written once before any time is taken. Their pages are as large as a slot's unless
+/// the system gives huge pages to one of them alone (/sys/kernel/mm/transparent_hugepage: enabled, shmem_enabled).
+class bare_copies {
+ public:
+  bare_copies(std::uint32_t threads, std::uint32_t buffers_each);
+  /// argument -> first half of a buffer -> its second half.
+  double jobs_per_second(const copied_arguments& arguments, std::uint64_t jobs);
+
+ private:
+  std::vector<std::vector<std::vector<std::byte>>> buffers_;  // by thread
+};
+
+enum class placement : std::uint8_t {
+  free,        ///< as the system schedules them
+  same_core,   ///< the two processes of a pair take turns on one core
+  other_core,  ///< each pair on two cores
+};
+inline constexpr std::array placements{placement::free, placement::same_core, placement::other_core};
+[[nodiscard]] const char* name_of(placement where) noexcept;
+
+struct hand_over_settings {
+  std::uint32_t pairs = 2;
+  std::uint32_t slots_each = 3;
+  std::uint64_t jobs = 4000;
+  placement where = placement::free;
+  bool streaming = false;  ///< the first copy stores past the caches, as a pool does
+};
+/// Each pair is a thread of this process that copies arguments into slots of shared memory, and a child that copies each
+/// within its slot. Forks: call without other threads.
+double handed_over_per_second(const copied_arguments& arguments, const hand_over_settings& s);
+
+/// How long a cache line takes from the first core to the second. Virtual machines are moved about, so it changes.
+double nanoseconds_between_cores();
+
+}  // namespace penstock::bench
