@@ -296,8 +296,11 @@ void attach(owner_state& s, const attach_partition& order) {
   PENSTOCK_CHECK(!s.partitions.contains(order.partition), "partition {} is attached already",
                  order.partition);
   const stage_range range("register partition");
+  const steady_time begin = std::chrono::steady_clock::now();
   auto pinned = s.around.device->attach(order.partition, order.memory->bytes());
   if (!pinned) return fail(s, pinned.error());
+  s.around.news->attached(
+      {order.partition, order.memory->bytes().size(), *pinned, std::chrono::steady_clock::now() - begin});
   s.pinned = s.pinned && *pinned;
   s.partitions[order.partition] = {order.memory, order.shape};
 }

@@ -78,6 +78,7 @@ class owner_program final : owner_news {
   void failed(const failure& why) override { die(why); }
   void slots_released(std::vector<std::uint64_t> uploads) override;
   void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override;
+  void attached(const attached_partition& what) override;
   void communicator_changed(const group::communicator_state& state) override;
   void communicator_drawn(std::uint64_t number, const std::string& id) override;
   void communicator_stuck(const std::string& why) override;
@@ -277,6 +278,11 @@ void owner_program::progressed(std::uint64_t uploads, std::uint64_t bytes, bool 
   uploads_ += uploads;
   bytes_ += bytes;
   pinned_ = pinned;
+}
+
+void owner_program::attached(const attached_partition& what) {
+  link_->send(protocol::partition_attached{what.partition, what.bytes, what.pinned,
+                                           static_cast<std::uint64_t>(what.took.count())});
 }
 
 void owner_program::communicator_changed(const group::communicator_state& state) {

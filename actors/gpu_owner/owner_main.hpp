@@ -2,7 +2,7 @@
 //
 //   receives  open_owner, prepare_owner, map_partition, upload_slots, stop_owner        from the session
 //   sends     hello, owner_opened, slots_copied, batches_delivered, owner_irreplaceable,
-//             gpu_processes_seen, worker_gives_up
+//             gpu_processes_seen, partition_attached, worker_gives_up
 //   owns      the device (through the GPU owner actor), the sink
 //
 // Three threads: io (messages), the GPU owner actor's, and the main thread, which is the consumer: it takes

@@ -225,6 +225,10 @@ void device_side::progressed(std::uint64_t uploads, std::uint64_t bytes, bool pi
   around_.board->uploaded(uploads, bytes, pinned);
 }
 
+void device_side::attached(const gpu_owner::attached_partition& what) {
+  around_.tell(session::event_of(what));
+}
+
 void device_side::failed(const failure& why) {
   {
     const std::lock_guard hold(mutex_);

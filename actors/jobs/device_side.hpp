@@ -68,6 +68,7 @@ class device_side final : gpu_owner::owner_news, supervisor::keeper_news, superv
   // From the owner in this process, or from the keeper.
   void opened(const device::identity& what) override;
   void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override;
+  void attached(const gpu_owner::attached_partition& what) override;
   void failed(const failure& why) override;
   void slots_released(std::vector<std::uint64_t> uploads) override;
   void reopened(pid_t owner) override;

@@ -26,7 +26,7 @@ auto inspect(Inspector& f, lease_ref& x) {
 namespace protocol {
 
 /// Increment it with every change of a message: each side refuses any other version (exit 82).
-inline constexpr std::uint32_t version = 4;
+inline constexpr std::uint32_t version = 5;
 
 /// The numbers of the descriptors that a child inherits. Descriptor 0 is /dev/null, 1 and 2 are its log.
 namespace child_fd {
@@ -433,6 +433,18 @@ struct wire_gpu_process {
 template <class Inspector>
 auto inspect(Inspector& f, wire_gpu_process& x) {
   return f(caf::meta::type_name("wire_gpu_process"), x.pid, x.bytes);
+}
+
+/// The answer to map_partition: the device can read it.
+struct partition_attached {
+  std::uint32_t partition = 0;
+  std::uint64_t bytes = 0;
+  bool pinned = false;
+  std::uint64_t took_ns = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, partition_attached& x) {
+  return f(caf::meta::type_name("partition_attached"), x.partition, x.bytes, x.pinned, x.took_ns);
 }
 
 /// Which processes NVML sees on the GPU: first some time after owner_opened, then repeatedly.

@@ -47,6 +47,10 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     }
   }
 
+  void attached(const gpu_owner::attached_partition& what) override {
+    session_.tell(session::event_of(what));
+  }
+
   void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) override {
     board_.uploaded(uploads, bytes, pinned);
   }

@@ -2,6 +2,7 @@
 
 #include "actors/supervisor/death_record.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
 
@@ -58,6 +59,15 @@ event event_of(event_kind kind, std::string text) {
   e.time = std::chrono::system_clock::now();
   e.kind = kind;
   e.text = std::move(text);
+  return e;
+}
+
+event event_of(const gpu_owner::attached_partition& what) {
+  event e = event_of(event_kind::memory_attached,
+                     fmt::format("the device has the slots of worker {} after {}: {}{}", what.partition,
+                                 duration_for_people(what.took), bytes_for_people(what.bytes),
+                                 what.pinned ? "" : ", not page-locked: copies from there are slower"));
+  e.worker = what.partition;
   return e;
 }
 

@@ -2,6 +2,7 @@
 // which adds them to its journal.
 #pragma once
 
+#include "actors/protocol/local/news.hpp"
 #include "actors/protocol/local/scheduler_messages.hpp"
 
 #include <penstock/event.hpp>
@@ -19,6 +20,7 @@ namespace penstock::session {
 [[nodiscard]] event event_of_recovered(std::uint64_t epoch, std::uint64_t sequence);
 [[nodiscard]] event event_of(const schedule::epoch_account& done);
 [[nodiscard]] event event_of(const stall_report& stalled);
+[[nodiscard]] event event_of(const gpu_owner::attached_partition& what);
 
 /// Compares the state of all workers with the last one; each change becomes an event.
 class worker_watch {

@@ -246,6 +246,10 @@ struct hear {
     s.owner->gave_up(incarnation, now, {static_cast<errc>(last.kind), last.reason, 0});
   }
   void operator()(const protocol::owner_irreplaceable&) { s.owner->cannot_be_replaced(incarnation); }
+  void operator()(const protocol::partition_attached& news) {
+    s.around.news->attached(
+        {news.partition, news.bytes, news.pinned, nanoseconds(static_cast<std::int64_t>(news.took_ns))});
+  }
   void operator()(const protocol::gpu_processes_seen& seen) {
     std::vector<gpu_process> processes;
     for (const protocol::wire_gpu_process& p : seen.processes)

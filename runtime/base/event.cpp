@@ -7,6 +7,7 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::run_started: return "run_started";
     case event_kind::stream_opened: return "stream_opened";
     case event_kind::device_opened: return "device_opened";
+    case event_kind::memory_attached: return "memory_attached";
     case event_kind::device_failed: return "device_failed";
     case event_kind::device_lost: return "device_lost";
     case event_kind::worker_started: return "worker_started";

@@ -43,7 +43,24 @@ class communicator_news {
   ~communicator_news() = default;
 };
 
-class owner_news : public virtual communicator_news {
+/// The slots of one worker, which the device can read now.
+struct attached_partition {
+  std::uint32_t partition = 0;  ///< the worker's number
+  std::uint64_t bytes = 0;
+  bool pinned = false;  ///< the device reads them directly
+  nanoseconds took{};
+};
+
+/// What the owner tells of memory; of one in another process its keeper.
+class memory_news {
+ public:
+  virtual void attached(const attached_partition& what) { static_cast<void>(what); }
+
+ protected:
+  ~memory_news() = default;
+};
+
+class owner_news : public virtual communicator_news, public virtual memory_news {
  public:
   virtual void opened(const device::identity& what) = 0;
   /// Once. The device is not used again.
@@ -86,7 +103,7 @@ struct owner_facts {
   bool operator==(const owner_facts&) const = default;
 };
 
-class keeper_news : public virtual gpu_owner::communicator_news {
+class keeper_news : public virtual gpu_owner::communicator_news, public virtual gpu_owner::memory_news {
  public:
   /// The first process has opened the device.
   virtual void opened(const device::identity& what) = 0;

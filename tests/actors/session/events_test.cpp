@@ -74,6 +74,12 @@ TEST_CASE("an undisturbed run tells its beginning, its workers, each epoch and i
   CHECK(e.of(event_kind::epoch_done).at(1).epoch == 1);
   CHECK(e.place_of(event_kind::device_opened) < e.place_of(event_kind::worker_started));
   CHECK(e.place_of(event_kind::worker_started) < e.place_of(event_kind::worker_ready));
+  REQUIRE(e.of(event_kind::memory_attached).size() == 2);
+  CHECK(e.place_of(event_kind::stream_opened) < e.place_of(event_kind::memory_attached));
+  const event attached = e.of(event_kind::memory_attached).front();
+  REQUIRE(attached.worker);
+  CHECK(attached.text.starts_with("the device has the slots of worker " + std::to_string(*attached.worker) +
+                                  " after "));
   CHECK(e.place_of(event_kind::stream_opened) < e.place_of(event_kind::epoch_done));
   for (std::size_t i = 0; i < e.heard.size(); ++i) CHECK(e.heard[i].number == i + 1);
 }

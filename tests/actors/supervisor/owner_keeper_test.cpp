@@ -73,6 +73,7 @@ class stage final : supervisor::keeper_news, supervisor::job_upload_news {
   std::vector<failure> failures;
   int times_opened = 0;
   int times_reopened = 0;
+  std::vector<gpu_owner::attached_partition> attachments;
   int closed = 0;
   std::vector<jobs::device_answer> answers;
   std::vector<jobs::device_lost> losses;
@@ -89,6 +90,7 @@ class stage final : supervisor::keeper_news, supervisor::job_upload_news {
   void owner_died(const owner_death_report& d) override { deaths.push_back(d); }
   void owner_recovered(std::uint32_t, double) override {}
   void progressed(std::uint64_t, std::uint64_t, bool) override {}
+  void attached(const gpu_owner::attached_partition& what) override { attachments.push_back(what); }
   void owner_waited(nanoseconds) override {}
   void gpu_processes_seen(std::vector<gpu_process>) override {}
   void gave_up(const failure& why) override { failures.push_back(why); }
@@ -225,4 +227,16 @@ TEST_CASE("a job that kills two owners is named to the pool with both deaths, an
   }
   CHECK(s.failures.empty());
   CHECK(s.process->started.size() == 3);
+}
+
+TEST_CASE("what the owner's process says of page-locking is passed on") {
+  stage keeper;
+  told_owner owner;
+  keeper.be_ready(1, owner);
+  keeper.say(supervisor::owner_spoke{1, protocol::partition_attached{3, 4096, true, 1'500'000}});
+  REQUIRE(keeper.attachments.size() == 1);
+  CHECK(keeper.attachments[0].partition == 3);
+  CHECK(keeper.attachments[0].bytes == 4096);
+  CHECK(keeper.attachments[0].pinned);
+  CHECK(keeper.attachments[0].took == std::chrono::microseconds(1500));
 }
