@@ -9,20 +9,15 @@
 // Gradients are computed on the CPU here, to keep it short. Where the ranks have GPUs they are added there, by NCCL's
 // all-reduce: what a real model needs. Without GPUs (or with CUDA_VISIBLE_DEVICES= ) they travel by Group::all_gather, which
 // is made for control: it suits models of a few thousand weights.
-#include <penstock/group.hpp>
-#include <penstock/nccl.hpp>
-#include <penstock/session.hpp>
+#include "08_sums.hpp"
 
-#ifdef EXAMPLE_HAS_CUDA
-#include <cuda_runtime.h>
-#endif
+#include <penstock/group.hpp>
+#include <penstock/session.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <span>
 #include <vector>
 
 namespace {
@@ -63,63 +58,6 @@ std::vector<double> sums_of(const penstock::Batch& batch, const std::vector<doub
   }
   sums.back() = static_cast<double>(batch.rows());
   return sums;
-}
-
-/// The sum over all ranks, in the order of the ranks: bit for bit the same everywhere.
-std::vector<double> sum_by_links(penstock::Group& group, const std::vector<double>& own) {
-  std::vector<double> sum(own.size());
-  for (const auto& bytes : group.all_gather(std::as_bytes(std::span(own)), 60s)) {
-    std::vector<double> one(own.size());
-    std::memcpy(one.data(), bytes.data(), bytes.size());
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
-  }
-  return sum;
-}
-
-#ifdef EXAMPLE_HAS_CUDA
-void check(cudaError_t status) {
-  if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));
-}
-
-bool gpu_is_there() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
-}
-
-/// The same in the order that NCCL likes; it is the same everywhere, too.
-std::vector<double> sum_by_nccl(penstock::Group& group, const std::vector<double>& own) {
-  static double* const memory = [&] {
-    double* made = nullptr;
-    check(cudaSetDevice(static_cast<int>(group.local_rank())));
-    check(cudaMalloc(&made, own.size() * sizeof(double)));
-    return made;
-  }();
-  check(cudaMemcpy(memory, own.data(), own.size() * sizeof(double), cudaMemcpyHostToDevice));
-  std::uint64_t number = 0;
-  {
-    const penstock::communicator_use use(*group.communicator());  // throws if a rank is lost
-    number = use.number();
-    use.all_reduce(memory, memory, own.size(), penstock::reduction::sum, penstock::stream_handle{});
-  }  // the use ends here, the work on the stream goes on
-  std::vector<double> sum(own.size());
-  check(cudaMemcpy(sum.data(), memory, sum.size() * sizeof(double), cudaMemcpyDeviceToHost));
-  if (group.communicator()->is_lost(number)) {
-    group.check();
-    throw std::runtime_error("the communicator was lost");
-  }
-  return sum;
-}
-#else
-bool gpu_is_there() {
-  return false;
-}
-std::vector<double> sum_by_nccl(penstock::Group&, const std::vector<double>& own) {
-  return own;  // never called
-}
-#endif
-
-std::vector<double> sum_of_all(penstock::Group& group, const std::vector<double>& own) {
-  return group.communicator() != nullptr ? sum_by_nccl(group, own) : sum_by_links(group, own);
 }
 
 void train(const char* folder) {

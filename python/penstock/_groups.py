@@ -215,7 +215,7 @@ class Group:
         self._core.fail(why)
 
     def close(self) -> None:
-        """Leaves the group. Rank 0 waits until all have left, because the others meet there. Also at the end of a `with` block, and
+        """Leaves the group. Rank 0 waits until all have left, because the others meet there; with a communicator every rank waits. Also at the end of a `with` block, and
         at the interpreter's exit; an exception that passes through is the group's first cause then."""
         if self._closed or self._pid != os.getpid():
             return

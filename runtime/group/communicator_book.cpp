@@ -18,7 +18,7 @@ std::vector<communicator_command> communicator_book::advance(steady_time now) {
   if (late && stage_ == stage::making) {
     failed(number_, fmt::format("it was not made within {}", duration_as_config(limits_.make_timeout)));
   } else if (late && stage_ == stage::draining) {
-    give_up(fmt::format("{} of the program's have not ended for {}", counted(scopes_, "open use"),
+    give_up(fmt::format("the program has kept {} open for {}", counted(scopes_, "use"),
                         duration_as_config(limits_.abort_timeout)));
   } else if (late && stage_ == stage::aborting) {
     give_up(fmt::format("the abort has not returned for {}", duration_as_config(limits_.abort_timeout)));

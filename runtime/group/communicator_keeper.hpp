@@ -10,7 +10,7 @@
 
 namespace penstock::group {
 
-/// Called on the keeper's thread, and with a lock of his: may send a message, and no more.
+/// Called on the keeper's thread or within its calls, with a lock of its own held: may send a message, and no more.
 class communicator_listener {
  public:
   virtual void communicator_changed(const communicator_state& state) = 0;

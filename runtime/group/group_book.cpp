@@ -159,9 +159,12 @@ void group_book::claim(seat& s, const member_report& report, steady_time now) {
 void group_book::claim_after_end(seat& s, const member_report& report, steady_time now) {
   s.knows_end = s.knows_end || report.view.outcome != group_outcome::none;
   if (s.other && s.other->latest.card.process == report.card.process) s.other.reset();
+  const bool was_replaced =
+      (report.incarnation != 0 && report.incarnation < view_.incarnations[report.card.rank]) ||
+      (s.latest && report.card.starts < s.latest->card.starts);
   const bool is_gone = !s.latest || s.ended || report.card.starts > s.latest->card.starts;
   const bool may_be_gone = is_gone || s.latest->stream_over;
-  if (may_be_gone && settings_.waits_for_lost && view_.outcome == group_outcome::finished &&
+  if (may_be_gone && !was_replaced && settings_.waits_for_lost && view_.outcome == group_outcome::finished &&
       fits(report, now)) {
     take(s, report, now);
     s.earlier_may_live = !is_gone;
@@ -232,6 +235,7 @@ void group_book::gone(std::uint64_t process, const std::string& why, steady_time
     if (s.other && s.other->latest.card.process == process) s.other.reset();
     if (!s.latest || s.latest->card.process != process) continue;
     s.ended = true;
+    s.vacant_from = {};
     lose(s, why, now);
   }
 }

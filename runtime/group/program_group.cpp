@@ -127,7 +127,7 @@ class program_group::body final : public std::enable_shared_from_this<body>, pri
     step();
   }
 
-  // The communicator: called on its own thread.
+  // The communicator: called on its own thread, and on that of the links.
 
   void communicator_changed(const communicator_state& state) override {
     boost::asio::post(io_, [self = shared_from_this(), state] { self->follow_communicator(state); });

@@ -9,7 +9,7 @@ import sys
 import time
 
 LINK = 3
-PROTOCOL = 4
+PROTOCOL = 5
 HELLO, DESCRIBED, READY, LOADED, GIVES_UP = range(5)
 OPEN_DATASET, ASSIGN_SLOTS, LOAD_BATCH, STOP = range(4)
 

@@ -95,7 +95,7 @@ class LoaderDeathsTest(LoaderCase):
     def test_a_death_every_half_second_costs_no_sample_and_changes_none(self):
         kinds = [crash, leave, kill, exhaust, hang]
         options = {"batch_size": 8, "num_workers": 2, "seed": 4}
-        length = int(os.environ.get("PENSTOCK_TEST_DISTURBED", "160"))
+        length = int(os.environ.get("PENSTOCK_TEST_DISTURBED", "320"))
         expected = digest(DataLoader(Once(self.folder, {}, length), **options))
         dataset = Disturbed(self.folder, kinds, length, options["batch_size"])
         loader = DataLoader(dataset, timeout=1, name="disturbed", **options)

@@ -36,7 +36,7 @@ class PackageTest(PenstockTest):
         self._running.append(process)
         return process
 
-    def ran(self, text, *arguments, expect=0, timeout=50):
+    def ran(self, text, *arguments, expect=0, timeout=100):
         """Runs one to its end; returns its stdout."""
         process = self.program(text, *arguments)
         out, err = process.communicate(timeout=timeout)

@@ -6,12 +6,14 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <span>
@@ -118,6 +120,7 @@ double handed_over_per_second(const copied_arguments& arguments, const hand_over
   const std::vector<int> cores = usable_cores();
   const std::uint64_t jobs = s.jobs / s.pairs;
   std::vector<pid_t> children;
+  const pid_t parent = ::getpid();
   for (std::uint32_t pair = 0; pair < s.pairs; ++pair) {
     const pid_t child = ::fork();
     if (child < 0) std::abort();
@@ -125,6 +128,8 @@ double handed_over_per_second(const copied_arguments& arguments, const hand_over
       children.push_back(child);
       continue;
     }
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it waits for its parent without a deadline
+    if (::getppid() != parent) ::_exit(1);
     if (s.where != placement::free)
       stay_on(cores[(pair + (s.where == placement::other_core ? 1 : 0)) % cores.size()]);
     for (std::uint64_t i = 0; i < jobs; ++i) {

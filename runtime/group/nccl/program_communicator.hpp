@@ -59,7 +59,6 @@ class program_communicator final : public rank_communicator,
   entry enter() override;
   void settle(int status, const char* what) override;
 
-  void start();
   void run();
   void draw_id(std::uint64_t number);
   void wake();

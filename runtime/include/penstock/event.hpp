@@ -16,12 +16,12 @@ namespace penstock {
 /// Batches are not events: at thousands per second they would push everything else out of the journal. The
 /// report counts them.
 enum class event_kind : std::uint8_t {
-  run_started,    ///< the first batch was requested
-  stream_opened,  ///< a worker has described the dataset: the stream's length is known
-  device_opened,  ///< text: its name
-  device_failed,  ///< text: why
-  memory_attached,  ///< the device has page-locked a worker's slots: worker; text: how much, and how long it took
-  device_lost,      ///< the process that owned the device is gone; a new one is being started
+  run_started,         ///< the first batch was requested
+  stream_opened,       ///< a worker has described the dataset: the stream's length is known
+  device_opened,       ///< text: its name
+  device_failed,       ///< text: why
+  memory_attached,     ///< the device can read a worker's slots: worker; text: how much, how long it took
+  device_lost,         ///< the process that owned the device is gone; a new one is being started
   worker_started,      ///< the first process in a place: worker, incarnation, pid
   worker_restarted,    ///< a replacement: the same fields
   worker_ready,        ///< it can take leases

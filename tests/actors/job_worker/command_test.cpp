@@ -108,8 +108,10 @@ TEST_CASE("a command that comes to use more memory than it may is ended with all
   CHECK(row.error.text.starts_with("the command used "));
   CHECK(row.error.text.ends_with("; the limit is 64.0 MiB"));
   // Of the worker's process group; zombies aside. What was killed may be a moment away from its end.
-  while (pool.outcome_of({"pgrep", "-r", "R,S,T,D", "-g", "0", "sleep"}).exit_code == 0) {
-  }
+  int found = 0;
+  for (int tries = 0; tries < 1000 && found == 0; ++tries)
+    found = pool.outcome_of({"pgrep", "-r", "R,S,T,D", "-g", "0", "sleep"}).exit_code;
+  CHECK(found == 1);
   CHECK(pool.outcome_of({"true"}).exit_code == 0);
 }
 

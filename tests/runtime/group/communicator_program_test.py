@@ -110,7 +110,7 @@ class CommunicatorTest(CommunicatorRanks):
         for rank in range(LAST):
             _, err = self.end(ranks[rank], 3)
             self.assertIn("group_failed: rank 0 (", err)
-            self.assertIn("pid %d): communicator 1 cannot be aborted: 1 open use of the program's have not ended for 500ms" %
+            self.assertIn("pid %d): communicator 1 cannot be aborted: the program has kept 1 use open for 500ms" %
                           ranks[0].pid, err)
 
     @unittest.skipIf(GPUS, "it waits for timeouts, and says nothing of NCCL that the others do not")
@@ -157,6 +157,7 @@ class TroubledLibraryTest(CommunicatorRanks):
 class WithoutGpuTest(CommunicatorRanks):
     def test_without_a_gpu_a_communicator_is_refused_with_a_sentence(self):
         del self.environment["PENSTOCK_NCCL"]
+        self.environment["CUDA_VISIBLE_DEVICES"] = ""
         _, err = self.end(self.start_rank(0, 1, STEPS), 3)
         self.assertIn("group.communicator: \"nccl\" needs a GPU for each rank, and this process has none (", err)
 

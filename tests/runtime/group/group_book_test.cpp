@@ -727,6 +727,43 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a process that was replaced does not get its rank back when the group has finished") {
+  small_group g(2, true);
+  g.start_all();
+  g.run();
+  g.describe();
+  g.run();
+  g.cut = {1};
+  g.run(11s);  // lost
+  auto first = std::move(g.members[1]);
+  const std::uint64_t process = g.cards[1].card.process;
+  g.cut.clear();
+  g.replace(1);
+  g.cards[1].card.starts = 0;  // its launcher does not count
+  g.start(1);
+  g.run();
+  g.describe();
+  g.run();
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    g.deliver(r, 3);
+    g.members[r]->stream_ended();
+  }
+  g.run();
+  REQUIRE(g.book->view().outcome == group_outcome::finished);
+  for (const auto& command : first->advance(g.now)) {
+    if (const auto* report = std::get_if<send_report>(&command)) g.book->heard(report->report, g.now);
+  }
+  bool refused = false;
+  for (const auto& command : g.book->advance(g.now)) {
+    const auto* order = std::get_if<send_order>(&command);
+    if (order == nullptr || order->process != process) continue;
+    refused = order->order.standing == rank_standing::refused;
+    first->heard(order->order, g.now);
+  }
+  CHECK(refused);
+  CHECK_FALSE(first->delivers_the_rest());
+}
+
 TEST_CASE("a communicator is aborted everywhere when a rank is lost, and made anew with a higher number") {
   small_group g(3, true, true);
   g.start_all();

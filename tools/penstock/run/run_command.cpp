@@ -352,17 +352,21 @@ int refuse_start_of_rank(const run_options& o, const config& settings, exit_code
     options.join_group = true;
     options.cannot_begin = why;
     Session session(settings, options);
+    const struct deaf_at_end {  // a signal must not find the session gone
+      stop_signals& signals;
+      ~deaf_at_end() { signals.ignore(); }
+    } at_end{signals};
     signals.listen([&](int) { session.stop(end_after_second_signal); });
     try {
       static_cast<void>(session.run_for(std::chrono::milliseconds::max()));
     } catch (const error&) {  // `why`, or the group's first cause
-      signals.ignore();
     }
     session.close();
+    signals.ignore();
     run_report report = session.report();
     report.outcome = run_outcome::failed;
     if (!report.error) report.error = why;
-    const int told = tell_end(o, report, 0);
+    const int told = tell_end(o, report, signals.received());
     return told == exit_failed ? static_cast<int>(code) : told;
   } catch (const error&) {  // it cannot join either
     return refuse_start(o, settings, code, why);
