@@ -281,7 +281,8 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
                                pid_.value_or(0)),
                    0};
   }
-  if (finishing_ && ending_.killed_here(end.report)) {
+  // One that was being replaced when the stream ended has had no time: the next one finishes its sink.
+  if (finishing_ && !operated_ && ending_.killed_here(end.report)) {
     return failure{errc::sink,
                    fmt::format("the sink of the GPU owner (pid {}) did not finish in time", pid_.value_or(0)),
                    0};

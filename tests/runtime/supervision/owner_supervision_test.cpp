@@ -93,7 +93,8 @@ struct stage {
 
 }  // namespace
 
-TEST_CASE("uploads that are ordered before the owner can hear are sent when it is introduced, in order, once") {
+TEST_CASE(
+    "uploads that are ordered before the owner can hear are sent when it is introduced, in order, once") {
   stage s;
   s.owner.order(upload(1, 0));
   s.owner.order(upload(2, 1));
@@ -107,7 +108,8 @@ TEST_CASE("uploads that are ordered before the owner can hear are sent when it i
   CHECK(s.all<send_uploads>().size() == 1);
 }
 
-TEST_CASE("an owner that is killed from outside is started again at once or after its backoff, however often") {
+TEST_CASE(
+    "an owner that is killed from outside is started again at once or after its backoff, however often") {
   stage s;
   for (int i = 0; i < 50; ++i) {
     s.be_ready();
@@ -145,7 +147,8 @@ TEST_CASE("an owner that crashes without a batch more often than allowed ends th
   CHECK(s.owner.stage() == owner_stage::failed);
 }
 
-TEST_CASE("a start that fails for want of descriptors is tried again after a backoff; a missing program is not") {
+TEST_CASE(
+    "a start that fails for want of descriptors is tried again after a backoff; a missing program is not") {
   stage s;
   s.owner.start_failed(1, s.now, {errc::system, "creating the pipe: too many open files", 24});
   s.look();
@@ -206,7 +209,8 @@ TEST_CASE("a batch that two owners crashed on fails the run, or is left out, by 
     }
     CHECK(s.all<owner_died>()[0].in_hand == "batch 17 of epoch 0 (samples 17)");
     if (rule == poison_rule::fail) {
-      CHECK(s.all<owner_failed>().at(0).reason.message.starts_with("batch 17 of epoch 0 (samples 17) has killed 2"));
+      CHECK(s.all<owner_failed>().at(0).reason.message.starts_with(
+          "batch 17 of epoch 0 (samples 17) has killed 2"));
     } else {
       CHECK(s.all<uploads_lost>().at(1).left_out->position == 17);
       CHECK(s.all<owner_failed>().empty());
@@ -240,7 +244,9 @@ TEST_CASE("acknowledgements out of order fence the owner; the batches go to the 
   CHECK(s.all<uploads_lost>().at(0).era == 1);
 }
 
-TEST_CASE("a sink that never comes back from a batch is ended with SIGABRT, then SIGKILL, and the batch is suspected") {
+TEST_CASE(
+    "a sink that never comes back from a batch is ended with SIGABRT, then SIGKILL, and the batch is "
+    "suspected") {
   stage s;
   s.be_ready();
   s.owner.order(upload(1, 4));
@@ -248,7 +254,8 @@ TEST_CASE("a sink that never comes back from a batch is ended with SIGABRT, then
   s.in_hand = 1;
   s.pass(301s);
   CHECK(s.signals() == std::vector{SIGABRT, SIGCONT});
-  CHECK(s.all<killing_begins>().at(0).reason == "its sink has been working on batch 4 of epoch 0 (samples 4) for 5 m 0 s");
+  CHECK(s.all<killing_begins>().at(0).reason ==
+        "its sink has been working on batch 4 of epoch 0 (samples 4) for 5 m 0 s");
   s.pass(2s);
   CHECK(s.signals().back() == SIGKILL);
   owner_end end = signalled(SIGKILL);
@@ -258,7 +265,8 @@ TEST_CASE("a sink that never comes back from a batch is ended with SIGABRT, then
   CHECK(s.all<owner_died>().at(0).report.sequence == 4);
 }
 
-TEST_CASE("closing a whole stream lets the sink finish; an owner that dies before it has is replaced for that") {
+TEST_CASE(
+    "closing a whole stream lets the sink finish; an owner that dies before it has is replaced for that") {
   stage s;
   s.be_ready();
   s.owner.close(s.now, true, 8s);
@@ -282,7 +290,8 @@ TEST_CASE("closing a whole stream lets the sink finish; an owner that dies befor
     s.pass(8s);
     CHECK(s.signals() == std::vector{SIGKILL});
     s.die(signalled(SIGKILL));
-    CHECK(s.all<owner_failed>().at(0).reason.message == "the sink of the GPU owner (pid 7) did not finish in time");
+    CHECK(s.all<owner_failed>().at(0).reason.message ==
+          "the sink of the GPU owner (pid 7) did not finish in time");
     CHECK(s.all<owner_closed>().size() == 1);
   }
   SECTION("owners that are killed from outside one after the other do not make the end wait for ever") {
@@ -299,6 +308,24 @@ TEST_CASE("closing a whole stream lets the sink finish; an owner that dies befor
     s.look();
     CHECK(s.signals() == std::vector{SIGKILL});
   }
+}
+
+TEST_CASE(
+    "an owner that is being replaced while the stream is closed does not fail the run: the next one finishes "
+    "the sink") {
+  stage s;
+  s.be_ready();
+  s.owner.restart(s.now);
+  s.look();
+  s.owner.close(s.now, true, 8s);
+  s.look();
+  s.die(signalled(SIGKILL));
+  CHECK(s.all<owner_failed>().empty());
+  s.pass(1s);
+  s.be_ready();
+  CHECK(s.all<stop_owner_process>().size() == 2);
+  s.die(exited(0));
+  CHECK(s.all<owner_closed>().size() == 1);
 }
 
 TEST_CASE("an operator's restart never counts and does not wait for a backoff") {
@@ -329,7 +356,8 @@ TEST_CASE("an owner that survives SIGKILL ends the run: its device memory does n
   CHECK(s.all<owner_failed>().at(0).reason.message.find("survives SIGKILL") != std::string::npos);
 }
 
-TEST_CASE("a session that was stopped for an hour takes nobody for hanging, unkillable or late when it goes on") {
+TEST_CASE(
+    "a session that was stopped for an hour takes nobody for hanging, unkillable or late when it goes on") {
   stage s;
   s.be_ready();
   s.pass(1s);
@@ -344,7 +372,8 @@ TEST_CASE("a session that was stopped for an hour takes nobody for hanging, unki
 }
 
 TEST_CASE("exit codes that another process would end with as well are not tried again") {
-  for (const int code : {exit_codes::permission, exit_codes::configuration, exit_codes::protocol, exit_codes::hardware}) {
+  for (const int code :
+       {exit_codes::permission, exit_codes::configuration, exit_codes::protocol, exit_codes::hardware}) {
     stage s;
     s.be_ready();
     s.die(exited(code, "its reason"));
