@@ -129,7 +129,7 @@ class training {
   void run() {
     while (step_ < w_.steps) {
       if (is_me(w_.odd, "leaves")) return;
-      if (is_me(w_.dies, "")) static_cast<void>(std::raise(SIGKILL));
+      if (is_me(w_.dies, "")) die();
       try {
         share();
         take_step();
@@ -207,6 +207,13 @@ class training {
     ++step_;
   }
 
+  /// Not before the one that is to keep its use open has opened it: it would hear of the loss instead.
+  void die() const {
+    const std::string holder = w_.odd.substr(0, w_.odd.find(':'));
+    const bool awaited = w_.odd.starts_with(holder + ":holds:") || w_.odd.starts_with(holder + ":returns:");
+    while (awaited && !std::filesystem::exists(w_.log + "/holds-" + holder)) std::this_thread::yield();
+    static_cast<void>(std::raise(SIGKILL));
+  }
   /// A use that stays open after the loss of its communicator.
   void hold(const penstock::communicator_use& use) {
     penstock::Communicator& with = *group_.communicator();
