@@ -1,4 +1,4 @@
-// Which kind of copy is cheaper for large arguments at present: plain, or past the caches (arena::streaming_copy). Used by
+// Which kind of copy is cheaper for large arguments at present: plain, or past the caches (streaming_copy). Used by
 // each thread that copies them. Pure: times are arguments.
 //
 // A plain copy leaves the argument in the cache, where the worker finds it if it runs on the same core, or on one that

@@ -2,7 +2,7 @@
 
 #include "actors/jobs/copy_choice.hpp"
 #include "runtime/arena/job_error.hpp"
-#include "runtime/arena/streaming_copy.hpp"
+#include "runtime/base/streaming_copy.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/base/write_all.hpp"
 
@@ -58,7 +58,7 @@ void copy_argument(std::span<std::byte> to, std::span<const std::byte> from) {
   const copy_choice::way how = choice.next();
   const nanoseconds begun = time_of_this_thread();
   if (how == copy_choice::way::streaming) {
-    arena::streaming_copy(to, from);
+    streaming_copy(to, from);
   } else {
     std::memcpy(to.data(), from.data(), from.size());
   }

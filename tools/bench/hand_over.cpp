@@ -1,7 +1,7 @@
 #include "tools/bench/hand_over.hpp"
 
-#include "runtime/arena/streaming_copy.hpp"
 #include "runtime/base/mapping.hpp"
+#include "runtime/base/streaming_copy.hpp"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -148,7 +148,7 @@ double handed_over_per_second(const copied_arguments& arguments, const hand_over
       const auto& argument = *arguments[(i * s.pairs + pair) % arguments.size()];
       turn_of(here).wait_until(0);
       if (s.streaming) {
-        arena::streaming_copy(here.subspan(head_bytes), argument);
+        streaming_copy(here.subspan(head_bytes), argument);
       } else {
         std::memcpy(here.data() + head_bytes, argument.data(), argument.size());
       }

@@ -1,4 +1,4 @@
-#include "runtime/arena/streaming_copy.hpp"
+#include "runtime/base/streaming_copy.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -24,7 +24,7 @@ bool arrives_exactly(std::size_t bytes, std::size_t to_offset, std::size_t from_
   const auto from = std::span(source).subspan(from_offset, bytes);
   std::vector<std::byte> room(bytes + 256, untouched);
   const std::size_t first = 64 + to_offset + (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64) % 64;
-  arena::streaming_copy(std::span(room).subspan(first, bytes), from);
+  streaming_copy(std::span(room).subspan(first, bytes), from);
   const auto is_untouched = [](std::byte b) { return b == untouched; };
   const auto begin = room.begin() + static_cast<std::ptrdiff_t>(first);
   const auto end = begin + static_cast<std::ptrdiff_t>(bytes);

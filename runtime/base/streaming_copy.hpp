@@ -1,10 +1,11 @@
-// memcpy for large arguments, whose bytes another core reads next. Used by the threads that copy them into slots.
+// memcpy past the caches, for large blocks that this core does not read again. Used by the threads that copy large
+// arguments into slots, and by the synthetic dataset.
 #pragma once
 
 #include <cstddef>
 #include <span>
 
-namespace penstock::arena {
+namespace penstock {
 
 /// Copies `from` into `to`, which is at least as large; they must not overlap. The stores go past this core's caches to
 /// memory: a plain store first fetches each line from the core that used the slot last, and leaves it where the reading
@@ -12,4 +13,4 @@ namespace penstock::arena {
 /// return the bytes are visible to whoever is told of them.
 void streaming_copy(std::span<std::byte> to, std::span<const std::byte> from) noexcept;
 
-}  // namespace penstock::arena
+}  // namespace penstock

@@ -1,4 +1,4 @@
-#include "runtime/arena/streaming_copy.hpp"
+#include "runtime/base/streaming_copy.hpp"
 
 #include <cstdint>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace penstock::arena {
+namespace penstock {
 
 #ifdef __SSE2__
 
@@ -50,4 +50,4 @@ void streaming_copy(std::span<std::byte> to, std::span<const std::byte> from) no
 
 #endif
 
-}  // namespace penstock::arena
+}  // namespace penstock
