@@ -1,0 +1,138 @@
+// The books of a group: communicators, and the steps that are agreed with them.
+#include "tests/runtime/group/small_group.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace penstock::group;
+using namespace penstock::testing;
+using namespace std::chrono_literals;
+
+TEST_CASE("a communicator is aborted everywhere when a rank is lost, and made anew with a higher number") {
+  small_group g(3, true, true);
+  g.begin();
+  g.run();
+  REQUIRE(g.made.size() == 3);
+  const std::uint64_t first = g.made[0].second;
+  CHECK(g.members[0]->may_communicate());
+  CHECK(g.handing_out() == ranks{0, 1, 2});
+  g.kill(1);
+  g.run(1s);
+  CHECK(g.aborted == std::vector<std::pair<std::uint32_t, std::uint64_t>>{{0, first}, {2, first}});
+  CHECK(g.handing_out().empty());  // nobody can take a step alone
+  g.replace(1);
+  g.run();
+  g.members[1]->described({"abc", 0, 0});
+  g.run(1s);
+  CHECK(g.handing_out() == ranks{0, 1, 2});
+  REQUIRE(g.made.size() == 6);
+  CHECK(g.made[5].second > first);
+}
+
+TEST_CASE(
+    "a higher number of another coordinator's communicator breaks the present one, and the next is higher "
+    "still") {
+  small_group g(3, true, true);
+  g.begin();
+  g.run();
+  REQUIRE(g.made.size() == 3);
+  const std::uint64_t first = g.made[0].second;
+  member_report stray;  // of a process that was cut off, and had another coordinator meanwhile
+  stray.card = g.cards[1].card;
+  stray.card.process = 77;
+  stray.number = 1;
+  stray.view.generation = 1;
+  stray.view.coordinator = 55;
+  stray.view.communicator = first + 1;
+  g.book->heard(stray, g.now);
+  g.run(1s);
+  CHECK(g.aborted ==
+        std::vector<std::pair<std::uint32_t, std::uint64_t>>{{0, first}, {1, first}, {2, first}});
+  REQUIRE(g.made.size() == 6);
+  CHECK(g.made.back().second > first + 1);
+  for (const auto& m : g.members) CHECK(m->may_communicate());
+}
+
+TEST_CASE("a rank that has finished and is gone fails a group of common steps, and no other one") {
+  for (const bool common : {true, false}) {
+    small_group g(2, false, true);
+    g.settings.common_steps = common;
+    g.book = std::make_unique<group_book>(g.settings, g.now);
+    g.start_all();
+    g.run();
+    g.describe();
+    CHECK(g.members[0]->is_in());
+    g.members[1]->stream_ended();
+    g.run(1s);
+    g.kill(1);
+    g.run(11s);
+    CHECK(g.ends[0].has_value() == common);
+    if (common) CHECK(g.all_failed_with("killed by SIGKILL"));
+  }
+}
+
+TEST_CASE("an asynchronous error of one rank's communicator aborts it on all") {
+  small_group g(2, false, true);
+  g.begin();
+  g.run();
+  const std::uint64_t first = g.made.at(0).second;
+  g.members[1]->communicator_broken(first, "remote error");
+  CHECK_FALSE(g.members[1]->may_communicate());
+  g.run(1s);
+  CHECK(g.aborted.size() == 2);
+  CHECK(g.made.size() == 4);
+  CHECK(g.handing_out() == ranks{0, 1});
+}
+
+TEST_CASE("a step is agreed when every rank has a snapshot of it, and stays agreed") {
+  small_group g(3, true, true);
+  g.begin();
+  g.run();
+  g.members[0]->held({16, 20, 32});
+  g.members[1]->held({16, 32});
+  g.run();
+  CHECK(g.book->view().agreed == 0);
+  g.members[2]->held({16, 20});
+  g.run();
+  CHECK(g.book->view().agreed == 16);
+  CHECK(g.members[1]->view().agreed == 16);
+  g.members[2]->held({});
+  g.run();
+  CHECK(g.book->view().agreed == 16);
+}
+
+TEST_CASE(
+    "while a communicator is made anew nothing is agreed, except what a rank that comes back had "
+    "acknowledged") {
+  small_group g(2, true, true);
+  g.begin();
+  g.run();
+  g.members[0]->held({16, 32});
+  g.run();
+  g.kill(1);
+  g.run();
+  g.replace(1);
+  g.members[1]->held({32});
+  g.run();
+  CHECK(g.book->view().agreed == 0);
+  g.members[1]->begins_at(16);
+  g.members[1]->held({});
+  g.members[1]->described({"abc", 0, 0});
+  g.run(1s);
+  CHECK(g.book->view().agreed == 16);
+  CHECK(g.handing_out() == ranks{0, 1});
+}
+
+TEST_CASE("what is agreed is handed out again without a communicator") {
+  small_group g(2, true, true);
+  g.begin();
+  g.run();
+  for (auto& m : g.members) m->held({16});
+  g.run();
+  REQUIRE(g.book->view().agreed == 16);
+  g.kill(1);
+  g.run();
+  CHECK(g.members[0]->right()->limit == 16);
+  g.members[0]->delivered(16);
+  CHECK_FALSE(g.members[0]->right());
+}
