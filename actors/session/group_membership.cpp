@@ -3,36 +3,13 @@
 #include "runtime/config/describe.hpp"
 #include "runtime/group/group_address.hpp"
 #include "runtime/group/group_secret.hpp"
+#include "runtime/group/this_process.hpp"
 
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cstdlib>
-#include <random>
-
 namespace penstock::session {
 namespace {
-
-std::optional<std::string> variable(const std::string& name) {
-  const char* const value = std::getenv(name.c_str());
-  if (value == nullptr) return std::nullopt;
-  return std::string(value);
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown host";
-  return name.data();
-}
-
-/// Two processes of one rank have different numbers, and 0 is none.
-std::uint64_t number_of_this_process() {
-  std::random_device source;
-  const std::uint64_t high = source();
-  return (high << 32U | source()) | 1U;
-}
 
 std::string suffix_of(const group::launcher_place& place) {
   return fmt::format("-rank{}", place.rank);
@@ -58,9 +35,9 @@ group::rank_card card_of(const config& settings, const session_options& options,
   group::rank_card card;
   card.rank = place.rank;
   card.world_size = place.world_size;
-  card.process = number_of_this_process();
+  card.process = group::number_of_this_process();
   card.starts = place.starts;
-  card.host = host_name();
+  card.host = group::host_name();
   card.pid = ::getpid();
   card.shares_device = settings.gpu.share;
   card.settings = config_file::stream_settings(settings);
@@ -77,7 +54,7 @@ group::rank_card card_of(const config& settings, const session_options& options,
 }  // namespace
 
 result<group::launcher_place> place_of_this_process() {
-  return group::place_required(variable);
+  return group::place_required(group::variable_of_this_process);
 }
 
 result<config> settings_as_rank(config settings, const group::launcher_place& place) {
@@ -103,9 +80,9 @@ result<group_membership> membership_of(const config& settings, const session_opt
                                        const group::launcher_place& place) {
   const group_config& g = settings.group;
   const std::string session = name_without_rank(settings.name, place);
-  auto address = group::address_of(place, variable, ::getuid(), session);
+  auto address = group::address_of(place, group::variable_of_this_process, ::getuid(), session);
   if (!address) return tl::unexpected(std::move(address.error()));
-  auto secret = group::find_secret(g.secret_file, variable);
+  auto secret = group::find_secret(g.secret_file, group::variable_of_this_process);
   if (!secret) return tl::unexpected(std::move(secret.error()));
   if (auto ok = group::check_secret(*address, secret->has_value(), g.insecure); !ok)
     return tl::unexpected(std::move(ok.error()));

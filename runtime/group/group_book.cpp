@@ -176,6 +176,7 @@ void group_book::claim_after_end(seat& s, const member_report& report, steady_ti
 void group_book::take(seat& s, const member_report& report, steady_time now) {
   const bool known = report.incarnation != 0 && report.incarnation >= view_.incarnations[report.card.rank];
   const bool again = s.latest.has_value() || s.incarnation != 0;
+  std::erase_if(strangers_, [&](const stranger& who) { return who.process == report.card.process; });
   s = {};
   s.latest = report;
   s.present = true;

@@ -174,6 +174,7 @@ class group_book {
   void watch_the_end();
   void freeze();
   void tend_communicator();
+  [[nodiscard]] std::uint64_t first_communicator() const;
   void break_communicator();
   void agree_on_snapshot();
   void write_orders(steady_time now);

@@ -238,14 +238,19 @@ void group_book::tend_communicator() {
   }
   if (making_ == making::idle && complete && view_.phase == group_phase::running) {
     making_ = making::drawing;
-    // Numbers of two coordinators never meet: an order of the earlier one may still be on its way.
-    view_.communicator = std::max(view_.communicator + 1, (view_.generation << 32U) + 1);
+    view_.communicator = std::max(view_.communicator + 1, first_communicator());
     outbox_.emplace_back(draw_communicator_id{view_.communicator});
   }
   const auto made = [&](const seat& s) {
     return state_of(s).number == view_.communicator && state_of(s).at == how::made;
   };
   if (making_ == making::making && complete && std::ranges::all_of(seats_, made)) making_ = making::ready;
+}
+
+/// Numbers of two coordinators never meet: an order of the earlier one may still be on its way. They differ in their upper
+/// half, the generation; where a group was begun anew beside one that nobody in reach knew of, in 16 bits of the process.
+std::uint64_t group_book::first_communicator() const {
+  return (view_.generation << 32U) + ((settings_.process & 0xFFFFU) << 16U) + 1;
 }
 
 /// What all ranks hold is agreed. Only while they share a communicator: all that go back after a loss go back to one

@@ -73,7 +73,10 @@ void member_book::follow(const group_order& order, steady_time now) {
     view_.outcome = known;
     view_.cause = cause;
   }
-  if (order.standing == rank_standing::waiting || order.standing == rank_standing::refused) return;
+  if (order.standing == rank_standing::waiting || order.standing == rank_standing::refused) {
+    may_until_ = {};  // another process has the rank, whoever had given it to this one
+    return;
+  }
   prolong(order.heard);
   if (order.incarnation != 0) said_.incarnation = order.incarnation;
   go_ = order.go;
@@ -82,7 +85,9 @@ void member_book::follow(const group_order& order, steady_time now) {
 }
 
 void member_book::note_coordinator(const group_order& order) {
-  counted_ = order.heard > 0;
+  // Silence after the end does not take the place from one that delivers the rest by itself; another process does.
+  const bool keeps_place = delivers_the_rest() && order.standing == rank_standing::lost;
+  counted_ = order.heard > 0 || keeps_place;
   if (order.host.empty()) return;
   rank_0_host_ = order.host;
   rank_0_pid_ = order.pid;

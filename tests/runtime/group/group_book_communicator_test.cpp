@@ -136,3 +136,16 @@ TEST_CASE("what is agreed is handed out again without a communicator") {
   g.members[0]->delivered(16);
   CHECK_FALSE(g.members[0]->right());
 }
+
+TEST_CASE("two coordinators that each began a group give their communicators different numbers") {
+  std::vector<std::uint64_t> numbers;
+  for (int i = 0; i < 2; ++i) {
+    small_group g(2, true, true);
+    if (i == 1) g.replace(0);  // nobody is in reach who knows of the other group
+    g.begin();
+    g.run();
+    REQUIRE(g.book->view().generation == 1);
+    numbers.push_back(g.book->view().communicator);
+  }
+  CHECK(numbers[0] != numbers[1]);
+}

@@ -165,3 +165,26 @@ TEST_CASE("a process that was replaced does not get its rank back when the group
   CHECK(refused);
   CHECK_FALSE(first->delivers_the_rest());
 }
+
+TEST_CASE("a rank that delivers the rest goes on when the coordinator hears nothing of it for a while") {
+  small_group g(2, true);
+  g.begin();
+  g.run();
+  g.cut = {1};  // when it died, its launcher had not heard of its last batches
+  g.deliver(1);
+  for (const std::uint32_t r : {0, 1}) g.members[r]->stream_ended();
+  g.cut.clear();
+  g.run();
+  REQUIRE(g.book->view().outcome == group_outcome::finished);
+  g.kill(1);
+  g.replace(1);
+  g.run();
+  REQUIRE(g.members[1]->delivers_the_rest());
+  group_order lost;
+  lost.view = g.members[1]->view();
+  lost.number = 1'000'000;
+  lost.standing = rank_standing::lost;
+  g.members[1]->heard(lost, g.now);
+  CHECK(g.members[1]->delivers_the_rest());
+  CHECK_FALSE(g.ends[1]);
+}

@@ -395,6 +395,26 @@ TEST_CASE(
   CHECK(g.book->missing().empty());
 }
 
+TEST_CASE("a rank whose place another process has stops at once and says so to the next coordinator") {
+  small_group g(2, true);
+  g.begin();
+  g.run();
+  REQUIRE(g.handing_out() == ranks{0, 1});
+  group_order of_another;  // of a group that was begun anew while this rank was out of reach
+  of_another.view = g.book->view();
+  of_another.view.coordinator = 4711;
+  of_another.view.generation = 2;
+  of_another.number = 1;
+  of_another.standing = rank_standing::waiting;
+  g.members[1]->heard(of_another, g.now);
+  CHECK(g.handing_out() == ranks{0});
+  bool says_so = false;
+  for (const auto& command : g.members[1]->advance(g.now)) {
+    if (const auto* send = std::get_if<send_report>(&command)) says_so = send->report.lapsed;
+  }
+  CHECK(says_so);
+}
+
 TEST_CASE("orders of an earlier coordinator are ignored") {
   small_group g(2, true);
   g.begin();

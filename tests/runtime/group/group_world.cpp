@@ -86,6 +86,7 @@ group_world::process& group_world::start(std::uint32_t rank) {
   auto p = std::make_unique<process>();
   p->token = ++tokens_;
   p->rank = rank;
+  p->up_since = p->down_since = now_;
   member_settings m;
   m.card.rank = rank;
   m.card.world_size = settings_.ranks;
@@ -167,18 +168,41 @@ void group_world::twin(std::uint32_t rank) {
   start(rank);
 }
 
+void group_world::hear(process& coordinator, const member_report& report) {
+  const group_view& known = report.view;
+  if (known.generation > 0 && known.generation >= coordinator.known_generation) {
+    const std::uint64_t group = group_of_.at(known.coordinator);
+    const bool two = known.generation == coordinator.known_generation && group != coordinator.known_group;
+    coordinator.known_generation = known.generation;
+    coordinator.known_group = two ? coordinator.token : group;  // what it makes of two is neither
+  }
+  coordinator.book->heard(report, now_);
+}
+
+/// Of a group that the present one knows nothing of.
+bool group_world::former(const process& p) const {
+  const group_view& known = p.member->view();
+  return known.generation > 0 && group_of_.at(known.coordinator) != group_;
+}
+
 void group_world::carry_up(process& p, bool again) {
   process* const c = coordinator();
   if (p.up.empty()) return;
-  if (c != nullptr && !p.cut_up) c->book->heard(p.up.front(), now_);
-  if (!again) p.up.pop_front();
+  if (c != nullptr && !p.cut_up) hear(*c, p.up.front());
+  if (again) return;
+  p.up.pop_front();
+  p.up_since = now_;
 }
 
 void group_world::carry_down(process& p, bool again) {
   if (p.down.empty()) return;
   const group_order order = p.down.front();
-  if (!again) p.down.pop_front();
+  if (!again) {
+    p.down.pop_front();
+    p.down_since = now_;
+  }
   if (p.cut_down) return;
+  if (const process* c = coordinator(); c != nullptr && order.heard > 0) p.let_in_by = c->token;
   if (order.standing == rank_standing::refused) ++tally_.refused;
   p.old_orders.push_back(order);
   if (p.old_orders.size() > 8) p.old_orders.pop_front();
@@ -214,7 +238,7 @@ void group_world::do_nccl(process& p) {
     const make_communicator make = *std::exchange(p.to_make, std::nullopt);
     must(p.made == 0, "a communicator is made beside another one");
     for (const auto& other : alive_) {
-      must(p.former || other->former || other->made != make.number || other->made_id == make.id,
+      must(former(p) || former(*other) || other->made != make.number || other->made_id == make.id,
            "two communicators have one number");
     }
     p.made = make.number;
@@ -234,10 +258,7 @@ void group_world::advance_book(process& p) {
     } else if (auto* draw = std::get_if<draw_communicator_id>(&c)) {
       p.book->communicator_id(draw->number, fmt::format("id {}", ++draws_));
     } else if (std::get<group_event>(c).what == group_event::kind::established) {
-      // All that knew of a group before were dead or out of reach, and no launcher counts: this is a new one.
-      if (p.book->view().generation == 1) {
-        for (auto& q : alive_) q->former = q->member->view().generation > 0;
-      }
+      group_ = group_of_[p.token] = p.known_generation > 0 ? p.known_group : p.token;
     } else if (std::get<group_event>(c).what == group_event::kind::back) {
       ++tally_.back;
     }
@@ -324,9 +345,12 @@ void group_world::advance() {
 }
 
 void group_world::check() {
-  std::map<std::uint32_t, int> handing;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, int> handing;
   for (const auto& p : alive_) {
-    if (!p->former && hands_out(*p) && ++handing[p->rank] > 1)
+    // After the end a coordinator goes, and the next one cannot know who delivers what was left.
+    const bool rest = ranks_[p->rank].twins && p->member->delivers_the_rest();
+    const std::uint64_t by = rest ? p->let_in_by : 0;
+    if (!former(*p) && hands_out(*p) && ++handing[{p->rank, by}] > 1)
       throw violation{"two processes of one rank may hand out at the same time"};
     if (!p->end && p->member->may_communicate()) {
       must(p->made != 0, "a rank uses a communicator that it has not made");
@@ -337,6 +361,11 @@ void group_world::check() {
   for (launched_rank& r : ranks_) {
     if (r.away_since != never && now_ - r.away_since > long_away) may_fail_ = may_differ_ = true;
   }
+  for (const auto& p : alive_) {
+    const nanoseconds on_the_way = now_ - std::min(p->up_since, p->down_since);
+    if (on_the_way > lost_after) ranks_[p->rank].stop_disturbed = true;
+    if (on_the_way > long_away) may_fail_ = may_differ_ = true;
+  }
 }
 
 void group_world::pass(nanoseconds time) {
@@ -346,6 +375,8 @@ void group_world::pass(nanoseconds time) {
   for (auto& p : alive_) {
     if (newest(p->rank) == p.get()) ranks_[p->rank].steps = p->member->steps();
     if (p->cut_up || p->cut_down) ranks_[p->rank].away_since = std::min(ranks_[p->rank].away_since, now_);
+    if (p->up.empty()) p->up_since = now_;
+    if (p->down.empty()) p->down_since = now_;
   }
 }
 
@@ -376,7 +407,7 @@ void group_world::accident(group_act what, std::uint32_t pick) {
       if (!p->old_orders.empty() && pick % 2 == 0)
         p->member->heard(p->old_orders[pick % p->old_orders.size()], now_);
       if (process* c = coordinator(); c != nullptr && !last_words_.empty() && pick % 2 == 1)
-        c->book->heard(last_words_[pick % last_words_.size()], now_);
+        hear(*c, last_words_[pick % last_words_.size()]);
       break;
     case group_act::kill: kill(*p, pick % 3 == 0); break;
     case group_act::kill_whole: kill_whole(pick); break;

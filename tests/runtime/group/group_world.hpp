@@ -59,9 +59,14 @@ class group_world {
     std::unique_ptr<group::member_book> member{};
     std::unique_ptr<group::group_book> book{};  // of rank 0
     std::optional<group::end_rank> end{};
-    bool cut_up = false;    // nothing gets through to the coordinator
-    bool cut_down = false;  // nothing comes from there
-    bool former = false;    // of a group that nobody knew any more when the present one began
+    bool cut_up = false;          // nothing gets through to the coordinator
+    bool cut_down = false;        // nothing comes from there
+    std::uint64_t let_in_by = 0;  // the last coordinator that counted it
+    // Of a coordinator: the newest of the groups that earlier coordinators had, by the reports that it has heard.
+    std::uint64_t known_generation = 0;
+    std::uint64_t known_group = 0;
+    steady_time up_since{};    // its oldest report on the way was sent, or later
+    steady_time down_since{};  // and the oldest order to it
     bool described = false;
     bool handed_out = false;
     std::deque<group::member_report> up{};
@@ -93,6 +98,8 @@ class group_world {
   void advance();
   void advance_book(process& p);
   void advance_member(process& p);
+  void hear(process& coordinator, const group::member_report& report);
+  [[nodiscard]] bool former(const process& p) const;
   void carry_up(process& p, bool again);
   void carry_down(process& p, bool again);
   void hand_over(process& p);
@@ -121,6 +128,9 @@ class group_world {
   steady_time decided_at_ = never;                          // a coordinator knew how the group ended
   steady_time told_at_ = never;                             // a rank that ended said how the group did
   group::group_outcome told_ = group::group_outcome::none;
+  // Where nobody is left, or in reach, who knew of a group, the next coordinator begins another one.
+  std::map<std::uint64_t, std::uint64_t> group_of_;  // by the coordinator's token
+  std::uint64_t group_ = 0;                          // the one that was established last
   std::uint64_t tokens_ = 0;
   std::uint64_t draws_ = 0;
   std::uint64_t coordinators_ = 0;
