@@ -56,7 +56,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   }
 
   void communicator_changed(const group::communicator_state& state) override {
-    log::info("group", "communicator {}: {}{}{}", state.number & 0xffffffffU, name_of(state.at),
+    log::info("group", "communicator {}: {}{}{}", group::number_in_words(state.number), name_of(state.at),
               state.cause.empty() ? "" : ": ", state.cause);
     caf::anon_send(engine_.member, group::communicator_told{state});
   }

@@ -109,7 +109,7 @@ void communicator_book::give_up(std::string reason) {
   due_ = never;
   next_.reset();
   outbox_.emplace_back(replace_owner{
-      fmt::format("communicator {} cannot be aborted: {}", number_ & 0xffffffffU, std::move(reason))});
+      fmt::format("communicator {} cannot be aborted: {}", number_in_words(number_), std::move(reason))});
 }
 
 }  // namespace penstock::group

@@ -81,6 +81,11 @@ struct group_view {
   bool operator==(const group_view&) const = default;
 };
 
+/// What people are told of a communicator's number: how many its coordinator had given (modulo 65536).
+[[nodiscard]] constexpr std::uint64_t number_in_words(std::uint64_t communicator) noexcept {
+  return communicator & 0xFFFFU;
+}
+
 /// How far a rank is with a communicator (semantics 40).
 struct communicator_state {
   enum class how : std::uint8_t {

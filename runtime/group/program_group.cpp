@@ -150,7 +150,8 @@ class program_group::body final : public std::enable_shared_from_this<body>, pri
     }
     if (state.at == progress::aborted) member_.communicator_aborted(state.number);
     if (state.at == progress::broken) {
-      log::warn("group", "{}: communicator {}: {}", setup_.name, state.number & 0xffffffffU, state.cause);
+      log::warn("group", "{}: communicator {}: {}", setup_.name, group::number_in_words(state.number),
+                state.cause);
       member_.communicator_broken(state.number, state.cause);
       if (state.number != made_ && ++fruitless_ == fruitless_communicators_max)
         member_.fail(fmt::format("no communicator could be made, {} times: {}", fruitless_, state.cause));

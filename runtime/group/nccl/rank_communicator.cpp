@@ -115,7 +115,7 @@ steady_time rank_communicator::look(steady_time now) {
 void rank_communicator::throw_lost(std::uint64_t number) {
   throw error(
       {errc::group_failed,
-       fmt::format("communicator {} is lost: another rank was, or it had an error", number & 0xffffffffU),
+       fmt::format("communicator {} is lost: another rank was, or it had an error", number_in_words(number)),
        0});
 }
 

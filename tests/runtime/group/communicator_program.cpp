@@ -8,6 +8,7 @@
 //         returns  keeps its use open after a loss until FILE in --log DIR is there: "go"
 //         leaves   leaves the group
 #include "runtime/device/driver_library.hpp"
+#include "tests/runtime/group/rank_main.hpp"
 
 #include <penstock/group.hpp>
 #include <penstock/nccl.hpp>
@@ -21,7 +22,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <set>
@@ -270,15 +270,5 @@ int run(const wanted& w) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  // A launcher that ends the others sends it at once; the test wants to see what this rank says by itself.
-  static_cast<void>(std::signal(SIGTERM, SIG_IGN));
-  try {
-    return run(parse(count, arguments));
-  } catch (const penstock::error& why) {
-    std::cerr << penstock::name_of(why.code()) << ": " << why.what() << '\n';
-    return 3;
-  } catch (const std::exception& why) {
-    std::cerr << why.what() << '\n';
-    return 4;
-  }
+  return penstock::testing::rank_main([&] { return run(parse(count, arguments)); });
 }

@@ -2,6 +2,8 @@
 // depend on what came out of all before, and prints a digest of everything at the end. Not a test by itself.
 //
 //   group_program ROUNDS [--wait] [--state FILE] [--die RANK:ROUND] [--odd RANK:WHAT] [--pause MS] [--large BYTES] [--beside NAME]
+#include "tests/runtime/group/rank_main.hpp"
+
 #include <penstock/group.hpp>
 
 #include <fmt/core.h>
@@ -12,7 +14,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -133,15 +134,5 @@ int run(const wanted& w) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  // A launcher that ends the others sends it at once; the test wants to see what this rank says by itself.
-  static_cast<void>(std::signal(SIGTERM, SIG_IGN));
-  try {
-    return run(parse(count, arguments));
-  } catch (const penstock::error& why) {
-    std::cerr << penstock::name_of(why.code()) << ": " << why.what() << '\n';
-    return 3;
-  } catch (const std::exception& why) {
-    std::cerr << why.what() << '\n';
-    return 4;
-  }
+  return penstock::testing::rank_main([&] { return run(parse(count, arguments)); });
 }
