@@ -17,6 +17,12 @@ bool is_clean(const communicator_state& c) {
   return c.at == communicator_state::how::none || c.at == communicator_state::how::aborted;
 }
 
+/// It goes on from where it was, wherever the others are. Where nobody is left who knows that the group had begun, it
+/// begins with such ranks.
+bool was_started_again(const member_report& rank) {
+  return rank.card.starts > 0;
+}
+
 /// Whether a rank that was told `a` need not be told `b` at once.
 bool says_the_same(const group_order& a, const group_order& b) {
   return a.view == b.view && a.standing == b.standing && a.incarnation == b.incarnation && a.go == b.go &&
@@ -128,6 +134,7 @@ void group_book::compare_datasets() {
   // A rank that turned up late has told that the group had begun.
   if (begun() && view_.phase == group_phase::describing) view_.phase = group_phase::running;
   const member_report* first = nullptr;
+  const member_report* first_anew = nullptr;  // the first whose position has to be that of others
   bool all = true;
   for (seat& s : seats_) {
     if (!s.present || !s.latest->facts) {
@@ -145,15 +152,20 @@ void group_book::compare_datasets() {
            s.heard);
       continue;
     }
-    if (first == nullptr) first = &*s.latest;
-    const stream_facts& a = *first->facts;
-    const stream_facts& b = *s.latest->facts;
-    if (a == b) continue;
+    const member_report& one = *s.latest;
+    const bool goes_on = settings_.waits_for_lost && was_started_again(one);
+    if (first == nullptr) first = &one;
+    if (first_anew == nullptr && !goes_on) first_anew = &one;
+    const member_report& other =
+        one.facts->fingerprint == first->facts->fingerprint && !goes_on ? *first_anew : *first;
+    const stream_facts& a = *other.facts;
+    const stream_facts& b = *one.facts;
+    if (goes_on ? a.fingerprint == b.fingerprint : a == b) continue;
     const auto text = [](const stream_facts& f) {
       return fmt::format("{} from position {} of epoch {}", f.fingerprint, f.position, f.epoch);
     };
-    return fail(*s.latest, fmt::format("the dataset is {} at {} and {} at {}", text(a), name_of(first->card),
-                                       text(b), name_of(s.latest->card)));
+    return fail(one, fmt::format("the dataset is {} at {} and {} at {}", text(a), name_of(other.card),
+                                 text(b), name_of(one.card)));
   }
   if (begun() || !all) return;
   view_.facts = first->facts;

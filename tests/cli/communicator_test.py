@@ -133,6 +133,35 @@ class CommunicatorTest(Training):
         self.assertEqual(report["restarts"], 0)  # of sessions
         self.assertGreaterEqual(len(numbers), 3)
 
+    def test_a_group_whose_sessions_are_all_killed_at_once_goes_on_at_one_step_without_state(self):
+        epochs, options = 20, ("--digest",)
+        undisturbed = self.finish(self.launch(self.config(epochs), *options), epochs * 24)[0]
+        for name in os.listdir(self.log):
+            os.remove(os.path.join(self.log, name))
+        process = self.launch(self.config(epochs), *options)
+        self.wait_for_step(process, 40)
+        for pid in self.rank_pids(process).values():
+            os.kill(pid, signal.SIGKILL)
+        out, err = process.communicate(timeout=150)
+        self.assertEqual(process.returncode, EXIT_OK, err.decode() + out.decode())
+        report = json.loads(out)
+        self.assertGreaterEqual(report["restarts"], RANKS)
+        # Every batch counts once, and the programs, which began anew, have taken the same steps since.
+        for rank, before in zip(report["ranks"], undisturbed["ranks"]):
+            self.assertEqual([epoch["digest"] for epoch in rank["epochs"]], [epoch["digest"] for epoch in before["epochs"]])
+        since = [self.steps_since_the_last_beginning(rank) for rank in range(RANKS)]
+        self.assertEqual(since, [since[0]] * RANKS)
+        self.assertEqual([step for step, _ in since[0]], list(range(1, len(since[0]) + 1)))
+        agreed = epochs * 24 - len(since[0])
+        self.assertGreater(agreed, 0)
+        print("went on at step %d" % agreed)
+
+    def steps_since_the_last_beginning(self, rank):
+        with open(os.path.join(self.log, "rank-%d.txt" % rank)) as file:
+            steps = [(int(step), loss) for step, loss, _ in (line.split() for line in file)]
+        begins = max(at for at, (step, _) in enumerate(steps) if step == 1)
+        return steps[begins:]
+
     def test_a_signal_stops_all_ranks_at_one_step(self):
         process = self.launch(self.config(2000))
         self.wait_for_step(process, 40)

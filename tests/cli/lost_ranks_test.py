@@ -101,6 +101,61 @@ class LostRanksTest(PenstockTest):
             print("%d kills in %d groups; back after p50 %.2f s, p99 %.2f s, at most %.2f s" % (
                 done, groups, statistics.median(back), back[int(len(back) * 0.99)], back[-1]))
 
+    def all_ranks(self, process):
+        """Rank and pid; 0 of one that is not there."""
+        pids = self.rank_pids(process)
+        return [(rank, pids.get(rank, 0)) for rank in range(RANKS)]
+
+    def kill_all(self, process):
+        for pid in self.rank_pids(process).values():
+            os.kill(pid, signal.SIGKILL)
+
+    def seen(self):
+        """By rank: what its sink got, in order, since the last call."""
+        found = []
+        for rank in range(RANKS):
+            path = os.path.join(self.folder, "seen-rank%d" % rank)
+            with open(path) as file:
+                lines = [json.loads(line) for line in file]
+            found.append([(one["epoch"], one["samples"], one["digest"]) for one in lines if "batch" in one])
+            os.remove(path)
+        return found
+
+    def test_a_group_whose_ranks_are_all_killed_at_once_delivers_what_an_undisturbed_one_does(self):
+        expected, _ = self.digests_of(self.start_group(self.stream(), "--set", "dataset.wait=0s"))
+        process = self.start_group(self.stream())
+        for delivered in (3, 6):
+            self.wait_until(lambda: all(self.delivered_by(rank, pid) >= delivered for rank, pid in self.all_ranks(process)),
+                            "all ranks have delivered")
+            self.kill_all(process)
+        found, report = self.digests_of(process)
+        self.assertEqual(found, expected)
+        self.assertEqual(report["restarts"], 2 * RANKS)
+
+    def test_a_group_that_is_killed_with_its_launcher_goes_on_from_its_state_file(self):
+        config, state = self.stream(), os.path.join(self.folder, "group.state")
+        journals = ["--sink", "journal:" + os.path.join(self.folder, "seen")]
+        self.digests_of(self.start_group(config, "--set", "dataset.wait=0s", *journals))
+        expected = self.seen()
+        process = self.start_group(config, "--state", state, "--state-every", "50ms", *journals)
+        # All of them have passed what the file says, and most are further.
+        self.wait_until(lambda: all(self.delivered_by(rank, pid) >= 8 for rank, pid in self.all_ranks(process)), "all ranks have delivered")
+        ranks = [pid for _, pid in self.all_ranks(process)]
+        process.kill()
+        process.wait()
+        self.wait_until(lambda: not any(alive(pid) for pid in ranks), "the ranks have ended with their launcher")
+        first = self.seen()
+        self.digests_of(self.start_group(config, "--state", state, *journals))
+        rest = self.seen()
+        steps = {len(everything) - len(one) for everything, one in zip(expected, rest)}
+        self.assertEqual(len(steps), 1, "all ranks begin at one step")
+        step = steps.pop()
+        self.assertGreater(step, 0)
+        for everything, before, after in zip(expected, first, rest):
+            self.assertLessEqual(step, len(before))
+            self.assertEqual(before, everything[:len(before)])
+            self.assertEqual(after, everything[step:])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -338,6 +338,34 @@ TEST_CASE("the next process of a rank does not go on with another dataset") {
   CHECK(g.ends[1]->cause->cause == "its dataset has the fingerprint xyz, that of the group abc");
 }
 
+TEST_CASE(
+    "ranks that are all started again at once go on where each of them was, but only with one dataset") {
+  const auto start_again = [](small_group& g, const std::string& fingerprint_of_last) {
+    g.begin();
+    for (const std::uint32_t r : {2U, 1U, 0U}) g.kill(r);
+    for (const std::uint32_t r : {0U, 1U, 2U}) g.replace(r, 9 + r);
+    g.run();
+    for (const std::uint32_t r : {0U, 1U, 2U})
+      g.members[r]->described({r == 2 ? fingerprint_of_last : "abc", 0, 360 + std::uint64_t{40} * r});
+    g.run();
+  };
+  SECTION("under wait each has its own position") {
+    small_group g(3, true);
+    start_again(g, "abc");
+    CHECK(g.handing_out() == ranks{0, 1, 2});
+  }
+  SECTION("another dataset fails them") {
+    small_group g(3, true);
+    start_again(g, "xyz");
+    CHECK(g.all_failed_with("xyz from position 440 of epoch 0 at rank 2"));
+  }
+  SECTION("under fail all begin at one position, also when they are started again") {
+    small_group g(3);
+    start_again(g, "abc");
+    CHECK(g.all_failed_with("from position 400 of epoch 0 at rank 1"));
+  }
+}
+
 TEST_CASE("a report that comes twice or late changes nothing") {
   small_group g(2);
   g.start_all();
