@@ -92,6 +92,8 @@ class use_of_communicator {
   std::unique_ptr<communicator_use> use_;
 };
 
+constexpr auto looked_after_signals_every = std::chrono::milliseconds(50);
+
 Communicator& communicator_of(const Group& group) {
   Communicator* const its = group.communicator();
   if (its == nullptr) throw error({errc::usage, "this group was not asked for a communicator", 0});
@@ -142,7 +144,12 @@ NB_MODULE(_group, m) {
           nb::arg("number"))
       .def("check", &Group::check)
       .def("fail", &Group::fail, nb::arg("why"))
-      .def("close", &Group::close, nb::call_guard<nb::gil_scoped_release>());
+      .def(
+          "close",
+          [](Group& group) {
+            while (!group.close_within(looked_after_signals_every)) look_after_signals();
+          },
+          nb::call_guard<nb::gil_scoped_release>());
   m.def("join", &joined, nb::arg("name"), nb::arg("waits_for_lost"), nb::arg("join_timeout"),
         nb::arg("lost_after"), nb::arg("rejoin_timeout"), nb::arg("secret_file"), nb::arg("insecure"),
         nb::arg("collectives"), nb::arg("agree"), nb::arg("communicator"), nb::arg("abort_timeout"));

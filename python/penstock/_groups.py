@@ -215,12 +215,17 @@ class Group:
         self._core.fail(why)
 
     def close(self) -> None:
-        """Leaves the group. Rank 0 waits until all have left, because the others meet there; with a communicator every rank waits. Also at the end of a `with` block, and
-        at the interpreter's exit; an exception that passes through is the group's first cause then."""
+        """Leaves the group. Rank 0 waits until all have left, because the others meet there; with a communicator every rank
+        waits. Ctrl-C works, and the next call continues. Also at the end of a `with` block, and at the interpreter's exit; an
+        exception that passes through is the group's first cause then.
+
+        With a communicator: wait for the last work, ask is_lost(), make a barrier(), then close. Without the barrier the others'
+        communicator is aborted lost_after later, and is_lost() is then true for work that was done before.
+        """
         if self._closed or self._pid != os.getpid():
             return
-        self._closed = True
         self._core.close()
+        self._closed = True
         _NAMES.discard(self.name)
 
     def __del__(self) -> None:

@@ -25,14 +25,14 @@ using group::collective_kind;
 using group::program_group_news;
 
 constexpr auto looked_every = 50ms;
+constexpr std::chrono::milliseconds at_any_time = std::chrono::hours(24 * 365);
 
 steady_time now() {
   return std::chrono::steady_clock::now();
 }
 
 steady_time after(std::chrono::milliseconds time) {
-  constexpr auto longest = std::chrono::hours(24 * 365);
-  return now() + std::min<std::chrono::milliseconds>(time, longest);
+  return now() + std::min(time, at_any_time);
 }
 
 std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
@@ -119,11 +119,11 @@ class Group::body {
     } catch (const std::exception& why) {
       // An interrupt, or a failure that the group knows already. The others must not wait for us.
       group_->fail(fmt::format("gave up joining: {}", why.what()));
-      leave();
+      leave(at_any_time);
       throw;
     } catch (...) {
       group_->fail("gave up joining");
-      leave();
+      leave(at_any_time);
       throw;
     }
   }
@@ -175,16 +175,20 @@ class Group::body {
     return news.result;
   }
 
-  void close() noexcept {
-    if (closed_.exchange(true)) return;
+  /// False: others have not left within that time.
+  bool close(std::chrono::milliseconds at_most) noexcept {
+    const std::lock_guard alone(closing_);
+    if (!group_) return true;
+    closed_ = true;
     if (std::uncaught_exceptions() > exceptions_ && !group_->news().end)
       group_->fail("its program was left by an exception");
-    leave();
+    if (!leave(at_most)) return false;
     // Its place is free for another group of this name. Another thread may just be asking it something.
     const program_group_news last = group_->news();
     const std::lock_guard hold(mutex_);
     last_news_ = last;
     group_.reset();
+    return true;
   }
 
  private:
@@ -270,20 +274,22 @@ class Group::body {
   }
 
   /// What the others have to know is said. Rank 0 stays as long as it is needed.
-  void leave() noexcept {
+  /// False after that time: the next call goes on.
+  bool leave(std::chrono::milliseconds at_most) noexcept {
+    const steady_time until = after(at_most);
     group_->leave();
-    while (!group_->wait(now() + 1s, [](const program_group_news& one) { return one.may_go; })) {
-    }
-    if (!communicator_) return;
+    if (!group_->wait(until, [](const program_group_news& one) { return one.may_go; })) return false;
+    if (!communicator_) return true;
     communicator_->close();
-    communicator_->wait_until_gone();
+    return communicator_->wait_until_gone(until);
   }
 
   const home_process process_;
   const group_options options_;
   const group::launcher_place place_;
   const int exceptions_ = std::uncaught_exceptions();
-  mutable std::mutex mutex_;                                   // guards group_'s end and last_news_
+  mutable std::mutex mutex_;  // guards group_'s end and last_news_
+  std::mutex closing_;        // close() waits with it, so it comes before mutex_
   std::shared_ptr<group::program_communicator> communicator_;  // null: the group has none
   std::shared_ptr<group::program_group> group_;                // null once it is closed
   program_group_news last_news_;
@@ -297,7 +303,7 @@ Group::Group(group_options options) : body_(std::make_unique<body>(std::move(opt
 Group::~Group() {
   // In a forked child there is no thread that could say anything: leak the body on purpose.
   if (body_ && body_->process().left()) static_cast<void>(body_.release());
-  if (body_) body_->close();
+  if (body_) body_->close(at_any_time);
 }
 Group::Group(Group&&) noexcept = default;
 Group& Group::operator=(Group&& other) noexcept {
@@ -355,7 +361,10 @@ void Group::fail(const std::string& why) {
   held().fail(why);
 }
 void Group::close() noexcept {
-  if (body_ && !body_->process().left()) body_->close();
+  static_cast<void>(close_within(at_any_time));
+}
+bool Group::close_within(std::chrono::milliseconds at_most) noexcept {
+  return !body_ || body_->process().left() || body_->close(at_most);
 }
 
 }  // namespace penstock

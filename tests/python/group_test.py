@@ -104,6 +104,32 @@ COMMUNICATES = """
     """
 
 
+# Rank 0 closes its group when it is told to; rank 1 waits for that in close(), is interrupted, and closes again or not.
+CLOSES = """
+    import signal, sys, threading
+    import penstock
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    group = penstock.Group("test", communicator="nccl")
+    with group.communicator:
+        pass
+    group.barrier()
+    if group.rank == 0:
+        signal.sigwait({signal.SIGUSR1})
+        group.check()
+    else:
+        threading.Timer(1.0, print, ("WAITS",), {"flush": True}).start()
+        try:
+            group.close()
+        except KeyboardInterrupt:
+            print("INTERRUPTED", group.closed, flush=True)
+            if "ends" in sys.argv:
+                raise
+    group.close()
+    print("CLOSED", group.closed, flush=True)
+    """
+
+
 class GroupTest(PackageTest):
     def setUp(self):
         super().setUp()
@@ -247,6 +273,30 @@ class GroupTest(PackageTest):
         code, out, err = self.ended(ranks[0])
         self.assertEqual(code, 1, out + err)
         self.assertRegex(err, r"group_failed_error: rank 1 \(.*, pid %d\): its process has ended" % ranks[1].pid)
+
+    def test_ctrl_c_ends_the_wait_in_close_and_the_next_close_goes_on(self):
+        self.environment["PENSTOCK_NCCL"] = os.path.join(os.path.dirname(BIN), "lib", "libfake_nccl.so")
+        ranks = self.start_ranks(2, CLOSES)
+        self.said(ranks[1], "WAITS")
+        ranks[1].send_signal(signal.SIGINT)
+        self.assertEqual(self.said(ranks[1], "INTERRUPTED"), "False")
+        ranks[0].send_signal(signal.SIGUSR1)
+        for process in ranks:
+            code, out, err = self.ended(process)
+            self.assertEqual(code, 0, out + err)
+            self.assertIn("CLOSED True", out)
+
+    def test_a_program_that_ctrl_c_ends_in_close_is_the_first_cause(self):
+        self.environment["PENSTOCK_NCCL"] = os.path.join(os.path.dirname(BIN), "lib", "libfake_nccl.so")
+        ranks = self.start_ranks(2, CLOSES, "ends")
+        self.said(ranks[1], "WAITS")
+        ranks[1].send_signal(signal.SIGINT)
+        code, out, err = self.ended(ranks[1], 30)
+        self.assertIn("KeyboardInterrupt", err)
+        ranks[0].send_signal(signal.SIGUSR1)
+        code, out, err = self.ended(ranks[0])
+        self.assertEqual(code, 1, out + err)
+        self.assertRegex(err, r"group_failed_error: rank 1 \(.*\): KeyboardInterrupt")
 
     def test_without_a_gpu_a_communicator_is_refused_with_a_sentence(self):
         self.environment.pop("PENSTOCK_NCCL", None)

@@ -86,14 +86,19 @@ void program_communicator::wake() {
   if (!thread_.post([self = shared_from_this()] { self->run(); })) stuck("its thread cannot be started");
 }
 
-void program_communicator::wait_until_gone() {
-  nanoseconds patience = 2 * around_.limits.abort_timeout + looked_every;
+bool program_communicator::wait_until_gone(steady_time until) {
+  steady_time too_late = now();
   {
     const std::lock_guard hold(mutex_);
-    if (!stuck_.empty()) patience = 0ns;
+    gone_by_ = std::min<steady_time>(gone_by_, now() + 2 * around_.limits.abort_timeout + looked_every);
+    if (stuck_.empty()) too_late = gone_by_;
   }
-  if (!thread_.stop_within(std::chrono::duration_cast<std::chrono::milliseconds>(patience)))
+  const nanoseconds left = std::max<nanoseconds>(std::min(until, too_late) - now(), 0ns);
+  const bool idle = thread_.wait_until_idle(std::chrono::ceil<std::chrono::milliseconds>(left));
+  if (!idle && now() < too_late) return false;
+  if (!thread_.stop_within(idle ? process::side_thread::patience : 0ms))
     log::warn("group", "a communicator that cannot be aborted is left behind");
+  return true;
 }
 
 // ---- its own thread -----------------------------------------------------------------------------------------

@@ -41,8 +41,9 @@ class program_communicator final : public rank_communicator,
 
   /// Of its GPU, "GPU-..."; empty: unknown, or host memory.
   [[nodiscard]] const std::string& device() const noexcept { return gpu_.uuid(); }
-  /// After close(): waits until nothing of it is left, or that takes longer than an abort may.
-  void wait_until_gone();
+  /// After close(): waits until nothing of it is left, or that takes longer than an abort may. False: `until` is earlier,
+  /// and the next call goes on.
+  bool wait_until_gone(steady_time until);
 
   void report_to(communicator_listener* listener) override;
   void draw(std::uint64_t number) override;
@@ -76,6 +77,7 @@ class program_communicator final : public rank_communicator,
   std::string trouble_;          // what was wrong with the last one
   std::uint64_t used_ = 0;       // the last that the program has used; 0: none
   std::uint64_t told_lost_ = 0;  // the last of whose loss it knows
+  steady_time gone_by_ = never;  // when close() has taken too long
 };
 
 }  // namespace penstock::group

@@ -95,6 +95,9 @@ class PENSTOCK_API Group {
   /// Leaves: this rank makes no more collective operations. Others that need it for one are told so. Rank 0 waits until
   /// all have left, because the others meet there; with a communicator every rank does.
   void close() noexcept;
+  /// close() for a program that does something else meanwhile, such as looking after signals. False: the others have not
+  /// left within that time. The next call goes on, as do close() and the destructor.
+  [[nodiscard]] bool close_within(std::chrono::milliseconds at_most) noexcept;
 
   /// The communicator of the ranks' GPUs (penstock/nccl.hpp says how to use it), as long as this Group is there. Null if
   /// settings.communicator asks for none.
@@ -109,7 +112,9 @@ class PENSTOCK_API Group {
   /// calls of all ranks if it cannot be made, or cannot be aborted within abort_timeout because a use is open, or NCCL
   /// hangs: this process then cannot have one again.
   ///
-  /// End all uses, and wait for their work, before close(): with a communicator every rank waits there until all have left.
+  /// The end: wait for the last work, ask is_lost(), make a barrier(), then close(). A rank that calls close() without the
+  /// barrier waits there for the others, and after lost_after the communicator is aborted under them: is_lost() is then true
+  /// for work that was done before, as it is for everything when close() has returned.
   [[nodiscard]] Communicator* communicator() const noexcept;
 
  private:
