@@ -1,6 +1,30 @@
 """penstock launch: one process for each rank, with torchrun's environment; they end together and leave nothing behind."""
 
+import socketserver
+import threading
+
 from harness import *
+
+
+class FakeRank(socketserver.ThreadingUnixStreamServer):
+    """The control socket of a rank with two workers; it refuses to drain those that are named."""
+
+    def __init__(self, path, refuses):
+        class Answers(socketserver.StreamRequestHandler):
+            def handle(self):
+                for line in self.rfile:
+                    asked = json.loads(line)
+                    worker = asked.get("worker")
+                    if asked["verb"] == "status":
+                        answer = {"ok": True, "result": {"workers": [{"id": one, "state": "ready"} for one in (0, 1, 2)]}}
+                    elif worker in refuses:
+                        answer = {"ok": False, "error": {"message": "worker/%d is being restarted" % worker}}
+                    else:
+                        answer = {"ok": True, "result": {}}
+                    self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+        super().__init__(path, Answers)
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
 
 class LaunchTest(PenstockTest):
@@ -273,6 +297,37 @@ class LaunchTest(PenstockTest):
         self.wait_until(lambda: '"rank":1' in self.penstock("logs", "workers", "--previous", "--group", "slow", "--json")[1],
                         "what the worker of rank 1 wrote")
         self.penstock("stop", "--session", "other")
+        self.penstock("stop", "--group", "slow", "--wait")
+        self.assertEqual(self.report_of(process)["outcome"], "stopped")
+
+    def fake_group(self, *refusals):
+        folder = os.path.join(self.folder, "penstock")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        for rank, refuses in enumerate(refusals):
+            server = FakeRank(os.path.join(folder, "odd-rank%d.sock" % rank), refuses)
+            self.addCleanup(server.server_close)
+            self.addCleanup(server.shutdown)
+
+    def test_an_order_that_only_some_workers_of_a_group_take_says_which_have_and_fails(self):
+        self.fake_group((), (1,))
+        code, out, err = self.penstock("drain", "workers", "--group", "odd")
+        self.assertEqual(code, EXIT_REFUSED, err)
+        self.assertIn("rank 0 (odd-rank0): drain of worker/0, worker/1, worker/2 requested\n", err)
+        self.assertIn("rank 1 (odd-rank1): drain of worker/0 requested; not of worker/1: worker/1 is being restarted; "
+                      "not asked for: worker/2\n", err)
+        ranks = self.group_verb("drain", "workers", "--group", "odd", expect=EXIT_REFUSED)["ranks"]
+        self.assertEqual([rank["drain"] for rank in ranks], [[0, 1, 2], [0]])
+        self.assertNotIn("error", ranks[0])
+        self.assertIn("not of worker/1: worker/1 is being restarted", ranks[1]["error"])
+
+    def test_an_order_to_workers_of_a_group_that_has_none_fails(self):
+        process = self.start_sessions(self.slow_stream(samples=40000), ranks=2)
+        self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")
+        self.group_verb("drain", "workers", "--group", "slow")
+        self.wait_until(lambda: not any(self.workers_of_rank("slow-rank%d" % rank) for rank in (0, 1)), "no worker is left")
+        code, _, err = self.penstock("drain", "workers", "--group", "slow")
+        self.assertEqual(code, EXIT_NO_TARGET, err)
+        self.assertIn("rank 1 (slow-rank1): there is no worker to drain\n", err)
         self.penstock("stop", "--group", "slow", "--wait")
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 

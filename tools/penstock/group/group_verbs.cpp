@@ -8,6 +8,7 @@
 #include "tools/penstock/watch/full_screen.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -122,30 +123,77 @@ int order_group(const session_choice& choice, const live_group& group, const jso
   return code;
 }
 
+namespace {
+
+std::string names_of(const std::vector<std::uint32_t>& workers) {
+  std::vector<std::string> names;
+  for (const std::uint32_t worker : workers) names.push_back(fmt::format("worker/{}", worker));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// What has become of an order to several workers of a rank.
+struct changed_workers {
+  std::vector<std::uint32_t> changed;
+  std::vector<std::uint32_t> not_asked;  // after the one that was refused
+  std::optional<std::uint32_t> refused;
+  std::string why_not;  // that one; or the rank has not said which workers it has
+};
+
+changed_workers change_workers(const live_group& group, const live_rank& rank, const std::string& verb,
+                               const std::vector<std::uint32_t>& workers) {
+  changed_workers all;
+  const live_group alone{group.name, {rank}};
+  for (const std::uint32_t worker : workers) {
+    if (all.refused) {
+      all.not_asked.push_back(worker);
+      continue;
+    }
+    const rank_answer done = ask_ranks(alone, {{"verb", verb}, {"worker", worker}}, answer_deadline).front();
+    if (done.result) {
+      all.changed.push_back(worker);
+    } else {
+      all.refused = worker;
+      all.why_not = done.why_not;
+    }
+  }
+  return all;
+}
+
+std::string in_words(const changed_workers& all, const std::string& verb) {
+  std::string told;
+  if (!all.changed.empty()) told = fmt::format("{} of {} requested", verb, names_of(all.changed));
+  if (!all.why_not.empty()) {
+    told += fmt::format("{}{}{}", told.empty() ? "" : "; ",
+                        all.refused ? fmt::format("not of worker/{}: ", *all.refused) : "", all.why_not);
+  }
+  if (!all.not_asked.empty()) told += fmt::format("; not asked for: {}", names_of(all.not_asked));
+  return told.empty() ? fmt::format("there is no worker to {}", verb) : told;
+}
+
+}  // namespace
+
 int change_workers_of_group(const session_choice& choice, const live_group& group, const std::string& verb,
                             const std::function<std::vector<std::uint32_t>(const json&)>& which) {
-  std::vector<rank_answer> answers = ask_ranks(group, {{"verb", "status"}}, answer_deadline);
-  json all = head_of(group);
+  const std::vector<rank_answer> answers = ask_ranks(group, {{"verb", "status"}}, answer_deadline);
+  json rows = head_of(group);
+  bool any = false;
+  bool all = true;
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    rank_answer& a = answers[i];
-    const std::vector<std::uint32_t> workers = a.result ? which(*a.result) : std::vector<std::uint32_t>();
-    std::string told;
-    for (const std::uint32_t worker : workers) {
-      const live_group one{group.name, {group.ranks[i]}};
-      const rank_answer done = ask_ranks(one, {{"verb", verb}, {"worker", worker}}, answer_deadline).front();
-      if (!done.result) a = done;
-      if (!done.result) break;
-      told += fmt::format("{}worker/{}", told.empty() ? "" : ", ", worker);
-    }
-    all["ranks"].push_back(row_of(a));
-    if (a.result) all["ranks"].back()[verb] = workers;
-    if (a.result && !choice.as_json)
-      say(fmt::format("rank {}: {}", a.rank,
-                      told.empty() ? fmt::format("there is no worker to {}", verb)
-                                   : fmt::format("{} of {} requested", verb, told)));
+    const rank_answer& a = answers[i];
+    changed_workers done;
+    done.why_not = a.why_not;
+    if (a.result) done = change_workers(group, group.ranks[i], verb, which(*a.result));
+    any = any || !done.changed.empty();
+    all = all && done.why_not.empty();
+    json row{{"rank", a.rank}, {"session", a.session}, {verb, done.changed}};
+    if (!done.why_not.empty())
+      row["error"] = in_words({{}, done.not_asked, done.refused, done.why_not}, verb);
+    rows["ranks"].push_back(std::move(row));
+    if (!choice.as_json) say(fmt::format("rank {} ({}): {}", a.rank, a.session, in_words(done, verb)));
   }
-  if (choice.as_json) print_json(all);
-  return tell_silent(choice, answers);
+  if (choice.as_json) print_json(rows);
+  if (!all) return exit_refused;
+  return any ? exit_ok : exit_no_target;
 }
 
 int stop_group(const session_choice& choice, const live_group& group, bool now, bool wait,

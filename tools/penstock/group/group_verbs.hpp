@@ -33,7 +33,8 @@ struct rank_answer {
 /// An order to all ranks, "paused 4 ranks of photos". Exit code 7 if some did not take it; they are named.
 int order_group(const session_choice& choice, const live_group& group, const nlohmann::ordered_json& question,
                 const std::string& told);
-/// "restart" or "drain" for the workers that `which` finds in each rank's status.
+/// "restart" or "drain" for the workers that `which` finds in each rank's status. Says for each rank which of them were
+/// changed, and which not. Exit code 7 if a rank refused one; 4 if no rank has such a worker.
 int change_workers_of_group(
     const session_choice& choice, const live_group& group, const std::string& verb,
     const std::function<std::vector<std::uint32_t>(const nlohmann::ordered_json& status)>& which);
