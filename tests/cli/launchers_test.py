@@ -12,9 +12,10 @@ RANKS = 4
 class LauncherTest(PenstockTest):
     def setUp(self):
         super().setUp()
-        # mpirun refuses root, and looks for ssh even on one host.
+        # mpirun refuses root, looks for ssh even on one host, and wants a core for each rank. Open MPI 5 has another word for that.
         self.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                                 OMPI_MCA_plm="isolated", OMPI_MCA_rmaps_base_oversubscribe="1",
+                                PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe",
                                 OMPI_MCA_orte_tmpdir_base=self.folder, TMPDIR=self.folder)
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "PENSTOCK_GROUP", "PENSTOCK_GROUP_ADDR"):
             self.environment.pop(name, None)
