@@ -1,9 +1,19 @@
-# Tests written in Python: every test method of a file is a ctest test of its own, and its name is the test's sentence.
+# Tests written in Python: every test method of a file is a ctest test of its own, and its name is the test's sentence; or a
+# file is one test, where each process would import much.
 
-# penstock_tests_of_python_file(FILE [PREFIX TEXT] PYTHON PROGRAM LABEL LABEL TIMEOUT SECONDS ENVIRONMENT VARIABLES)
-# FILE.py is in the current folder; PREFIX stands before its name in the names of the tests.
+# penstock_tests_of_python_file(FILE [TOGETHER] [PREFIX TEXT] PYTHON PROGRAM LABEL LABEL TIMEOUT SECONDS ENVIRONMENT VARIABLES)
+# FILE.py is in the current folder; PREFIX stands before its name in the names of the tests. TIMEOUT is that of each test method.
+# TOGETHER: all of them in one process, which lists them; ctest shows the list when one has failed.
 function(penstock_tests_of_python_file file)
-  cmake_parse_arguments(PARSE_ARGV 1 test "" "PREFIX;PYTHON;LABEL;TIMEOUT" "ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 test "TOGETHER" "PREFIX;PYTHON;LABEL;TIMEOUT" "ENVIRONMENT")
+  set(program "${CMAKE_CURRENT_SOURCE_DIR}/${file}.py")
+  if(test_TOGETHER)
+    add_test(NAME "${test_PREFIX}${file}" COMMAND ${test_PYTHON} -B "${program}")
+    # ctest begins with the tests of the highest cost, so that its end does not wait for one of them.
+    set_tests_properties("${test_PREFIX}${file}" PROPERTIES LABELS ${test_LABEL} TIMEOUT 1800 COST 100 SKIP_RETURN_CODE 77
+      ENVIRONMENT "${test_ENVIRONMENT};PENSTOCK_TEST_LIMIT=${test_TIMEOUT}")
+    return()
+  endif()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file}.py)
   file(STRINGS ${file}.py lines REGEX "^(class .*|    def test_.*)")
   foreach(line IN LISTS lines)
@@ -14,8 +24,9 @@ function(penstock_tests_of_python_file file)
       string(REGEX REPLACE "^test_" "" sentence ${method})
       string(REPLACE "_" " " sentence ${sentence})
       set(name "${test_PREFIX}${file}: ${sentence}")
-      add_test(NAME "${name}" COMMAND ${test_PYTHON} -B ${CMAKE_CURRENT_SOURCE_DIR}/${file}.py ${class}.${method})
-      set_tests_properties("${name}" PROPERTIES LABELS ${test_LABEL} TIMEOUT ${test_TIMEOUT} ENVIRONMENT "${test_ENVIRONMENT}")
+      add_test(NAME "${name}" COMMAND ${test_PYTHON} -B "${program}" ${class}.${method})
+      set_tests_properties("${name}" PROPERTIES LABELS ${test_LABEL} TIMEOUT ${test_TIMEOUT} SKIP_RETURN_CODE 77
+        ENVIRONMENT "${test_ENVIRONMENT}")
     endif()
   endforeach()
 endfunction()

@@ -3,8 +3,10 @@
 import collections
 import ctypes
 import gc
+import time
 
 from package import *
+from package import children_of
 
 try:
     import numpy
@@ -14,14 +16,45 @@ except ImportError:
     print("torch is not installed")
     sys.exit(77)
 
-__all__ = ["Counting", "DataLoader", "LoaderCase", "Shards", "Squares", "Values", "crash", "kill", "numpy", "plain", "torch"]
+__all__ = ["Counting", "DataLoader", "LoaderCase", "SharingLoader", "Shards", "Squares", "Values", "crash", "kill", "numpy", "plain", "torch"]
+
+
+class SharingLoader(DataLoader):
+    """A loader whose workers were those of other tests before, if as many are wanted: each new one imports torch, which takes a second.
+    For tests in which neither a worker dies nor its process matters."""
+
+    _of_all = {}  # by their number
+
+    def _workers_here(self):
+        if self._workers is None:
+            if self.num_workers not in self._of_all:
+                self._of_all[self.num_workers] = super()._workers_here()
+            self._workers = self._of_all[self.num_workers]
+        return super()._workers_here()
+
+    @classmethod
+    def pids(cls):
+        return {each["pid"] for workers in cls._of_all.values() for each in workers.pool.status()["workers"]}
+
+    @classmethod
+    def end(cls):
+        cls._of_all.clear()
+        gc.collect()
 
 
 class LoaderCase(PackageTest):
     def tearDown(self):
         gc.collect()
-        self.no_children_left()
+        self.no_children_left(but=SharingLoader.pids)
         super().tearDown()
+
+    @classmethod
+    def tearDownClass(cls):
+        SharingLoader.end()
+        end = time.monotonic() + 10
+        while children_of(os.getpid()) and time.monotonic() < end:
+            time.sleep(0.005)
+        assert not children_of(os.getpid()), "workers of many tests have not ended"
 
     def same(self, one, other):
         self.assertIs(type(one), type(other))

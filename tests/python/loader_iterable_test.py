@@ -5,7 +5,7 @@ import random
 import time
 
 import penstock
-from loader_data import Counting, DataLoader, LoaderCase, Shards, crash, kill, plain, torch
+from loader_data import Counting, DataLoader, LoaderCase, SharingLoader, Shards, crash, kill, plain, torch
 from package import *
 from package import children_of
 
@@ -13,7 +13,7 @@ from package import children_of
 class LoaderIterableTest(LoaderCase):
     def test_iterable_datasets_are_sharded_and_ordered_as_by_torch(self):
         for workers, options in ((3, {"batch_size": 3}), (2, {"batch_size": 3, "drop_last": True}), (2, {"batch_size": None})):
-            mine = list(DataLoader(Shards(10), num_workers=workers, **options))
+            mine = list(SharingLoader(Shards(10), num_workers=workers, **options))
             theirs = list(torch.utils.data.DataLoader(Shards(10), num_workers=workers, multiprocessing_context="fork", **options))
             self.same(mine, theirs)
 
@@ -28,7 +28,7 @@ class LoaderIterableTest(LoaderCase):
         first = [batch.tolist() for batch in loader]
         self.assertTrue(os.path.exists(mark))
         del loader
-        self.assertEqual(first, [batch.tolist() for batch in DataLoader(Shards(20), num_workers=2, batch_size=2, seed=3)])
+        self.assertEqual(first, [batch.tolist() for batch in SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=3)])
 
     def test_a_replacement_asks_a_dataset_that_has_a_state_to_go_on_and_makes_nothing_twice(self):
         mark = os.path.join(self.folder, "mark")
@@ -39,7 +39,7 @@ class LoaderIterableTest(LoaderCase):
                 kill()
         options = {"num_workers": 2, "batch_size": 2, "seed": 3}
         dataset = Counting(60, os.path.join(self.folder, "log"))
-        expected = plain(DataLoader(dataset, **options))
+        expected = plain(SharingLoader(dataset, **options))
         self.assertEqual(set(dataset.made().values()), {1})
         dataset.more = die
         self.assertEqual(plain(DataLoader(dataset, **options)), expected)
@@ -49,19 +49,20 @@ class LoaderIterableTest(LoaderCase):
 
     def test_kills_at_any_moment_do_not_change_what_a_dataset_with_a_state_gives(self):
         options = {"num_workers": 2, "batch_size": 3, "seed": 3}
-        dataset = Counting(400, os.path.join(self.folder, "log"), lambda shard, value: time.sleep(0.001))
-        expected = plain(DataLoader(dataset, **options))
+        length = int(os.environ.get("PENSTOCK_TEST_KILLED", "150"))  # a kill for every 30 of them
+        dataset = Counting(length, os.path.join(self.folder, "log"), lambda shard, value: time.sleep(0.001))
+        expected = plain(SharingLoader(dataset, **options))
         loader = DataLoader(dataset, **options)
         batches = []
         for place, batch in enumerate(loader):
             batches.append(batch)
             if place % 20 == 10:
-                os.kill(random.choice(children_of(os.getpid())), signal.SIGKILL)
+                os.kill(random.choice(list(set(children_of(os.getpid())) - SharingLoader.pids())), signal.SIGKILL)
         self.assertEqual(plain(batches), expected)
 
     def test_each_shard_has_one_worker(self):
         pids = collections.defaultdict(set)
-        for shard, pid in DataLoader(Shards(30, lambda shard, value: (shard, os.getpid())), num_workers=3, batch_size=None):
+        for shard, pid in SharingLoader(Shards(30, lambda shard, value: (shard, os.getpid())), num_workers=3, batch_size=None):
             pids[shard].add(pid)
         self.assertEqual({shard: len(some) for shard, some in pids.items()}, {0: 1, 1: 1, 2: 1})
 

@@ -4,7 +4,7 @@ import multiprocessing
 import threading
 
 import penstock
-from loader_data import DataLoader, LoaderCase, Squares, torch
+from loader_data import DataLoader, LoaderCase, SharingLoader, Squares, torch
 from package import *
 
 # A libcuda for tests: it knows whether it was initialised.
@@ -52,7 +52,7 @@ class LoaderMistakesTest(LoaderCase):
         self.assertEqual(out.splitlines(), expected * 2)
 
     def test_threads_that_share_an_iterator_get_each_batch_once(self):
-        iterator = iter(DataLoader(Values(), batch_size=2, num_workers=1))
+        iterator = iter(SharingLoader(Values(), batch_size=2, num_workers=1))
         taken, threads = [], []
 
         def take():
@@ -66,7 +66,7 @@ class LoaderMistakesTest(LoaderCase):
         self.assertEqual(sorted(taken), [(at, at + 1) for at in range(0, 40, 2)])
 
     def test_an_iterator_that_is_dropped_in_the_middle_of_an_epoch_leaves_the_next_one_whole(self):
-        loader = DataLoader(Values(lambda index: (index, os.getpid())), batch_size=None, num_workers=1)
+        loader = SharingLoader(Values(lambda index: (index, os.getpid())), batch_size=None, num_workers=1)
         iterator = iter(loader)
         first = [next(iterator), next(iterator)]
         del iterator
@@ -82,7 +82,7 @@ class LoaderMistakesTest(LoaderCase):
                 with open(ready, "w"):
                     threading.Event().wait(2)
             return index
-        iterator = iter(DataLoader(Values(wait, 4), num_workers=1, batch_size=None))
+        iterator = iter(SharingLoader(Values(wait, 4), num_workers=1, batch_size=None))
         self.assertEqual(next(iterator), 0)
 
         waiting = threading.Event()
@@ -144,21 +144,21 @@ class LoaderMistakesTest(LoaderCase):
         def give(index):
             return torch.zeros(1).cuda()
         with self.assertRaisesRegex((RuntimeError, AssertionError), '(?s)in give.*GPUs are hidden from workers.*device="cuda"'):
-            next(iter(DataLoader(Values(give), num_workers=1)))
+            next(iter(SharingLoader(Values(give), num_workers=1)))
 
     # ---- what a batch may be --------------------------------------------------------------------------------------
 
     def test_batches_may_be_nested_and_have_strings_and_none(self):
         def collate(samples):
             return {"a": {"b": ["text", None, samples]}, "c": None} if samples[0] else None
-        batches = list(DataLoader(Values(length=4), batch_size=2, num_workers=1, collate_fn=collate))
+        batches = list(SharingLoader(Values(length=4), batch_size=2, num_workers=1, collate_fn=collate))
         self.assertEqual(batches, [None, {"a": {"b": ["text", None, [2, 3]]}, "c": None}])
 
     def test_none_and_generators_among_samples_are_refused_in_torchs_words_and_in_ours(self):
         with self.assertRaisesRegex(TypeError, "default_collate: batch must contain tensors.*NoneType"):
-            next(iter(DataLoader(Values(lambda index: None), batch_size=2, num_workers=1)))
+            next(iter(SharingLoader(Values(lambda index: None), batch_size=2, num_workers=1)))
         with self.assertRaisesRegex(TypeError, "(?s)a batch cannot be pickled.*generator"):
-            next(iter(DataLoader(Values(lambda index: {"x": (each for each in "ab")}), batch_size=None, num_workers=1)))
+            next(iter(SharingLoader(Values(lambda index: {"x": (each for each in "ab")}), batch_size=None, num_workers=1)))
 
     # ---- what cannot be pickled -----------------------------------------------------------------------------------
 
@@ -177,9 +177,9 @@ class LoaderMistakesTest(LoaderCase):
                               (torch.utils.data.ConcatDataset([range(3), data]), r"dataset.datasets\[1\].lock"),
                               (careful, "dataset.give's variable lock")):
             with self.assertRaisesRegex(TypeError, name + r" \(a lock\) cannot be pickled.*leave them out in __getstate__"):
-                iter(DataLoader(dataset, num_workers=1))
+                iter(SharingLoader(dataset, num_workers=1))
         with self.assertRaisesRegex(TypeError, "collate_fn's variable lock"):
-            iter(DataLoader(range(3), num_workers=1, collate_fn=lambda samples: lock))
+            iter(SharingLoader(range(3), num_workers=1, collate_fn=lambda samples: lock))
 
     # ---- what workers cannot do -----------------------------------------------------------------------------------
 
@@ -187,11 +187,11 @@ class LoaderMistakesTest(LoaderCase):
         dataset = Squares()
         dataset.lock = threading.Lock()
         with self.assertRaisesRegex(TypeError, r"dataset\.lock .*cannot.*pickle"):
-            iter(DataLoader(dataset, num_workers=1))
+            iter(SharingLoader(dataset, num_workers=1))
         with self.assertRaisesRegex(TypeError, "(?s)a batch cannot be pickled.*generator.*collate_fn"):
-            next(iter(DataLoader(Squares(), num_workers=1, collate_fn=lambda samples: (each for each in samples))))
+            next(iter(SharingLoader(Squares(), num_workers=1, collate_fn=lambda samples: (each for each in samples))))
         with self.assertRaisesRegex(RuntimeError, "stack expects each tensor to be equal size"):
-            next(iter(DataLoader(Values(torch.zeros), batch_size=2, num_workers=1)))
+            next(iter(SharingLoader(Values(torch.zeros), batch_size=2, num_workers=1)))
 
     def test_a_worker_that_cannot_begin_says_why(self):
         loader = DataLoader(Squares(), num_workers=1, pool={"loader": {"command": [sys.executable, "-c", "raise SystemExit('no torch here')"]}})
@@ -202,12 +202,12 @@ class LoaderMistakesTest(LoaderCase):
         def give(index):
             raise KeyboardInterrupt
         with self.assertRaises(KeyboardInterrupt):
-            next(iter(DataLoader(Values(give), num_workers=1)))
+            next(iter(SharingLoader(Values(give), num_workers=1)))
 
     def test_a_worker_of_a_loader_may_have_a_loader(self):
         def give(index):
             return sum(int(value) for value in DataLoader(Values(abs, 4), num_workers=1))
-        self.assertEqual(list(DataLoader(Values(give, 2), batch_size=None, num_workers=1)), [6, 6])
+        self.assertEqual(list(SharingLoader(Values(give, 2), batch_size=None, num_workers=1)), [6, 6])
 
 
 if __name__ == "__main__":

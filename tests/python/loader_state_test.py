@@ -3,7 +3,7 @@
 import random
 
 import penstock
-from loader_data import Counting, DataLoader, LoaderCase, Shards, Squares, Values, crash, plain, torch
+from loader_data import Counting, DataLoader, LoaderCase, SharingLoader, Shards, Squares, Values, crash, plain, torch
 from package import *
 
 
@@ -14,7 +14,8 @@ class LoaderStateTest(LoaderCase):
 
         def loader(workers, **options):
             options = {"batch_size": 4, "shuffle": True, "generator": torch.Generator().manual_seed(9), **options}
-            return DataLoader(Values(give, 30), num_workers=workers, **options)
+            kind = DataLoader if workers == 3 else SharingLoader  # also in workers that have seen nothing before
+            return kind(Values(give, 30), num_workers=workers, **options)
 
         def flat(batches):
             return [(int(index), float(value)) for indices, values in batches for index, value in zip(indices, values)]
@@ -48,7 +49,7 @@ class LoaderStateTest(LoaderCase):
 
     def test_a_state_is_small_and_of_another_dataset_is_refused(self):
         import pickle
-        loader = DataLoader(Squares(1_000_000), batch_size=4, num_workers=1, shuffle=True)
+        loader = SharingLoader(Squares(1_000_000), batch_size=4, num_workers=1, shuffle=True)
         next(iter(loader))
         self.assertLess(len(pickle.dumps(loader.state_dict())), 8000)
         with self.assertRaisesRegex(penstock.state_mismatch_error, "length was 1000000 and is 100"):
@@ -57,8 +58,8 @@ class LoaderStateTest(LoaderCase):
             loader.load_state_dict({})
 
     def test_an_iterable_dataset_goes_on_from_its_state_with_as_many_workers(self):
-        whole = [batch.tolist() for batch in DataLoader(Shards(20), num_workers=2, batch_size=2, seed=1)]
-        loader = DataLoader(Shards(20), num_workers=2, batch_size=2, seed=1)
+        whole = [batch.tolist() for batch in SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=1)]
+        loader = SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=1)
         states = {}
         for count, batch in enumerate(loader, 1):
             self.assertEqual(batch.tolist(), whole[count - 1])
@@ -68,7 +69,8 @@ class LoaderStateTest(LoaderCase):
                 break
         del loader
         for count, state in states.items():
-            other = DataLoader(Shards(20), num_workers=2, batch_size=2, seed=1)
+            kind = DataLoader if count == 4 else SharingLoader  # also in workers that have seen nothing before
+            other = kind(Shards(20), num_workers=2, batch_size=2, seed=1)
             other.load_state_dict(state)
             self.assertEqual([batch.tolist() for batch in other], whole[count:])
             del other
@@ -80,10 +82,10 @@ class LoaderStateTest(LoaderCase):
             options = {"num_workers": workers, "batch_size": 2, "seed": 1}
             log = os.path.join(self.folder, "log")
             torch.manual_seed(1)
-            whole = plain(DataLoader(Counting(24, log), **options))
+            whole = plain(SharingLoader(Counting(24, log), **options))
             for count in (1, 7):
                 dataset = Counting(24, log)
-                loader = DataLoader(dataset, **options)
+                loader = SharingLoader(dataset, **options)
                 iterator = iter(loader)
                 first = plain(next(iterator) for _ in range(count))
                 state = loader.state_dict()
@@ -91,7 +93,7 @@ class LoaderStateTest(LoaderCase):
                 del iterator, loader
                 dataset.made()
                 dataset = Counting(24, log)
-                other = DataLoader(dataset, **options)
+                other = (DataLoader if count == 1 else SharingLoader)(dataset, **options)  # also in workers that have seen nothing before
                 other.load_state_dict(state)
                 values = [values for values, _ in first + plain(other)]
                 self.assertEqual(values, [values for values, _ in whole])

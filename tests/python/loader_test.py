@@ -8,7 +8,7 @@ import time
 import unittest.mock
 
 import penstock
-from loader_data import DataLoader, LoaderCase, Squares, Values, kill, numpy, torch
+from loader_data import DataLoader, LoaderCase, SharingLoader, Squares, Values, kill, numpy, torch
 from package import *
 
 Pair = collections.namedtuple("Pair", "number word")
@@ -26,11 +26,9 @@ class LoaderTest(LoaderCase):
             return {"array": numpy.full((3, 2), index), "pair": Pair(index, "w%d" % index), "flag": index % 2 == 0,
                     "tensors": [torch.arange(4) * index, torch.tensor(0.5, dtype=torch.bfloat16)], "none": torch.empty(0)}
         sampler = torch.utils.data.SequentialSampler(range(50))
-        # Each worker imports torch: one is enough where their order cannot matter to what is tried.
-        for workers, options in ((2, {"batch_size": 4}), (1, {"batch_size": 7, "drop_last": True}), (1, {"batch_size": None}),
-                                 (1, {"batch_size": 3, "sampler": sampler}), (2, {"batch_sampler": [[3, 1], [2], [60, 61, 62]]}),
-                                 (1, {"batch_size": 2, "collate_fn": list})):
-            mine = DataLoader(Values(give), num_workers=workers, **options)
+        for options in ({"batch_size": 4}, {"batch_size": 7, "drop_last": True}, {"batch_size": None}, {"batch_size": 3, "sampler": sampler},
+                        {"batch_sampler": [[3, 1], [2], [60, 61, 62]]}, {"batch_size": 2, "collate_fn": list}):
+            mine = SharingLoader(Values(give), num_workers=2, **options)
             theirs = torch.utils.data.DataLoader(Values(give), **options)
             self.assertIsInstance(mine, torch.utils.data.DataLoader)
             self.assertEqual(len(mine), len(theirs))
@@ -41,9 +39,9 @@ class LoaderTest(LoaderCase):
 
     def test_shuffle_is_the_order_of_torchs_loader_for_the_same_generator(self):
         def orders(kind):
-            loader = kind(Squares(), batch_size=8, shuffle=True, num_workers=1, generator=torch.Generator().manual_seed(3))
+            loader = kind(Squares(), batch_size=8, shuffle=True, num_workers=2, generator=torch.Generator().manual_seed(3))
             return [[batch["index"].tolist() for batch in loader] for _ in range(2)]
-        mine = orders(DataLoader)
+        mine = orders(SharingLoader)
         self.assertEqual(mine, orders(torch.utils.data.DataLoader))
         self.assertNotEqual(mine[0], mine[1])
 
@@ -52,7 +50,7 @@ class LoaderTest(LoaderCase):
             if index == 5:
                 raise KeyError("at five")
             return index
-        loader = iter(DataLoader(Values(give, 12), batch_size=4, num_workers=2))
+        loader = iter(SharingLoader(Values(give, 12), batch_size=4, num_workers=2))
         self.assertEqual(next(loader).tolist(), [0, 1, 2, 3])
         with self.assertRaisesRegex(KeyError, "(?s)Caught KeyError in DataLoader worker process.*in give"):
             next(loader)
@@ -69,7 +67,7 @@ class LoaderTest(LoaderCase):
         class Told(Values):
             def __getitem__(self, index):
                 return self.begun
-        loader = DataLoader(Told(None), batch_size=None, num_workers=2, worker_init_fn=begin, generator=torch.Generator().manual_seed(1))
+        loader = SharingLoader(Told(None), batch_size=None, num_workers=2, worker_init_fn=begin, generator=torch.Generator().manual_seed(1))
         told = set(map(tuple, loader))
         self.assertLessEqual({worker for worker, _, _ in told}, {0, 1})
         for worker, seed, initial in told:
@@ -97,7 +95,7 @@ class LoaderTest(LoaderCase):
             del loader
 
     def test_two_iterators_of_one_loader_do_not_disturb_each_other(self):
-        loader = DataLoader(Squares(40), batch_size=4, num_workers=2)
+        loader = SharingLoader(Squares(40), batch_size=4, num_workers=2)
         for one, other in zip(loader, loader):
             self.same(one, other)
         mine, threads = [None] * 4, []
@@ -158,7 +156,7 @@ class LoaderTest(LoaderCase):
             def pin_memory(self):
                 return [*self.samples, "pinned"]
         with unittest.mock.patch("torch.cuda.is_available", return_value=True):
-            loader = DataLoader(Values(abs, 4), batch_size=2, num_workers=1, pin_memory=True, collate_fn=Pinnable)
+            loader = SharingLoader(Values(abs, 4), batch_size=2, num_workers=2, pin_memory=True, collate_fn=Pinnable)
             self.assertEqual(list(loader), [[0, 1, "pinned"], [2, 3, "pinned"]])
 
     # ---- seeds ----------------------------------------------------------------------------------------------------
@@ -168,7 +166,7 @@ class LoaderTest(LoaderCase):
             return index, random.random(), numpy.random.rand(), numpy.random.randn(), random.gauss(0, 1), torch.rand(()).item(), penstock.sample_rng().random()
 
         def epochs(workers, shuffle, **options):
-            loader = DataLoader(Values(give, 30), batch_size=None, num_workers=workers, shuffle=shuffle, **options)
+            loader = SharingLoader(Values(give, 30), batch_size=None, num_workers=workers, shuffle=shuffle, **options)
             return [sorted(map(tuple, loader)) for _ in range(2)]
         one = epochs(1, False, seed=5)
         self.assertEqual(one, epochs(3, True, seed=5))

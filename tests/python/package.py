@@ -3,6 +3,7 @@
 Run by ctest with PYTHONPATH, PENSTOCK_BIN and PENSTOCK_LIBEXEC set. Only the standard library is needed here.
 """
 
+import faulthandler
 import os
 import subprocess
 import sys
@@ -17,6 +18,19 @@ from harness import PenstockTest, children_of  # noqa: E402
 
 
 class PackageTest(PenstockTest):
+    def __str__(self):
+        return self._testMethodName.removeprefix("test_").replace("_", " ")
+
+    def run(self, result=None):
+        """Among others in one process: a test that takes too long shows where it is, and is the last one."""
+        limit = float(os.environ.get("PENSTOCK_TEST_LIMIT", "0"))
+        if limit:
+            faulthandler.dump_traceback_later(limit, exit=True)
+        try:
+            return super().run(result)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
     def setUp(self):
         super().setUp()
         self._runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
@@ -50,8 +64,8 @@ class PackageTest(PenstockTest):
                 return line[len(word):].strip()
         self.fail("it ended without saying %s: %s" % (word, process.stderr.read()))
 
-    def no_children_left(self):
-        self.wait_until(lambda: not children_of(os.getpid()), "the end of all workers", seconds=3)
+    def no_children_left(self, but=frozenset):
+        self.wait_until(lambda: set(children_of(os.getpid())) <= but(), "the end of all workers", seconds=3)
 
 
 def main():
