@@ -75,6 +75,24 @@ inline std::uint64_t seed_of_this_run() {
   return fixed != nullptr ? std::strtoull(fixed, nullptr, 10) : std::random_device{}();
 }
 
+/// Steps that a model test does: a million, and a quarter of that under sanitizers, which look at other mistakes than the
+/// model does, and make each step dear. PENSTOCK_TEST_STEPS has another number.
+inline std::uint64_t steps_of_this_run() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::uint64_t usual = 250'000;
+#else
+  constexpr std::uint64_t usual = 1'000'000;
+#endif
+  const char* given = std::getenv("PENSTOCK_TEST_STEPS");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : usual;
+}
+
+/// Whether something has happened more than so many times in a million steps: a world in which something
+/// never happens has not tried it.
+inline bool is_tried(std::uint64_t times, std::uint64_t in_a_million) {
+  return times * 1'000'000 > in_a_million * steps_of_this_run();
+}
+
 /// A model test. Settings describe a world, including an injected bug.
 template <class Act, class Settings>
 struct model {
@@ -102,15 +120,16 @@ struct model {
   }
 };
 
-/// Runs a million steps of random scripts in random worlds; fails the test with the shortest script that
+/// Runs the steps of random scripts in random worlds; fails the test with the shortest script that
 /// shows the violation. Returns the number of scripts.
 template <class Act, class Settings>
 std::uint64_t explore(const model<Act, Settings>& m) {
   const std::uint64_t seed = seed_of_this_run();
   std::printf("%s: PENSTOCK_TEST_SEED=%llu\n", m.name, static_cast<unsigned long long>(seed));
   random_choice choose(seed);
+  const std::uint64_t wanted = steps_of_this_run();
   std::uint64_t scripts = 0;
-  for (std::uint64_t steps = 0; steps < 1'000'000; ++scripts) {
+  for (std::uint64_t steps = 0; steps < wanted; ++scripts) {
     const Settings settings = m.random_settings(choose);
     const script_of<Act> script = m.random_script(choose);
     try {
@@ -121,7 +140,8 @@ std::uint64_t explore(const model<Act, Settings>& m) {
                                  << as_text<Act>(m.shortest(settings, script, v.what), m.act_names));
     }
   }
-  std::printf("%s: a million steps in %llu scripts\n", m.name, static_cast<unsigned long long>(scripts));
+  std::printf("%s: %llu steps in %llu scripts\n", m.name, static_cast<unsigned long long>(wanted),
+              static_cast<unsigned long long>(scripts));
   return scripts;
 }
 
