@@ -139,7 +139,7 @@ class CommunicatorTest(Training):
         for name in os.listdir(self.log):
             os.remove(os.path.join(self.log, name))
         process = self.launch(self.config(epochs), *options)
-        self.wait_for_step(process, 40)
+        self.wait_for_step(process, 120)
         for pid in self.rank_pids(process).values():
             os.kill(pid, signal.SIGKILL)
         out, err = process.communicate(timeout=150)
