@@ -1,6 +1,7 @@
 """Bad input gets a clear error: what, about which thing, why; nothing is lost and nothing hangs."""
 
 import os
+import pathlib
 import resource
 import socket
 import subprocess
@@ -139,6 +140,37 @@ class BadSurroundingsTest(PenstockTest):
             code, _, err = self.penstock("run", config, "--sink", kind + ":")
             self.assertEqual(code, EXIT_USAGE, err)
             self.assertIn("write --sink %s:PATH" % kind, err)
+
+    def test_a_folder_with_the_files_of_another_batch_size_is_refused_and_left_alone(self):
+        config = self.write("b.toml", synthetic(samples=40, batch=8, epochs=1))
+        files = os.path.join(self.folder, "files")
+        def whole():
+            return {path.name: path.read_bytes() for path in pathlib.Path(files).iterdir()}
+        self.run_json(config, "--sink", "npy", "--out", files)
+        before = whole()
+        self.assertEqual(len([name for name in before if name.endswith(".index.npy")]), 5)
+        code, _, err = self.penstock("run", config, "--sink", "npy", "--out", files, "--set", "sampler.batch_size=4")
+        self.assertEqual(code, EXIT_FAILED, err)
+        self.assertIn('has "batch_size": 8, this run "batch_size": 4; choose another --out', err)
+        self.assertEqual(whole(), before)
+        self.run_json(config, "--sink", "npy", "--out", files)
+        self.assertEqual(whole(), before)
+
+    def test_a_run_in_which_too_many_samples_fail_is_a_failure_that_names_the_most_frequent_reason(self):
+        def folder_of(count):
+            photos = os.path.join(self.folder, "of-%d" % count, "class0")
+            os.makedirs(photos)
+            for number in range(count):
+                self.write(os.path.join(photos, "%03d.jpg" % number), "hello, this is text\n")
+            return self.write("of-%d.toml" % count, '[dataset]\npath = "of-%d"\n[sampler]\nbatch_size = 8\n'
+                                                    '[gpu]\ndevice = "host"\n[loader]\nworkers = 1\n' % count)
+        report = self.run_json(folder_of(100), expect=EXIT_FAILED)
+        # Samples that were loaded ahead have failed too.
+        self.assertRegex(report["error"], r"^56 of the 100 samples of epoch 0 have failed, more than \[loader\] "
+                                          r"max_failed_fraction = 0.5 allows; the most frequent reason \(\d\d times\): not a JPEG")
+        report = self.run_json(os.path.join(self.folder, "of-100.toml"), "--set", "loader.max_failed_fraction=1")
+        self.assertEqual(report["epochs"][0]["failed"], 100)
+        self.assertEqual(self.run_json(folder_of(32))["epochs"][0]["failed"], 32)
 
     def test_a_full_disk_under_the_sink_ends_the_run_with_the_file(self):
         config = self.write("d.toml", synthetic(bytes="64KiB"))

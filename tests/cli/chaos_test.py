@@ -67,7 +67,8 @@ class ChaosTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err + out)
         self.assertTrue(err.startswith("goal: 3 faults of kill, 20 a second on average; seed 1\n"), err)
         self.assertRegex(err, r"timeouts for this test: item_timeout \S+ s \(of 30\S* s\), heartbeat_timeout \S+ s \(of 10\S* s\)")
-        self.assertRegex(err, r"run 1: [0-3] of 3 faults(; about .* left)?\n")
+        self.assertRegex(err, r"\nrun 1: [0-3] of 3 faults")
+        self.assertRegex(err, r"\nrun \d+: [1-3] of 3 faults; about \S.* left\n")
         self.assertRegex(out, r"3 faults in \d+ runs? of the stream; seed 1")
 
     def test_help_manual_and_completion_name_the_kinds(self):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 
 from harness import *
@@ -55,6 +56,29 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual([d["signal"] for d in report["gpu"]["deaths"]], 8 * ["SIGKILL"])
         self.assertEqual(report["gpu"]["ended_unexpectedly"], 8)
         self.assertEqual(report["workers"]["deaths"], [])
+        self.check_sums(report)
+
+    def test_an_owner_whose_replacement_finds_no_free_descriptor_comes_back_when_there_are_some(self):
+        config = self.write("full.toml", synthetic(samples=2000, epochs=1, dataset='wait = "2ms"',
+                                                   more='[gpu.restart]\nintensity = { max = 100, within = "60s" }'))
+        expected = self.digests(config)
+        process = self.start("run", config, "--workers", 2, "--json", "--quiet", "--digest")
+        self.wait_until(lambda: self.penstock("wait", "--for=ready", "--session", "full", "--timeout", "5s")[0] == EXIT_OK,
+                        "a ready session")
+        self.wait_until(lambda: self.delivered("full") > 0, "a batch")
+        limits = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        os.kill(self.owner_of(process), signal.SIGKILL)
+        said = b""
+        while b"the GPU owner could not be started" not in said:
+            said = process.stderr.readline()
+            self.assertTrue(said, "the run has ended")
+        self.assertRegex(said.decode(), r"[Tt]oo many open files.*; trying again in ")
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limits)
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, EXIT_OK, err.decode())
+        report = json.loads(out)
+        self.assertEqual([e["digest"] for e in report["epochs"]], expected)
         self.check_sums(report)
 
     def test_the_death_of_an_owner_is_told_by_status_and_deaths_and_one_that_was_ordered_is_no_surprise(self):

@@ -49,6 +49,7 @@ class ProgressTest(PenstockTest):
         self.assertEqual(self.status()["state"], "ok")
         self.assertEqual(self.penstock("status", "--check")[0], EXIT_NOT_MET)
         self.assertIn("stalled for", self.penstock("status")[1])
+        self.assertRegex(self.penstock("top")[1], r"(?m)^stalled +\d+ s, waiting for an operator, who drained")
         self.assertIn("stalled", [e["kind"] for e in self.events()])
         # There is no worker left to drain, which is reported; a restart revives the drained ones.
         code, _, err = self.penstock("drain", "workers")

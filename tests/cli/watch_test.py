@@ -318,6 +318,18 @@ class MetricsTest(PenstockTest):
             self.assertGreater(count, 0, stage)
             self.assertEqual(after['penstock_stage_seconds_bucket{stage="%s",le="+Inf"}' % stage], count)
 
+    def test_deaths_and_restarts_of_the_gpu_owner_are_counted(self):
+        process = self.live()
+        signalled = 'penstock_gpu_owner_deaths_total{cause="signal"}'
+        restarts = "penstock_gpu_owner_restarts_total"
+        before = self.values()
+        self.assertEqual((before[signalled], before[restarts]), (0, 0))
+        (owner,) = [pid for pid in descendants_of(process.pid) if name_of(pid) == "penstock-gpu"]
+        os.kill(owner, signal.SIGKILL)
+        after = self.wait_until(lambda: (v := self.values())[restarts] == 1 and v, "a restart of the owner")
+        self.assertEqual(after[signalled], 1)
+        self.assertEqual(after["penstock_worker_restarts_total"], 0)
+
     def test_every_metric_is_documented_and_every_documented_one_exists(self):
         self.live()
         exposed = set(re.findall(r"^# TYPE (\S+)", self.ask()[1], re.M))

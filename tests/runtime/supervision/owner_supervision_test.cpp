@@ -164,6 +164,20 @@ TEST_CASE(
   CHECK(s.all<owner_failed>().at(0).reason.message == "penstock-gpu is missing");
 }
 
+TEST_CASE("starts of the owner that fail one after another are counted like deaths") {
+  stage s;
+  for (std::uint32_t i = 1; i <= 4; ++i) {
+    REQUIRE(s.all<owner_failed>().empty());
+    REQUIRE(s.owner.incarnation() == i);
+    s.owner.start_failed(i, s.now, {errc::system, "creating the pipe: too many open files", 24});
+    s.pass(30s);
+  }
+  CHECK(s.all<owner_not_started>().size() == 3);
+  REQUIRE(s.all<owner_failed>().size() == 1);
+  CHECK(s.all<owner_failed>()[0].reason.message ==
+        "creating the pipe: too many open files; all the retries that [gpu.restart] allows have failed");
+}
+
 TEST_CASE("a start of the owner that does not return is given up, and the error names the program") {
   stage s;
   s.waits_in = "executing '/mnt/penstock-gpu'";
