@@ -43,7 +43,10 @@ class PixelsTest(PenstockTest):
         source.convert("CMYK").save(os.path.join(place, "cmyk.jpg"), quality=92)
         source.save(os.path.join(place, "png.png"))
         source.quantize(64).save(os.path.join(place, "palette.png"))
-        source.convert("RGBA").save(os.path.join(place, "alpha.png"))
+        source.convert("1").save(os.path.join(place, "one-bit.png"))
+        fading = source.convert("RGBA")
+        fading.putalpha(Image.linear_gradient("L").resize(source.size))
+        fading.save(os.path.join(place, "alpha.png"))
         source.convert("L").save(os.path.join(place, "grey.png"))
         for orientation in range(1, 9):
             exif = Image.Exif()
@@ -108,6 +111,25 @@ class PixelsTest(PenstockTest):
             expected = (pixels * scale.astype(numpy.float64) + shift.astype(numpy.float64)).astype(numpy.float32)
             expected = expected.astype(numpy.float16).transpose(0, 3, 1, 2)
             numpy.testing.assert_array_equal(numpy.load(os.path.join(out16, os.path.basename(name))), expected)
+
+    def test_bfloat16_in_npy_files_gives_its_values_as_the_documentation_says(self):
+        config = self.write("b.toml", CONFIG.format(augment="none", flip=0))
+        out32, out16 = os.path.join(self.folder, "f32"), os.path.join(self.folder, "bf16")
+        self.run_json(config, "--sink", "npy", "--out", out32, "--set", "gpu.dtype=float32")
+        self.run_json(config, "--sink", "npy", "--out", out16, "--set", "gpu.dtype=bfloat16")
+        names = sorted(name for name in os.listdir(out32) if name.endswith(".image.npy"))
+        self.assertGreater(len(names), 5)
+        for name in names:
+            x = numpy.load(os.path.join(out16, name))
+            self.assertEqual(x.dtype.str, "<u2")
+            values = (x.astype(numpy.uint32) << 16).view(numpy.float32)
+            exact = numpy.load(os.path.join(out32, name))
+            numpy.testing.assert_allclose(values, exact, rtol=2.0 ** -8, atol=0)
+            pixels = (exact * numpy.float32((0.229, 0.224, 0.225)) + numpy.float32((0.485, 0.456, 0.406))) * 255
+            numpy.testing.assert_allclose(pixels, pixels.round(), atol=1e-3)
+        with open(os.path.join(out16, "manifest.json")) as file:
+            tensors = {tensor["name"]: tensor["dtype"] for tensor in json.load(file)["tensors"]}
+        self.assertEqual((tensors["image"], tensors["label"]), ("bfloat16", "int64"))
 
 
 if __name__ == "__main__":
