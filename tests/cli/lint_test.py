@@ -71,5 +71,19 @@ class LintTest(PenstockTest):
         self.assertIn("notes.txt:1: the host name of a package registry", self.lint())
 
 
+class BuildTest(PenstockTest):
+    def test_warnings_are_errors_in_the_preset_dev_alone_and_in_neither_command_of_the_readme(self):
+        with open(os.path.join(TOP, "CMakePresets.json")) as file:
+            presets = json.load(file)["configurePresets"]
+        strict = [preset["name"] for preset in presets if "Werror" in str(preset) or "PENSTOCK_WERROR" in preset.get("cacheVariables", {})]
+        self.assertEqual(strict, ["dev"])
+        self.assertEqual([preset["name"] for preset in presets if "dev" in preset.get("inherits", "")], [])
+        for command in "quickstart", "test":
+            with open(os.path.join(TOP, "tools", command)) as file:
+                text = file.read()
+            self.assertNotIn("WERROR", text.upper())
+            self.assertNotRegex(text, r"(--preset|build) dev\b")
+
+
 if __name__ == "__main__":
     main()
