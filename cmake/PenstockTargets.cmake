@@ -70,6 +70,9 @@ function(penstock_library name)
   penstock_unity(${name} ALONE ${arg_ALONE})
 endfunction()
 
+# What tools/test builds under sanitizers: the unit tests and what they need, and none of the programs of other tests.
+add_custom_target(unit_tests)
+
 # penstock_test(NAME LABEL unit|process|install|gpu|soak SOURCES ... LINKS ... [ALONE ...] [MODELS ...]
 # [TIMEOUT s]): one Catch2 program, each of whose test cases is a ctest test. ALONE: sources that are compiled alone, see
 # penstock_unity. MODELS: those that compute for seconds, compiled alone and optimised.
@@ -91,6 +94,9 @@ function(penstock_test name)
     # tools/test would not run it: built by its name, run by hand.
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
     return()
+  endif()
+  if(arg_LABEL STREQUAL "unit")
+    add_dependencies(unit_tests ${name})
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
