@@ -1,6 +1,21 @@
 # Tests written in Python: every test method of a file is a ctest test of its own, and its name is the test's sentence; or a
 # file is one test, where each process would import much.
 
+# penstock_find_python(VARIABLE [MODULE ...]): an interpreter that has these modules; empty if there is none. The one on PATH may be
+# another than the distribution's, and may be a script that looks for the interpreter each time: the answer is what it finds.
+function(penstock_find_python variable)
+  string(JOIN ", " modules sys ${ARGN})
+  set(${variable} "" PARENT_SCOPE)
+  foreach(candidate IN ITEMS python3 /usr/bin/python3)
+    execute_process(COMMAND ${candidate} -c "import ${modules}; print(sys.executable)"
+      RESULT_VARIABLE status OUTPUT_VARIABLE interpreter ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(status EQUAL 0)
+      set(${variable} "${interpreter}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+endfunction()
+
 # penstock_tests_of_python_file(FILE [TOGETHER] [PREFIX TEXT] PYTHON PROGRAM LABEL LABEL TIMEOUT SECONDS ENVIRONMENT VARIABLES)
 # FILE.py is in the current folder; PREFIX stands before its name in the names of the tests. TIMEOUT is that of each test method.
 # TOGETHER: all of them in one process, which lists them; ctest shows the list when one has failed.
