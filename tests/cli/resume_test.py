@@ -66,7 +66,7 @@ class ResumeTest(PenstockTest):
         """A run whose workers never send a message: the stream never opens."""
         worker = self.write("silent-worker", "#!/bin/sh\nexec sleep 600\n")
         os.chmod(worker, 0o755)
-        config = self.write("silent.toml", STREAM + '\n[loader]\ncommand = ["%s"]\n' % worker)
+        config = self.write("silent.toml", STREAM + '\n[loader]\ncommand = ["%s"]\n[supervisor]\nshutdown = "2500ms"\n' % worker)
         process = self.start("run", config, "--digest", "--json", "--quiet", "--state", "state", "--state-every", "20ms",
                              *options, **popen)
         self.wait_until(lambda: any(name_of(pid) == "sleep" for pid in children_of(process.pid)), "a worker")
