@@ -76,7 +76,8 @@ class ResumeTest(PenstockTest):
         return process
 
     def check_no_leftovers(self):
-        self.assertEqual([name for name in os.listdir(self.folder) if ".tmp" in name or name.endswith(".sock")], [])
+        names = [name for _, _, files in os.walk(self.folder) for name in files]
+        self.assertEqual([name for name in names if ".tmp" in name or name.endswith(".sock")], [])
 
     def test_a_run_that_ends_before_its_stream_opens_keeps_the_state_that_it_found(self):
         whole = self.piece("whole", "--workers", 2)
