@@ -28,10 +28,11 @@ class ToDevice:
 
     Args:
         ahead: how many copies may be under way; more wait for the first of them.
+        source: whose memory is copied, which stays page-locked as long as this lives.
     """
 
-    def __init__(self, device: Any, ahead: int) -> None:
-        self._device, self._ahead = device, ahead
+    def __init__(self, device: Any, ahead: int, source: Any = None) -> None:
+        self._device, self._ahead, self._source = device, ahead, source
         self._stream: Any = cuda.Stream(device) if device.type == "cuda" else None
         self._under_way: collections.deque[tuple[Any, Any]] = collections.deque()
 

@@ -56,7 +56,7 @@ class Workers:
         begin = (f"/proc/{self.pid}/fd/{marks}", gate.path, _beginning.at_once())
         self.pool = _LoaderPool(count, initializer=_beginning.prepare, initargs=begin, name=name, **given)
         self.most_lent = self.pool._config["jobs.memory"] // 4 if isinstance(self.pool._config["jobs.memory"], int) else 1 << 28
-        self.lent = 0  # bytes of results that are read where they lie
+        self.lent = _Lending()
         self.have_begun = False  # some worker has answered
         weakref.finalize(self, _end, self.pid, self.pool, marks, gate).atexit = False
 
@@ -77,7 +77,7 @@ class Workers:
 
     def taken(self, held: _core.Kept) -> Any:
         """A buffer over a result that lies where its worker wrote it."""
-        return _tensors.view_of(_Lent(held, self))
+        return _tensors.view_of(_Lent(held, self.lent))
 
 
 def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -94,16 +94,22 @@ def _end(pid: int, pool: Pool, marks: int, gate: _beginning.Gate) -> None:
     gate.close()
 
 
-class _Lent:
-    """A result that the caller keeps; counts its bytes."""
+class _Lending:
+    """How many bytes of results the caller reads where they lie."""
 
-    def __init__(self, held: _core.Kept, workers: Workers) -> None:
-        self._held, self._workers = held, workers
+    bytes = 0
+
+
+class _Lent:
+    """A result that the caller keeps. It may outlive the workers: what keeps a batch must not keep them."""
+
+    def __init__(self, held: _core.Kept, lending: _Lending) -> None:
+        self._held, self._lending = held, lending
         self.address, self.nbytes = held.address, held.nbytes
-        workers.lent += self.nbytes
+        lending.bytes += self.nbytes
 
     def __del__(self) -> None:
-        self._workers.lent -= self.nbytes
+        self._lending.bytes -= self.nbytes
 
 
 class _Task:
@@ -127,7 +133,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._policy = loader.on_bad_sample
         self._group = loader.group
         self._quarantine, self._bad_samples = loader._quarantine_here(), loader.bad_samples
-        self._to_device = None if loader.device is None else ToDevice(loader.device, self._num_workers)
+        self._to_device = None if loader.device is None else ToDevice(loader.device, self._num_workers, self._pool)
         self._in_order = getattr(loader, "in_order", True)
         self._iterable = self._dataset_kind == torch_loader._DatasetKind.Iterable
         self._states = _shards.ShardStates.made() if self._iterable and _shards.has_state(self._dataset) else None
@@ -344,7 +350,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                         self._group.check()
             except BaseException as interrupted:  # a signal handler raised
                 raise _Interrupted(interrupted) from None
-            lent = self._pool.lent
+            lent = self._pool.lent.bytes
             status, *rest = task.job.outcome(COPIED_BELOW if lent < self._pool.most_lent else 1 << 62)
             self._pool.have_begun |= status in ("ok", "exception")
             if status == "ok":

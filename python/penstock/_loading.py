@@ -176,7 +176,7 @@ class _PlaceOfBatch:
     def stacked(self, samples: Any) -> Any:
         """The samples in it; None if they do not fit, or are special."""
         first = samples[0]
-        same = all(type(each) is torch.Tensor and each.shape == first.shape and each.dtype == first.dtype for each in samples)
+        same = all(type(each) is torch.Tensor and not each.is_nested and each.shape == first.shape and each.dtype == first.dtype for each in samples)
         if not same or any(each.requires_grad or each.layout is not torch.strided or each.device.type != "cpu" for each in samples):
             return None
         assert self.room is not None

@@ -15,6 +15,7 @@ import multiprocessing.reduction
 import os
 import pickle
 import struct
+import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterator
 from typing import Any, Optional, Union
@@ -41,7 +42,7 @@ _NAMES: dict[Any, str] = {value: name for name, value in _DTYPES.items()}
 def _reduce_tensor(tensor: Any) -> Any:
     """Of a batch: its elements, in order."""
     if not _is_plain(tensor):
-        return tensor.__reduce_ex__(5)
+        return _reduce_special(tensor)
     flat = tensor.detach().contiguous().reshape(-1)
     if flat.numel() == 0:
         return _tensor, (None, _NAMES[tensor.dtype], tuple(tensor.shape), tensor.requires_grad)
@@ -60,9 +61,20 @@ def _tensor(buffer: Any, dtype: str, shape: tuple[int, ...], gradient: bool) -> 
     return made.requires_grad_() if gradient else made
 
 
+def _reduce_special(tensor: Any) -> Any:
+    if tensor.is_nested and tensor.layout is torch.strided:  # not every version of torch can pickle these
+        return _nested, ([each.detach() for each in tensor.unbind()], tensor.requires_grad)
+    return tensor.__reduce_ex__(5)
+
+
+def _nested(tensors: list[Any], gradient: bool) -> Any:
+    return torch.nested.nested_tensor(tensors, requires_grad=gradient)
+
+
 def _is_plain(tensor: Any) -> bool:
     return bool(
         tensor.layout is torch.strided
+        and not tensor.is_nested
         and tensor.device.type == "cpu"
         and not tensor.is_quantized
         and not tensor.is_conj()
@@ -79,7 +91,7 @@ class _Storages:
 
     def reduce(self, tensor: Any) -> Any:
         if not _is_plain(tensor):
-            return tensor.__reduce_ex__(5)
+            return _reduce_special(tensor)
         storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage().untyped()
         if storage.nbytes() == 0 or tensor.numel() == 0:
             return _reduce_tensor(tensor)
@@ -292,10 +304,23 @@ def _seal(file: int) -> None:
 
 
 def _shared_by_processes() -> dict[Any, Any]:
-    """How multiprocessing pickles its values, arrays and connections."""
+    """How multiprocessing pickles its values, arrays, connections and locks."""
     known = multiprocessing.reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined,unused-ignore]
     theirs = ("multiprocessing.sharedctypes", "multiprocessing.heap", "multiprocessing.connection")
-    return {kind: reduce for kind, reduce in known.items() if getattr(reduce, "__module__", None) in theirs}
+    shared = {kind: reduce for kind, reduce in known.items() if getattr(reduce, "__module__", None) in theirs}
+    locks = sys.modules.get("multiprocessing.synchronize")
+    if locks is not None:
+        shared.update(dict.fromkeys((locks.Lock, locks.RLock, locks.Semaphore, locks.BoundedSemaphore), _reduce_lock))
+    return shared
+
+
+def _reduce_lock(lock: Any) -> Any:
+    if lock._semlock.name is None:  # Python before 3.12 pickles its address, which crashes the worker
+        raise RuntimeError(
+            'it has a lock of multiprocessing\'s context "fork", which only forked processes can use; make it with '
+            'multiprocessing.get_context("spawn"), as in get_context("spawn").Value("i")'
+        )
+    return lock.__reduce_ex__(5)
 
 
 class _ParentsFile:

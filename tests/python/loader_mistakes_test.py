@@ -7,7 +7,7 @@ import penstock
 from loader_data import DataLoader, LoaderCase, SharingLoader, Squares, torch
 from package import *
 
-# A libcuda for tests: it knows whether it was initialised.
+# A libcuda for tests: it knows whether it was initialised. Where torch was built for CUDA, its own one is there first.
 CUDA = os.path.join(os.path.dirname(os.environ.get("PENSTOCK_BIN", "")), "tests", "actors", "job_worker", "idle_cuda", "libcuda.so.1")
 
 
@@ -126,13 +126,15 @@ class LoaderMistakesTest(LoaderCase):
     # ---- CUDA in a worker -----------------------------------------------------------------------------------------
 
     def test_cuda_in_a_worker_fails_that_batch_with_the_rule_and_the_next_one_comes(self):
-        if not os.path.exists(CUDA):
+        library = "libcuda.so.1" if torch.cuda.is_available() else CUDA
+        if library == CUDA and not os.path.exists(CUDA):
             self.skipTest("the library of the tests is not built")
 
         def give(index):
             if index == 5:
                 import ctypes
-                ctypes.CDLL(CUDA).cuInit(0)
+                os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+                ctypes.CDLL(library).cuInit(0)
             return index
         iterator = iter(DataLoader(Values(give, 12), batch_size=4, num_workers=1))
         self.assertEqual(next(iterator).tolist(), [0, 1, 2, 3])
@@ -164,7 +166,7 @@ class LoaderMistakesTest(LoaderCase):
 
     def test_the_attribute_that_cannot_be_pickled_is_named_however_deep_it_is(self):
         data = Values()
-        data.first = multiprocessing.Value("i")  # these travel
+        data.first = multiprocessing.Value("i", lock=False)  # these travel
         data.lock = threading.Lock()
         lock = threading.Lock()
 
@@ -180,6 +182,12 @@ class LoaderMistakesTest(LoaderCase):
                 iter(SharingLoader(dataset, num_workers=1))
         with self.assertRaisesRegex(TypeError, "collate_fn's variable lock"):
             iter(SharingLoader(range(3), num_workers=1, collate_fn=lambda samples: lock))
+
+    def test_a_value_that_only_forked_processes_can_use_is_refused_with_what_to_do(self):
+        data = Values()
+        data.count = multiprocessing.get_context("fork").Value("i")
+        with self.assertRaisesRegex(TypeError, r'dataset\.count \(a Synchronized\) cannot be pickled: .*context "fork".*get_context\("spawn"\)'):
+            iter(DataLoader(data, num_workers=1))
 
     # ---- what workers cannot do -----------------------------------------------------------------------------------
 

@@ -6,10 +6,12 @@ import random
 import threading
 import time
 import unittest.mock
+import warnings
 
 import penstock
 from loader_data import DataLoader, LoaderCase, SharingLoader, Squares, Values, kill, numpy, torch
 from package import *
+from package import children_of
 
 Pair = collections.namedtuple("Pair", "number word")
 
@@ -180,14 +182,36 @@ class LoaderTest(LoaderCase):
 
     # ---- memory ---------------------------------------------------------------------------------------------------
 
+    def test_nested_tensors_travel_to_workers_and_back(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that they are a prototype
+            data = [torch.nested.nested_tensor([torch.arange(3.0) + index, torch.arange(2.0)]) for index in range(4)]
+            batches = list(DataLoader(data, batch_size=2, num_workers=1, collate_fn=list))
+        for index, tensor in enumerate(tensor for batch in batches for tensor in batch):
+            self.assertTrue(tensor.is_nested)
+            self.assertEqual([each.tolist() for each in tensor.unbind()], [[index, index + 1.0, index + 2.0], [0.0, 1.0]])
+        self.assertEqual(index, 3)
+
     def test_large_batches_may_be_kept_and_written_to(self):
         def give(index):
             return torch.full((300_000,), index, dtype=torch.float32)
-        batches = list(DataLoader(Values(give, 40), batch_size=4, num_workers=2, pool={"loader": {"slot_bytes": "8MiB"}}))
-        for place, batch in enumerate(batches):
-            for row in range(4):
-                self.assertTrue((batch[row] == place * 4 + row).all())
-            batch.zero_()
+        for slot_bytes in ("8MiB", "1MiB"):  # in their slots, and beside them
+            batches = list(DataLoader(Values(give, 40), batch_size=4, num_workers=2, pool={"loader": {"slot_bytes": slot_bytes}}))
+            for place, batch in enumerate(batches):
+                for row in range(4):
+                    self.assertTrue((batch[row] == place * 4 + row).all())
+                batch.zero_()
+                self.assertEqual(batch.count_nonzero().item(), 0)
+
+    def test_batches_that_are_kept_do_not_keep_the_workers(self):
+        for slot_bytes in ("8MiB", "1MiB"):  # in their slots, and beside them
+            batches = list(DataLoader(Values(lambda index: torch.full((100_000,), float(index)), 16), batch_size=4, num_workers=1,
+                                      pool={"loader": {"slot_bytes": slot_bytes}}))
+            gc.collect()
+            self.wait_until(lambda: not children_of(os.getpid()), "the end of the workers", seconds=10)
+            for place, batch in enumerate(batches):
+                self.assertEqual(batch[:, -1].tolist(), [4 * place + row for row in range(4)])
+                batch.zero_()
 
     def test_large_memory_of_a_dataset_is_there_once(self):
         class Large(torch.utils.data.Dataset):
