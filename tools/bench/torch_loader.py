@@ -5,7 +5,7 @@
     torch_loader.py --gpu [--workers 8] [--seconds 8] [--rounds 2]
 
 tiny: samples of 64 bytes, batches of 32. photos: a Pillow transform (decode a JPEG, resize, crop, to a float tensor), images and CPU
-seconds. start: from iter() to the first batch. --gpu: 600 kB float32 samples sliced from an array in memory, batches of 32, to the GPU, beside
+seconds. start: to the first batch. --gpu: 600 kB float32 samples sliced from an array in memory, batches of 32, to the GPU, beside
 the best of torch with 4 to 16 workers and pin_memory. Needs torch and penstock, nothing else: no network, no files.
 """
 
@@ -13,6 +13,7 @@ import argparse
 import io
 import json
 import os
+import statistics
 import time
 
 import torch
@@ -107,8 +108,14 @@ def children_of(pid):
     return found
 
 
+def all_begun(loader):
+    """Whether all workers have: penstock's begin in turns, and import torch meanwhile; torch's are forked."""
+    workers = getattr(loader, "_workers", None)
+    return workers is None or all(each["state"] == "ready" for each in workers.pool.status()["workers"])
+
+
 def rate(loader, seconds, warm, move=None):
-    """Batches a second, and CPU seconds a batch."""
+    """Batches a second, and CPU seconds a batch, once all workers have begun."""
     taken, begin, cpu = 0, None, 0.0
     iterator = iter(loader)  # its workers live until their time has been read
     for batch in iterator:
@@ -116,7 +123,7 @@ def rate(loader, seconds, warm, move=None):
             batch = move(batch)
         taken += 1
         if begin is None:
-            if taken == warm:
+            if taken >= warm and taken % 16 == 0 and all_begun(loader):
                 begin, cpu, taken = time.perf_counter(), cpu_seconds(), 0
         elif time.perf_counter() - begin > seconds:
             break
@@ -148,6 +155,24 @@ def compare(name, kinds, seconds, warm, rounds=2):
             told(what=name, kind=kind, ratio=round(batches / best["torch"][0], 2), cpu_ratio=round(cpu / best["torch"][1], 2))
 
 
+def starts(workers, rounds):
+    """From the loader's construction to the first batch, each kind in turn; medians."""
+    seconds = {}
+    for _ in range(rounds):
+        for kind, loader, options in (("torch, spawn", torch.utils.data.DataLoader, {"multiprocessing_context": "spawn"}),
+                                      ("torch, fork", torch.utils.data.DataLoader, {"multiprocessing_context": "fork"}),
+                                      ("penstock", penstock.torch.DataLoader, {})):
+            begin = time.perf_counter()
+            iterator = iter(loader(Tiny(1000), num_workers=workers, **options))
+            next(iterator)
+            seconds.setdefault(kind, []).append(time.perf_counter() - begin)
+            del iterator
+            told(what="start", kind=kind, workers=workers, seconds=round(seconds[kind][-1], 3))
+    median = {kind: statistics.median(each) for kind, each in seconds.items()}
+    for kind in ("torch, spawn", "torch, fork"):
+        told(what="start", over=kind, workers=workers, ratio=round(median["penstock"] / median[kind], 2))
+
+
 def on_the_host(given, what):
     ours, theirs = penstock.torch.DataLoader, torch.utils.data.DataLoader
     if "tiny" in what:
@@ -164,14 +189,7 @@ def on_the_host(given, what):
             "penstock": lambda: ours(Photos(1_000_000), pool={"loader": {"slot_bytes": "24MiB"}}, **options),
         }, given.seconds, 4, given.rounds)
     if "start" in what:
-        for kind, make in (("torch, fork", lambda: theirs(Tiny(1000), num_workers=given.workers)),
-                           ("torch, spawn", lambda: theirs(Tiny(1000), num_workers=given.workers, multiprocessing_context="spawn")),
-                           ("penstock", lambda: ours(Tiny(1000), num_workers=given.workers))):
-            begin = time.perf_counter()
-            iterator = iter(make())
-            next(iterator)
-            told(what="start", kind=kind, workers=given.workers, seconds=round(time.perf_counter() - begin, 3))
-            del iterator
+        starts(given.workers, given.rounds)
 
 
 def on_the_gpu(given):
@@ -201,20 +219,15 @@ def on_the_gpu(given):
             told(what="gpu", kind="penstock", workers=given.workers, seeding=seeding, GB_per_second=round(batches * size / 1e9, 2))
             del loader
     told(what="gpu", best_torch=round(best["torch"], 2), best_penstock=round(best["penstock"], 2), ratio=round(best["penstock"] / best["torch"], 2))
-    for kind, make in (("torch, spawn", lambda: torch.utils.data.DataLoader(Tiny(1000), num_workers=16, multiprocessing_context="spawn")),
-                       ("torch, fork", lambda: torch.utils.data.DataLoader(Tiny(1000), num_workers=16)),
-                       ("penstock", lambda: penstock.torch.DataLoader(Tiny(1000), num_workers=16))):
-        begin = time.perf_counter()
-        iterator = iter(make())
-        next(iterator)
-        told(what="start", kind=kind, workers=16, seconds=round(time.perf_counter() - begin, 3))
-        del iterator
+    if not given.no_starts:
+        starts(16, given.rounds)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("what", nargs="*", help="tiny, photos, start; default: all")
     parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--no-starts", action="store_true", help="with --gpu: only the rates")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=2)

@@ -1,0 +1,62 @@
+"""A DataLoader with device="cuda": what it gives lies on the GPU, and stays right however long it is kept.
+
+Needs a GPU and torch (label gpu).
+"""
+
+import gc
+import unittest
+
+from loader_data import DataLoader, LoaderCase, Values, crash, torch
+from package import *
+from package import children_of
+
+
+@unittest.skipIf(not torch.cuda.is_available(), "no GPU")
+class LoaderGpuTest(LoaderCase):
+    def right(self, batches, expected):
+        self.assertEqual(len(batches), len(expected))
+        for batch, wanted in zip(batches, expected):
+            self.assertEqual((batch["value"].device.type, batch["name"]), ("cuda", wanted["name"]))
+            self.same(batch["value"].cpu(), wanted["value"])
+
+    def kept(self, give, length, **pool):
+        """All batches of an epoch on the GPU, seen after the end of the loader, and what torch's own loader gives."""
+        loader = DataLoader(Values(give, length), batch_size=8, num_workers=2, device="cuda", seeding="worker", pool={"loader": pool})
+        batches = list(loader)
+        del loader
+        gc.collect()
+        self.wait_until(lambda: not children_of(os.getpid()), "the end of the workers", seconds=30)
+        return batches, list(torch.utils.data.DataLoader(Values(give, length), batch_size=8))
+
+    def test_an_epoch_that_is_kept_is_right_after_the_end_of_its_loader(self):
+        # Many more batches than the workers have slots.
+        self.right(*self.kept(lambda index: {"value": torch.full((1000,), float(index)), "name": "n%d" % index}, 800))
+
+    def test_batches_that_fit_no_slot_are_right_too(self):
+        self.right(*self.kept(lambda index: {"value": torch.full((100000,), float(index)), "name": "n%d" % index}, 80, slot_bytes="1MiB"))
+
+    def test_a_crash_changes_nothing_of_what_is_kept(self):
+        mark = os.path.join(self.folder, "crashed")
+
+        def give(index):
+            if index == 400 and torch.utils.data.get_worker_info() is not None and not os.path.exists(mark):
+                open(mark, "w").close()
+                crash()
+            return {"value": torch.full((1000,), float(index)), "name": "n%d" % index}
+        self.right(*self.kept(give, 800))
+        self.assertTrue(os.path.exists(mark))
+
+    def test_a_stream_of_its_own_may_use_a_batch_when_it_is_given(self):
+        loader = DataLoader(Values(lambda index: torch.full((100000,), float(index)), 400), batch_size=8, num_workers=2, device="cuda")
+        stream, sums = torch.cuda.Stream(), []
+        for batch in loader:
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                sums.append(batch.sum(1, dtype=torch.float64))
+                batch.record_stream(stream)
+        torch.cuda.synchronize()
+        self.assertEqual(torch.cat(sums).tolist(), [100000.0 * index for index in range(400)])
+
+
+if __name__ == "__main__":
+    main()
