@@ -63,6 +63,8 @@ struct job_book_settings {
   /// How long a job waits for a worker that it should run on and that takes no work. One that is replaced is back
   /// before that, unless its program takes long to begin.
   nanoseconds place_patience{10'000'000'000};
+  /// The same for a worker that has never been ready: when many begin at once, on a slow file system, each takes longer.
+  nanoseconds first_place_patience{120'000'000'000};
 };
 
 struct job_request {
@@ -75,7 +77,8 @@ struct job_request {
   bool idempotent = true;   ///< false: never begun twice
   bool fresh = false;       ///< only in a process that has run nothing else
   bool holds_slot = false;  ///< its result stays in the slot, of whatever size: result_gone() is owed for it
-  /// The worker that should run it. Any other does if that one takes no work for `place_patience`; a suspect is
+  /// The worker that should run it. Any other does if that one takes no work for `place_patience`
+  /// (`first_place_patience` before it has been ready for the first time); a suspect is
   /// tried there again, and then alone.
   std::optional<std::uint32_t> place{};
 };

@@ -24,7 +24,8 @@ void job_book::lease_placed(steady_time now) {
     } else if (!group.absent_since) {
       group.absent_since = now;
     }
-    if (!there && now - *group.absent_since >= settings_.place_patience) {
+    const nanoseconds patience = w == nullptr ? settings_.first_place_patience : settings_.place_patience;
+    if (!there && now - *group.absent_since >= patience) {
       for (const auto& [job, e] : group.jobs) {
         e->request.place.reset();
         --waiting_;
@@ -32,7 +33,7 @@ void job_book::lease_placed(steady_time now) {
       }
       group.jobs.clear();
     } else if (!there) {
-      look_again(*group.absent_since + settings_.place_patience);
+      look_again(*group.absent_since + patience);
     }
     it = group.jobs.empty() ? placed_.erase(it) : std::next(it);
   }

@@ -440,12 +440,26 @@ TEST_CASE("a job with a place that killed its worker is tried by the replacement
 TEST_CASE("a job whose place takes no work for the patience goes elsewhere") {
   small_pool p;
   p.book.worker_joined(a1, 2);
-  const job_id job = p.submit({.place = 7});
+  p.book.worker_joined(b1, 2);
+  p.book.worker_drains(b1);
+  const job_id job = p.submit({.place = 1});
   CHECK(p.leases().empty());
   REQUIRE(p.book.next_look() == p.now + small_slots.place_patience);
   p.now = *p.book.next_look();
   CHECK(jobs_of(p.lease()) == jobs{job});
-  const job_id next = p.submit({.place = 7});
+  const job_id next = p.submit({.place = 1});
   CHECK(p.leases().empty());
   CHECK(p.book.cancel(next) == cancelled::before_it_began);
+}
+
+TEST_CASE("a job with a place waits longer for a worker that has never been ready") {
+  small_pool p;
+  p.book.worker_joined(a1, 2);
+  const job_id job = p.submit({.place = 1});
+  CHECK(p.leases().empty());
+  p.now += small_slots.place_patience;  // its program imports much
+  CHECK(p.leases().empty());
+  REQUIRE(p.book.next_look() == p.now - small_slots.place_patience + small_slots.first_place_patience);
+  p.now = *p.book.next_look();
+  CHECK(jobs_of(p.lease()) == jobs{job});
 }

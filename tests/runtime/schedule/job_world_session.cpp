@@ -17,9 +17,9 @@ void job_world::come_to_rest() {
     carry_out(commands);
   }
   const auto look = books_.next_look();
-  must(!look ||
-           (*look > now_ && *look <= now_ + std::max({slots_of_4k.room_patience, slots_of_4k.suspect_patience,
-                                                      slots_of_4k.place_patience})),
+  must(!look || (*look > now_ &&
+                 *look <= now_ + std::max({slots_of_4k.room_patience, slots_of_4k.suspect_patience,
+                                           slots_of_4k.place_patience, slots_of_4k.first_place_patience})),
        "a look that is due, or too late");
   check_rest();
 }
