@@ -116,7 +116,7 @@ class LifecycleTest(PenstockTest):
             family = set(descendants_of(process.pid))
             process.kill()
             process.communicate()
-            self.wait_until(lambda: not [pid for pid in family | set(lost_workers()) if alive(pid)],
+            self.wait_until(lambda: not [pid for pid in family | set(lost_workers(self.folder)) if alive(pid)],
                             "all processes of attempt %d are gone" % attempt, 2.0)
         self.assertFalse([name for name in set(os.listdir("/dev/shm")) - before if "penstock" in name])
         self.assertEqual(os.listdir(temporary), [])
@@ -165,14 +165,15 @@ class LifecycleTest(PenstockTest):
         self.assertIn("A penstock session starts it", done.stderr)
 
 
-def lost_workers():
-    """Workers of this build whose parent is gone; other tests' workers have living parents."""
-    def program_of(pid):
+def lost_workers(folder):
+    """Workers of this test whose parent is gone: other tests may have some of their own."""
+    def is_of_this_test(pid):
         try:
-            return os.readlink("/proc/%d/exe" % pid)
+            with open("/proc/%d/environ" % pid, "rb") as file:
+                return folder.encode() in file.read() and os.readlink("/proc/%d/exe" % pid).startswith(os.path.realpath(BIN))
         except OSError:
-            return ""
-    return [pid for pid in all_pids() if state_and_parent(pid)[1] == 1 and program_of(pid).startswith(os.path.realpath(BIN))]
+            return False
+    return [pid for pid in all_pids() if state_and_parent(pid)[1] == 1 and is_of_this_test(pid)]
 
 
 if __name__ == "__main__":

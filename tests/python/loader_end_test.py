@@ -43,11 +43,11 @@ class LoaderEndTest(LoaderCase):
             class Slow(torch.utils.data.Dataset):
                 def __len__(self): return 100
                 def __getitem__(self, index):
-                    if index > 2: time.sleep(60)
+                    if index > 2: time.sleep(600)
                     return index
             loader = iter(DataLoader(Slow(), num_workers=2))
             print(next(loader).item())
-            """, timeout=30)
+            """, timeout=100)
         self.assertEqual(out.strip(), "0")
 
     def test_a_killed_interpreter_leaves_no_worker(self):

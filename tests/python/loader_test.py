@@ -208,7 +208,7 @@ class LoaderTest(LoaderCase):
             batches = list(DataLoader(Values(lambda index: torch.full((100_000,), float(index)), 16), batch_size=4, num_workers=1,
                                       pool={"loader": {"slot_bytes": slot_bytes}}))
             gc.collect()
-            self.wait_until(lambda: not children_of(os.getpid()), "the end of the workers", seconds=10)
+            self.wait_until(lambda: set(children_of(os.getpid())) <= SharingLoader.pids(), "the end of the workers", seconds=10)
             for place, batch in enumerate(batches):
                 self.assertEqual(batch[:, -1].tolist(), [4 * place + row for row in range(4)])
                 batch.zero_()
