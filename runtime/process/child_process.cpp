@@ -4,6 +4,7 @@
 #include "runtime/process/crash_notes.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,14 @@ static_assert(output_tail::lines_shown * output_tail::line_max + stack_bytes_max
 // 64 KiB, which is what a pipe holds.
 constexpr std::size_t read_bytes = 16 * 1024;
 constexpr int reads_a_turn = 4;
+
+/// Asks the kernel. A wait of Asio's may complete for no reason: a descriptor that was closed here while another thread was
+/// starting a program lives on in that program until it is executed, its events go on, and what they are for may be a wait for
+/// another descriptor by then.
+bool is_readable(int descriptor) noexcept {
+  pollfd look{descriptor, POLLIN, 0};
+  return ::poll(&look, 1, 0) > 0;
+}
 
 }  // namespace
 
@@ -95,7 +104,9 @@ child_process::~child_process() {
 void child_process::wait_for_end() {
   end_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                   [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
-                    if (!alive.expired() && status != boost::asio::error::operation_aborted) ended();
+                    if (alive.expired() || status == boost::asio::error::operation_aborted) return;
+                    // A child that lives must not be taken for one that has ended: what ends it is reap_ended().
+                    is_readable(child_.pidfd.get()) ? ended() : wait_for_end();
                   });
 }
 
@@ -144,12 +155,13 @@ void child_process::ended() {
 
 void child_process::wait_for_rest_of_group() {
   boost::system::error_code status;
-  member_.assign(left_over_.back().get(), status);
+  if (!member_.is_open()) member_.assign(left_over_.back().get(), status);
   if (status) return finish();  // it was killed; nothing more is known
   member_.async_wait(
       boost::asio::posix::stream_descriptor::wait_read,
       [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& failed) {
         if (alive.expired() || failed == boost::asio::error::operation_aborted || left_over_.empty()) return;
+        if (!is_readable(left_over_.back().get())) return wait_for_rest_of_group();
         stop_waiting_for_member();
         left_over_.pop_back();
         if (left_over_.empty()) return finish();

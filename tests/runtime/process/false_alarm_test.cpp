@@ -1,0 +1,60 @@
+// What Asio says of one descriptor when it means another one, and what it must not cost.
+#include "runtime/process/child_process.hpp"
+#include "runtime/process/spawn.hpp"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <optional>
+
+using namespace penstock;
+using namespace penstock::process;
+
+TEST_CASE("a child is not taken for dead when an event of a descriptor that was closed comes to its own") {
+  boost::asio::io_context io;
+  // A pipe that is closed here and lives on elsewhere, as in a program that another thread is just starting. The kernel
+  // goes on telling its events, to the place in Asio that the child's descriptor gets next.
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
+  const unique_fd write(ends[1]);
+  const unique_fd elsewhere(::fcntl(ends[0], F_DUPFD_CLOEXEC, 0));
+  bool aborted = false;
+  {
+    boost::asio::posix::stream_descriptor closed(io, ends[0]);
+    closed.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                      [&](const boost::system::error_code& status) { aborted = bool(status); });
+    io.poll();
+    REQUIRE(::close(ends[0]) == 0);
+  }
+  io.restart();
+  io.poll();
+  REQUIRE(aborted);
+  io.restart();
+
+  std::optional<exit_report> report;
+  child_callbacks callbacks;
+  callbacks.exited = [&](const exit_report& how, const output_tail&) { report = how; };
+  auto started = spawn({"/bin/sleep", {"1000"}, {"PATH=/bin:/usr/bin"}, {}}).value();
+  const pid_t pid = started.pid;
+  const auto child = child_process::watch(io, std::move(started), {}, std::move(callbacks)).value();
+  REQUIRE(::write(write.get(), "x", 1) == 1);
+  for (int turn = 0; turn < 20; ++turn) {
+    io.poll();
+    io.restart();
+  }
+  CHECK_FALSE(report);
+  siginfo_t end{};
+  CHECK(::waitid(P_PID, static_cast<id_t>(pid), &end, WEXITED | WNOHANG | WNOWAIT) == 0);
+  CHECK(end.si_pid == 0);  // it lives
+
+  ::kill(pid, SIGTERM);
+  while (!report) io.run_one();
+  CHECK(report->ending == exit_report::how::signalled);
+  CHECK(report->code == SIGTERM);
+}
