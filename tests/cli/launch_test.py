@@ -288,7 +288,7 @@ class LaunchTest(PenstockTest):
         for rank in restarted["ranks"]:
             self.assertLessEqual({0, 1}, set(rank["restart"]))
         for rank in (0, 1):
-            self.wait_until(lambda: len(set(self.workers_of_rank("slow-rank%d" % rank)) - set(workers[rank])) > 1, "other workers")
+            self.wait_until(lambda: self.are_others(self.workers_of_rank("slow-rank%d" % rank), workers[rank]), "other workers")
         _, out, _ = self.penstock("describe", "scheduler", "--group", "slow")
         self.assertIn("rank 1 (slow-rank1):", out)
         self.assertEqual([rank["description"]["session"] for rank in self.group_verb("describe", "all", "--group", "slow")["ranks"]],
@@ -331,6 +331,10 @@ class LaunchTest(PenstockTest):
         self.group_verb("restart", "workers", "--group", "slow")  # ranks may be at different steps: one has to deliver more to stop
         self.penstock("stop", "--group", "slow", "--wait")
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
+
+    @staticmethod
+    def are_others(pids, before):
+        return len(pids) > 1 and not set(pids) & set(before)
 
     def workers_of_rank(self, session):
         return [w["pid"] for w in self.group_verb("status", "--session", session)["workers"] if w["pid"] is not None]

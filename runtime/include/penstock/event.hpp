@@ -38,7 +38,7 @@ enum class event_kind : std::uint8_t {
   recovered,     ///< the opposite
   stopping,      ///< a stop was requested
   run_finished,  ///< all requested epochs have been delivered; only news of workers may follow
-  run_stopped,   ///< it was stopped before that
+  run_stopped,   ///< it was stopped before that; the same may follow
   run_failed,    ///< text: why
   stalled,  ///< nothing has moved for 5 s although a batch is owed, or jobs wait for a device buffer that callers
             ///< have kept for 10 s; text: what it waits for
