@@ -23,9 +23,9 @@ static_assert(output_tail::lines_shown * output_tail::line_max + stack_bytes_max
 constexpr std::size_t read_bytes = 16 * 1024;
 constexpr int reads_a_turn = 4;
 
-/// Asks the kernel. A wait of Asio's may complete for no reason: a descriptor that was closed here while another thread was
-/// starting a program lives on in that program until it is executed, its events go on, and what they are for may be a wait for
-/// another descriptor by then.
+/// Asks the kernel. A wait of Asio's may complete for no reason: an event that is queued for a descriptor when that one is let
+/// go comes to the one that takes its place in Asio. A pidfd has such an event whenever its process is reaped, and the next
+/// child's pidfd is what takes its place.
 bool is_readable(int descriptor) noexcept {
   pollfd look{descriptor, POLLIN, 0};
   return ::poll(&look, 1, 0) > 0;

@@ -18,8 +18,8 @@ using namespace penstock::process;
 
 TEST_CASE("a child is not taken for dead when an event of a descriptor that was closed comes to its own") {
   boost::asio::io_context io;
-  // A pipe that is closed here and lives on elsewhere, as in a program that another thread is just starting. The kernel
-  // goes on telling its events, to the place in Asio that the child's descriptor gets next.
+  // A pipe that the kernel goes on telling events of when Asio has let it go: to the place in Asio that the child's
+  // descriptor gets next. An event that is queued in that moment takes the same way, but cannot be made at will.
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
   const unique_fd write(ends[1]);
