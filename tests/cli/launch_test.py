@@ -414,7 +414,7 @@ class LaunchTest(PenstockTest):
 
     def test_a_session_that_is_stopped_by_sigstop_is_replaced(self):
         config = self.slow_stream()
-        process = self.start_sessions(config, "--batches", 15, "--set", "group.lost_after=1s", ranks=2)
+        process = self.start_sessions(config, "--batches", 15, "--set", "group.lost_after=3s", ranks=2)
         self.wait_until(lambda: self.delivered_by(1) > 2, "rank 1 has delivered")
         pid = self.rank_pids(process)[1]
         os.kill(pid, signal.SIGSTOP)

@@ -137,7 +137,7 @@ class LifeTest(PackageTest):
             threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1)).start()
             while session.next() is not None: pass
             print("ended", session.closed)
-            """, self.config())
+            """, self.config(ENDLESS))
         self.assertIn("ended True", out)
 
     def test_a_forked_child_that_exits_disturbs_nothing(self):
