@@ -6,7 +6,6 @@
 #include "runtime/base/units.hpp"
 #include "runtime/base/write_all.hpp"
 
-#include <sys/mman.h>
 #include <time.h>
 
 #include <cstring>
@@ -40,13 +39,6 @@ result<unique_fd> parcel_of(std::span<const std::byte> bytes) {
   if (auto ok = seal_memory_file(file->get(), seal::size_and_contents, "sending a large argument"); !ok)
     return tl::unexpected(std::move(ok.error()));
   return file;
-}
-
-/// A sealed memory file for somebody who may write to what he gets: his pages are his own then. Empty with errno set when the
-/// kernel refuses.
-mapping map_copy_on_write(int fd, std::size_t bytes) noexcept {
-  void* const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-  return address == MAP_FAILED ? mapping() : mapping(static_cast<std::byte*>(address), bytes);
 }
 
 /// The processor time of this thread: unlike a clock it does not count other threads that ran in between.
@@ -200,7 +192,7 @@ result<std::shared_ptr<kept_result>> place_slots::result_of(const lease_ref& lea
   if (found->result_elsewhere) {
     if (!parcel)
       return refuse(errc::protocol, "its worker announced a result outside of the slot and sent none");
-    mapping memory = map_copy_on_write(parcel->file.get(), parcel->label.bytes);
+    mapping memory = map_copy_on_write(parcel->file.get(), {0, parcel->label.bytes});
     if (!memory && parcel->label.bytes > 0)
       return refuse_os(errc::out_of_memory, errno,
                        fmt::format("mapping a result of {}", bytes_for_people(parcel->label.bytes)));

@@ -32,6 +32,10 @@ mapping map_read_only(int fd, file_range range) noexcept {
   return map(range.bytes, PROT_READ, MAP_PRIVATE, fd, range.offset);
 }
 
+mapping map_copy_on_write(int fd, file_range range) noexcept {
+  return map(range.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, range.offset);
+}
+
 mapping map_anonymous(std::size_t bytes) noexcept {
   return map(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }

@@ -46,6 +46,9 @@ struct file_range {
 /// Maps a range of a file for reading. Private, because before Linux 6.7 a memory file sealed against writing
 /// could not be mapped shared at all. Empty with errno set when the kernel refuses.
 [[nodiscard]] mapping map_read_only(int fd, file_range range) noexcept;
+/// Maps a range of a file, sealed or not, for a reader that may write to it: pages that it writes to are its own from then on.
+/// Empty with errno set when the kernel refuses.
+[[nodiscard]] mapping map_copy_on_write(int fd, file_range range) noexcept;
 /// Zeroed private memory. Empty with errno set when the kernel refuses.
 [[nodiscard]] mapping map_anonymous(std::size_t bytes) noexcept;
 

@@ -1,7 +1,6 @@
 #include "runtime/base/mapping.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -41,6 +40,20 @@ TEST_CASE("a file with sealed contents can be read and not written") {
   const mapping read = map_read_only(file->get(), {0, 4});
   REQUIRE(read);
   CHECK(read.bytes()[3] == std::byte{'d'});
+}
+
+TEST_CASE("what is written to a copy-on-write mapping stays out of the file") {
+  const auto file = create_memory_file("test", "a file");
+  REQUIRE(file);
+  REQUIRE(::write(file->get(), "abcd", 4) == 4);
+  REQUIRE(seal_memory_file(file->get(), seal::size_and_contents, "a file"));
+  const mapping own = map_copy_on_write(file->get(), {0, 4});
+  const mapping others = map_read_only(file->get(), {0, 4});
+  REQUIRE(own);
+  REQUIRE(others);
+  own.bytes()[0] = std::byte{'x'};
+  CHECK(own.bytes()[0] == std::byte{'x'});
+  CHECK(others.bytes()[0] == std::byte{'a'});
 }
 
 TEST_CASE("only a memory file can be sealed, and the refusal says what was being sealed") {
