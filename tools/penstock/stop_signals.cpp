@@ -59,6 +59,9 @@ void stop_signals::run(const std::function<void(int)>& stop, const std::string& 
     if (::sigwait(&set, &signal) != 0) return;
     if (over_) return;
     if (signal == wake_signal) continue;
+    // One hang-up may be reported several times: with PR_SET_PDEATHSIG as each of the parent's threads ends. Only people
+    // and their programs ask a second time.
+    if (signal == SIGHUP && times > 0) continue;
     if (++times == 1) received_ = signal;
     // Workers notice our exit and end too.
     if (times >= 3) ::_exit(signal == SIGINT ? exit_interrupted : exit_terminated);

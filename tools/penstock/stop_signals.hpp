@@ -1,5 +1,5 @@
 // Handles Ctrl-C, SIGTERM and SIGHUP: the first requests a clean end, the second a quick one, the third ends
-// the program. Only for our own programs: a library must leave signals alone.
+// the program. A SIGHUP after another signal counts as nothing. Only for our own programs: a library must leave signals alone.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,6 @@
 // run: a config file from its first batch to its closing report.
 #include "actors/gpu_owner/batch_sink.hpp"
+#include "actors/session/group_membership.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
@@ -390,6 +391,8 @@ int run(const run_options& o) {
 
   const auto joins = joins_group(*loaded);
   if (!joins) return refuse_start(o, settings, exit_config, joins.error());
+  if (auto ok = session::check_alone(settings); !*joins && !ok)
+    return refuse_start(o, settings, exit_config, ok.error());
   stop_signals signals;
   launcher_link launcher;
   const auto refuse_here = [&](exit_code code, const failure& why) {
