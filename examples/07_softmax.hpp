@@ -24,6 +24,7 @@ struct step_data {
   const std::int64_t* labels = nullptr;
   float* weights = nullptr;  // [inputs, classes]
   float* error = nullptr;    // [rows, classes]
+  float* losses = nullptr;   // [rows]
   float* sums = nullptr;     // the gradient, like weights; then the loss and the number of rows
   int rows = 0;
   int inputs = 0;
@@ -33,36 +34,47 @@ struct step_data {
 #ifdef __CUDACC__
 inline constexpr int threads = 256;
 
-/// One block per row: logits = x W, p = softmax(logits), error = p - one_hot(label), loss += -log p[label].
+/// One block per row: logits = x W, p = softmax(logits), error = p - one_hot(label), loss = -log p[label]. All sums have a
+/// fixed order, unlike those of atomicAdd, so that a run that was disturbed has the bits of one that was not.
 __global__ void forward(step_data s) {
+  __shared__ float parts[threads];
   __shared__ float logits[classes_max];
-  if (threadIdx.x < classes_max) logits[threadIdx.x] = 0;
-  __syncthreads();
   const float* const x = s.images + static_cast<std::size_t>(blockIdx.x) * s.inputs;
   float part[classes_max] = {};
   for (int i = threadIdx.x; i < s.inputs; i += threads) {
     for (int c = 0; c < s.classes; ++c) part[c] += x[i] * s.weights[i * s.classes + c];
   }
-  for (int c = 0; c < s.classes; ++c) atomicAdd(&logits[c], part[c]);
-  __syncthreads();
+  for (int c = 0; c < s.classes; ++c) {
+    parts[threadIdx.x] = part[c];
+    __syncthreads();
+    for (int half = threads / 2; half > 0; half /= 2) {
+      if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
+      __syncthreads();
+    }
+    if (threadIdx.x == 0) logits[c] = parts[0];
+    __syncthreads();
+  }
   if (threadIdx.x != 0) return;
   float highest = logits[0];
   for (int c = 1; c < s.classes; ++c) highest = fmaxf(highest, logits[c]);
   float sum = 0;
   for (int c = 0; c < s.classes; ++c) sum += expf(logits[c] - highest);
-  float* const loss = s.sums + static_cast<std::size_t>(s.inputs) * s.classes;
   for (int c = 0; c < s.classes; ++c) {
     const float p = expf(logits[c] - highest) / sum;
     const bool is_label = c == s.labels[blockIdx.x];
     s.error[blockIdx.x * s.classes + c] = p - (is_label ? 1.0F : 0.0F);
-    if (is_label) atomicAdd(loss, -logf(fmaxf(p, 1e-20F)));
+    if (is_label) s.losses[blockIdx.x] = -logf(fmaxf(p, 1e-20F));
   }
-  atomicAdd(loss + 1, 1.0F);
 }
 
-/// One thread per input: the gradient x^T error.
+/// One thread per input: the gradient x^T error. The first one sums the losses, too.
 __global__ void gradient(step_data s) {
   const int i = blockIdx.x * threads + threadIdx.x;
+  if (i == 0) {
+    float* const loss = s.sums + static_cast<std::size_t>(s.inputs) * s.classes;
+    for (int r = 0; r < s.rows; ++r) loss[0] += s.losses[r];
+    loss[1] += static_cast<float>(s.rows);
+  }
   if (i >= s.inputs) return;
   for (int c = 0; c < s.classes; ++c) {
     float sum = 0;

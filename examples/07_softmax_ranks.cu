@@ -69,6 +69,7 @@ class softmax_ranks final : public penstock::DeviceProgram {
     step_.weights = static_cast<float*>(memory_->zeros(weights() * sizeof(float)));
     step_.sums = static_cast<float*>(memory_->zeros((weights() + 2) * sizeof(float)));
     step_.error = static_cast<float*>(memory_->zeros(rows_max * step_.classes * sizeof(float)));
+    step_.losses = static_cast<float*>(memory_->zeros(rows_max * sizeof(float)));
     if (restored_.size() == weights() * sizeof(float))
       memory_->from_host(step_.weights, restored_.data(), restored_.size());
   }
@@ -115,6 +116,5 @@ class softmax_ranks final : public penstock::DeviceProgram {
   std::uint32_t rank_ = 0;
   bool not_logged_ = false;
 };
-
 }  // namespace
 PENSTOCK_DEVICE_PROGRAM(softmax_ranks)
