@@ -16,16 +16,24 @@ function(penstock_find_python variable)
   endforeach()
 endfunction()
 
-# penstock_tests_of_python_file(FILE [TOGETHER] [PREFIX TEXT] PYTHON PROGRAM LABEL LABEL TIMEOUT SECONDS ENVIRONMENT VARIABLES)
+# penstock_tests_of_python_file(FILE [TOGETHER] [LOCK NAME] [COST NUMBER] [PREFIX TEXT] PYTHON PROGRAM LABEL LABEL TIMEOUT SECONDS
+# ENVIRONMENT VARIABLES)
 # FILE.py is in the current folder; PREFIX stands before its name in the names of the tests. TIMEOUT is that of each test method.
-# TOGETHER: all of them in one process, which lists them; ctest shows the list when one has failed.
+# TOGETHER: all of them in one process, which lists them; ctest shows the list when one has failed. LOCK: of the tests with this one
+# a single one runs at a time. COST: ctest begins with the tests of the highest cost, so that its end does not wait for one of them.
 function(penstock_tests_of_python_file file)
-  cmake_parse_arguments(PARSE_ARGV 1 test "TOGETHER" "PREFIX;PYTHON;LABEL;TIMEOUT" "ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 test "TOGETHER" "PREFIX;PYTHON;LABEL;TIMEOUT;LOCK;COST" "ENVIRONMENT")
   set(program "${CMAKE_CURRENT_SOURCE_DIR}/${file}.py")
+  set(properties LABELS ${test_LABEL} SKIP_RETURN_CODE 77)
+  if(test_LOCK)
+    list(APPEND properties RESOURCE_LOCK "${test_LOCK}")
+  endif()
+  if(test_COST)
+    list(APPEND properties COST ${test_COST})
+  endif()
   if(test_TOGETHER)
     add_test(NAME "${test_PREFIX}${file}" COMMAND ${test_PYTHON} -B "${program}")
-    # ctest begins with the tests of the highest cost, so that its end does not wait for one of them.
-    set_tests_properties("${test_PREFIX}${file}" PROPERTIES LABELS ${test_LABEL} TIMEOUT 1800 COST 100 SKIP_RETURN_CODE 77
+    set_tests_properties("${test_PREFIX}${file}" PROPERTIES ${properties} TIMEOUT 1800
       ENVIRONMENT "${test_ENVIRONMENT};PENSTOCK_TEST_LIMIT=${test_TIMEOUT}")
     return()
   endif()
@@ -40,8 +48,7 @@ function(penstock_tests_of_python_file file)
       string(REPLACE "_" " " sentence ${sentence})
       set(name "${test_PREFIX}${file}: ${sentence}")
       add_test(NAME "${name}" COMMAND ${test_PYTHON} -B "${program}" ${class}.${method})
-      set_tests_properties("${name}" PROPERTIES LABELS ${test_LABEL} TIMEOUT ${test_TIMEOUT} SKIP_RETURN_CODE 77
-        ENVIRONMENT "${test_ENVIRONMENT}")
+      set_tests_properties("${name}" PROPERTIES ${properties} TIMEOUT ${test_TIMEOUT} ENVIRONMENT "${test_ENVIRONMENT}")
     endif()
   endforeach()
 endfunction()
