@@ -227,7 +227,7 @@ void notify_callers(scheduler_state& s) {
   if (!ended.empty()) s.around.news->callers_notified(ended.size());
 }
 
-void act(self_pointer self) {
+void act(self_pointer self, notify callers) {
   scheduler_state& s = self->state;
   s.decision_due = false;
   carry_out orders{self};
@@ -244,7 +244,11 @@ void act(self_pointer self) {
     self->send(s.supervisor, supervisor::want_sacrificial{s.sacrificial});
   }
   s.around.news->counted(s.book->unsettled() - s.book->waiting() + s.device->size(), s.book->stale_dropped());
-  notify_callers(s);
+  if (callers == notify::later && !s.ended.empty()) {
+    decide_soon(self);
+  } else {
+    notify_callers(s);
+  }
   // A replacement that never comes is no event: while jobs wait, the book is asked again. Nor is a caller who keeps what
   // jobs at the device wait for.
   if ((s.book->waiting() > 0 || s.device->size() > 0) && !std::exchange(s.asks_in_a_second, true))

@@ -41,11 +41,27 @@ void job_record::fail(job_failure why) {
   over(std::move(hold));
 }
 
+/// Before a wait that may be short. Without the lock, which the end of the job takes.
+void job_record::poll(steady_time deadline) const {
+  const steady_time until = std::chrono::steady_clock::now() + short_waits::longest;
+  if (done_.load(std::memory_order_acquire) || deadline < until) return;
+  const auto control = control_.lock();
+  short_waits* const waits = control ? control->polls() : nullptr;
+  if (waits == nullptr || !waits->next()) return;
+  bool done = false;
+  do {
+    short_waits::relax();
+    done = done_.load(std::memory_order_acquire);
+  } while (!done && std::chrono::steady_clock::now() < until);
+  waits->polled(done);
+}
+
 bool job_record::wait_until(steady_time deadline) const {
+  poll(deadline);
   std::unique_lock hold(mutex_);
   if (done_) return true;
   ++waiting_;
-  const bool done = ended_.wait_until(hold, deadline, [this] { return done_; });
+  const bool done = ended_.wait_until(hold, deadline, [this] { return done_.load(); });
   --waiting_;
   return done;
 }
@@ -58,7 +74,7 @@ void job_record::wait_until_done(std::unique_lock<std::mutex>& hold) const {
       ended_.wait(hold);
       continue;
     }
-    if (ended_.wait_for(hold, look_every, [this] { return done_; }) || !at_device_) continue;
+    if (ended_.wait_for(hold, look_every, [this] { return done_.load(); }) || !at_device_) continue;
     hold.unlock();
     const auto control = control_.lock();
     const auto why = control ? control->who_holds_the_device() : std::nullopt;
@@ -71,6 +87,7 @@ void job_record::wait_until_done(std::unique_lock<std::mutex>& hold) const {
 }
 
 std::shared_ptr<kept_result> job_record::take() {
+  poll(steady_time::max());
   std::unique_lock hold(mutex_);
   wait_until_done(hold);
   if (failure_) throw job_error(number_, *failure_);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "actors/jobs/kept_result.hpp"
+#include "actors/jobs/short_waits.hpp"
 #include "actors/protocol/local/job_messages.hpp"
 #include "runtime/base/home_process.hpp"
 #include "runtime/base/upload_order.hpp"
@@ -31,6 +32,8 @@ class job_control {
   virtual void call_back(std::function<void()> callback) = 0;
   /// What jobs at the device wait for, once callers have held all of its buffers for a while.
   [[nodiscard]] virtual std::optional<std::string> who_holds_the_device() const = 0;
+  /// For callers who wait while jobs are few; null: jobs are many, and what would poll takes time from them.
+  [[nodiscard]] virtual short_waits* polls() noexcept = 0;
 };
 
 /// job_options with the config's defaults filled in.
@@ -92,6 +95,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
  private:
   void over(std::unique_lock<std::mutex> hold);
   void wait_until_done(std::unique_lock<std::mutex>& hold) const;
+  void poll(steady_time deadline) const;
 
   const std::uint64_t number_;
   const std::string function_;
@@ -103,7 +107,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
   mutable std::mutex mutex_;
   mutable std::condition_variable ended_;
   mutable std::uint32_t waiting_ = 0;
-  bool done_ = false;
+  std::atomic<bool> done_ = false;  // set with mutex_ held
   bool taken_ = false;
   std::uint32_t attempts_ = 0;
   std::shared_ptr<const lent_place> place_;  // none: it was in no slot yet

@@ -12,6 +12,13 @@ void decide_soon(self_pointer self) {
 
 namespace {
 
+/// A thread that is not the system's handles just the message that it sent, so it decides at once.
+void decide(self_pointer self, notify callers) {
+  const protocol::run_here* const here = self->state.around.here;
+  if (here == nullptr || !here->runs(self)) return decide_soon(self);
+  act(self, callers);
+}
+
 // ---- workers ----------------------------------------------------------------------------------------------
 
 void take_report(scheduler_state& s, const job_report& news) {
@@ -95,11 +102,11 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
       },
       [self](const jobs_submitted& some) {
         for (const auto& record : some.queue->take()) enter(self->state, record);
-        decide_soon(self);
+        decide(self, notify::later);  // the caller may hold locks that its code would take
       },
       [self](const jobs_reported& some) {
         for (const job_report& one : some.queue->take()) take_report(self->state, one);
-        decide_soon(self);
+        decide(self, notify::now);
       },
       [self](const results_released& some) {
         for (const lease_ref& lease : some.queue->take()) self->state.book->result_gone(lease);

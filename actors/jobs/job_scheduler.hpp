@@ -12,11 +12,15 @@
 //           death_judged, want_sacrificial, fence_worker, cancel_worker, restart_worker, ...     to the supervisor
 //           through job_news                                                                     what others want to know
 //   owns    the job book, the records of jobs that have not ended, the session's view of all slots
+//
+// While there are no more jobs than workers, jobs_submitted and jobs_reported are handled by the thread that sends them
+// (run_here.hpp): a caller's, the io thread. Else on the actor system's threads, as everything else.
 #pragma once
 
 #include "actors/jobs/job_record.hpp"
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/lease_counts.hpp"
+#include "actors/protocol/run_here.hpp"
 #include "runtime/arena/geometry.hpp"
 
 #include <penstock/pool.hpp>
@@ -32,7 +36,7 @@ class actor_system;
 
 namespace penstock::jobs {
 
-/// What the job scheduler reports to its pool. Called on a CAF thread; must not block.
+/// What the job scheduler reports to its pool. Called on the thread that runs it; must not block.
 class job_news {
  public:
   /// Several jobs have ended.
@@ -71,8 +75,9 @@ struct job_scheduler_surroundings {
   std::shared_ptr<scheduler::lease_counts> leases;
   std::shared_ptr<admission> meter;
   std::shared_ptr<const slot_left> left;
-  std::shared_ptr<lent_buffers> buffers;  ///< of the device, if callers may have them
-  job_news* news = nullptr;               ///< outlives the actor
+  std::shared_ptr<lent_buffers> buffers;     ///< of the device, if callers may have them
+  job_news* news = nullptr;                  ///< outlives the actor
+  const protocol::run_here* here = nullptr;  ///< outlives the actor; with it, other threads may run the actor
 };
 
 job_scheduler_actor spawn_job_scheduler(caf::actor_system& system, job_scheduler_surroundings around);

@@ -80,8 +80,10 @@ void decide_soon(self_pointer self);
 
 // ---- job_commands.cpp -------------------------------------------------------------------------------------
 
-/// Carries out the book's commands.
-void act(self_pointer self);
+/// Carries out the book's commands. later: callers of jobs that have ended are notified by another thread; that frees
+/// arguments, which may run code of callers.
+enum class notify : std::uint8_t { now, later };
+void act(self_pointer self, notify callers = notify::now);
 /// The counts of a job's function.
 void note_end(scheduler_state& s, const open_job& job, bool ok);
 void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why);

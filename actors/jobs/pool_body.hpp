@@ -30,6 +30,8 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <shared_mutex>
+#include <thread>
 
 namespace penstock {
 
@@ -72,6 +74,7 @@ class Pool::body final : public jobs::job_control,
     std::shared_ptr<arena::flight_recorders> flights;
     std::unique_ptr<protocol::actor_settings> settings;
     std::unique_ptr<caf::actor_system> system;
+    std::unique_ptr<protocol::run_here> here;
     std::unique_ptr<process::io_thread> io;
     std::unique_ptr<control::control_server> server;
     std::unique_ptr<telemetry::metrics_server> metrics;
@@ -88,6 +91,7 @@ class Pool::body final : public jobs::job_control,
   bool end_job(schedule::job_id job, bool only_waiting, bool at_once) override;
   void call_back(std::function<void()> callback) override;
   [[nodiscard]] std::optional<std::string> who_holds_the_device() const override;
+  [[nodiscard]] jobs::short_waits* polls() noexcept override { return few_jobs() ? &short_waits_ : nullptr; }
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                        std::uint32_t restarts) override;
   void worker_died(const death_report& death) override;
@@ -109,6 +113,8 @@ class Pool::body final : public jobs::job_control,
   [[nodiscard]] arena::geometry shape() const;
   [[nodiscard]] jobs::job_rules rules_of(const job_options& options) const;
   [[nodiscard]] Job enter(std::string_view function, Argument argument, const jobs::job_rules& rules);
+  void announce_submissions();
+  [[nodiscard]] bool few_jobs() const noexcept;
   void cancel_everything(const failure& why);
   void fail_orphans();
   void tell(event what) { journal_->note(std::move(what)); }
@@ -118,6 +124,8 @@ class Pool::body final : public jobs::job_control,
   const pool_options options_;
   std::atomic<std::uint32_t> workers_;
   std::atomic<std::uint64_t> last_job_ = 0;
+  std::atomic<std::uint64_t> ended_jobs_ = 0;
+  jobs::short_waits short_waits_{std::thread::hardware_concurrency()};
   std::mutex submit_mutex_;
   const std::shared_ptr<jobs::admission> admission_;
   const std::shared_ptr<jobs::submission_queue> submissions_ = std::make_shared<jobs::submission_queue>();
@@ -139,7 +147,8 @@ class Pool::body final : public jobs::job_control,
   std::uint64_t told_ = 0;  // ended jobs whose callers have been notified
 
   std::mutex close_mutex_;
-  mutable std::mutex mutex_;  // guards the members below
+  std::shared_mutex engine_stays_;  // shared: the engine is not destroyed; before mutex_
+  mutable std::mutex mutex_;        // guards the members below
   std::unique_ptr<engine> engine_;
   std::unique_ptr<telemetry::event_caller> listener_;
 };

@@ -83,6 +83,7 @@ result<void> Pool::body::try_start() {
   session::on_a_fresh_thread([&] {
     e->settings = std::make_unique<protocol::actor_settings>(actor_threads);
     e->system = std::make_unique<caf::actor_system>(*e->settings);
+    e->here = std::make_unique<protocol::run_here>(*e->system);
     e->io = std::make_unique<process::io_thread>();
     spawned = spawn_actors(*e);
     if (!spawned) e.reset();
@@ -142,16 +143,28 @@ Job Pool::body::enter(std::string_view function, Argument argument, const jobs::
                                                 rules, weak_from_this());
     first = submissions_->add(record);
   }
-  if (first) {
-    std::unique_lock hold(mutex_);
-    if (engine_) {
-      caf::anon_send(engine_->scheduler, jobs::jobs_submitted{submissions_});
-    } else {
-      hold.unlock();
-      fail_orphans();
-    }
-  }
+  if (first) announce_submissions();
   return job_access::make(std::move(record));
+}
+
+/// A worker is idle: what counts is how soon a job begins, not how many are handled together.
+bool Pool::body::few_jobs() const noexcept {
+  const std::uint64_t ended = ended_jobs_.load(std::memory_order_relaxed);
+  return last_job_.load(std::memory_order_relaxed) - ended <= workers_.load(std::memory_order_relaxed);
+}
+
+void Pool::body::announce_submissions() {
+  std::shared_lock<std::shared_mutex> stays;
+  if (few_jobs()) stays = std::shared_lock(engine_stays_);
+  std::unique_lock hold(mutex_);
+  if (!engine_) {
+    hold.unlock();
+    return fail_orphans();
+  }
+  engine& e = *engine_;
+  if (!stays) return caf::anon_send(e.scheduler, jobs::jobs_submitted{submissions_});
+  hold.unlock();  // the scheduler's reports take it
+  e.here->send(e.scheduler, jobs::jobs_submitted{submissions_});
 }
 
 Job Pool::body::submit(std::string_view function, Argument argument, const job_options& options,
@@ -300,6 +313,7 @@ void Pool::body::close() noexcept {
   }
   callbacks_.stop();
   if (listener_) listener_->stop(patience_with_callbacks);
+  const std::unique_lock nobody_sends(engine_stays_);
   const std::lock_guard hold(mutex_);
   if (engine_) session::on_a_fresh_thread([&] { engine_.reset(); });
   fail_orphans();

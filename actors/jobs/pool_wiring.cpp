@@ -49,6 +49,7 @@ result<void> Pool::body::spawn_actors(engine& e) {
   scheduling.leases = e.leases;
   scheduling.meter = admission_;
   scheduling.news = this;
+  scheduling.here = e.here.get();
   // Results may outlive the pool; their release then needs no message.
   scheduling.left =
       std::make_shared<const jobs::slot_left>([pool = weak_from_this()](const lease_ref& lease) {
@@ -66,7 +67,7 @@ result<void> Pool::body::spawn_actors(engine& e) {
   rules.pool = true;
   e.supervisor =
       supervisor::spawn_supervisor(*e.system, {std::move(rules), e.processes, e.flights, e.leases, this});
-  e.reports = std::make_unique<jobs::report_forwarder>(e.scheduler);
+  e.reports = std::make_unique<jobs::report_forwarder>(e.scheduler, *e.here, [this] { return few_jobs(); });
   e.processes->report_to({e.supervisor, e.reports.get(), &logs_});
 
   e.host = jobs::spawn_pool_host(*e.system, {e.memory, rows_max, settings_.jobs.memory.bytes, this});
@@ -137,6 +138,7 @@ void Pool::body::pool_closed() {
 }
 
 void Pool::body::jobs_ended(const tally& some, std::span<const function_counts> functions) {
+  ended_jobs_.fetch_add(some.ok + some.failed, std::memory_order_relaxed);
   const std::lock_guard hold(tally_mutex_);
   tally_.ok += some.ok;
   tally_.failed += some.failed;

@@ -3,18 +3,24 @@
 
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/news.hpp"
+#include "actors/protocol/run_here.hpp"
 
+#include <functional>
 #include <memory>
 
 namespace penstock::jobs {
 
 class report_forwarder final : public supervisor::report_listener {
  public:
-  explicit report_forwarder(job_scheduler_actor to) : to_(std::move(to)) {}
+  /// While `few_jobs` says so, the io thread runs the job scheduler itself. `here` outlives this.
+  report_forwarder(job_scheduler_actor to, protocol::run_here& here, std::function<bool()> few_jobs)
+      : to_(std::move(to)), here_(here), few_jobs_(std::move(few_jobs)) {}
   bool reported(worker_ref who, protocol::from_worker& message) override;
 
  private:
   job_scheduler_actor to_;
+  protocol::run_here& here_;
+  const std::function<bool()> few_jobs_;
   const std::shared_ptr<job_report_queue> queue_ = std::make_shared<job_report_queue>();
 };
 

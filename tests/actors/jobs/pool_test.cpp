@@ -6,6 +6,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <latch>
 #include <set>
 #include <thread>
@@ -86,6 +87,54 @@ TEST_CASE("borrowed argument bytes are let go when the job has ended") {
   Job job = pool.submit("echo", Argument::borrowed(bytes, std::move(held)));
   CHECK(job.get().text() == "borrowed");
   CHECK(watch.expired());
+}
+
+TEST_CASE("the argument of a job that is refused at once is not let go by the thread that submits it") {
+  // That thread may hold a lock which whoever frees the argument takes.
+  Pool pool(odd_jobs(1), quietly());
+  pool.submit("nothing", {}).get();
+  for (int i = 0; i < 100; ++i) {
+    const auto bytes = std::make_shared<std::string>("borrowed");
+    std::promise<std::thread::id> freed;
+    auto where = freed.get_future();
+    Job job = pool.submit("no_such_function",
+                          Argument::borrowed(std::as_bytes(std::span(*bytes)),
+                                             std::shared_ptr<const void>(bytes.get(), [&](const void*) {
+                                               freed.set_value(std::this_thread::get_id());
+                                             })));
+    CHECK(status_of(job) == job_status::exception);
+    CHECK(where.get() != std::this_thread::get_id());
+  }
+}
+
+TEST_CASE("jobs that several threads submit one at a time, while the pool is closed, all end") {
+  for (int round = 0; round < 20; ++round) {
+    Pool pool(odd_jobs(2), quietly());
+    pool.submit("nothing", {}).get();
+    std::atomic<int> ended = 0;
+    std::atomic<int> ended_otherwise = 0;
+    std::vector<std::thread> callers;
+    for (int t = 0; t < 3; ++t) {
+      callers.emplace_back([&] {
+        while (true) {
+          try {
+            Job job = pool.submit("nothing", {});
+            const job_status how = status_of(job);
+            ++ended;
+            if (how == job_status::cancelled) return;
+            if (how != job_status::ok) ++ended_otherwise;
+          } catch (const error& refused) {
+            if (refused.code() != errc::stopped) throw;
+            return;
+          }
+        }
+      });
+    }
+    await([&] { return ended > 50; });
+    pool.close();
+    for (std::thread& t : callers) t.join();
+    CHECK(ended_otherwise == 0);
+  }
 }
 
 TEST_CASE("a caller who keeps all results stops nobody") {

@@ -1,0 +1,67 @@
+// Whether a caller polls for the end of its job before it sleeps. To wake it takes 15 us or more, so where jobs end within
+// tens of microseconds, polling is quicker and takes no more processor time. Where they do not, it is a waste, and on a
+// busy machine it keeps the worker from its core: then callers try it again but seldom. And the worker and the io thread need
+// a core meanwhile, so half of the cores are left to them.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace penstock::jobs {
+
+/// Of one pool. Thread-safe.
+class short_waits {
+ public:
+  static constexpr std::chrono::microseconds longest{50};
+  /// After this many failures in a row one wait in so many polls: less than 1 us a wait.
+  static constexpr std::uint32_t pause_max = 64;
+
+  explicit short_waits(std::uint32_t cores) noexcept : at_once_max_(cores / 2) {}
+
+  /// Whether the wait that begins now polls, for at most `longest`; then polled() has to be called.
+  [[nodiscard]] bool next() noexcept {
+    if (!due()) return false;
+    if (polling_.fetch_add(1, std::memory_order_relaxed) < at_once_max_) return true;
+    polling_.fetch_sub(1, std::memory_order_relaxed);
+    return false;
+  }
+
+  /// A wait has polled; `in_time`: until the job ended.
+  void polled(bool in_time) noexcept {
+    polling_.fetch_sub(1, std::memory_order_relaxed);
+    if (in_time) {
+      pause_.store(0, std::memory_order_relaxed);
+      return;
+    }
+    const std::uint32_t pause = std::clamp(pause_.load(std::memory_order_relaxed) * 2, 1U, pause_max);
+    pause_.store(pause, std::memory_order_relaxed);
+    left_out_.store(pause, std::memory_order_relaxed);
+  }
+
+  /// Between two looks: leaves the core's resources to a thread that shares it.
+  static void relax() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+
+ private:
+  bool due() noexcept {
+    std::uint32_t left = left_out_.load(std::memory_order_relaxed);
+    while (left > 0) {
+      if (left_out_.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) return false;
+    }
+    return true;
+  }
+
+  const std::uint32_t at_once_max_;
+  std::atomic<std::uint32_t> polling_{0};
+  std::atomic<std::uint32_t> pause_{0};     // how many waits the latest failure left out
+  std::atomic<std::uint32_t> left_out_{0};  // how many of them are still to come
+};
+
+}  // namespace penstock::jobs
