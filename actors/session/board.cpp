@@ -49,7 +49,7 @@ void board::device_state(const std::string& state) {
 void board::owner_changed(const std::string& state, std::optional<std::int32_t> pid, std::uint32_t restarts) {
   const std::lock_guard hold(mutex_);
   status_.gpu_state = state;
-  status_.gpu_pid = pid.value_or(0);
+  status_.gpu_pid = pid;
   status_.gpu_restarts = restarts;
   if (state != "ready") status_.gpu_processes.reset();
   report_.owner_restarts = restarts;

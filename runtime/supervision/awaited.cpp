@@ -87,12 +87,17 @@ awaited_if_any group_of(const progress_facts& f) {
                  fmt::format("the group '{}': {}", f.status.group->group, f.status.group->waits_for)};
 }
 
+std::string owner_in_words(const progress_facts& f) {
+  if (!f.owner_is_elsewhere || !f.status.gpu_pid) return "the GPU owner";
+  return fmt::format("the GPU owner (pid {})", *f.status.gpu_pid);
+}
+
 awaited_if_any consumer_of(const progress_facts& f, const places_of_batches& batches) {
   if (f.owner_is_elsewhere) {
     if (batches.delivered == nullptr || f.status.gpu_state != "ready") return std::nullopt;
     return awaited{stall_kind::consumer,
-                   fmt::format("the consumer, the sink in the GPU owner's process (pid {}), which has {}",
-                               f.status.gpu_pid, name_of(*batches.delivered))};
+                   fmt::format("the consumer, the sink of {}, which has {}", owner_in_words(f),
+                               name_of(*batches.delivered))};
   }
   if (batches.ready > 0 && !f.consumer_waits) {
     return awaited{stall_kind::consumer,
@@ -112,10 +117,8 @@ awaited_if_any owner_of(const progress_facts& f, const places_of_batches& batche
   const std::string& state = f.status.gpu_state;
   if (state != "ready") return awaited{stall_kind::gpu_owner, "the GPU owner, which is " + state};
   if (batches.uploading == nullptr) return std::nullopt;
-  const std::string which =
-      f.owner_is_elsewhere ? fmt::format("the GPU owner (pid {})", f.status.gpu_pid) : "the GPU owner";
   return awaited{stall_kind::gpu_owner,
-                 fmt::format("{}, which has {} to copy", which, name_of(*batches.uploading))};
+                 fmt::format("{}, which has {} to copy", owner_in_words(f), name_of(*batches.uploading))};
 }
 
 /// The worker that holds the first batch that is not loaded.

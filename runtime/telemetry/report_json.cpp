@@ -236,7 +236,7 @@ json as_json(const session_status& s) {
          {"samples_expected", s.samples_expected},
          {"bytes_uploaded", s.bytes_uploaded}};
   j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name}, {"uuid", or_null(s.gpu.uuid)},
-              {"state", s.gpu_state},      {"pid", s.gpu_pid},   {"placement", s.gpu_placement},
+              {"state", s.gpu_state},      {"pid", or_null(s.gpu_pid)}, {"placement", s.gpu_placement},
               {"restarts", s.gpu_restarts}};
   j["gpu"]["ended_unexpectedly"] = s.owners_ended_unexpectedly;
   j["gpu"]["last_death"] = s.last_owner_death ? telemetry::as_json(*s.last_owner_death) : json(nullptr);

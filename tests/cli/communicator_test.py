@@ -10,10 +10,13 @@ import glob
 GPUS = int(os.environ.get("PENSTOCK_TEST_GPUS", "0"))
 RANKS = GPUS or 3
 CLASSES = 4
+FAKE_NCCL = os.path.join(os.path.dirname(BIN), "lib", "libfake_nccl.so")
 LONG = 300 if GPUS else 40  # epochs: enough to be disturbed twice, on a fast machine too
 
 
 class Training(PenstockTest):
+    placement = "process"
+
     def setUp(self):
         super().setUp()
         if GPUS > len(glob.glob("/dev/nvidia[0-9]*")):
@@ -23,7 +26,7 @@ class Training(PenstockTest):
         os.mkdir(self.log)
         self.environment.update(SOFTMAX_LOG=self.log, SOFTMAX_CLASSES=str(CLASSES), NCCL_NVLS_ENABLE="0")
         if not GPUS:
-            self.environment["PENSTOCK_NCCL"] = os.path.join(os.path.dirname(BIN), "lib", "libfake_nccl.so")
+            self.environment["PENSTOCK_NCCL"] = FAKE_NCCL
 
     def config(self, epochs, more=""):
         return self.write("softmax.toml", """
@@ -39,13 +42,13 @@ epochs = %d
 [loader]
 workers = 1
 [gpu]
-placement = "process"
+placement = "%s"
 dtype = "float32"
 [group]
 communicator = "nccl"
 abort_timeout = "2s"
 %s
-""" % (epochs, more))
+""" % (epochs, self.placement, more))
 
     def launch(self, config, *options, **popen):
         gpus = ",".join(map(str, range(GPUS))) if GPUS else "host:%d" % RANKS
@@ -65,6 +68,24 @@ abort_timeout = "2s"
         except OSError:
             pass
         return losses, numbers
+
+    def forget_steps(self):
+        for name in os.listdir(self.log):
+            os.remove(os.path.join(self.log, name))
+
+    def check_that_an_undisturbed_training_has_the_same_losses(self):
+        disturbed = self.steps_of(0)[0]
+        self.forget_steps()
+        self.finish(self.launch(self.config(LONG)), LONG * 24)
+        self.assertEqual(self.steps_of(0)[0], disturbed)
+
+    def check_that_a_signal_stops_all_at_one_step(self):
+        process = self.launch(self.config(2000))
+        self.wait_for_step(process, 40)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        ends = {max(self.steps_of(rank)[0]) for rank in range(RANKS)}
+        self.assertEqual(len(ends), 1)
 
     def finish(self, process, steps):
         """Runs to its end: all steps were taken by all ranks, with the same losses, which have fallen."""
@@ -97,7 +118,7 @@ abort_timeout = "2s"
         """And says after what time the others went on."""
         at = max(self.steps_of(1 % RANKS)[0])
         begin = time.monotonic()
-        os.kill(pid, signal.SIGKILL)
+        signal_process(pid, signal.SIGKILL)
         self.wait_for_step(process, at + 32, 1 % RANKS)
         print("killed at step %d, further after %.2f s" % (at, time.monotonic() - begin))
 
@@ -123,6 +144,7 @@ class CommunicatorTest(Training):
         report, numbers = self.finish(process, LONG * 24)
         self.assertGreaterEqual(report["restarts"], 2)
         self.assertGreaterEqual(len(numbers), 3)
+        self.check_that_an_undisturbed_training_has_the_same_losses()
 
     def test_training_goes_on_with_equal_losses_when_a_gpu_owner_is_killed(self):
         process = self.launch(self.config(LONG))
@@ -132,16 +154,16 @@ class CommunicatorTest(Training):
         report, numbers = self.finish(process, LONG * 24)
         self.assertEqual(report["restarts"], 0)  # of sessions
         self.assertGreaterEqual(len(numbers), 3)
+        self.check_that_an_undisturbed_training_has_the_same_losses()
 
     def test_a_group_whose_sessions_are_all_killed_at_once_goes_on_at_one_step_without_state(self):
-        epochs, options = 20, ("--digest",)
+        epochs, options = LONG if GPUS else 20, ("--digest",)
         undisturbed = self.finish(self.launch(self.config(epochs), *options), epochs * 24)[0]
-        for name in os.listdir(self.log):
-            os.remove(os.path.join(self.log, name))
+        self.forget_steps()
         process = self.launch(self.config(epochs), *options)
-        self.wait_for_step(process, 120)
+        self.wait_for_step(process, epochs * 6)  # their launcher has heard of steps that all have
         for pid in self.rank_pids(process).values():
-            os.kill(pid, signal.SIGKILL)
+            signal_process(pid, signal.SIGKILL)
         out, err = process.communicate(timeout=150)
         self.assertEqual(process.returncode, EXIT_OK, err.decode() + out.decode())
         report = json.loads(out)
@@ -163,12 +185,92 @@ class CommunicatorTest(Training):
         return steps[begins:]
 
     def test_a_signal_stops_all_ranks_at_one_step(self):
+        self.check_that_a_signal_stops_all_at_one_step()
+
+
+class EmbeddedTest(Training):
+    """Device programs in the sessions' own processes: nothing is replaced but their threads."""
+    placement = "embedded"
+
+    def restart_owner(self, process, rank):
+        name = "softmax-rank%d" % rank
+        begin = max(self.steps_of(1 % RANKS)[0])
+        code, _, err = self.penstock("restart", "gpu", "--session", name)
+        self.assertEqual(code, EXIT_OK, err)
+        self.wait_for_step(process, begin + 32, 1 % RANKS)
+
+    def test_embedded_training_has_the_losses_and_digests_of_training_in_the_owners_process(self):
+        losses, digests = [], []
+        for self.placement in ("process", "embedded"):
+            self.forget_steps()
+            report, numbers = self.finish(self.launch(self.config(4), "--digest"), 4 * 24)
+            self.assertEqual(len(numbers), 1)
+            losses.append(self.steps_of(0)[0])
+            digests.append([[epoch["digest"] for epoch in rank["epochs"]] for rank in report["ranks"]])
+        self.assertEqual(losses[0], losses[1])
+        self.assertEqual(digests[0], digests[1])
+
+    def test_embedded_training_goes_on_with_equal_losses_when_a_session_is_killed(self):
+        process = self.launch(self.config(LONG))
+        for rank, step in ((RANKS - 1, 40), (0, 120)):
+            self.wait_for_step(process, step)
+            self.kill(process, self.rank_pids(process)[rank])
+        report, numbers = self.finish(process, LONG * 24)
+        self.assertEqual(report["restarts"], 2)  # those that were killed: the others are the same processes
+        self.assertGreaterEqual(len(numbers), 3)
+        self.check_that_an_undisturbed_training_has_the_same_losses()
+
+    def test_an_embedded_owner_that_an_operator_restarts_goes_on_in_the_same_process(self):
+        process = self.launch(self.config(LONG))
+        self.wait_for_step(process, 40)
+        before = self.rank_pids(process)
+        self.restart_owner(process, 0)
+        self.assertEqual(self.rank_pids(process), before)
+        report, numbers = self.finish(process, LONG * 24)
+        self.assertEqual(report["restarts"], 0)
+        self.assertGreaterEqual(len(numbers), 2)
+
+    def test_a_signal_stops_all_embedded_ranks_at_one_step(self):
+        self.check_that_a_signal_stops_all_at_one_step()
+
+    def test_an_asynchronous_error_in_an_embedded_rank_makes_all_go_back_and_on(self):
+        if GPUS:
+            self.skipTest("NCCL itself cannot be told to fail")
+        self.environment.update(PENSTOCK_FAKE_NCCL="error-at:50", PENSTOCK_FAKE_NCCL_ONCE=self.write("once", ""))
+        report, numbers = self.finish(self.launch(self.config(6)), 6 * 24)
+        self.assertEqual(report["restarts"], 0)
+        self.assertGreaterEqual(len(numbers), 2)
+
+    def test_a_program_that_never_returns_ends_an_embedded_session_because_nothing_can_end_a_thread(self):
+        if GPUS:
+            self.skipTest("a kernel that never ends is another test's")
+        self.environment["PENSTOCK_ENDLESS_SAMPLE"] = "17"
+        config = self.config(4, """[gpu.hang]
+batch_timeout = "1s"
+""")
+        process = self.start("launch", config, "--gpus", "host:%d" % RANKS, "--json", "--quiet", "--set", "group.abort_timeout=200ms",
+                             "--sink", "plugin:" + os.path.join(BIN, "device_programs", "never_ends.so"))
+        out, _ = process.communicate(timeout=60)
+        report = json.loads(out)
+        self.assertEqual(report["outcome"], "failed")
+        self.assertIn("the device program has not returned for 2.4 s since it had to; [gpu] placement = \"embedded\"", report["error"])
+
+    def test_an_abort_that_hangs_ends_an_embedded_session_within_abort_timeout_and_says_what_helps(self):
+        if GPUS:
+            self.skipTest("NCCL itself cannot be told to fail")
+        self.environment.update(PENSTOCK_FAKE_NCCL="abort-hangs", PENSTOCK_FAKE_NCCL_ONCE=self.write("once", ""))
         process = self.launch(self.config(2000))
         self.wait_for_step(process, 40)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-        ends = {max(self.steps_of(rank)[0]) for rank in range(RANKS)}
-        self.assertEqual(len(ends), 1)
+        signal_process(self.rank_pids(process)[0], signal.SIGKILL)
+        begin = time.monotonic()
+        out, _ = process.communicate(timeout=60)
+        print("ended after %.2f s" % (time.monotonic() - begin))
+        report = json.loads(out)
+        self.assertEqual(report["outcome"], "failed")
+        error = report["error"]
+        self.assertIn("cannot be aborted: the abort has not returned for 2s", error)
+        self.assertIn("with \"process\" the group would go on", error)
+        self.assertLess(time.monotonic() - begin, 15)
 
 
 class TroubledLibraryTest(Training):
@@ -187,27 +289,33 @@ class TroubledLibraryTest(Training):
         self.environment["PENSTOCK_FAKE_NCCL"] = "abort-hangs"
         process = self.launch(self.config(8))
         self.wait_for_step(process, 40)
-        os.kill(self.wait_until(lambda: self.owner_of(self.rank_pids(process).get(0, 0)), "an owner"), signal.SIGKILL)
+        signal_process(self.wait_until(lambda: self.owner_of(self.rank_pids(process).get(0, 0)), "an owner"), signal.SIGKILL)
         self.finish(process, 8 * 24)
         self.assertFalse(os.path.exists(self.environment["PENSTOCK_FAKE_NCCL_ONCE"]))
 
 
-class WithoutGpuTest(PenstockTest):
-    def test_without_a_gpu_a_communicator_is_refused_with_a_sentence(self):
-        self.environment.pop("PENSTOCK_NCCL", None)
-        config = self.write("host.toml", """
+class RefusedTest(PenstockTest):
+    def refused(self):
+        """By a session on the host device with a communicator, by itself: the reason."""
+        code, _, err = self.penstock("run", self.write("host.toml", """
 [dataset]
 type = "synthetic"
 samples = 40
 [gpu]
 device = "host"
-placement = "process"
 [group]
 communicator = "nccl"
-""")
-        code, _, err = self.penstock("run", config)
+"""))
         self.assertEqual(code, EXIT_CONFIG, err)
-        self.assertIn("needs a GPU for each rank", err)
+        return err
+
+    def test_without_a_gpu_a_communicator_is_refused_with_a_sentence(self):
+        self.environment.pop("PENSTOCK_NCCL", None)
+        self.assertIn("needs a GPU for each rank", self.refused())
+
+    def test_a_session_in_no_group_is_refused_a_communicator_that_nobody_would_make(self):
+        self.environment["PENSTOCK_NCCL"] = FAKE_NCCL
+        self.assertIn("is in none: start it as one of several ranks", self.refused())
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class ControlTest(PenstockTest):
 
     def test_status_tells_of_a_worker_that_was_killed(self):
         process = self.live()
-        os.kill(self.workers_of(process)[0], signal.SIGKILL)
+        signal_process(self.workers_of(process)[0], signal.SIGKILL)
         self.wait_until(lambda: any(w["restarts"] == 1 and w["state"] == "ready" for w in self.status()["workers"]), "a restart")
         death = next(w["last_death"] for w in self.status()["workers"] if w["last_death"])
         self.assertEqual((death["cause"], death["signal"], death["incarnation"]), ("signal", "SIGKILL", 1))

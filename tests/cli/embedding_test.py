@@ -50,14 +50,14 @@ class EmbeddingTest(PenstockTest):
         try:
             workers = [int(pid) for pid in process.stdout.readline().split()[1:]]
             # Stopped processes do not handle the parent-death signal at once; the other mechanisms must do it.
-            os.kill(workers[0], signal.SIGSTOP)
+            signal_process(workers[0], signal.SIGSTOP)
             self.wait_until(lambda: all(state == "T" for state in states_of_threads(workers[0])), "a stopped worker")
             process.kill()
             process.wait()
             self.check_gone(workers)
             self.assertTrue(alive(holder))
         finally:
-            os.kill(holder, signal.SIGKILL)
+            signal_process(holder, signal.SIGKILL)
 
     def test_a_program_that_a_forked_child_executes_inherits_no_descriptor_of_the_session(self):
         said = self.embed("fork-exec")

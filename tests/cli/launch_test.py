@@ -253,7 +253,7 @@ class LaunchTest(PenstockTest):
         self.assertEqual(sorted(paused), [0, 1], out)
         self.group_verb("resume")
         worker = self.group_verb("status", "--session", "slow-rank1")["workers"][0]["pid"]
-        os.kill(worker, signal.SIGKILL)
+        signal_process(worker, signal.SIGKILL)
         self.wait_until(lambda: self.group_verb("deaths")["ranks"][1]["deaths"], "the death is listed")
         self.assertEqual(self.group_verb("deaths")["ranks"][0]["deaths"], [])
         code, _, err = self.penstock("status", "--group", "no-such")
@@ -293,7 +293,7 @@ class LaunchTest(PenstockTest):
         self.assertIn("rank 1 (slow-rank1):", out)
         self.assertEqual([rank["description"]["session"] for rank in self.group_verb("describe", "all", "--group", "slow")["ranks"]],
                          ["slow-rank0", "slow-rank1"])
-        os.kill(self.workers_of_rank("slow-rank1")[0], signal.SIGSEGV)
+        signal_process(self.workers_of_rank("slow-rank1")[0], signal.SIGSEGV)
         self.wait_until(lambda: '"rank":1' in self.penstock("logs", "workers", "--previous", "--group", "slow", "--json")[1],
                         "what the worker of rank 1 wrote")
         self.penstock("stop", "--session", "other")
@@ -345,7 +345,7 @@ class LaunchTest(PenstockTest):
         _, _, err = self.penstock("deaths", "--group", "slow")
         self.assertIn("no rank of slow was lost", err)
         lost = self.rank_pids(process)[1]
-        os.kill(lost, signal.SIGKILL)
+        signal_process(lost, signal.SIGKILL)
         # One rank cannot be asked for a moment, and the verb says so.
         found = self.wait_until(lambda: json.loads(self.penstock("deaths", "--group", "slow", "--json")[1])["lost_ranks"],
                                 "the loss of rank 1 is listed")
@@ -353,7 +353,7 @@ class LaunchTest(PenstockTest):
         self.assertIn("pid %d" % lost, found[0]["text"])
         self.assertRegex(self.penstock("deaths", "--group", "slow")[1], r"lost at .*: rank 1 \(.*pid %d\): " % lost)
         self.wait_until(lambda: self.rank_pids(process).get(1, lost) != lost and self.delivered_by(1) > 0, "rank 1 is back")
-        os.kill(self.rank_pids(process)[0], signal.SIGKILL)
+        signal_process(self.rank_pids(process)[0], signal.SIGKILL)
         self.wait_until(lambda: self.penstock("deaths", "--group", "slow")[1].startswith("rank 0 was lost 1 time"),
                         "the loss of rank 0 is known")
         process.send_signal(signal.SIGTERM)
@@ -391,7 +391,7 @@ class LaunchTest(PenstockTest):
         for pid in workers[0]:
             with open("/proc/%d/environ" % pid, "rb") as file:
                 self.assertEqual(b"PENSTOCK_GROUP_SECRET=" in file.read(), not name_of(pid).startswith("penstock-worke"))
-        os.kill(before[2], signal.SIGKILL)
+        signal_process(before[2], signal.SIGKILL)
         self.wait_until(lambda: self.rank_pids(process).get(2, before[2]) != before[2], "rank 2 is back")
         for rank in (0, 1, 3):
             self.assertEqual(children_of(before[rank]), workers[rank])
@@ -407,7 +407,7 @@ class LaunchTest(PenstockTest):
     def test_a_lost_session_ends_all_if_the_file_says_so(self):
         process = self.start_sessions(self.slow_stream(samples=4000), "--set", "group.on_lost_rank=fail", ranks=2)
         self.wait_until(lambda: self.delivered_by(1) > 0, "rank 1 has delivered")
-        os.kill(self.rank_pids(process)[1], signal.SIGKILL)
+        signal_process(self.rank_pids(process)[1], signal.SIGKILL)
         report = self.report_of(process, expect=EXIT_FAILED)
         self.assertEqual((report["restarts"], report["first_cause"]["rank"]), (0, 1))
         self.assertIn("SIGKILL", report["first_cause"]["cause"])
@@ -417,7 +417,7 @@ class LaunchTest(PenstockTest):
         process = self.start_sessions(config, "--batches", 15, "--set", "group.lost_after=3s", ranks=2)
         self.wait_until(lambda: self.delivered_by(1) > 2, "rank 1 has delivered")
         pid = self.rank_pids(process)[1]
-        os.kill(pid, signal.SIGSTOP)
+        signal_process(pid, signal.SIGSTOP)
         report = self.report_of(process)
         self.assertEqual(report["restarts"], 1)
         self.assertEqual([sum(epoch["batches"] for epoch in rank["epochs"]) for rank in report["ranks"]], [15, 15])

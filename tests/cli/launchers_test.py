@@ -77,7 +77,7 @@ class RealLaunchersTest(LauncherTest):
         process = self.launch(launcher, self.stream(4000, "10ms"))
         sessions = self.wait_for_sessions(process)
         below = [pid for session in sessions for pid in [session, *descendants_of(session)]]
-        os.kill(sessions[1], signal.SIGKILL)
+        signal_process(sessions[1], signal.SIGKILL)
         self.check_end(process, below)
 
     def stop(self, launcher):

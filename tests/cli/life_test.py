@@ -35,7 +35,7 @@ class LifeTest(PenstockTest):
         self.ok("scale", "6")
         self.ready(6)
         victim = self.workers()[3]
-        os.kill(victim["pid"], signal.SIGKILL)
+        signal_process(victim["pid"], signal.SIGKILL)
         self.wait_until(lambda: self.workers()[3]["restarts"] >= 1 and self.workers()[3]["state"] == "ready", "its replacement")
         deaths = self.answer("deaths")["deaths"]
         self.assertIn(victim["pid"], [d["pid"] for d in deaths])

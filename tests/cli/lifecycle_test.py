@@ -87,20 +87,36 @@ class LifecycleTest(PenstockTest):
             self.assertEqual(report["workers"]["deaths"], [])
             self.assertFalse([pid for pid in workers if alive(pid)])
 
-    def test_a_second_ctrl_c_does_not_wait_for_a_long_sample(self):
-        process = self.running(text=synthetic(samples=100, dataset='wait = "60s"', epochs=1), workers=2)
+    def status(self):
+        code, out, _ = self.penstock("status", "--json")
+        return json.loads(out) if code == EXIT_OK else {"state": "", "workers": []}
 
-        def status():
-            code, out, _ = self.penstock("status", "--json")
-            return json.loads(out) if code == EXIT_OK else {"state": "", "workers": []}
-        self.wait_until(lambda: [w["current_sample"] is None for w in status()["workers"]] == [False, False], "samples at hand")
+    def with_samples_at_hand(self, wait):
+        """A run whose two workers each load a sample for that long."""
+        process = self.running(text=synthetic(samples=100, dataset='wait = "%s"' % wait, epochs=1), workers=2)
+        self.wait_until(lambda: [w["current_sample"] is None for w in self.status()["workers"]] == [False, False], "samples at hand")
+        return process
+
+    def test_a_second_ctrl_c_does_not_wait_for_a_long_sample(self):
+        process = self.with_samples_at_hand("60s")
         process.send_signal(signal.SIGINT)
-        self.wait_until(lambda: status()["state"] == "stopping", "the first one is heard")
+        self.wait_until(lambda: self.status()["state"] == "stopping", "the first one is heard")
         begin = time.monotonic()
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=10)
         self.assertLess(time.monotonic() - begin, 4.0)
         self.assertEqual(process.returncode, EXIT_INTERRUPTED)
+
+    def test_a_hang_up_that_is_reported_several_times_is_one_wish_to_stop(self):
+        # The kernel does so with PR_SET_PDEATHSIG: once as each thread of the parent ends.
+        process = self.with_samples_at_hand("1s")
+        for _ in range(4):
+            process.send_signal(signal.SIGHUP)
+            self.wait_until(lambda: not signals_pending(process.pid), "it is taken: signals that are pending are one")
+        out, err = process.communicate(timeout=15)
+        self.assertEqual(process.returncode, EXIT_TERMINATED, err)
+        self.assertEqual(json.loads(out)["outcome"], "stopped")
+        self.assertEqual(err.count(b"stopping"), 1, err)
 
     def test_a_session_that_is_killed_at_any_moment_leaves_nothing(self):
         choose = random.Random(30)
@@ -132,7 +148,7 @@ class LifecycleTest(PenstockTest):
             self.assertEqual(self.penstock("wait", "--for=ready", "--timeout", "20s")[0], EXIT_OK)
             family = descendants_of(process.pid)
             for pid in family:
-                os.kill(pid, signal.SIGSTOP)
+                signal_process(pid, signal.SIGSTOP)
             self.wait_until(lambda: all(state_and_parent(pid)[0] == "T" for pid in family), "all are stopped")
             process.kill()
             process.communicate()
@@ -163,6 +179,14 @@ class LifecycleTest(PenstockTest):
         done = subprocess.run([os.path.join(BIN, "penstock-worker")], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 78)
         self.assertIn("A penstock session starts it", done.stderr)
+
+
+def signals_pending(pid):
+    try:
+        with open("/proc/%d/status" % pid) as file:
+            return any(int(line.split()[1], 16) for line in file if line.startswith(("SigPnd", "ShdPnd")))
+    except OSError:
+        return False
 
 
 def lost_workers(folder):

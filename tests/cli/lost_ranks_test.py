@@ -69,7 +69,7 @@ class LostRanksTest(PenstockTest):
                       if r != rank and self.delivered_by(r, pid) > 0}
             delivers = self.delivered_by(rank, pids[rank]) > 0
             try:
-                os.kill(pids[rank], signal.SIGKILL)
+                signal_process(pids[rank], signal.SIGKILL)
             except ProcessLookupError:
                 continue
             done += 1
@@ -108,7 +108,7 @@ class LostRanksTest(PenstockTest):
 
     def kill_all(self, process):
         for pid in self.rank_pids(process).values():
-            os.kill(pid, signal.SIGKILL)
+            signal_process(pid, signal.SIGKILL)
 
     def seen(self):
         """By rank: what its sink got, in order, since the last call."""

@@ -331,7 +331,8 @@ class FunctionTest(MapTest):
             with open(self.path("in"), "w") as file:
                 for i in range(count):
                     file.write('"%s"\n' % ("x" * 500))
-            process = self.start("map", self.config("[jobs]\nqueue = 64\n"), "--function", "echo", "--input", self.path("in"),
+            # What waits behind a line whose worker is held up counts too.
+            process = self.start("map", self.config("[jobs]\nqueue = 64\nmemory = \"4MiB\"\n"), "--function", "echo", "--input", self.path("in"),
                                  "--output", "/dev/null", "--workers", 2, "--quiet")
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -360,7 +361,7 @@ class NemesisTest(MapTest):
             victims = descendants_of(process.pid)
             if victims:
                 try:
-                    os.kill(fate.choice(victims), signal.SIGKILL)
+                    signal_process(fate.choice(victims), signal.SIGKILL)
                     killed += 1
                 except ProcessLookupError:
                     pass

@@ -21,7 +21,7 @@ class OwnerProcessTest(PenstockTest):
         for _ in range(times):
             before = self.status_of(session)
             self.wait_until(lambda: self.delivered(session) > before["batches_delivered"], "a batch of the new owner")
-            os.kill(self.owner_of(process), signal.SIGKILL)
+            signal_process(self.owner_of(process), signal.SIGKILL)
             self.wait_until(lambda: self.status_of(session)["gpu"]["restarts"] > before["gpu"]["restarts"], "a restart")
 
     def status_of(self, session):
@@ -68,7 +68,7 @@ class OwnerProcessTest(PenstockTest):
         self.wait_until(lambda: self.delivered("full") > 0, "a batch")
         limits = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
-        os.kill(self.owner_of(process), signal.SIGKILL)
+        signal_process(self.owner_of(process), signal.SIGKILL)
         said = b""
         while b"the GPU owner could not be started" not in said:
             said = process.stderr.readline()

@@ -76,7 +76,7 @@ class ProgressTest(PenstockTest):
         worker = next(w for w in self.status()["workers"] if w["id"] == stalled["worker"])
         self.assertGreater(worker["current_sample_seconds"], 4)
         self.assertLess(worker["current_sample_seconds"], 25)
-        os.kill(worker["pid"], signal.SIGKILL)  # another worker loads it
+        signal_process(worker["pid"], signal.SIGKILL)  # another worker loads it
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, EXIT_OK, err)
         self.assertIn("nothing has moved for", err.decode())

@@ -142,7 +142,7 @@ class SlurmTest(PenstockTest):
 
     def test_a_task_that_is_killed_ends_the_step_and_nothing_is_left(self):
         process, below = self.start_slow()
-        os.kill(below[0], signal.SIGKILL)
+        signal_process(below[0], signal.SIGKILL)
         self.check_end(process, below)
 
     def test_a_job_that_is_cancelled_leaves_nothing_behind(self):

@@ -36,10 +36,9 @@ class StreamTest(PenstockTest):
         choose = random.Random(20261120)
         next_kill = time.monotonic() + 0.2
         while killed < 20 and process.poll() is None:
-            workers = self.workers_of(process)
-            if workers and time.monotonic() >= next_kill:
+            if time.monotonic() >= next_kill and (workers := self.workers_of(process)):
                 try:
-                    os.kill(choose.choice(workers), signal.SIGKILL)
+                    signal_process(choose.choice(workers), signal.SIGKILL)
                     killed += 1
                 except ProcessLookupError:
                     pass

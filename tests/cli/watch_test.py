@@ -35,7 +35,7 @@ class WatchTest(PenstockTest):
 
     def kill_a_worker(self, process):
         victim = self.workers_of(process)[0]
-        os.kill(victim, signal.SIGKILL)
+        signal_process(victim, signal.SIGKILL)
         self.wait_until(lambda: any(w["restarts"] == 1 and w["state"] == "ready" for w in self.answer("status")["workers"]),
                         "the replacement")
         return victim
@@ -252,7 +252,7 @@ class WatchTest(PenstockTest):
         for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGSEGV):
             self.tmux("send-keys", "penstock top --every 100ms", "Enter")
             self.wait_until(lambda: self.showing() and any("worker/2" in line for line in self.screen()), "top's screen")
-            os.kill(self.wait_until(self.top_process, "top"), number)
+            signal_process(self.wait_until(self.top_process, "top"), number)
             self.wait_until(lambda: not self.showing(), "the screen of before, after signal %d" % number)
             self.wait_until(lambda: self.top_process() is None, "no process left")
             self.tmux("send-keys", "clear; stty -a | grep -c ' icanon.* echo '; stty -a | grep -o -w 'icanon\\|echo' | tr '\\n' '='", "Enter")
@@ -307,7 +307,7 @@ class MetricsTest(PenstockTest):
     def test_counters_follow_what_happens(self):
         process = self.live()
         before = self.wait_until(lambda: self.values() if self.values()["penstock_batches_delivered_total"] > 0 else None, "batches")
-        os.kill(self.workers_of(process)[0], signal.SIGKILL)
+        signal_process(self.workers_of(process)[0], signal.SIGKILL)
         self.wait_until(lambda: self.values()["penstock_worker_restarts_total"] == 1, "a restart")
         done = before["penstock_uploaded_bytes_total"]
         self.wait_until(lambda: self.values()["penstock_uploaded_bytes_total"] > done, "more bytes")
@@ -325,7 +325,7 @@ class MetricsTest(PenstockTest):
         before = self.values()
         self.assertEqual((before[signalled], before[restarts]), (0, 0))
         (owner,) = [pid for pid in descendants_of(process.pid) if name_of(pid) == "penstock-gpu"]
-        os.kill(owner, signal.SIGKILL)
+        signal_process(owner, signal.SIGKILL)
         after = self.wait_until(lambda: (v := self.values())[restarts] == 1 and v, "a restart of the owner")
         self.assertEqual(after[signalled], 1)
         self.assertEqual(after["penstock_worker_restarts_total"], 0)
@@ -354,7 +354,12 @@ class MetricsTest(PenstockTest):
     def test_nothing_listens_unless_it_is_asked_for(self):
         process = self.start("run", self.write("quiet.toml", FAULTY), "--quiet")
         self.assertEqual(self.penstock("wait", "--timeout", "20s")[0], EXIT_OK)
-        inodes = {os.readlink("/proc/%d/fd/%s" % (process.pid, fd)) for fd in os.listdir("/proc/%d/fd" % process.pid)}
+        inodes = set()
+        for fd in os.listdir("/proc/%d/fd" % process.pid):
+            try:
+                inodes.add(os.readlink("/proc/%d/fd/%s" % (process.pid, fd)))
+            except FileNotFoundError:
+                pass  # it has been closed since
         for table in ("tcp", "tcp6", "udp", "udp6"):
             with open("/proc/net/" + table) as file:
                 for line in file.readlines()[1:]:

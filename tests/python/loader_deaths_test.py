@@ -33,9 +33,9 @@ class Once(torch.utils.data.Dataset):
 class Disturbed(Once):
     """Does the next of several terrible things every half second, at whatever sample that is, but once in a batch."""
 
-    def __init__(self, folder, kinds, length, batch_size, most):
+    def __init__(self, folder, kinds, length, batch_size):
         super().__init__(folder, {}, length)
-        self.kinds, self.batch_size, self.most = kinds, batch_size, most
+        self.kinds, self.batch_size = kinds, batch_size
 
     def __getitem__(self, index):
         time.sleep(0.002)
@@ -51,7 +51,7 @@ class Disturbed(Once):
             file.seek(0)
             done = [line.split() for line in file]
             batch, now = index // self.batch_size, time.monotonic()
-            if len(done) == self.most or any(int(line[2]) == batch for line in done) or (done and now - float(done[-1][0]) < 0.5):
+            if any(int(line[2]) == batch for line in done) or (done and now - float(done[-1][0]) < 0.5):
                 return None
             file.write("%f %d %d\n" % (now, len(done), batch))
             return len(done) % len(self.kinds) if done else 0
@@ -59,6 +59,10 @@ class Disturbed(Once):
     def times_done(self):
         with open(os.path.join(self.folder, "done")) as file:
             return len(file.readlines())
+
+
+# Two attempts instead of three: each death costs a new worker, which imports torch. One test shows the three.
+TWICE = {"quarantine": {"max_attempts": 2}}
 
 
 def leave():
@@ -88,17 +92,17 @@ class LoaderDeathsTest(LoaderCase):
         options = {"batch_size": 8, "num_workers": 2, "shuffle": True}
         undisturbed = Once(self.folder, {})
         expected = digest(SharingLoader(undisturbed, seed=4, generator=torch.Generator().manual_seed(2), **options))
-        loader = DataLoader(Once(self.folder, terrible), seed=4, timeout=5, generator=torch.Generator().manual_seed(2), **options)
+        loader = DataLoader(Once(self.folder, terrible), seed=4, timeout=2, generator=torch.Generator().manual_seed(2), **options)
         self.assertEqual(digest(loader), expected)
         self.assertEqual(len(os.listdir(self.folder)) >= len(terrible), True)
 
+    @unittest.skipUnless("PENSTOCK_TEST_DISTURBED" in os.environ, "the deaths of the test above, over and over: for the soak")
     def test_a_death_every_half_second_costs_no_sample_and_changes_none(self):
         kinds = [crash, leave, kill, exhaust, hang]
         options = {"batch_size": 8, "num_workers": 2, "seed": 4}
         length = int(os.environ.get("PENSTOCK_TEST_DISTURBED", "320"))
-        most = length if "PENSTOCK_TEST_DISTURBED" in os.environ else len(kinds)
         expected = digest(SharingLoader(Once(self.folder, {}, length), **options))
-        dataset = Disturbed(self.folder, kinds, length, options["batch_size"], most)
+        dataset = Disturbed(self.folder, kinds, length, options["batch_size"])
         loader = DataLoader(dataset, timeout=1, name="disturbed", **options)
         self.assertEqual(digest(loader), expected)
         self.assertGreaterEqual(dataset.times_done(), len(kinds))
@@ -147,7 +151,7 @@ class LoaderDeathsTest(LoaderCase):
             indices.append(index)
             pids.append(pid)
             if place in (50, 200):
-                os.kill(pid, signal.SIGKILL)
+                signal_process(pid, signal.SIGKILL)
         self.assertEqual(indices, list(range(400)))
         self.assertGreaterEqual(len(set(pids)), 3)
 
@@ -161,12 +165,12 @@ class LoaderDeathsTest(LoaderCase):
                 raise ValueError("no %d" % index)
             return index
         for policy, expected in (("skip", [[0, 1, 3], [4, 6, 7], [12, 13]]), ("replace", [[0, 1, 1, 3], [4, 4, 6, 7], [12, 13]])):
-            loader = DataLoader(Values(give, 14), batch_size=4, num_workers=2, on_bad_sample=policy)
+            loader = DataLoader(Values(give, 14), batch_size=4, num_workers=2, on_bad_sample=policy, pool=TWICE)
             self.assertEqual([batch.tolist() for batch in loader], expected)
             told = {bad["index"]: bad for bad in loader.bad_samples}
             self.assertEqual(sorted(told), [2, 5, 8, 9, 10, 11])
             self.assertIn("ValueError: no 2", told[2]["traceback"])
-            self.assertEqual(["SIGSEGV" in cause for cause in told[5]["causes"]], [True] * 3)
+            self.assertEqual(["SIGSEGV" in cause for cause in told[5]["causes"]], [True] * 2)
             del loader
 
     def test_a_quarantined_sample_kills_nobody_again(self):
@@ -179,15 +183,15 @@ class LoaderDeathsTest(LoaderCase):
         marks, quarantine = os.path.join(self.folder, "marks"), os.path.join(self.folder, "quarantine")
 
         def batches(**options):
-            return [batch.tolist() for batch in DataLoader(Values(give, 6), batch_size=3, num_workers=1, quarantine=quarantine, **options)]
+            return [batch.tolist() for batch in DataLoader(Values(give, 6), batch_size=3, num_workers=1, quarantine=quarantine, pool=TWICE, **options)]
         self.assertEqual(batches(on_bad_sample="skip"), [[0, 1, 2], [5]])
         with open(marks) as file:
-            self.assertEqual(file.read(), "333444")
+            self.assertEqual(file.read(), "3344")
         self.assertEqual(batches(on_bad_sample="replace"), [[0, 1, 2], [5, 5, 5]])
         with self.assertRaisesRegex(penstock.sample_error, "sample 3 is in quarantine.*exit 7"):
             batches()
         with open(marks) as file:
-            self.assertEqual(file.read(), "333444")
+            self.assertEqual(file.read(), "3344")
         with self.assertRaisesRegex(penstock.state_mismatch_error, "line 1"):
             list(DataLoader(Values(give, 7), num_workers=1, quarantine=quarantine))
 

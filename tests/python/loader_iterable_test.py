@@ -57,7 +57,7 @@ class LoaderIterableTest(LoaderCase):
         for place, batch in enumerate(loader):
             batches.append(batch)
             if place % 20 == 10:
-                os.kill(random.choice(list(set(children_of(os.getpid())) - SharingLoader.pids())), signal.SIGKILL)
+                signal_process(random.choice(list(set(children_of(os.getpid())) - SharingLoader.pids())), signal.SIGKILL)
         self.assertEqual(plain(batches), expected)
 
     def test_each_shard_has_one_worker(self):

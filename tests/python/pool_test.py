@@ -262,7 +262,7 @@ class PoolTest(PackageTest):
             for wanted in (200, 500, 800):
                 futures[wanted].result(60)
                 worker = next(w for w in pool.status()["workers"] if w["pid"])
-                os.kill(worker["pid"], signal.SIGKILL)
+                signal_process(worker["pid"], signal.SIGKILL)
                 killed += 1
             self.assertEqual([f.result(60) for f in futures], [x * x for x in range(1000)])
             self.assertGreaterEqual(pool.report()["workers"]["restarts"], killed - 1)

@@ -34,7 +34,7 @@ class SessionTest(PackageTest):
             for batch in session.epoch(0):
                 if batch.index == 10:
                     victim = session.status()["workers"][0]["pid"]
-                    os.kill(victim, signal.SIGKILL)
+                    signal_process(victim, signal.SIGKILL)
             report = session.report()
             self.assertEqual([e["digest"] for e in report["epochs"]], expected)
             self.assertIn(victim, [death["pid"] for death in report["workers"]["deaths"]])

@@ -250,7 +250,7 @@ struct session_status {
   std::uint64_t bytes_uploaded = 0;    ///< tensor bytes copied to the device
   device_report gpu;
   std::string gpu_state;  ///< idle, starting, ready, failed, stopped
-  std::int32_t gpu_pid = 0;
+  std::optional<std::int32_t> gpu_pid;  ///< the session's own with placement = embedded; empty: no owner runs
   std::string gpu_placement;  ///< embedded, process
   std::uint32_t gpu_restarts = 0;
   /// The owner's and all others, polled every 10 s. Empty: NVML is missing or has not been polled yet.

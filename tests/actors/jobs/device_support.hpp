@@ -72,6 +72,12 @@ inline job_failure failure_of(Job job) {
   return {job_status::ok, {}, "it has a result", {}, {}, 0};
 }
 
+/// Ends one process. 0 and negative numbers mean groups: kill(0) would end ctest and the shell that started it.
+inline void kill_process(std::int32_t pid) {
+  if (pid <= 1) throw std::invalid_argument("pid " + std::to_string(pid) + " is no process of a test's");
+  REQUIRE(::kill(pid, SIGKILL) == 0);
+}
+
 /// A path that does not exist; what was made there goes with it.
 class signal_file {
  public:

@@ -81,7 +81,7 @@ TEST_CASE("one process runs all device programs, whatever the number of jobs and
   REQUIRE(pids.size() == 1);
   const bool ours = *pids.begin() == std::to_string(::getpid());
   CHECK(ours == (placement == placement_rule::embedded));
-  if (!ours) CHECK(*pids.begin() == std::to_string(pool.status().gpu_pid));
+  if (!ours) CHECK(*pids.begin() == std::to_string(pool.status().gpu_pid.value()));
 }
 
 // ---- results that stay on the device ----------------------------------------------------------------------------
@@ -242,13 +242,18 @@ TEST_CASE("an owner that dies while a hundred results are on their way loses non
   Job first = odd(pool, "wait " + go.path());
   std::vector<Job> jobs;
   for (int i = 0; i < 100; ++i) jobs.push_back(sum(pool, 1000 + i));
-  std::int32_t killed = 0;
+  session_status seen;
+  std::optional<std::int32_t> killed;
+  const auto another_is_ready = [&] {
+    seen = pool.status();
+    return seen.gpu_state == "ready" && seen.gpu_pid && seen.gpu_pid != killed;
+  };
   for (int round = 0; round < 3; ++round) {
-    await([&] { return pool.status().gpu_state == "ready" && pool.status().gpu_pid != killed; });
-    killed = pool.status().gpu_pid;
-    REQUIRE(::kill(killed, SIGKILL) == 0);
+    await(another_is_ready);
+    killed = seen.gpu_pid;
+    kill_process(*killed);
   }
-  await([&] { return pool.status().gpu_state == "ready" && pool.status().gpu_pid != killed; });
+  await(another_is_ready);
   go.give();
   CHECK(first.get().text() == "waited");
   for (int i = 0; i < 100; ++i) REQUIRE(number_in(jobs[i].get()) == sum_of_filled(1000 + i));
@@ -303,9 +308,9 @@ TEST_CASE("a job that is not idempotent does not reach a second owner") {
   once.idempotent = false;
   Job job = pool.submit("echo", "wait " + go.path(), once);
   go.await_begin();
-  const auto pid = pool.status().gpu_pid;
+  const std::int32_t pid = pool.status().gpu_pid.value();
   Job behind = odd(pool, "hello");
-  REQUIRE(::kill(pid, SIGKILL) == 0);
+  kill_process(pid);
   CHECK(behind.get().text() == "hello");
   CHECK(failure_of(job).status == job_status::worker_lost);
 }
@@ -366,8 +371,9 @@ TEST_CASE("a pool that is closed while results are at the device ends them all, 
   {
     Pool pool(with_programs(placement), quietly());
     jobs.push_back(odd(pool, "wait " + go.path()));
+    go.await_begin();  // the device is taken: what comes now ends at the close
     for (int i = 0; i < 20; ++i) jobs.push_back(sum(pool, 1000));
-    go.await_begin();
+    await([&] { return pool.statistics().running > 1; });
     pool.close();
     for (Job& job : jobs) CHECK(failure_of(job).status == job_status::cancelled);
   }

@@ -74,7 +74,7 @@ TEST_CASE("a slow sink is the consumer wherever the owner lives") {
   f.status.gpu_pid = 4711;
   CHECK(find_blocker(f).kind == stall_kind::consumer);
   CHECK(find_blocker(f).text ==
-        "the consumer, the sink in the GPU owner's process (pid 4711), which has batch 5 of epoch 0");
+        "the consumer, the sink of the GPU owner (pid 4711), which has batch 5 of epoch 0");
   SECTION("until that process is gone with its batches") {
     f.status.gpu_state = "backoff";
     CHECK(find_blocker(f).text == "the GPU owner, which is backoff");

@@ -185,7 +185,7 @@ void nemesis::watch_owner(const session_status& now) {
 }
 
 bool nemesis::owner_may_be_struck(const session_status& now) const {
-  if (now.gpu_state != "ready" || now.gpu_pid == ::getpid()) return false;
+  if (now.gpu_state != "ready" || !now.gpu_pid || *now.gpu_pid == ::getpid()) return false;
   return owner_ && owner_->restarts == now.gpu_restarts && !owner_->struck &&
          now.batches_delivered > owner_->delivered;
 }
@@ -215,7 +215,7 @@ bool nemesis::strike_once() {
   fault.kind = kind;
   if (kind == chaos_kind::owner_kill) {
     if (!owner_may_be_struck(now)) return false;
-    fault.pid = now.gpu_pid;
+    fault.pid = *now.gpu_pid;
     owner_->struck = true;
   } else {
     std::vector<const worker_status*> victims;
