@@ -33,6 +33,7 @@ void communicator_side::draw_id(std::uint64_t number) {
 void communicator_side::follow(const communicate& order, bool on_host) {
   using act = communicate::act;
   if (order.what == act::agreed || order.what == act::free) return;
+  if (order.what == act::end) return order_end();
   if (order.what == act::abort) return order_abort(order.number);
   if (!open_library(on_host)) return;
   if (order.what == act::draw_id) return draw_id(order.number);

@@ -23,6 +23,9 @@ class communicator_side final : public group::rank_communicator {
   /// On the owner's thread, which looks afterwards. `on_host`: the device is the host device, where NCCL cannot work.
   void follow(const communicate& order, bool on_host);
 
+  // Finds what hangs while the owner's thread is held up in a call of NCCL. From another one.
+  using rank_communicator::check_deadlines;
+
   // ---- the program's thread
 
   /// False after that time.

@@ -344,9 +344,8 @@ working_actor::behavior_type behave(self_pointer self, owner_surroundings around
       },
       [self](const communicate& order) {
         owner_state& state = self->state;
-        if (!state.around.communicator || state.stage == owner_stage::closed ||
-            state.stage == owner_stage::failed)
-          return;
+        const bool usable = state.stage == owner_stage::open || state.stage == owner_stage::ready;
+        if (!state.around.communicator || (!usable && order.what != communicate::act::end)) return;
         state.around.communicator->follow(order, state.around.device->on_host());
         look_after_communicator(self);
       },

@@ -1,5 +1,5 @@
 // The main thread's work in the owner's process of a session: takes batches as they reach the device, gives them to the
-// sink, and acknowledges them, with snapshots if the sink keeps state. Used by owner_main.
+// sink, and acknowledges them, with snapshots if the sink keeps state. Used by owner_body.
 //
 // In a group with a communicator a batch waits until it can be used, batches that the sink's state holds already are
 // counted and not given to it, and snapshots are taken where those of other ranks are: at every 16th position, and when

@@ -1,5 +1,5 @@
 // The main thread's work in the owner's process of a pool: takes results of jobs as they reach the device, has their
-// programs run, and answers. Used by owner_main.
+// programs run, and answers. Used by owner_body.
 #pragma once
 
 #include "actors/gpu_owner/hand_over.hpp"

@@ -5,12 +5,8 @@
 //             gpu_processes_seen, partition_attached, worker_gives_up
 //   owns      the device (through the GPU owner actor), the sink
 //
-// Three threads: io (messages), the GPU owner actor's, and the main thread, which is the consumer: it takes
-// batches in order, gives them to the sink and acknowledges them. Uploads continue meanwhile.
-//
-// Order: a slot is reported as copied before its batch is acknowledged, and batches are acknowledged in the
-// order in which they were ordered: the device finishes them in that order, and the main thread alone
-// acknowledges.
+// What it does is in owner_body.hpp; this is the process around it: the descriptors that it inherits, its heartbeat, its
+// exit codes. The main thread is the consumer.
 //
 // After a sticky device error it reports the error and exits 79 without destructors: nothing in a poisoned
 // context can be freed. The session starts a new owner and resends what was not acknowledged.

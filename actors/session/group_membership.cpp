@@ -76,6 +76,16 @@ result<config> settings_as_rank(config settings, const group::launcher_place& pl
   return settings;
 }
 
+result<void> check_alone(const config& settings) {
+  if (settings.group.communicator == communicator_kind::none) return {};
+  return refuse(
+      errc::config,
+      "'communicator' in [group] is between the ranks of a group, but session '{}' is in none: start it as "
+      "one of several ranks (penstock launch, torchrun, srun, mpirun; in a program, with "
+      "session_options::join_group), or leave 'communicator' out",
+      settings.name);
+}
+
 result<group_membership> membership_of(const config& settings, const session_options& options,
                                        const group::launcher_place& place) {
   const group_config& g = settings.group;

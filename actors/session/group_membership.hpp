@@ -24,6 +24,9 @@ namespace penstock::session {
 /// Refuses (errc::config) a rank or world size in the settings that says something else.
 [[nodiscard]] result<config> settings_as_rank(config settings, const group::launcher_place& place);
 
+/// Of a session that joins no group. Refuses (errc::config) a communicator: nobody would ever make it.
+[[nodiscard]] result<void> check_alone(const config& settings);
+
 struct group_membership {
   std::string name;  ///< of the group: its job and the session's name without the rank
   group::link_settings links;

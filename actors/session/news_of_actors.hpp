@@ -35,7 +35,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
       lock_.emplace(std::move(*ours));
     }
     // Never from a session that leaves the GPU to another process: the query opens the GPU's device files.
-    if (what.uuid && !session_.elsewhere())
+    if (what.uuid && !session_.has_keeper())
       watch_.emplace(*what.uuid, [this](const std::vector<gpu_process>& seen) { gpu_processes_seen(seen); });
     board_.device_opened(what);
     session_.tell(session::event_of(event_kind::device_opened, what.name));
@@ -56,8 +56,8 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   }
 
   void communicator_changed(const group::communicator_state& state) override {
-    log::info("group", "communicator {}: {}{}{}", group::number_in_words(state.number), name_of(state.at),
-              state.cause.empty() ? "" : ": ", state.cause);
+    log::info("group", "communicator {}: {}{}{}", group::communicator_ordinal(state.number),
+              name_of(state.at), state.cause.empty() ? "" : ": ", state.cause);
     caf::anon_send(engine_.member, group::communicator_told{state});
   }
 
@@ -141,8 +141,8 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void batch_delivered(const schedule::delivery& batch, std::uint64_t epoch) override {
     board_.delivered(batch, epoch);
-    if (session_.elsewhere()) board_.batch_taken(now());
-    if (session_.group_ && session_.elsewhere()) {
+    if (session_.has_keeper()) board_.batch_taken(now());
+    if (session_.group_ && session_.has_keeper()) {
       session_.group_->delivered = batch.position + 1;
       if (session_.group_->gate->ends_with(session_.group_->delivered)) session_.end_within(std::nullopt);
     }

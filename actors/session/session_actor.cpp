@@ -1,6 +1,7 @@
 #include "actors/session/session_actor.hpp"
 
 #include "actors/protocol/tensors.hpp"
+#include "actors/session/owner_inside.hpp"
 #include "actors/session/quarantine_keeper.hpp"
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/log.hpp"
@@ -109,7 +110,7 @@ result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_
   if (!s.prepared.insert(partition).second) return {};
   if (auto ok = s.around.memory->reserve(partition); !ok) return ok;
   gpu_owner::attach_partition order{partition, nullptr, s.shape};
-  if (s.around.settings.gpu.placement == placement_rule::embedded) {
+  if (s.around.settings.gpu.placement == placement_rule::embedded && !owner_is_inside(s.around.settings)) {
     auto memory = arena::map_partition(s.around.memory->fd(), s.shape, partition);
     if (!memory) return tl::unexpected(std::move(memory.error()));
     order.memory = std::make_shared<mapping>(std::move(*memory));

@@ -4,6 +4,7 @@
 #include <caf/send.hpp>
 
 #include <algorithm>
+#include <future>
 
 namespace penstock {
 namespace {
@@ -13,6 +14,8 @@ constexpr std::chrono::milliseconds longest_run = std::chrono::hours(24 * 365 * 
 
 // While every buffer waits for the end of a stream capture.
 constexpr std::chrono::seconds patience_with_captures(10);
+
+constexpr std::chrono::seconds patience_with_supervisor(2);
 
 /// Refuses a second thread in next(): each would get only part of the stream.
 class only_taker {
@@ -54,7 +57,14 @@ gpu_owner::hand_over::taken Session::body::take_from_queue() {
 
 std::optional<Batch> Session::body::take() {
   if (ending_.closed()) throw error({errc::usage, "this session is closed", 0});
-  if (elsewhere()) {
+  if (owner_is_inside()) {
+    throw error({errc::usage,
+                 "with [group] communicator the device program takes the batches, and acknowledges them when "
+                 "all ranks have them: call run_for() instead of taking them, or leave the communicator out "
+                 "(a program's own group can have one: penstock/group.hpp)",
+                 0});
+  }
+  if (has_keeper()) {
     throw error({errc::usage,
                  "[gpu] placement = \"process\" keeps batches in the owner's process: call run_for() instead "
                  "of taking "
@@ -91,7 +101,7 @@ std::optional<Batch> Session::body::take_of(std::uint64_t epoch, bool from_its_f
 bool Session::body::run_for(std::chrono::milliseconds at_most) {
   value_or_throw(gpu_owner::check_sink(options_.sink, options_.sink_out));
   const steady_time until = now() + std::clamp(at_most, std::chrono::milliseconds(0), longest_run);
-  return elsewhere() ? run_elsewhere(until) : run_embedded(until);
+  return has_keeper() ? run_acknowledged(until) : run_embedded(until);
 }
 
 bool Session::body::run_embedded(steady_time until) {
@@ -121,7 +131,7 @@ bool Session::body::run_embedded(steady_time until) {
   return false;
 }
 
-bool Session::body::run_elsewhere(steady_time until) {
+bool Session::body::run_acknowledged(steady_time until) {
   start();
   const auto told = consumer_->take_until(until);
   if (!told) return false;
@@ -163,6 +173,19 @@ std::optional<Batch> Session::body::hand_out(gpu_owner::ready_batch ready, stead
   return batch;
 }
 
+/// A death that the scheduler has judged may not have reached the report yet, though what it cost has been loaded again and
+/// delivered since.
+void Session::body::hear_of_deaths() {
+  auto done = std::make_shared<std::promise<void>>();
+  const auto told = done->get_future();
+  {
+    const std::lock_guard hold(mutex_);
+    if (!engine_) return;
+    caf::anon_send(engine_->supervisor, supervisor::tell_when_handled{std::move(done)});
+  }
+  told.wait_for(patience_with_supervisor);
+}
+
 std::optional<Batch> Session::body::end_of_stream() {
   if (!cursor_.end()) return std::nullopt;
   tell_group_of_end();
@@ -170,6 +193,7 @@ std::optional<Batch> Session::body::end_of_stream() {
   // The scheduler may not have recorded the last batch yet: wait, so that its events precede those of the
   // end.
   static_cast<void>(accounts(false));
+  hear_of_deaths();
   const run_outcome how = whole ? run_outcome::finished : run_outcome::stopped;
   if (board_.ended(how, std::nullopt, now())) tell_ended(how);
   return std::nullopt;

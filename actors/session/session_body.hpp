@@ -22,6 +22,7 @@
 #include "actors/session/board.hpp"
 #include "actors/session/ending.hpp"
 #include "actors/session/group_side.hpp"
+#include "actors/session/owner_inside.hpp"
 #include "actors/session/process_logs.hpp"
 #include "actors/session/progress_ticker.hpp"
 #include "actors/session/session_actor.hpp"
@@ -84,7 +85,7 @@ class Session::body {
     std::shared_ptr<arena::arena> memory;
     std::shared_ptr<arena::flight_recorders> flights;
     std::optional<prepared_dataset> dataset;
-    std::shared_ptr<device::device> device;  // none when it belongs to another process
+    std::shared_ptr<device::device> device;  // none when its owner has a keeper
     std::unique_ptr<protocol::actor_settings> settings;
     std::unique_ptr<caf::actor_system> system;
     std::unique_ptr<process::io_thread> io;
@@ -93,9 +94,10 @@ class Session::body {
     std::unique_ptr<session::progress_ticker> progress;
     std::shared_ptr<supervisor::worker_processes> processes;
     std::shared_ptr<supervisor::owner_process> owner_process;
-    std::shared_ptr<news_of_actors> news;   // receives the reports of everything below
-    supervisor::owner_keeper_actor keeper;  // in front of owner_process
-    gpu_owner::gpu_owner_actor owner;       // the owner itself, or its keeper
+    std::shared_ptr<session::owner_inside> owner_inside;  // one of the two, or none
+    std::shared_ptr<news_of_actors> news;                 // receives the reports of everything below
+    supervisor::owner_keeper_actor keeper;                // in front of either
+    gpu_owner::gpu_owner_actor owner;                     // the owner itself, or its keeper
     scheduler::scheduler_actor scheduler;
     supervisor::supervisor_actor supervisor;
     session::session_actor session;
@@ -118,6 +120,7 @@ class Session::body {
   template <class Message>
   void tell_member(Message what);
   void tell_group_of_failure(const std::string& why);
+  void tell_group_of_earlier_failure();
   void tell_group_of_end();
   void leave_group();
   static void drop_group(engine& e);
@@ -136,6 +139,7 @@ class Session::body {
   std::optional<Batch> take_of(std::uint64_t epoch, bool from_its_first);
   void restart_owner(engine& e);
   std::optional<Batch> hand_out(gpu_owner::ready_batch ready, steady_time demanded);
+  void hear_of_deaths();
   std::optional<Batch> end_of_stream();
   void seek(schedule::stream_range range);
   [[nodiscard]] static std::shared_future<scheduler::stream_accounts> ask_for_accounts(const engine& e,
@@ -145,8 +149,13 @@ class Session::body {
   void wait_for_pool();
   void wait_for_owner(bool whole);
   bool run_embedded(steady_time until);
-  bool run_elsewhere(steady_time until);
-  [[nodiscard]] bool elsewhere() const { return settings_.gpu.placement == placement_rule::process; }
+  bool run_acknowledged(steady_time until);
+  /// The GPU owner has a keeper and acknowledges what its sink takes: it lives in a process of its own, or shares a
+  /// communicator with other ranks.
+  [[nodiscard]] bool has_keeper() const {
+    return settings_.gpu.placement == placement_rule::process || owner_is_inside();
+  }
+  [[nodiscard]] bool owner_is_inside() const { return session::owner_is_inside(settings_); }
 
   const home_process process_;
   const config settings_;

@@ -69,12 +69,18 @@ void Session::body::tell_group_of_end() {
   if (group_ && !ending_.stopped() && !group_->over) tell_member(group::stream_delivered{});
 }
 
+/// A failure may come while the session starts, when there is nobody to tell yet. The group has to hear of it before it
+/// hears of anything else: after a stop it would be over without a cause. Call with mutex_ held.
+void Session::body::tell_group_of_earlier_failure() {
+  if (!engine_->member) return;
+  if (const auto why = board_.report({}, now()).error)
+    caf::anon_send(engine_->member, group::session_failed{why->message});
+}
+
 void Session::body::leave_group() {
   const std::lock_guard hold(mutex_);
   if (!engine_ || !engine_->member) return;
-  // A failure during the start may have come before there was anybody to tell.
-  if (const auto why = board_.report({}, now()).error)
-    caf::anon_send(engine_->member, group::session_failed{why->message});
+  tell_group_of_earlier_failure();
   caf::anon_send(engine_->member, group::leave_group{});
   if (engine_->coordinator) caf::anon_send(engine_->coordinator, group::leave_group{});
 }
@@ -86,7 +92,7 @@ void Session::body::drop_group(engine& e) {
 
 /// The group has stopped at a common step: ends the session once its batches up to there are delivered.
 void Session::body::end_with_group() {
-  if (elsewhere() && !group_->gate->ends_with(group_->delivered)) return;
+  if (has_keeper() && !group_->gate->ends_with(group_->delivered)) return;
   end_within(std::nullopt);
 }
 

@@ -36,7 +36,10 @@ config accepted(config settings, const session_options& options) {
   if (options.join_group)
     settings = value_or_throw(
         session::settings_as_rank(std::move(settings), value_or_throw(session::place_of_this_process())));
-  return value_or_throw(config_file::accept(std::move(settings), config_file::process_environment()));
+  config values =
+      value_or_throw(config_file::accept(std::move(settings), config_file::process_environment()));
+  if (!options.join_group) value_or_throw(session::check_alone(values));
+  return values;
 }
 
 std::unique_ptr<session::group_side> group_of(const config& settings, const session_options& options) {
@@ -117,7 +120,7 @@ result<void> Session::body::try_start() {
   if (e->dataset) {
     for (const std::string& notice : e->dataset->notices) log::warn("dataset", "{}", notice);
   }
-  if (!elsewhere()) {
+  if (!has_keeper()) {
     auto device = device::make_device(settings_.gpu.device);
     if (!device && !group_) return tl::unexpected(std::move(device.error()));
     if (!device) {
@@ -136,7 +139,7 @@ result<void> Session::body::try_start() {
   });
   if (options_.control_socket) open_control_socket(*e);
   if (!settings_.metrics.listen.empty()) open_metrics(*e);
-  if (!elsewhere()) {
+  if (!has_keeper()) {
     home_->open(
         e->device,
         [owner = e->owner, consumer = consumer_](std::uint32_t buffer) {
@@ -150,6 +153,7 @@ result<void> Session::body::try_start() {
   engine_ = std::move(e);
   // scale() could not tell the supervisor until now.
   if (workers_ != begun_with) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers_});
+  tell_group_of_earlier_failure();
   if (trouble) return tl::unexpected(std::move(*trouble));
   return {};
 }
@@ -299,6 +303,7 @@ void Session::body::close() noexcept {
   e->processes->shut_down();
   wait_for_owner(false);
   if (e->owner_process) e->owner_process->shut_down();
+  if (e->owner_inside) e->owner_inside->shut_down();
   caf::anon_send(e->owner, gpu_owner::close_device{});
   caf::anon_send(e->scheduler, scheduler::stop_scheduling{});
   caf::anon_send(e->session, session::leave{});

@@ -13,7 +13,7 @@ supervision::progress_facts Session::body::progress_now(const engine& e) const {
   f.buffers = settings_.gpu.buffers;
   f.sacrificial_place = settings_.loader.limits.max;
   f.consumer_waits = taking_;
-  f.owner_is_elsewhere = elsewhere();
+  f.owner_is_elsewhere = has_keeper();
   f.standing = session::standing_of(f.status, *e.flights);
   return f;
 }

@@ -18,7 +18,7 @@ namespace penstock {
 void Session::body::spawn_actors(engine& e) {
   e.news = std::make_shared<news_of_actors>(*this, e);
   if (group_) spawn_group(e);
-  if (elsewhere()) {
+  if (has_keeper()) {
     spawn_keeper(e);
   } else {
     spawn_owner(e);
@@ -43,8 +43,14 @@ void Session::body::spawn_owner(engine& e) {
 }
 
 void Session::body::spawn_keeper(engine& e) {
-  const supervisor::owner_descriptors fds{e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd()};
-  e.owner_process = std::make_shared<supervisor::owner_process>(*e.io, fds);
+  if (owner_is_inside()) {
+    e.owner_inside = std::make_shared<session::owner_inside>(
+        *e.io,
+        session::owner_inside::surroundings{e.memory->fd(), e.flights->fd(), settings_.group.abort_timeout});
+  } else {
+    const supervisor::owner_descriptors fds{e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd()};
+    e.owner_process = std::make_shared<supervisor::owner_process>(*e.io, fds);
+  }
 
   supervisor::keeper_surroundings around;
   around.settings = settings_;
@@ -53,19 +59,23 @@ void Session::body::spawn_keeper(engine& e) {
   around.digests = options_.digests;
   around.flight_page = settings_.loader.limits.max + 1;
   around.process = e.owner_process;
+  if (e.owner_inside) around.process = e.owner_inside;
   around.deliveries = e.deliveries;
   around.times = times_;
   around.flights = e.flights;
   around.news = e.news.get();
   e.keeper = supervisor::spawn_owner_keeper(*e.system, std::move(around));
   e.owner = e.keeper;
-  e.owner_process->report_to({e.keeper, &logs_});
+  if (e.owner_process) return e.owner_process->report_to({e.keeper, &logs_});
+  e.owner_inside->report_to([keeper = e.keeper](session::owner_inside::news what) {
+    std::visit([&](auto& one) { caf::anon_send(keeper, std::move(one)); }, what);
+  });
 }
 
 void Session::body::spawn_scheduler(engine& e) {
   e.leases = std::make_shared<scheduler::lease_counts>(settings_.loader.limits.max + 1);
   e.scheduler = scheduler::spawn_scheduler(
-      *e.system, {e.leases, times_, e.news.get(), group_ ? group_->gate : nullptr, elsewhere()});
+      *e.system, {e.leases, times_, e.news.get(), group_ ? group_->gate : nullptr, has_keeper()});
 }
 
 void Session::body::spawn_supervisor(engine& e) {

@@ -38,6 +38,7 @@ owner_communicator::orders owner_communicator::ordered(const communicate& order,
       if (!held_.empty()) agree(held_.back().step, to);
       if (ready_) to.send.push_back(as_wire(order));
       break;
+    case communicate::act::end: break;  // not an order of the group
   }
   return to;
 }
@@ -170,7 +171,7 @@ owner_communicator::orders owner_communicator::lost() {
     one.news.deliveries.clear();
   }
   if (sent_ != 0) {
-    to.told.push_back({sent_, progress::broken, "the GPU owner's process has ended"});
+    to.told.push_back({sent_, progress::broken, "the GPU owner has ended"});
     to.told.push_back({sent_, progress::aborted, {}});
   }
   sent_ = 0;

@@ -1,4 +1,5 @@
-// The keeper of the GPU owner's process (placement = "process"). To the other actors it is the GPU owner: it
+// The keeper of the GPU owner's process (placement = "process"; with a group's communicator also of one inside of this process:
+// actors/session/owner_inside). To the other actors it is the GPU owner: it
 // accepts the same messages. It starts penstock-gpu and forwards them; when the process dies, it starts
 // another one and resends what that one needs. supervision::owner_supervision makes the decisions; this actor
 // translates.

@@ -7,7 +7,8 @@ using namespace std::chrono_literals;
 
 constexpr auto start_deadline = 120s;  // creating a context and registering the arena takes long
 constexpr auto lost_link_deadline =
-    1s;  // an exiting process closes its link first, then the driver cleans up
+    1s;                               // an exiting process closes its link first, then the driver cleans up
+constexpr int waits_of_an_abort = 3;  // for open uses, for the abort, and some more
 
 }  // namespace
 
@@ -18,6 +19,11 @@ supervision::owner_settings rules_of(const config& settings, bool pool) {
   rules.seed = settings.sampler.seed;
   rules.clocks = {start_deadline, settings.loader.hang.heartbeat_timeout, settings.gpu.hang.batch_timeout};
   rules.ending.after_closed_link = lost_link_deadline;
+  if (!pool && settings.gpu.placement == placement_rule::embedded) {
+    // Threads of this process: what does not end in time says so itself, and its CUDA context stays.
+    rules.ending.after_kill += waits_of_an_abort * settings.group.abort_timeout;
+    rules.cures_poison = false;
+  }
   rules.on_poison = pool ? poison_rule::skip : settings.gpu.on_poison_batch;
   return rules;
 }

@@ -368,6 +368,7 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
         self->state.workers->told_to_stop(news.who, now_of(self));
         advance(self);
       },
+      [](const tell_when_handled& order) { order.done->set_value(); },
       [self](const scale_pool& order) {
         self->state.workers->scale(order.workers, now_of(self));
         advance(self);

@@ -131,12 +131,6 @@ void check_group(const group_config& group, const gpu_config& gpu, found_list& f
          .message = what + " needs a GPU for each rank, but 'device' in [gpu] is \"host\"",
          .label = "NCCL works between GPUs",
          .help = "everything else of a group works on the host device: leave 'communicator' out"});
-  } else if (gpu.placement != placement_rule::process) {
-    found.push_back({.key = "group.communicator",
-                     .other = "gpu.placement",
-                     .message = what + " needs 'placement' \"process\" in [gpu]",
-                     .label = "kept by the GPU owner's own process",
-                     .help = "a process that embeds the owner cannot be replaced when an abort hangs"});
   }
 }
 

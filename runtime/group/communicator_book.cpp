@@ -108,8 +108,8 @@ void communicator_book::give_up(std::string reason) {
   stage_ = stage::over;
   due_ = never;
   next_.reset();
-  outbox_.emplace_back(replace_owner{
-      fmt::format("communicator {} cannot be aborted: {}", number_in_words(number_), std::move(reason))});
+  outbox_.emplace_back(replace_owner{fmt::format("communicator {} cannot be aborted: {}",
+                                                 communicator_ordinal(number_), std::move(reason))});
 }
 
 }  // namespace penstock::group

@@ -82,7 +82,7 @@ struct group_view {
 };
 
 /// What people are told of a communicator's number: how many its coordinator had given (modulo 65536).
-[[nodiscard]] constexpr std::uint64_t number_in_words(std::uint64_t communicator) noexcept {
+[[nodiscard]] constexpr std::uint64_t communicator_ordinal(std::uint64_t communicator) noexcept {
   return communicator & 0xFFFFU;
 }
 

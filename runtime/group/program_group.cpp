@@ -150,7 +150,7 @@ class program_group::body final : public std::enable_shared_from_this<body>, pri
     }
     if (state.at == progress::aborted) member_.communicator_aborted(state.number);
     if (state.at == progress::broken) {
-      log::warn("group", "{}: communicator {}: {}", setup_.name, group::number_in_words(state.number),
+      log::warn("group", "{}: communicator {}: {}", setup_.name, communicator_ordinal(state.number),
                 state.cause);
       member_.communicator_broken(state.number, state.cause);
       if (state.number != made_ && ++fruitless_ == fruitless_communicators_max)

@@ -273,7 +273,7 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
         errc::device_hardware,
         fmt::format("the GPU reports broken hardware: {}", gave_up_ ? gave_up_->message : end.last_lines), 0};
   }
-  if (gave_up_ && gave_up_->code != errc::device_poisoned) return gave_up_;
+  if (gave_up_ && (gave_up_->code != errc::device_poisoned || !settings_.cures_poison)) return gave_up_;
   if (irreplaceable_) {
     return failure{errc::sink,
                    fmt::format("the GPU owner's process (pid {}) died and took the device program's state "

@@ -33,6 +33,7 @@ struct owner_settings {
   hang_settings clocks;
   termination_settings ending;
   poison_rule on_poison = poison_rule::fail;
+  bool cures_poison = true;  ///< a new owner has a new context: it is another process
 };
 
 enum class owner_stage : std::uint8_t {
@@ -113,8 +114,7 @@ struct owner_sign {
   std::uint64_t work_mark = 0;
   std::optional<std::uint32_t> in_hand;  ///< mark of the upload that the sink is working on
   bool traced = false;
-  std::string
-      wait_channel;  ///< where it waits, for messages; during its start, what the start waits for
+  std::string wait_channel;  ///< where it waits, for messages; during its start, what the start waits for
 };
 
 /// The end of the process, known when it is reaped.

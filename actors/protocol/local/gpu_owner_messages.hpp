@@ -50,6 +50,7 @@ struct communicate {
     abort,
     agreed,  ///< nobody takes back what lies before `agreed`
     free,    ///< the group is over: this rank waits for nobody any more
+    end,     ///< not from the group: this owner ends, and with it whatever communicator it has
   };
   act what = act::draw_id;
   std::uint64_t number = 0;

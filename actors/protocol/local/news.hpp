@@ -1,6 +1,6 @@
 // What actors report to their creator: one interface for each actor that reports more than its messages to
 // other actors. Implemented by the session (actors/session/news_of_actors.hpp), the GPU owner's process
-// (owner_main.cpp) and tests.
+// (owner_body.cpp) and tests.
 //
 // Called on the actor's current thread, one call per actor at a time. Must not block; the implementation
 // outlives the actor.

@@ -7,6 +7,7 @@
 #include "runtime/base/exit_report.hpp"
 #include "runtime/base/fd.hpp"
 
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -73,6 +74,10 @@ struct limits_in_use {
 /// The scheduler has asked it to stop, because it has no leases left.
 struct worker_told_to_stop {
   worker_ref who;
+};
+/// `done` is set once the supervisor has handled, and reported, all that was sent to it before.
+struct tell_when_handled {
+  std::shared_ptr<std::promise<void>> done;
 };
 struct scale_pool {
   std::uint32_t workers = 0;

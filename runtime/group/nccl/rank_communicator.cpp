@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <limits>
 #include <thread>
 
 namespace penstock::group {
@@ -34,6 +35,17 @@ void rank_communicator::order_making(std::uint64_t number, std::string id) {
 void rank_communicator::order_abort(std::uint64_t number) {
   const std::lock_guard hold(mutex_);
   book_.abort(number, std::chrono::steady_clock::now());
+  changed_.notify_all();
+}
+
+void rank_communicator::order_end() {
+  const std::lock_guard hold(mutex_);
+  ended_ = true;
+  constexpr auto all = std::numeric_limits<std::uint64_t>::max();
+  if (communicator_ || book_.pending()) {
+    book_.failed(book_.number(), "this rank's GPU owner ends");
+    book_.abort(all, std::chrono::steady_clock::now());
+  }
   changed_.notify_all();
 }
 
@@ -113,10 +125,10 @@ steady_time rank_communicator::look(steady_time now) {
 // ---- the program's thread -----------------------------------------------------------------------------------
 
 void rank_communicator::throw_lost(std::uint64_t number) {
-  throw error(
-      {errc::group_failed,
-       fmt::format("communicator {} is lost: another rank was, or it had an error", number_in_words(number)),
-       0});
+  throw error({errc::group_failed,
+               fmt::format("communicator {} is lost: another rank was, or it had an error",
+                           communicator_ordinal(number)),
+               0});
 }
 
 std::uint64_t rank_communicator::number() const {
@@ -132,7 +144,7 @@ bool rank_communicator::is_lost(std::uint64_t number) const {
 Communicator::entry rank_communicator::enter() {
   std::unique_lock hold(mutex_);
   // Of a group that is about to have one.
-  const auto decided = [&] { return book_.usable() || (book_.number() != 0 && !book_.pending()); };
+  const auto decided = [&] { return ended_ || book_.usable() || (book_.number() != 0 && !book_.pending()); };
   if (!changed_.wait_for(hold, limits_.make_timeout, decided) || !book_.open_scope())
     throw_lost(book_.number());
   return {communicator_->handle(), book_.number()};

@@ -55,6 +55,9 @@ class rank_communicator : public Communicator {
 
   void order_making(std::uint64_t number, std::string id);
   void order_abort(std::uint64_t number);
+  /// Not of the group, which hears that it is broken: aborts whatever there is or is about to be. None is made any more,
+  /// and no use waits for one.
+  void order_end();
   /// Finds deadlines that have passed while the keeper's thread is held up in a call of NCCL. From another one.
   void check_deadlines(steady_time now);
 
@@ -82,6 +85,7 @@ class rank_communicator : public Communicator {
   const std::uint32_t world_size_;
   const communicator_limits limits_;
   std::shared_ptr<const device::nccl_library> library_;
+  bool ended_ = false;                      // by order_end; guarded by mutex_
   std::deque<communicator_command> to_do_;  // by the keeper's thread: begin_making, begin_abort
 };
 

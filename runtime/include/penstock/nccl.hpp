@@ -14,7 +14,7 @@
 // aborted on all ranks, which ends work that waits for the lost one, but not before every use has ended. What such work
 // has written does not count.
 //
-// Device programs: let the exception of a loss pass. A use that stays open for [group] abort_timeout costs the process.
+// Device programs: let the exception of a loss pass. A use that stays open for [group] abort_timeout costs the owner.
 // After a loss, programs go back to their snapshot of the last step that all ranks have; a rank that was started anew has
 // none, so in the first step with a new `number()` let a rank that has state give it to those that have not (`broadcast`).
 //

@@ -1,11 +1,14 @@
 // Custom datasets: faults in their code are reported precisely, with the sample's name; samples of variable
 // size arrive padded, with the same bytes whatever happens to the workers.
+#include "runtime/base/log.hpp"
 #include "tests/actors/session/support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <future>
 #include <map>
 #include <set>
 
@@ -165,9 +168,10 @@ TEST_CASE("the worker program of a pool is no dataset's, and the run that meets 
   const auto why = failure_of(c);
   REQUIRE(why);
   CHECK(why->code == errc::worker_program);
-  CHECK(why->message ==
-        "the worker program ([loader] command) serves functions of a pool (penstock::job_main), not a dataset "
-        "(penstock::worker_main)");
+  CHECK(
+      why->message ==
+      "the worker program ([loader] command) serves functions of a pool (penstock::job_main), not a dataset "
+      "(penstock::worker_main)");
 }
 
 TEST_CASE("samples of variable size arrive padded with zeros to the fixed maximum, with their lengths") {
@@ -227,6 +231,37 @@ TEST_CASE("a stream of variable size is the same for any number of workers and a
     CHECK(r.epochs.at(0).digest == undisturbed);
   }
   CHECK(digest_of(odd({{"length", "fixed"}})) != digest_of(odd({{"length", "batch"}})));
+}
+
+TEST_CASE("the report of a stream that has ended lists a death of which the supervisor is still telling") {
+  config c = odd();
+  std::size_t batches = 0;
+  {
+    Session undisturbed(c, quietly());
+    while (undisturbed.next()) ++batches;
+  }
+  c.dataset.options["segv_once"] = "13";
+  c.log.level = log_level::warn;
+  std::promise<void> delivered;
+  std::promise<void> reported;
+  std::atomic<bool> told = false;
+  log::set_sink([&](log::level, std::string_view part, std::string_view line) {
+    if (part != "supervisor" || line.find("ended: SIGSEGV") == line.npos || told.exchange(true)) return;
+    // The other worker loads the sample meanwhile, if it had begun before.
+    delivered.get_future().wait_for(5s);
+    reported.get_future().wait_for(200ms);  // does not come first: the end waits for us
+  });
+  {
+    Session session(c, quietly());
+    for (std::size_t i = 0; i < batches; ++i) REQUIRE(session.next());
+    delivered.set_value();
+    CHECK_FALSE(session.next());
+    const std::size_t deaths = session.report().deaths.size();
+    reported.set_value();
+    CHECK(told);
+    CHECK(deaths == 1);
+  }
+  log::set_sink({});
 }
 
 TEST_CASE("a length beyond the declared maximum, or one that was not declared, is the sample's failure") {

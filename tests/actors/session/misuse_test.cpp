@@ -194,6 +194,15 @@ TEST_CASE("the state of another dataset is refused with the difference named") {
   CHECK(thrown_by([&] { session.next(); }).code == errc::state_mismatch);
 }
 
+TEST_CASE("a session that joins no group is refused a communicator, which nobody would make") {
+  ::setenv("PENSTOCK_NCCL", "/no/such/library", 1);  // a host device may have one for tests
+  config c = small();
+  c.group.communicator = communicator_kind::nccl;
+  CHECK(refused(c).code == errc::config);
+  CHECK(refused(c).message.find("session_options::join_group") != std::string::npos);
+  ::unsetenv("PENSTOCK_NCCL");
+}
+
 TEST_CASE("an epoch that cannot be counted is refused") {
   Session session(small(), quietly());
   CHECK(thrown_by([&] { session.epoch(~std::uint64_t{0}).next(); }).code == errc::usage);

@@ -395,3 +395,16 @@ TEST_CASE("exit codes that another process would end with as well are not tried 
     CHECK(s.all<owner_failed>().at(0).reason.message.ends_with(": its reason"));
   }
 }
+
+TEST_CASE("a poisoned context is final where the next owner would have the same one") {
+  owner_settings settings = usual();
+  settings.cures_poison = false;
+  stage s(settings);
+  s.be_ready();
+  s.owner.gave_up(1, s.now, {errc::device_poisoned, "an illegal access", 0});
+  s.die(exited(exit_codes::poisoned));
+  CHECK(s.owner.restarts() == 0);
+  const failure reason = s.all<owner_failed>().at(0).reason;
+  CHECK(reason.code == errc::device_poisoned);
+  CHECK(reason.message == "an illegal access");
+}

@@ -1,0 +1,84 @@
+// The GPU owner as threads of this process, for its keeper what actors/supervisor/owner_process is: for device programs that
+// share a communicator with other ranks in a session with placement = "embedded". It speaks the messages of the owner's
+// process over a link, so keeper, snapshots and agreed steps are the same; each incarnation has a device, an actor system
+// and an io thread of its own, and its device program runs on a thread of its own.
+//
+// What ends a process cannot end a thread. A signal asks: whoever waits for a batch or for other ranks gets an error, the
+// communicator is aborted, the device closed, and the next incarnation begins. An owner that does not leave in time is
+// left behind with all that it has, and its last words say that this session cannot go on.
+//
+// Threads: any may call. What the owner says and how it ends is told on the session's io thread.
+#pragma once
+
+#include "actors/protocol/local/owner_keeper_messages.hpp"
+#include "actors/supervisor/child_starter.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/process/io_thread.hpp"
+
+#include <penstock/config.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+
+namespace penstock::session {
+
+class owner_life;  // one incarnation
+
+/// Where batches go to a device program that shares a communicator, in this process.
+[[nodiscard]] inline bool owner_is_inside(const config& settings) {
+  return settings.gpu.placement == placement_rule::embedded &&
+         settings.group.communicator != communicator_kind::none;
+}
+
+class owner_inside final : public supervisor::child_starter<std::uint32_t>,
+                           public std::enable_shared_from_this<owner_inside> {
+ public:
+  using news = std::variant<supervisor::owner_started, supervisor::owner_refused, supervisor::owner_spoke,
+                            supervisor::owner_lost_link, supervisor::owner_exited>;
+  struct surroundings {
+    int arena = -1;  ///< descriptors; each incarnation has copies
+    int flights = -1;
+    nanoseconds abort_timeout{};
+  };
+
+  owner_inside(process::io_thread& io, surroundings around) : io_(io), around_(around) {}
+  ~owner_inside() override = default;
+  owner_inside(const owner_inside&) = delete;
+  owner_inside& operator=(const owner_inside&) = delete;
+
+  /// To its keeper. Call before the first start.
+  void report_to(std::function<void(news)> tell) { tell_ = std::move(tell); }
+
+  void start(std::uint32_t incarnation) override;
+  /// All signals but SIGCONT have it leave.
+  void signal(std::uint32_t incarnation, int number) override;
+  [[nodiscard]] std::string current_start() const override { return {}; }
+  /// Has it leave, waits for that a short time, and reports nothing more. Blocks; do not call on the io thread.
+  void shut_down();
+
+ private:
+  struct running {
+    std::uint32_t incarnation = 0;
+    std::shared_ptr<owner_life> life;
+    std::thread thread;
+    std::shared_ptr<protocol::owner_link> link;
+  };
+
+  void start_now(std::uint32_t incarnation);
+  [[nodiscard]] result<void> try_start(std::uint32_t incarnation);
+  void on_end(std::uint32_t incarnation, int code, std::optional<failure> last_words, bool left_behind);
+
+  process::io_thread& io_;
+  surroundings around_;
+  // On the io thread only:
+  std::function<void(news)> tell_;
+  std::optional<running> running_;
+  bool shut_down_ = false;
+};
+
+}  // namespace penstock::session

@@ -1,0 +1,162 @@
+#include "actors/session/owner_life.hpp"
+
+#include "actors/session/wiring.hpp"
+#include "runtime/base/exit_codes.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/units.hpp"
+
+#include <boost/asio/post.hpp>
+#include <caf/actor_system.hpp>
+#include <pthread.h>
+#include <unistd.h>
+
+namespace penstock::session {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto look_every = 50ms;  // heartbeats, and what hangs
+constexpr auto last_message_deadline = 1s;
+constexpr const char* advice =
+    "[gpu] placement = \"embedded\" has no process that could be replaced, and a thread cannot be ended: "
+    "with "
+    "\"process\" the group would go on";
+
+}  // namespace
+
+owner_life::~owner_life() = default;
+
+void owner_life::run() noexcept {
+  ::pthread_setname_np(::pthread_self(), "penstock-gpu");
+  end how{exit_codes::failed};
+  try {
+    live();
+    const std::lock_guard hold(mutex_);
+    how.code = code_.value_or(exit_codes::failed);
+  } catch (const std::exception& e) {
+    how.last_words = failure{errc::system, fmt::format("the GPU owner: {}", e.what()), 0};
+  }
+  let_go();
+  tell_end(how);
+  gone_.set_value();
+}
+
+void owner_life::live() {
+  on_a_fresh_thread([this] {
+    settings_ = std::make_unique<protocol::actor_settings>(1);
+    system_ = std::make_unique<caf::actor_system>(*settings_);
+  });
+  io_ = std::make_unique<process::io_thread>();
+  body_ = std::make_unique<gpu_owner::owner_body>(gpu_owner::owner_body::surroundings{
+      system_.get(), this, around_.arena.get(), around_.flights.get(), true});
+  link_ = protocol::owners_session_link::make(
+      io_->context(), std::move(around_.link),
+      {[this](protocol::to_owner&& message) { body_->hear(std::move(message)); },
+       [this](const std::string&) { ask_to_leave(); }});
+  body_->speak_through(link_);
+  link_->send(protocol::hello{protocol::hello::expected_magic, protocol::version, ::getpid()});
+  bool late = false;
+  {
+    const std::lock_guard hold(mutex_);
+    there_ = body_.get();
+    late = leaves_since_.has_value();
+  }
+  boost::asio::post(io_->context(), [this] {
+    link_->start();
+    ticker_ = std::make_unique<process::ticker>(*io_, look_every, [this] { tick(); });
+  });
+  if (late) ask_to_leave();
+  body_->run();
+}
+
+/// Nothing of it is left afterwards.
+void owner_life::let_go() {
+  {
+    const std::lock_guard hold(mutex_);
+    there_ = nullptr;
+  }
+  if (link_) {
+    const auto sent = std::make_shared<std::promise<void>>();
+    link_->when_sent([sent] { sent->set_value(); });
+    sent->get_future().wait_for(last_message_deadline);
+    std::promise<void> quiet;
+    boost::asio::post(io_->context(), [&] {
+      ticker_.reset();
+      link_->close();
+      quiet.set_value();
+    });
+    quiet.get_future().wait();
+  }
+  body_.reset();
+  link_.reset();
+  io_.reset();
+  on_a_fresh_thread([this] {
+    system_.reset();
+    settings_.reset();
+  });
+}
+
+void owner_life::ask_to_leave() {
+  const std::lock_guard hold(mutex_);
+  if (!leaves_since_) leaves_since_ = std::chrono::steady_clock::now();
+  if (there_ != nullptr) there_->ask_to_leave({errc::group_failed, "the GPU owner has to leave", 0});
+}
+
+void owner_life::be_quiet() {
+  const std::lock_guard hold(mutex_);
+  told_ = true;
+  around_.ended = {};
+}
+
+bool owner_life::wait_until_gone(nanoseconds at_most) {
+  return is_gone_.wait_for(at_most) == std::future_status::ready;
+}
+
+void owner_life::introduced(const protocol::open_owner& order, const config&) {
+  if (auto page = arena::flight_writer::map(around_.flights.get(), order.flight_page))
+    page_.emplace(std::move(*page));
+}
+
+void owner_life::ends(int code, const std::optional<protocol::worker_gives_up>& last_words) {
+  const std::lock_guard hold(mutex_);
+  if (code_) return;
+  code_ = code;
+  said_why_ = last_words.has_value();
+  if (!leaves_since_) leaves_since_ = std::chrono::steady_clock::now();
+  if (!last_words) return;
+  link_->send(*last_words);
+  if (there_ != nullptr) there_->ask_to_leave({static_cast<errc>(last_words->kind), last_words->reason, 0});
+}
+
+void owner_life::tick() {
+  if (page_) page_->beat();
+  const steady_time now = std::chrono::steady_clock::now();
+  body_->check_deadlines(now);
+  {
+    const std::lock_guard hold(mutex_);
+    if (!leaves_since_ || now - *leaves_since_ < around_.patience) return;
+  }
+  leave_behind(fmt::format("the device program has not returned for {} since it had to",
+                           duration_for_people(around_.patience)));
+}
+
+/// Its threads keep all that they use.
+void owner_life::leave_behind(const std::string& why) {
+  end how{exit_codes::failed, {}, true};
+  {
+    const std::lock_guard hold(mutex_);
+    if (told_) return;
+    if (code_ && *code_ != exit_codes::temporary) how.code = *code_;
+    if (!said_why_ && how.code != exit_codes::finished)
+      how.last_words = failure{errc::group_failed, fmt::format("{}; {}", why, advice), 0};
+  }
+  log::warn("gpu", "{}: its threads are left behind", why);
+  tell_end(how);
+}
+
+void owner_life::tell_end(const end& how) {
+  const std::lock_guard hold(mutex_);
+  if (!std::exchange(told_, true)) around_.ended(how);
+}
+
+}  // namespace penstock::session
