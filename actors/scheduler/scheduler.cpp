@@ -1,5 +1,6 @@
 #include "actors/scheduler/scheduler.hpp"
 
+#include "actors/scheduler/planned_source.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 
@@ -15,41 +16,6 @@
 
 namespace penstock::scheduler {
 namespace {
-
-/// The plan in the form that the ledger needs.
-class planned_source final : public schedule::batch_source {
- public:
-  planned_source(std::shared_ptr<const plan> order, const std::map<std::uint64_t, std::string>& names)
-      : order_(std::move(order)), names_(names) {}
-
-  void use(std::shared_ptr<const plan> order) { order_ = std::move(order); }
-
-  [[nodiscard]] std::uint64_t epoch_of(stream_position position) const override {
-    return position / batches();
-  }
-  [[nodiscard]] std::uint64_t sequence_of(stream_position position) const { return position % batches(); }
-  [[nodiscard]] std::vector<std::uint64_t> samples(stream_position position) const override {
-    return order_->batch(epoch_of(position), sequence_of(position));
-  }
-  [[nodiscard]] std::uint64_t replacement(stream_position position, std::uint32_t row,
-                                          std::uint32_t try_number) const override {
-    const std::uint64_t epoch = epoch_of(position);
-    return order_->replacement(epoch, order_->position(epoch, sequence_of(position), row), try_number);
-  }
-  [[nodiscard]] std::string describe(std::uint64_t sample) const override {
-    const auto name = names_.find(sample);
-    return name == names_.end() ? fmt::format("sample {}", sample)
-                                : fmt::format("sample {} ({})", sample, name->second);
-  }
-
- private:
-  [[nodiscard]] std::uint64_t batches() const {
-    return std::max<std::uint64_t>(order_->batches_per_epoch(), 1);
-  }
-
-  std::shared_ptr<const plan> order_;
-  const std::map<std::uint64_t, std::string>& names_;
-};
 
 struct joined_worker {
   worker_ref who;

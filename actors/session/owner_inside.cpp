@@ -1,6 +1,7 @@
 #include "actors/session/owner_inside.hpp"
 
 #include "actors/session/owner_life.hpp"
+#include "actors/supervisor/owner_process.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/signals.hpp"
@@ -19,9 +20,6 @@ namespace penstock::session {
 namespace {
 
 using namespace std::chrono_literals;
-
-// As for an owner's process: hello, owner_opened, worker_gives_up, and some for gpu_processes_seen.
-constexpr std::uint64_t unasked_messages_max = 16;
 
 // For open uses, for the abort, and to close the device.
 constexpr int waits_of_an_abort = 2;
@@ -72,7 +70,7 @@ result<void> owner_inside::try_start(std::uint32_t incarnation) {
   calls.closed = [this, incarnation](const std::string& reason) {
     tell_(supervisor::owner_lost_link{incarnation, reason});
   };
-  calls.unasked_max = unasked_messages_max;
+  calls.unasked_max = supervisor::owner_messages_unasked;
   running now{incarnation,
               life,
               {},

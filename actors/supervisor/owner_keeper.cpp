@@ -87,18 +87,16 @@ struct carry_out {
   /// Everything that the session has sent to the owner so far, in the order in which it must arrive.
   void operator()(const supervision::introduce_owner& order) {
     const auto& snapshot = s.owner->orders().snapshot();
-    protocol::open_owner open;
-    open.incarnation = order.incarnation;
-    open.flight_page = s.around.flight_page;
-    open.config = protocol::config_as_bytes(s.around.settings);
-    open.sink = s.around.sink;
-    open.out = s.around.out;
-    open.digests = s.around.digests;
-    open.restores = snapshot.has_value();
-    open.snapshot = snapshot.value_or("");
-    open.pool = s.around.jobs != nullptr;
-    if (s.communicator) open.base = s.communicator->introduced();
-    s.link->send(open);
+    s.link->send(protocol::open_owner{.incarnation = order.incarnation,
+                                      .flight_page = s.around.flight_page,
+                                      .config = protocol::config_as_bytes(s.around.settings),
+                                      .sink = s.around.sink,
+                                      .out = s.around.out,
+                                      .digests = s.around.digests,
+                                      .restores = snapshot.has_value(),
+                                      .snapshot = snapshot.value_or(""),
+                                      .pool = s.around.jobs != nullptr,
+                                      .base = s.communicator ? s.communicator->introduced() : 0});
     if (s.preparation) s.link->send(*s.preparation);
     for (const std::uint32_t p : s.partitions) s.link->send(protocol::map_partition{p});
   }
@@ -114,7 +112,7 @@ struct carry_out {
   }
   void operator()(const supervision::killing_begins& why) {
     if (const auto pid = s.owner->pid())
-      return log::warn("gpu", "killing the GPU owner (pid {}): {}", *pid, why.reason);
+      return log::warn("gpu", "killing {}: {}", owner_in_words(*pid), why.reason);
     log::warn("gpu", "giving up the start of the GPU owner: {}", why.reason);
   }
   void operator()(const supervision::uploads_lost& lost) {
@@ -134,7 +132,7 @@ struct carry_out {
   }
   void operator()(const supervision::owner_died& death) {
     const owner_death_report& d = death.report;
-    log::warn("gpu", "the GPU owner (pid {}) ended: {}{}", d.pid,
+    log::warn("gpu", "{} ended: {}{}", owner_in_words(d.pid),
               d.signal ? *d.signal : fmt::format("exit {}", d.code.value_or(-1)),
               death.in_hand ? ", while its sink was working on " + *death.in_hand : "");
     s.waited_before += std::exchange(s.waited, nanoseconds(0));
@@ -251,10 +249,7 @@ struct hear {
         {news.partition, news.bytes, news.pinned, nanoseconds(static_cast<std::int64_t>(news.took_ns))});
   }
   void operator()(const protocol::gpu_processes_seen& seen) {
-    std::vector<gpu_process> processes;
-    for (const protocol::wire_gpu_process& p : seen.processes)
-      processes.push_back({static_cast<std::int64_t>(p.pid), p.bytes});
-    s.around.news->gpu_processes_seen(std::move(processes));
+    s.around.news->gpu_processes_seen(processes_in(seen));
   }
 
   void note_counts(std::uint64_t uploads, std::uint64_t bytes, bool pinned, std::uint64_t waited_ns) const {

@@ -14,9 +14,6 @@ extern char** environ;  // NOLINT: POSIX declares it nowhere
 namespace penstock::supervisor {
 namespace {
 
-// 3 for hello, owner_opened and worker_gives_up; 13 as slack for gpu_processes_seen, for which each poll of
-// the keeper allows one more.
-constexpr std::uint64_t unasked_messages_max = 16;
 const std::string output_source = "gpu";
 
 std::vector<std::string> own_environment() {
@@ -74,7 +71,7 @@ void owner_process::started(std::uint32_t incarnation, result<linked_child> chil
   link_calls.closed = [this, incarnation](const std::string& reason) {
     caf::anon_send(listeners_.keeper, owner_lost_link{incarnation, reason});
   };
-  link_calls.unasked_max = unasked_messages_max;
+  link_calls.unasked_max = owner_messages_unasked;
   auto link = protocol::owner_link::make(io_.context(), std::move(child->link), std::move(link_calls));
   running_.emplace(running{incarnation, std::move(child->process), link});
   listeners_.output->started(output_source, incarnation);

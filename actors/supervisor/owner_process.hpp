@@ -18,6 +18,10 @@
 
 namespace penstock::supervisor {
 
+/// What an owner may send unasked: 3 for hello, owner_opened and worker_gives_up; 13 as slack for gpu_processes_seen, for
+/// which each poll of the keeper allows one more.
+inline constexpr std::uint64_t owner_messages_unasked = 16;
+
 /// Descriptors to pass on.
 struct owner_descriptors {
   int lifeline = -1;

@@ -1,5 +1,8 @@
 #include "actors/supervisor/owner_rules.hpp"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 namespace penstock::supervisor {
 namespace {
 
@@ -26,6 +29,19 @@ supervision::owner_settings rules_of(const config& settings, bool pool) {
   }
   rules.on_poison = pool ? poison_rule::skip : settings.gpu.on_poison_batch;
   return rules;
+}
+
+std::string owner_in_words(std::int32_t pid) {
+  if (pid == ::getpid()) return "the GPU owner inside of this process";
+  return fmt::format("the GPU owner (pid {})", pid);
+}
+
+std::vector<gpu_process> processes_in(const protocol::gpu_processes_seen& news) {
+  std::vector<gpu_process> processes;
+  processes.reserve(news.processes.size());
+  for (const protocol::wire_gpu_process& p : news.processes)
+    processes.push_back({static_cast<std::int64_t>(p.pid), p.bytes});
+  return processes;
 }
 
 void note_copied(batch_times* times, const upload_order* batch, steady_time now) {

@@ -1,5 +1,5 @@
-// The rules by which the GPU owner's process is supervised, from the config; and when a batch has passed its stages. Used by
-// the owner's keeper.
+// The rules by which the GPU owner's process is supervised, from the config; what the owner is called in messages; and when a
+// batch has passed its stages. Used by the owner's keeper.
 #pragma once
 
 #include "actors/protocol/messages.hpp"
@@ -8,11 +8,19 @@
 #include "runtime/supervision/owner_supervision.hpp"
 
 #include <penstock/config.hpp>
+#include <penstock/report.hpp>
+
+#include <string>
+#include <vector>
 
 namespace penstock::supervisor {
 
 /// In a pool a job that kills owners is left out, and the others go on.
 [[nodiscard]] supervision::owner_settings rules_of(const config& settings, bool pool);
+
+/// For messages: "the GPU owner (pid 4711)", or that it is inside of this process.
+[[nodiscard]] std::string owner_in_words(std::int32_t pid);
+[[nodiscard]] std::vector<gpu_process> processes_in(const protocol::gpu_processes_seen& news);
 
 /// The owner's own times come with its acknowledgement; until then this shows where the batch is. A conversion takes no
 /// longer than the message. Both pointers may be null.

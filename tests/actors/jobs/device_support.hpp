@@ -4,11 +4,16 @@
 
 #include "tests/actors/jobs/support.hpp"
 
+#include <signal.h>
+
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace penstock::testing {
 
@@ -75,7 +80,7 @@ inline job_failure failure_of(Job job) {
 /// Ends one process. 0 and negative numbers mean groups: kill(0) would end ctest and the shell that started it.
 inline void kill_process(std::int32_t pid) {
   if (pid <= 1) throw std::invalid_argument("pid " + std::to_string(pid) + " is no process of a test's");
-  REQUIRE(::kill(pid, SIGKILL) == 0);
+  if (::kill(pid, SIGKILL) != 0) throw std::system_error(errno, std::generic_category(), "killing " + std::to_string(pid));
 }
 
 /// A path that does not exist; what was made there goes with it.

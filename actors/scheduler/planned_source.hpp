@@ -1,0 +1,54 @@
+// The plan in the form that the ledger needs: positions of the endless stream instead of epochs and batches, and
+// samples by the names that are known for them. Used by the scheduler actor, on its thread.
+#pragma once
+
+#include "runtime/dataset/order/plan.hpp"
+#include "runtime/schedule/ledger.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace penstock::scheduler {
+
+/// `names`: of samples, for messages; read at each call, so it has to outlive the source.
+class planned_source final : public schedule::batch_source {
+ public:
+  planned_source(std::shared_ptr<const plan> order, const std::map<std::uint64_t, std::string>& names)
+      : order_(std::move(order)), names_(names) {}
+
+  void use(std::shared_ptr<const plan> order) { order_ = std::move(order); }
+
+  [[nodiscard]] std::uint64_t epoch_of(stream_position position) const override {
+    return position / batches();
+  }
+  [[nodiscard]] std::uint64_t sequence_of(stream_position position) const { return position % batches(); }
+  [[nodiscard]] std::vector<std::uint64_t> samples(stream_position position) const override {
+    return order_->batch(epoch_of(position), sequence_of(position));
+  }
+  [[nodiscard]] std::uint64_t replacement(stream_position position, std::uint32_t row,
+                                          std::uint32_t try_number) const override {
+    const std::uint64_t epoch = epoch_of(position);
+    return order_->replacement(epoch, order_->position(epoch, sequence_of(position), row), try_number);
+  }
+  [[nodiscard]] std::string describe(std::uint64_t sample) const override {
+    const auto name = names_.find(sample);
+    return name == names_.end() ? fmt::format("sample {}", sample)
+                                : fmt::format("sample {} ({})", sample, name->second);
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t batches() const {
+    return std::max<std::uint64_t>(order_->batches_per_epoch(), 1);
+  }
+
+  std::shared_ptr<const plan> order_;
+  const std::map<std::uint64_t, std::string>& names_;
+};
+
+}  // namespace penstock::scheduler
