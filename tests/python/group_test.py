@@ -137,6 +137,8 @@ class GroupTest(PackageTest):
             self.environment.pop(name, None)
 
     def script(self, text):
+        if "import torch" in text:
+            self.need_torch()
         return self.write("script.py", textwrap.dedent(text))
 
     def begin(self, *command, **environment):

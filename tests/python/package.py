@@ -4,6 +4,7 @@ Run by ctest with PYTHONPATH, PENSTOCK_BIN and PENSTOCK_LIBEXEC set. Only the st
 """
 
 import faulthandler
+import importlib.util
 import os
 import subprocess
 import sys
@@ -43,6 +44,10 @@ class PackageTest(PenstockTest):
             os.environ["XDG_RUNTIME_DIR"] = self._runtime_dir
         super().tearDown()
 
+    def need_torch(self):
+        if importlib.util.find_spec("torch") is None:
+            self.skipTest("torch is not installed")
+
     def program(self, text, *arguments):
         """Starts a Python program; its stdout and stderr are pipes of text."""
         process = subprocess.Popen([sys.executable, "-B", "-c", textwrap.dedent(text), *map(str, arguments)], stdout=subprocess.PIPE,
@@ -69,4 +74,4 @@ class PackageTest(PenstockTest):
 
 
 def main():
-    unittest.main(verbosity=2)
+    run_tests()

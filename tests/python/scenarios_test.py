@@ -2,7 +2,6 @@
 the same works on penstock. Needs torch for most.
 """
 
-import importlib.util
 import re
 import time
 
@@ -16,8 +15,8 @@ PROGRAMS = dict(re.findall(r"^```python (\S+)\n(.*?)^```$", PAGE, re.S | re.M))
 class ScenariosTest(PackageTest):
     def run_one(self, name, code=0, torch=True, environment=None):
         """Runs a program of the page; returns the last lines of what it printed."""
-        if torch and importlib.util.find_spec("torch") is None:
-            self.skipTest("torch is not installed")
+        if torch:
+            self.need_torch()
         path = self.write(name + ".py", PROGRAMS[name])
         done = subprocess.run([sys.executable, "-B", path], cwd=self.folder, capture_output=True, text=True, timeout=200,
                               env={**self.environment, **(environment or {})})
@@ -89,8 +88,7 @@ class ScenariosTest(PackageTest):
         self.assertNotIn("rank 1", out)
 
     def test_s3_under_penstock_launch_the_others_end_and_the_first_to_fail_is_named(self):
-        if importlib.util.find_spec("torch") is None:
-            self.skipTest("torch is not installed")
+        self.need_torch()
         path = self.write("s3.py", PROGRAMS["s3"])
         done = subprocess.run([os.path.join(os.environ["PENSTOCK_BIN"], "penstock"), "launch", "--gpus", "host:2", "--", sys.executable,
                                path], cwd=self.folder, capture_output=True, text=True, timeout=100, env=self.environment)

@@ -11,6 +11,7 @@ class TypingTest(PackageTest):
     def test_the_examples_and_the_package_pass_mypy_strict(self):
         if importlib.util.find_spec("mypy") is None:
             self.skipTest("mypy is not installed")
+        self.need_torch()
         examples = [os.path.join(TOP, "examples", name) for name in sorted(os.listdir(os.path.join(TOP, "examples"))) if name.endswith(".py")]
         self.assertTrue(examples)
         cache = os.path.join(os.path.dirname(BIN), "mypy-cache")  # in the build tree: the second time takes a third
