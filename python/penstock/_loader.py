@@ -163,6 +163,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             rank=rank,
             world_size=world_size,
             on_bad_sample=self._policy,
+            last_attempt=self._pool.pool._config["quarantine.max_attempts"],
             states=None if self._states is None else self._states.path,
         )
         try:

@@ -30,7 +30,6 @@ ExceptionWrapper: Any = torch_loader.ExceptionWrapper
 
 OUT_OF_MEMORY = 12  # exit code of a worker in which a sample raised MemoryError
 WORTH_A_ROOM = 1 << 16  # bytes of a batch
-LAST_ATTEMPT = 3  # of a batch: alone
 SLOW_SAMPLE = 50e-6  # seconds: from there on, status names each sample
 
 
@@ -51,6 +50,7 @@ class Order(NamedTuple):
     rank: int
     world_size: int
     on_bad_sample: str  # raise, skip, replace
+    last_attempt: int  # of a batch, the one that runs alone: what it raises is its result
     states: Optional[str] = None  # of an iterable dataset that has a state: where those of its shards are (_shards.py)
 
 
@@ -218,7 +218,7 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
                 _room.take_from(call, stage.expected)
             loaded = _from_source(call, stage, batch, marks) if stage.order.iterable else _loaded(call, stage, batch, marks)
         except Exception as failed:
-            if isinstance(failed, MemoryError) and call.attempt < LAST_ATTEMPT:
+            if isinstance(failed, MemoryError) and call.attempt < stage.order.last_attempt:
                 raise
             loaded = Loaded(stage.raised())
         if stage.states is not None and not loaded.over:
@@ -307,7 +307,7 @@ def _samples(
         try:
             samples.append(dataset[index])
         except Exception as failed:
-            if isinstance(failed, MemoryError) and call.attempt < LAST_ATTEMPT:
+            if isinstance(failed, MemoryError) and call.attempt < order.last_attempt:
                 raise
             bad.append((place, traceback.format_exc()))
             samples.append(_MISSING)

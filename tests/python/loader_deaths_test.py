@@ -114,7 +114,7 @@ class LoaderDeathsTest(LoaderCase):
         def give(index):
             kinds.get(index, int)()
             return index
-        loader = DataLoader(Values(give, 32), batch_size=4, num_workers=2, timeout=1, on_bad_sample="skip")
+        loader = DataLoader(Values(give, 32), batch_size=4, num_workers=2, timeout=1, on_bad_sample="skip", pool=TWICE)
         self.assertEqual([index for batch in loader for index in batch.tolist()], [index for index in range(32) if index not in kinds])
         told = {bad["index"]: " ".join(bad.get("causes", [bad.get("traceback")])) for bad in loader.bad_samples}
         self.assertEqual(sorted(told), sorted(kinds))
