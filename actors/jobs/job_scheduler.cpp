@@ -45,6 +45,17 @@ std::vector<schedule::lease_reading> last_readings(const scheduler_state& s, wor
   return all;
 }
 
+void join(scheduler_state& s, const scheduler::worker_joined& joined) {
+  s.workers[joined.who.worker] = {joined.who, joined.link, joined.parcels, false, false};
+  s.book->worker_joined(joined.who, joined.slots, joined.kind == schedule::worker_kind::sacrificial);
+}
+
+void drain(scheduler_state& s, const scheduler::worker_drains& order) {
+  s.book->worker_drains(order.who, order.after_current_batch);
+  const auto worker = s.workers.find(order.who.worker);
+  if (worker != s.workers.end() && worker->second.who == order.who) worker->second.draining = true;
+}
+
 void forget(scheduler_state& s, worker_ref who) {
   const auto worker = s.workers.find(who.worker);
   if (worker == s.workers.end() || worker->second.who != who) return;
@@ -62,6 +73,35 @@ std::optional<schedule::charge> settle(scheduler_state& s, worker_ref who, bool 
   return schedule::charge{charged->job, charged->job, charged->attempt, charged->alone};
 }
 
+void judge_death(self_pointer self, const scheduler::worker_ended& ended) {
+  scheduler_state& s = self->state;
+  scheduler::judgement verdict{ended.who, std::nullopt, 0, 0};
+  verdict.charged = settle(s, ended.who, ended.mark.has_value(), ended.cause, self->clock().now());
+  act(self);  // takes the dead worker's results out of its parcels while the socket is open
+  forget(s, ended.who);
+  s.parcels->forget(ended.who);
+  self->send(s.supervisor, supervisor::death_judged{std::move(verdict)});
+}
+
+void write_off(self_pointer self, const scheduler::worker_written_off& lost) {
+  settle(self->state, lost.who, lost.mark.has_value(), lost.cause, self->clock().now());
+  act(self);
+  forget(self->state, lost.who);
+}
+
+void take_answers(scheduler_state& s, std::vector<device_answer> answers) {
+  for (device_answer& one : answers) {
+    if (auto ended = s.device->answered(std::move(one))) end_at_device(s, std::move(*ended));
+  }
+}
+
+void leave(self_pointer self) {
+  notify_callers(self->state);
+  self->state.supervisor = supervisor::supervisor_actor();
+  self->state.owner = gpu_owner::gpu_owner_actor();
+  self->quit();
+}
+
 job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surroundings around) {
   scheduler_state& state = self->state;
   state.around = std::move(around);
@@ -70,30 +110,13 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
   state.device = std::make_unique<device_jobs>(state.around.buffers, state.around.meter);
   return {
       [self](const scheduler::worker_joined& joined) {
-        scheduler_state& s = self->state;
-        s.workers[joined.who.worker] = {joined.who, joined.link, joined.parcels, false, false};
-        s.book->worker_joined(joined.who, joined.slots, joined.kind == schedule::worker_kind::sacrificial);
+        join(self->state, joined);
         decide_soon(self);
       },
-      [self](const scheduler::worker_ended& ended) {
-        scheduler_state& s = self->state;
-        scheduler::judgement verdict{ended.who, std::nullopt, 0, 0};
-        verdict.charged = settle(s, ended.who, ended.mark.has_value(), ended.cause, self->clock().now());
-        act(self);  // takes the dead worker's results out of its parcels while the socket is open
-        forget(s, ended.who);
-        s.parcels->forget(ended.who);
-        self->send(s.supervisor, supervisor::death_judged{std::move(verdict)});
-      },
-      [self](const scheduler::worker_written_off& lost) {
-        settle(self->state, lost.who, lost.mark.has_value(), lost.cause, self->clock().now());
-        act(self);
-        forget(self->state, lost.who);
-      },
+      [self](const scheduler::worker_ended& ended) { judge_death(self, ended); },
+      [self](const scheduler::worker_written_off& lost) { write_off(self, lost); },
       [self](const scheduler::worker_drains& order) {
-        scheduler_state& s = self->state;
-        s.book->worker_drains(order.who, order.after_current_batch);
-        const auto worker = s.workers.find(order.who.worker);
-        if (worker != s.workers.end() && worker->second.who == order.who) worker->second.draining = true;
+        drain(self->state, order);
         decide_soon(self);
       },
       [self](const scheduler::cannot_try_alone& order) {
@@ -124,10 +147,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
         self->state.places.try_emplace(news.partition, news.memory, self->state.around.shape);
       },
       [self](const device_answered& some) {
-        for (device_answer& one : some.queue->take()) {
-          if (auto ended = self->state.device->answered(std::move(one)))
-            end_at_device(self->state, std::move(*ended));
-        }
+        take_answers(self->state, some.queue->take());
         decide_soon(self);
       },
       [self](const device_lost& news) {
@@ -154,12 +174,7 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
         if (order.why == decide_jobs::reason::look) self->state.looks_at.reset();
         act(self);
       },
-      [self](const stop_jobs&) {
-        notify_callers(self->state);
-        self->state.supervisor = supervisor::supervisor_actor();
-        self->state.owner = gpu_owner::gpu_owner_actor();
-        self->quit();
-      },
+      [self](const stop_jobs&) { leave(self); },
   };
 }
 

@@ -249,9 +249,9 @@ struct session_status {
   std::uint64_t samples_expected = 0;  ///< of the whole run; 0 until the dataset is known
   std::uint64_t bytes_uploaded = 0;    ///< tensor bytes copied to the device
   device_report gpu;
-  std::string gpu_state;  ///< idle, starting, ready, failed, stopped
+  std::string gpu_state;                ///< idle, starting, ready, failed, stopped
   std::optional<std::int32_t> gpu_pid;  ///< the session's own with placement = embedded; empty: no owner runs
-  std::string gpu_placement;  ///< embedded, process
+  std::string gpu_placement;            ///< embedded, process
   std::uint32_t gpu_restarts = 0;
   /// The owner's and all others, polled every 10 s. Empty: NVML is missing or has not been polled yet.
   std::optional<std::vector<gpu_process>> gpu_processes{};

@@ -80,7 +80,8 @@ inline job_failure failure_of(Job job) {
 /// Ends one process. 0 and negative numbers mean groups: kill(0) would end ctest and the shell that started it.
 inline void kill_process(std::int32_t pid) {
   if (pid <= 1) throw std::invalid_argument("pid " + std::to_string(pid) + " is no process of a test's");
-  if (::kill(pid, SIGKILL) != 0) throw std::system_error(errno, std::generic_category(), "killing " + std::to_string(pid));
+  if (::kill(pid, SIGKILL) != 0)
+    throw std::system_error(errno, std::generic_category(), "killing " + std::to_string(pid));
 }
 
 /// A path that does not exist; what was made there goes with it.

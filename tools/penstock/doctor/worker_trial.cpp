@@ -208,92 +208,101 @@ milliseconds as_milliseconds(std::chrono::nanoseconds time) {
   return std::chrono::ceil<milliseconds>(time);
 }
 
+/// Each step says what it found in the facts, and whether the trial goes on.
+class steps {
+ public:
+  steps(const config& settings, trial_result& all)
+      : settings_(settings), all_(all), told_(all.worker), worker_(settings, all.worker) {}
+
+  bool greet(int index) {
+    if (auto ok = worker_.start(index); !ok) return broken(told_.broken, ok.error());
+    const auto first = worker_.hear(start_deadline_, "before saying hello");
+    if (!first) return broken(told_.protocol_trouble, first.error().message);
+    const auto* hello = std::get_if<protocol::hello>(&*first);
+    if (hello == nullptr || hello->magic != protocol::hello::expected_magic)
+      return broken(told_.protocol_trouble, "its first message is not hello");
+    if (hello->version != protocol::version) {
+      return broken(told_.protocol_trouble,
+                    fmt::format("it speaks protocol {}, this session {}", hello->version, protocol::version));
+    }
+    told_.spoke = true;
+    told_.cuda_traces = worker_.cuda_traces();
+    return true;
+  }
+
+  bool open_dataset() {
+    worker_.say(protocol::open_dataset{protocol::version, {0, 1}, protocol::config_as_bytes(settings_)});
+    const auto second = worker_.hear(start_deadline_, "while opening the dataset");
+    if (!second) return broken(told_.dataset_trouble, second.error());
+    const auto* said = std::get_if<protocol::dataset_described>(&*second);
+    if (said == nullptr) {
+      const bool serves_jobs = std::holds_alternative<protocol::functions_described>(*second);
+      return broken(told_.dataset_trouble,
+                    serves_jobs ? failure{errc::worker_program,
+                                          "it serves functions of a pool (penstock::job_main), not a dataset "
+                                          "(penstock::worker_main)",
+                                          0}
+                                : failure{errc::protocol, "it did not describe the dataset", 0});
+    }
+    auto described = description_of(*said);
+    if (!described) return broken(told_.dataset_trouble, described.error());
+    all_.described = *described;
+    samples_ = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>({described->samples, samples_max, settings_.sampler.batch_size}));
+    if (samples_ == 0)
+      return broken(told_.dataset_trouble, failure{errc::dataset, "the dataset has no samples", 0});
+    if (auto ok = worker_.make_slots(*described, samples_); !ok)
+      return broken(told_.dataset_trouble, ok.error());
+    const auto third = worker_.hear(start_deadline_, "while setting up the dataset");
+    return third || broken(told_.dataset_trouble, third.error());
+  }
+
+  bool load() {
+    protocol::load_batch lease{0, 1, 0, {}};
+    for (std::uint32_t i = 0; i < samples_; ++i) lease.samples.push_back({i, 1});
+    told_.samples_tried = samples_;
+    worker_.say(lease);
+    const auto fourth =
+        worker_.hear(as_milliseconds(settings_.loader.hang.item_timeout), "while loading the first samples");
+    const auto* loaded = fourth ? std::get_if<protocol::batch_loaded>(&*fourth) : nullptr;
+    if (loaded == nullptr)
+      return broken(told_.load_trouble, fourth ? "it did not complete a lease" : fourth.error().message);
+    told_.loaded = true;
+    told_.samples_good = std::min(loaded->rows, samples_);
+    if (!loaded->failures.empty()) {
+      told_.first_failure = fmt::format("{}: {}", printable(loaded->failures.front().name),
+                                        printable(loaded->failures.front().reason));
+    }
+    // Decoders may load libraries late.
+    for (std::string& trace : worker_.cuda_traces())
+      if (std::ranges::find(told_.cuda_traces, trace) == told_.cuda_traces.end())
+        told_.cuda_traces.push_back(std::move(trace));
+    return true;
+  }
+
+ private:
+  template <class Place, class Reason>
+  static bool broken(Place& place, Reason&& why) {
+    place = std::forward<Reason>(why);
+    return false;
+  }
+
+  const config& settings_;
+  trial_result& all_;
+  worker_facts& told_;
+  trial worker_;
+  const milliseconds start_deadline_ = as_milliseconds(settings_.loader.hang.start_deadline);
+  std::uint32_t samples_ = 0;
+};
+
 }  // namespace
 
 trial_result try_a_worker(const config& settings, bool load, int index) {
   trial_result all;
-  worker_facts& told = all.worker;
-  for (const auto& word : settings.loader.command) told.command += (told.command.empty() ? "" : " ") + word;
-  trial worker(settings, told);
-  if (auto ok = worker.start(index); !ok) {
-    told.broken = ok.error();
-    return all;
-  }
-  const auto start_deadline = as_milliseconds(settings.loader.hang.start_deadline);
-  const auto first = worker.hear(start_deadline, "before saying hello");
-  if (!first) {
-    told.protocol_trouble = first.error().message;
-    return all;
-  }
-  const auto* hello = std::get_if<protocol::hello>(&*first);
-  if (hello == nullptr || hello->magic != protocol::hello::expected_magic) {
-    told.protocol_trouble = "its first message is not hello";
-    return all;
-  }
-  if (hello->version != protocol::version) {
-    told.protocol_trouble =
-        fmt::format("it speaks protocol {}, this session {}", hello->version, protocol::version);
-    return all;
-  }
-  told.spoke = true;
-  told.cuda_traces = worker.cuda_traces();
-  if (!load) return all;
-
-  worker.say(protocol::open_dataset{protocol::version, {0, 1}, protocol::config_as_bytes(settings)});
-  const auto second = worker.hear(start_deadline, "while opening the dataset");
-  const auto* said = second ? std::get_if<protocol::dataset_described>(&*second) : nullptr;
-  if (said == nullptr) {
-    const bool serves_jobs = second && std::holds_alternative<protocol::functions_described>(*second);
-    told.dataset_trouble = serves_jobs
-                               ? failure{errc::worker_program,
-                                         "it serves functions of a pool (penstock::job_main), not a dataset "
-                                         "(penstock::worker_main)",
-                                         0}
-                           : second ? failure{errc::protocol, "it did not describe the dataset", 0}
-                                    : second.error();
-    return all;
-  }
-  auto described = description_of(*said);
-  if (!described) {
-    told.dataset_trouble = described.error();
-    return all;
-  }
-  all.described = *described;
-  const auto samples = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>({described->samples, samples_max, settings.sampler.batch_size}));
-  if (samples == 0) {
-    told.dataset_trouble = failure{errc::dataset, "the dataset has no samples", 0};
-    return all;
-  }
-  if (auto ok = worker.make_slots(*described, samples); !ok) {
-    told.dataset_trouble = ok.error();
-    return all;
-  }
-  const auto third = worker.hear(start_deadline, "while setting up the dataset");
-  if (!third) {
-    told.dataset_trouble = third.error();
-    return all;
-  }
-  protocol::load_batch lease{0, 1, 0, {}};
-  for (std::uint32_t i = 0; i < samples; ++i) lease.samples.push_back({i, 1});
-  told.samples_tried = samples;
-  worker.say(lease);
-  const auto fourth =
-      worker.hear(as_milliseconds(settings.loader.hang.item_timeout), "while loading the first samples");
-  const auto* loaded = fourth ? std::get_if<protocol::batch_loaded>(&*fourth) : nullptr;
-  if (loaded == nullptr) {
-    told.load_trouble = fourth ? "it did not complete a lease" : fourth.error().message;
-    return all;
-  }
-  told.loaded = true;
-  told.samples_good = std::min(loaded->rows, samples);
-  if (!loaded->failures.empty())
-    told.first_failure = fmt::format("{}: {}", printable(loaded->failures.front().name),
-                                     printable(loaded->failures.front().reason));
-  // Decoders may load libraries late.
-  for (std::string& trace : worker.cuda_traces())
-    if (std::ranges::find(told.cuda_traces, trace) == told.cuda_traces.end())
-      told.cuda_traces.push_back(std::move(trace));
+  std::string& command = all.worker.command;
+  for (const auto& word : settings.loader.command) command += (command.empty() ? "" : " ") + word;
+  steps worker(settings, all);
+  if (worker.greet(index) && load && worker.open_dataset()) worker.load();
   return all;
 }
 

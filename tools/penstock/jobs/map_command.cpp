@@ -324,11 +324,59 @@ int map(map_options o) {
   }
 }
 
+void add_options(CLI::App& verb, const std::shared_ptr<map_options>& o) {
+  verb.add_option("FILE", o->source.file, "a config file with [jobs] and [loader]");
+  verb.add_option("--function", o->function, "the function of FILE's worker program to call")
+      ->type_name("NAME");
+  verb.add_option("--program", o->program,
+                  "the device program of FILE's [jobs.programs] that gets each function's result, and gives "
+                  "the job's")
+      ->type_name("NAME");
+  verb.add_option("--command", o->command, "the program to run; {} is replaced by the line")
+      ->type_name("COMMAND");
+  verb.add_option("--input", o->input, "one job for each line; -: stdin")
+      ->type_name("IN")
+      ->capture_default_str();
+  verb.add_option("--output", o->output, "one line for each job; -: stdout")
+      ->type_name("OUT")
+      ->capture_default_str();
+  verb.add_option("--workers", o->source.workers, "worker processes, or \"auto\"")->type_name("N");
+  verb.add_option("--timeout", o->source.timeout, "time limit of one attempt of a job")->type_name("TIME");
+  takes_whole_number(
+      verb.add_option("--retries", o->retries,
+                      "repeat a job up to N times if it throws, times out or exits with a code other than 0"),
+      {0, retries_max})
+      ->capture_default_str();
+  verb.add_option("--journal", o->journal,
+                  "record finished jobs in this file, and skip those that it contains")
+      ->type_name("JOURNAL");
+  verb.add_option("--job-log", o->job_log,
+                  "append a line for each job when it ends: time, exit code, seconds, input line")
+      ->type_name("LOG");
+  verb.add_option("--memory", o->memory,
+                  "end a command that uses more private memory, with all that it has started")
+      ->type_name("SIZE");
+  verb.add_flag("--retry-failed", o->retry_failed, "repeat jobs of the journal that are not ok");
+  verb.add_flag("--fail-on-exit", o->fail_on_exit, "commands that exit with a code other than 0 have failed");
+  verb.add_option("--on-bad-line", o->on_bad_line,
+                  "what to do about lines that are not JSON: end the run, or report and skip them")
+      ->check(CLI::IsMember({"fail", "skip"}))
+      ->capture_default_str();
+  verb.add_option("--keep-output", o->keep_output,
+                  "how much of each command's stdout and of its stderr to keep")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  add_set_option(verb, o->source);
+  verb.add_flag("--json", o->json,
+                "a summary as one JSON object on stdout (on stderr if results go to stdout)");
+  verb.add_flag("--quiet", o->quiet, "no progress, no closing line");
+}
+
 }  // namespace
 
 void add_map_command(verb_table& verbs) {
   const auto o = std::make_shared<map_options>();
-  CLI::App* const verb = &verbs.add(
+  CLI::App& verb = verbs.add(
       {"map",
        verb_group::run,
        "run a function or a command for each line of a file",
@@ -362,53 +410,7 @@ void add_map_command(verb_table& verbs) {
          "--fail-on-exit",
          "repeat commands that exit with a code other than 0"}}},
       [o] { return map(*o); });
-  verb->add_option("FILE", o->source.file, "a config file with [jobs] and [loader]");
-  verb->add_option("--function", o->function, "the function of FILE's worker program to call")
-      ->type_name("NAME");
-  verb->add_option("--program", o->program,
-                   "the device program of FILE's [jobs.programs] that gets each function's result, and gives "
-                   "the job's")
-      ->type_name("NAME");
-  verb->add_option("--command", o->command, "the program to run; {} is replaced by the line")
-      ->type_name("COMMAND");
-  verb->add_option("--input", o->input, "one job for each line; -: stdin")
-      ->type_name("IN")
-      ->capture_default_str();
-  verb->add_option("--output", o->output, "one line for each job; -: stdout")
-      ->type_name("OUT")
-      ->capture_default_str();
-  verb->add_option("--workers", o->source.workers, "worker processes, or \"auto\"")->type_name("N");
-  verb->add_option("--timeout", o->source.timeout, "time limit of one attempt of a job")->type_name("TIME");
-  takes_whole_number(
-      verb->add_option(
-          "--retries", o->retries,
-          "repeat a job up to N times if it throws, times out or exits with a code other than 0"),
-      {0, retries_max})
-      ->capture_default_str();
-  verb->add_option("--journal", o->journal,
-                   "record finished jobs in this file, and skip those that it contains")
-      ->type_name("JOURNAL");
-  verb->add_option("--job-log", o->job_log,
-                   "append a line for each job when it ends: time, exit code, seconds, input line")
-      ->type_name("LOG");
-  verb->add_option("--memory", o->memory,
-                   "end a command that uses more private memory, with all that it has started")
-      ->type_name("SIZE");
-  verb->add_flag("--retry-failed", o->retry_failed, "repeat jobs of the journal that are not ok");
-  verb->add_flag("--fail-on-exit", o->fail_on_exit,
-                 "commands that exit with a code other than 0 have failed");
-  verb->add_option("--on-bad-line", o->on_bad_line,
-                   "what to do about lines that are not JSON: end the run, or report and skip them")
-      ->check(CLI::IsMember({"fail", "skip"}))
-      ->capture_default_str();
-  verb->add_option("--keep-output", o->keep_output,
-                   "how much of each command's stdout and of its stderr to keep")
-      ->type_name("SIZE")
-      ->capture_default_str();
-  add_set_option(*verb, o->source);
-  verb->add_flag("--json", o->json,
-                 "a summary as one JSON object on stdout (on stderr if results go to stdout)");
-  verb->add_flag("--quiet", o->quiet, "no progress, no closing line");
+  add_options(verb, o);
 }
 
 }  // namespace penstock::cli
