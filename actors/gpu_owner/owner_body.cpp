@@ -182,6 +182,7 @@ void owner_body::check_deadlines(steady_time now) {
 
 void owner_body::ask_to_leave(const failure& why) {
   const std::lock_guard hold(hearing_);
+  if (deaf_) return;  // it is leaving
   consumer_->fail(why);
   if (!std::exchange(planned_, true)) plan_is_known_.set_value(false);
   say_end();

@@ -116,7 +116,7 @@ class Pool::body final : public jobs::job_control,
   void announce_submissions();
   [[nodiscard]] bool few_jobs() const noexcept;
   void cancel_everything(const failure& why);
-  void fail_orphans();
+  void fail_orphans(const std::vector<std::shared_ptr<jobs::job_record>>& orphans);
   void tell(event what) { journal_->note(std::move(what)); }
 
   const home_process process_;

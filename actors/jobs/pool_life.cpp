@@ -158,8 +158,10 @@ void Pool::body::announce_submissions() {
   if (few_jobs()) stays = std::shared_lock(engine_stays_);
   std::unique_lock hold(mutex_);
   if (!engine_) {
+    const auto orphans = submissions_->take();
     hold.unlock();
-    return fail_orphans();
+    if (stays) stays.unlock();
+    return fail_orphans(orphans);
   }
   engine& e = *engine_;
   if (!stays) return caf::anon_send(e.scheduler, jobs::jobs_submitted{submissions_});
@@ -182,10 +184,16 @@ std::optional<Job> Pool::body::try_submit(std::string_view function, Argument ar
   return enter(function, std::move(argument), rules);
 }
 
-/// Fails jobs that were admitted while the pool was ending and that no actor will process.
-void Pool::body::fail_orphans() {
-  for (const auto& record : submissions_->take())
+/// Jobs that were admitted while the pool was ending and that no actor will process. Without locks: freeing an argument may run
+/// the caller's code.
+void Pool::body::fail_orphans(const std::vector<std::shared_ptr<jobs::job_record>>& orphans) {
+  for (const auto& record : orphans)
     record->fail({job_status::cancelled, {}, "the pool was closed before it began", {}, {}, 0});
+  ended_jobs_.fetch_add(orphans.size(), std::memory_order_relaxed);
+  const std::lock_guard hold(tally_mutex_);
+  tally_.failed += orphans.size();
+  told_ += orphans.size();
+  tally_changed_.notify_all();
 }
 
 bool Pool::body::end_job(schedule::job_id job, bool only_waiting, bool at_once) {
@@ -313,10 +321,12 @@ void Pool::body::close() noexcept {
   }
   callbacks_.stop();
   if (listener_) listener_->stop(patience_with_callbacks);
-  const std::unique_lock nobody_sends(engine_stays_);
-  const std::lock_guard hold(mutex_);
-  if (engine_) session::on_a_fresh_thread([&] { engine_.reset(); });
-  fail_orphans();
+  {
+    const std::unique_lock nobody_sends(engine_stays_);
+    const std::lock_guard hold(mutex_);
+    if (engine_) session::on_a_fresh_thread([&] { engine_.reset(); });
+  }
+  fail_orphans(submissions_->take());
 }
 
 // ---- queries ----------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <future>
@@ -25,8 +26,9 @@ using namespace std::chrono_literals;
 constexpr int waits_of_an_abort = 2;
 constexpr auto time_to_close = 2s;
 
-// The keeper has given it its time before.
-constexpr auto patience_at_the_end = 2s;
+// The keeper has given it its time before. What is healthy leaves within the shorter one.
+constexpr nanoseconds patience_at_the_end = 2s;
+constexpr nanoseconds least_patience = 100ms;
 
 result<unique_fd> copy_of(int fd) {
   unique_fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -114,7 +116,7 @@ void owner_inside::signal(std::uint32_t incarnation, int number) {
   });
 }
 
-void owner_inside::shut_down() {
+void owner_inside::shut_down(nanoseconds at_most) {
   std::promise<std::optional<running>> last;
   boost::asio::post(io_.context(), [&] {
     shut_down_ = true;
@@ -128,9 +130,10 @@ void owner_inside::shut_down() {
   auto left = last.get_future().get();
   if (!left) return;
   left->life->ask_to_leave();
-  if (left->life->wait_until_gone(patience_at_the_end)) return left->thread.join();
+  const nanoseconds patience = std::clamp(at_most, least_patience, patience_at_the_end);
+  if (left->life->wait_until_gone(patience)) return left->thread.join();
   log::warn("gpu", "a device program has not returned for {}: its threads are left behind",
-            duration_for_people(patience_at_the_end));
+            duration_for_people(patience));
   left->thread.detach();
 }
 

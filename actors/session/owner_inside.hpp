@@ -58,8 +58,8 @@ class owner_inside final : public supervisor::child_starter<std::uint32_t>,
   /// All signals but SIGCONT have it leave.
   void signal(std::uint32_t incarnation, int number) override;
   [[nodiscard]] std::string current_start() const override { return {}; }
-  /// Has it leave, waits for that a short time, and reports nothing more. Blocks; do not call on the io thread.
-  void shut_down();
+  /// Has it leave, waits for that `at_most` or a short time, and reports nothing more. Blocks; do not call on the io thread.
+  void shut_down(nanoseconds at_most = nanoseconds::max());
 
  private:
   struct running {

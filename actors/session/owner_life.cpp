@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <system_error>
+
 namespace penstock::session {
 namespace {
 
@@ -66,7 +68,12 @@ void owner_life::live() {
     ticker_ = std::make_unique<process::ticker>(*io_, look_every, [this] { tick(); });
   });
   if (late) ask_to_leave();
-  body_->run();
+  // On a thread of its own, which has ended before run() says anything: destructors of the program's thread_local variables run
+  // at its end, and what they do may hang like the rest of the program.
+  on_a_fresh_thread([this] {
+    ::pthread_setname_np(::pthread_self(), "penstock-gpu");
+    body_->run();
+  });
 }
 
 /// Nothing of it is left afterwards.
@@ -90,10 +97,18 @@ void owner_life::let_go() {
   body_.reset();
   link_.reset();
   io_.reset();
-  on_a_fresh_thread([this] {
-    system_.reset();
-    settings_.reset();
-  });
+  if (!system_) return;
+  try {
+    on_a_fresh_thread([this] {
+      system_.reset();
+      settings_.reset();
+    });
+  } catch (const std::system_error& e) {
+    log::warn("gpu", "the GPU owner's actor system is left behind: there is no thread to end it on ({})",
+              e.what());
+    static_cast<void>(system_.release());
+    static_cast<void>(settings_.release());
+  }
 }
 
 void owner_life::ask_to_leave() {

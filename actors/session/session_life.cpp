@@ -303,7 +303,7 @@ void Session::body::close() noexcept {
   e->processes->shut_down();
   wait_for_owner(false);
   if (e->owner_process) e->owner_process->shut_down();
-  if (e->owner_inside) e->owner_inside->shut_down();
+  if (e->owner_inside) e->owner_inside->shut_down(ending_.shares().owner);
   caf::anon_send(e->owner, gpu_owner::close_device{});
   caf::anon_send(e->scheduler, scheduler::stop_scheduling{});
   caf::anon_send(e->session, session::leave{});

@@ -255,6 +255,8 @@ class BadSurroundingsTest(PenstockTest):
                 (["chaos", config, "--seed", "-1"], "'-1'"),
                 (["preview", config, "--out", "p.png", "--batch", "-1"], "--batch: '-1'"),
                 (["logs", "--tail", "4294967296"], "--tail: '4294967296': must be a whole number from 0 to 4294967295"),
+                (["run", config, "--state", "s", "--state-every", "0s"], "--state-every '0s': has to be at least 10 ms"),
+                (["launch", config, "--gpus", "host:2", "--state", "s", "--state-every", "1us"], "'1us': has to be at least"),
                 (["scale", "-1"], "N: '-1'"),
                 (["quarantine", "retry", "-1"], "SAMPLE: '-1'"),
                 (["bench", "upload", "--workers", "0"], "--workers: '0': must be a whole number from 1 to 1024"),

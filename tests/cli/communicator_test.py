@@ -255,6 +255,16 @@ batch_timeout = "1s"
         self.assertEqual(report["outcome"], "failed")
         self.assertIn("the device program has not returned for 2.4 s since it had to; [gpu] placement = \"embedded\"", report["error"])
 
+    def test_a_program_whose_thread_does_not_end_holds_up_neither_its_session_nor_the_group(self):
+        self.environment.update(PENSTOCK_TEST_AFTER_THE_END="1", PENSTOCK_TEST_DEATHS="0", PENSTOCK_TEST_COUNT=self.write("count", ""))
+        config = self.config(4)
+        begin = time.monotonic()
+        process = self.start("launch", config, "--gpus", "host:%d" % RANKS, "--json", "--quiet", "--set", "group.abort_timeout=200ms",
+                             "--sink", "plugin:" + os.path.join(BIN, "dying_program.so"))
+        out, _ = process.communicate(timeout=60)
+        self.assertEqual(json.loads(out)["outcome"], "finished", out)
+        self.assertLess(time.monotonic() - begin, 15)
+
     def test_an_abort_that_hangs_ends_an_embedded_session_within_abort_timeout_and_says_what_helps(self):
         if GPUS:
             self.skipTest("NCCL itself cannot be told to fail")

@@ -1,6 +1,7 @@
 // A device program that kills its process: SIGKILL in finish(), for the first PENSTOCK_TEST_DEATHS processes,
 // which are counted in the file PENSTOCK_TEST_COUNT. Its snapshots have PENSTOCK_TEST_SNAPSHOT_BYTES, if that
-// is set. Used by owner_process_test.py.
+// is set. With PENSTOCK_TEST_AFTER_THE_END its thread does not end: a destructor waits for ever. Used by
+// owner_process_test.py and communicator_test.py.
 #include <penstock/device_program.hpp>
 
 #include <fcntl.h>
@@ -14,9 +15,20 @@
 
 namespace {
 
+struct endless {
+  ~endless() {
+    while (std::getenv("PENSTOCK_TEST_AFTER_THE_END") != nullptr) ::pause();
+  }
+  bool used = false;
+};
+thread_local endless at_the_end_of_the_thread;
+
 class dying_program final : public penstock::DeviceProgram {
  public:
-  void on_batch(const penstock::DeviceBatch&, penstock::stream_handle) override { ++batches_; }
+  void on_batch(const penstock::DeviceBatch&, penstock::stream_handle) override {
+    ++batches_;
+    at_the_end_of_the_thread.used = true;
+  }
 
   std::optional<std::vector<std::byte>> snapshot() override {
     const char* bytes = std::getenv("PENSTOCK_TEST_SNAPSHOT_BYTES");

@@ -158,6 +158,13 @@ class LaunchTest(PenstockTest):
         process.communicate(timeout=15)
         self.assertEqual(process.returncode, EXIT_TERMINATED)
 
+    def test_signals_end_a_launcher_whose_ranks_have_ended_and_whose_output_nobody_reads(self):
+        done = os.path.join(self.folder, "done")
+        process = self.start("launch", "--gpus", "host:1", "--quiet", "--", "sh", "-c", "seq 60000; touch " + done)  # more than a pipe holds
+        self.wait_until(lambda: os.path.exists(done) and not children_of(process.pid), "the rank's end")
+        self.wait_until(lambda: process.poll() is not None or process.send_signal(signal.SIGTERM), "the launcher's end")
+        self.assertEqual(process.returncode, EXIT_TERMINATED)
+
     def test_a_report_is_written_and_the_table_names_each_rank(self):
         path = os.path.join(self.folder, "report.json")
         code, out, err = self.penstock("launch", "--gpus", "host:2", "--report", path, "--", "sh", "-c", "exit $RANK")

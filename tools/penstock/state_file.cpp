@@ -1,6 +1,7 @@
 #include "tools/penstock/state_file.hpp"
 
 #include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
 #include "runtime/schedule/epoch_book.hpp"
 
 #include <unistd.h>
@@ -10,6 +11,17 @@
 #include <iterator>
 
 namespace penstock::cli {
+
+result<std::chrono::milliseconds> parse_state_pace(const std::string& text) {
+  constexpr std::chrono::milliseconds shortest{10};
+  const auto pace = parse_duration(text);
+  if (!pace) return refuse(errc::usage, "--state-every: {}", pace.error().message);
+  if (*pace < shortest) {
+    return refuse(errc::usage, "--state-every '{}': has to be at least {}", printable(text),
+                  duration_for_people(shortest));
+  }
+  return std::chrono::ceil<std::chrono::milliseconds>(*pace);
+}
 
 result<std::vector<std::byte>> read_state(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) return std::vector<std::byte>();

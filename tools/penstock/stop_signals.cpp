@@ -38,7 +38,10 @@ stop_signals::stop_signals() {
 }
 
 stop_signals::~stop_signals() {
-  ignore();
+  if (!thread_.joinable()) return;
+  over_ = true;
+  ::pthread_kill(thread_.native_handle(), wake_signal);
+  thread_.join();
 }
 
 void stop_signals::listen(std::function<void(int)> stop, std::string first_words) {
@@ -46,10 +49,8 @@ void stop_signals::listen(std::function<void(int)> stop, std::string first_words
 }
 
 void stop_signals::ignore() {
-  if (!thread_.joinable()) return;
-  over_ = true;
-  ::pthread_kill(thread_.native_handle(), wake_signal);
-  thread_.join();
+  const std::lock_guard hold(calls_);
+  ignored_ = true;
 }
 
 void stop_signals::run(const std::function<void(int)>& stop, const std::string& first_words) {
@@ -62,9 +63,11 @@ void stop_signals::run(const std::function<void(int)>& stop, const std::string& 
     // One hang-up may be reported several times: with PR_SET_PDEATHSIG as each of the parent's threads ends. Only people
     // and their programs ask a second time.
     if (signal == SIGHUP && times > 0) continue;
-    if (++times == 1) received_ = signal;
     // Workers notice our exit and end too.
-    if (times >= 3) ::_exit(signal == SIGINT ? exit_interrupted : exit_terminated);
+    if (++times >= 3) ::_exit(signal == SIGINT ? exit_interrupted : exit_terminated);
+    const std::lock_guard hold(calls_);
+    if (ignored_) continue;
+    if (times == 1) received_ = signal;
     say(times == 1 ? first_words : "stopping at once");
     stop(times);
   }

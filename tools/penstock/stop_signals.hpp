@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -23,7 +24,8 @@ class stop_signals {
   void listen(
       std::function<void(int times)> stop,
       std::string first_words = "stopping: workers finish their sample (press again to stop at once)");
-  /// No more calls from here on.
+  /// No more calls from here on, and none is under way: the first two signals have no effect now. The third still ends the
+  /// program, which may be waiting for somebody to read its output.
   void ignore();
   /// The first signal that came; 0: none.
   [[nodiscard]] int received() const noexcept { return received_; }
@@ -33,6 +35,8 @@ class stop_signals {
 
   std::atomic<int> received_{0};
   std::atomic<bool> over_{false};
+  std::mutex calls_;      // held during a call of stop; guards
+  bool ignored_ = false;  // this
   std::thread thread_;
 };
 

@@ -3,7 +3,6 @@
 #include "runtime/base/fd.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -59,6 +58,24 @@ TEST_CASE("what does not fit into a pipe at once arrives whole, though signals i
   CHECK(code == 0);
   CHECK(got == sent);
   ::sigaction(SIGUSR1, &before, nullptr);
+}
+
+TEST_CASE("what does not fit into a pipe arrives whole also if somebody has made it non-blocking") {
+  pipe_ends pipe = make_pipe();
+  REQUIRE(::fcntl(pipe.write_end.get(), F_SETFL, O_NONBLOCK) == 0);
+  const std::string sent(std::size_t{1} << 20U, 'x');
+  int code = -1;
+  std::thread writer([&] {
+    code = write_all(pipe.write_end.get(), sent);
+    pipe.write_end.reset();
+  });
+  std::size_t got = 0;
+  std::array<char, 4096> piece{};
+  for (ssize_t bytes = 0; (bytes = ::read(pipe.read_end.get(), piece.data(), piece.size())) > 0;)
+    got += static_cast<std::size_t>(bytes);
+  writer.join();
+  CHECK(code == 0);
+  CHECK(got == sent.size());
 }
 
 TEST_CASE("a write that fails gives its errno, and writing nothing succeeds") {

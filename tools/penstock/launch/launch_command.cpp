@@ -140,9 +140,9 @@ result<void> add_meeting_place(launch_names& names) {
 result<void> make_resumable(launch_work& work, const launch_options& o) {
   work.resumable = true;
   if (o.state.empty()) return {};
-  const auto every = parse_duration(o.state_every);
-  if (!every) return refuse(errc::usage, "--state-every: {}", every.error().message);
-  work.state_every = std::chrono::ceil<std::chrono::milliseconds>(*every);
+  const auto every = parse_state_pace(o.state_every);
+  if (!every) return tl::unexpected(every.error());
+  work.state_every = *every;
   work.state_file = o.state;
   if (auto ok = check_replaceable(o.state); !ok) return ok;
   auto state = read_state(o.state);

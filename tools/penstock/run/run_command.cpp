@@ -110,8 +110,7 @@ result<void> check_places(const run_options& o) {
 }
 
 /// Runs to the end of the stream. Returns what else ended it, if anything.
-std::optional<failure> deliver_all(Session& session, state_file& state, nanoseconds state_every) {
-  const auto pace = std::chrono::ceil<std::chrono::milliseconds>(state_every);
+std::optional<failure> deliver_all(Session& session, state_file& state, std::chrono::milliseconds pace) {
   try {
     while (!session.run_for(pace)) {
       if (auto ok = state.write_state_of(session); !ok) return ok.error();
@@ -375,9 +374,8 @@ int refuse_start_of_rank(const run_options& o, const config& settings, exit_code
 }
 
 int run(const run_options& o) {
-  const auto state_every = parse_duration(o.state_every);
-  if (!state_every)
-    return refuse_with(exit_usage, {errc::usage, "--state-every: " + state_every.error().message, 0}, o.json);
+  const auto state_every = parse_state_pace(o.state_every);
+  if (!state_every) return refuse_with(exit_usage, state_every.error(), o.json);
   auto loaded = load(o.source);
   if (!loaded) {
     if (!o.dry_run) report_refusal(o, {}, in_one_line(loaded.error()));
