@@ -132,6 +132,14 @@ class LostRanksTest(PenstockTest):
         self.assertEqual(found, expected)
         self.assertEqual(report["restarts"], 2 * RANKS)
 
+    states = frozenset()
+
+    def is_beyond_its_beginning(self, path):
+        """A state file is written when it is another one than before."""
+        with open(path, "rb") as file:
+            self.states |= {file.read()}
+        return len(self.states) > 1
+
     def test_a_group_that_is_killed_with_its_launcher_goes_on_from_its_state_file(self):
         config, state = self.stream(), os.path.join(self.folder, "group.state")
         journals = ["--sink", "journal:" + os.path.join(self.folder, "seen")]
@@ -140,6 +148,7 @@ class LostRanksTest(PenstockTest):
         process = self.start_group(config, "--state", state, "--state-every", "50ms", *journals)
         # All of them have passed what the file says, and most are further.
         self.wait_until(lambda: all(self.delivered_by(rank, pid) >= 8 for rank, pid in self.all_ranks(process)), "all ranks have delivered")
+        self.wait_until(lambda: self.is_beyond_its_beginning(state), "a state of a later step")
         ranks = [pid for _, pid in self.all_ranks(process)]
         process.kill()
         process.wait()
