@@ -10,6 +10,8 @@ from typing import Any, Union
 
 import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
+from penstock import _globals
+
 __all__ = ["pickled_call", "pickled_result", "split", "unpickled"]
 
 Part = Union[bytes, memoryview]
@@ -69,7 +71,7 @@ def split(whole: Any) -> list[memoryview]:
 
 def unpickled(parts: list[memoryview]) -> Any:
     """What was pickled; its arrays are views of the parts."""
-    return pickle.loads(parts[0], buffers=parts[1:])
+    return _globals.loads(parts[0], parts[1:])
 
 
 def rounded_up(length: int) -> int:

@@ -3,7 +3,6 @@
 import atexit
 import collections
 import concurrent.futures
-import copy
 import itertools
 import json
 import os
@@ -225,6 +224,9 @@ class Pool(concurrent.futures.Executor):
         **overrides: Any,
     ) -> None:
         max_workers = _number_of_workers(max_workers)
+        for argument, advice in _OF_OTHER_EXECUTORS.items():
+            if overrides.pop(argument, None) is not None:
+                raise TypeError(f"Pool() has no {argument}: {advice}")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         if isinstance(initargs, (str, bytes)) or not isinstance(initargs, Iterable):
@@ -399,7 +401,8 @@ class Pool(concurrent.futures.Executor):
         gpu: Optional[Callable[[Any], Any]] = None,
     ) -> "Pool":
         """The same pool, whose jobs have other options: pool.options(timeout=5, idempotent=False).submit(fn, x)."""
-        other = copy.copy(self)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
         if gpu is not None:
             if not self._has_gpu:
                 raise usage_error("gpu= needs a pool that was made with gpu=True")
@@ -485,6 +488,9 @@ class Pool(concurrent.futures.Executor):
         """Its current state, with every worker: schema penstock.status/1."""
         return json.loads(self._core.status())  # type: ignore[no-any-return]
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a penstock.Pool cannot be pickled: its workers belong to this program; a job that needs a pool makes one of its own")
+
     def __repr__(self) -> str:
         return f"<penstock.Pool {self._config.name!r}>"
 
@@ -507,6 +513,13 @@ class _Shared:
         with self.lock:
             self.halves -= 1
             self.entered.notify_all()
+
+
+_OF_OTHER_EXECUTORS = {
+    "mp_context": "its workers are always executed, never forked; leave it out",
+    "max_tasks_per_child": "fresh=True gives each job a process that has run nothing else",
+    "thread_name_prefix": "its workers are processes; leave it out",
+}
 
 
 def _number_of_workers(value: Any) -> Optional[int]:

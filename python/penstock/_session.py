@@ -283,6 +283,9 @@ class Session:
         """Its current state, with every worker: schema penstock.status/1, as `penstock status --json` prints it."""
         return json.loads(self._core.status())  # type: ignore[no-any-return]
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a penstock.Session cannot be pickled: its workers and buffers belong to this program; pass its config's file instead")
+
     def __repr__(self) -> str:
         return f"<penstock.Session {self._config.name!r}{' (closed)' if self.closed else ''}>"
 

@@ -7,6 +7,7 @@
 """
 
 import os
+import warnings
 from typing import Any, Optional, TypeVar, Union
 
 import torch
@@ -28,7 +29,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
 
     It takes torch's arguments, has torch's attributes, and is a subclass of it. Workers are executed, not forked: the dataset is
     pickled (cloudpickle: lambdas and classes of __main__ may be in it), and lies in memory once for all workers. They
-    live as long as the loader. With num_workers=0 torch's own loader works in this process.
+    live as long as the loader. With num_workers=0 torch's own loader works in this process: samples that raise are not left
+    out, none is quarantined, and their random numbers are the process's own.
 
     Args:
         device: where tensors of the batches are moved to, with Tensor.to(device, non_blocking=True); None: they stay. To a GPU they
@@ -92,6 +94,10 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
         if seed is not None and len(args) <= _GENERATOR and kwargs.get("generator") is None:
             self._own_generator = kwargs["generator"] = torch.Generator()
         super().__init__(*args, **kwargs)
+        ignored = {"on_bad_sample": on_bad_sample != "raise", "quarantine": quarantine is not None, "seeding": seeding == "sample"}
+        if self.num_workers == 0 and any(ignored.values()):
+            names = ", ".join(name for name, given in ignored.items() if given)
+            warnings.warn(f"num_workers=0 loads in this process, as torch does, where {names} has no effect: set num_workers to 1 or more", stacklevel=2)
         self.seeding = seeding or ("worker" if self.worker_init_fn is not None else "sample")
 
     def __getstate__(self) -> dict[str, Any]:

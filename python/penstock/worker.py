@@ -40,7 +40,8 @@ def _begin() -> None:
     file = os.environ.pop(SETUP, None)
     if file is None:
         return
-    initializer = None
+    from penstock import _globals
+
     with open(file, "rb") as opened:
         path = pickle.load(opened)
         sys.path[:] = path
@@ -50,13 +51,12 @@ def _begin() -> None:
 
             multiprocessing.current_process().authkey = key
         pickled = pickle.load(opened)
-        try:
-            initializer, arguments = pickle.loads(pickled)
-            if initializer is not None:
-                initializer(*arguments)
-        except BaseException as raised:
+
+        def failed(initializer: Any, raised: BaseException) -> None:
             _tell_of_failed_initializer(file, opened.read(), initializer, raised)
             sys.exit(raised.code if isinstance(raised, SystemExit) and isinstance(raised.code, int) else 1)
+
+        _globals.call_initializer(pickled, failed)
 
 
 def _tell_of_failed_initializer(file: str, failures: bytes, initializer: Any, raised: BaseException) -> None:

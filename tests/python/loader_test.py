@@ -118,6 +118,8 @@ class LoaderTest(LoaderCase):
             DataLoader(Squares(), batch_size=2, batch_sampler=[[1]])
         with self.assertRaises(ValueError):
             DataLoader(Squares(), num_workers=0, persistent_workers=True)
+        with self.assertWarnsRegex(UserWarning, "num_workers=0 .* where on_bad_sample, quarantine has no effect"):
+            DataLoader(Squares(), on_bad_sample="skip", quarantine=os.path.join(self.folder, "bad"))
         with self.assertRaisesRegex(penstock.config_error, "on_bad_sample"):
             DataLoader(Squares(), on_bad_sample="ignore")
         with self.assertRaisesRegex(penstock.config_error, "seeding"):

@@ -167,6 +167,41 @@ class PoolTest(PackageTest):
             self.assertFalse(running.running())
             self.assertEqual(waiting[0].result(20), "done")
 
+    def test_what_the_initializer_assigns_to_globals_of_main_each_job_sees(self):
+        out = self.ran("""
+            import penstock
+
+            offset, factor = None, 2
+
+            def begin(value):
+                global offset
+                offset = value
+                remember()
+
+            def remember():
+                global remembered
+                remembered = "yes"
+
+            def use(value):
+                return offset + factor * value
+
+            def both(value):
+                return use(value), remembered
+
+            with penstock.Pool(2, initializer=begin, initargs=(5,)) as pool:
+                print([pool.submit(use, value).result() for value in range(3)])
+                factor = 3  # as the caller has it when the job is submitted
+                print(pool.submit(use, 2).result(), pool.submit(both, 1).result(), pool.submit(lambda: offset).result())
+            """)
+        self.assertEqual(out, "[5, 7, 9]\n11 (8, 'yes') 5\n")
+
+    def test_arguments_of_other_executors_are_refused_with_what_serves_instead(self):
+        with self.assertRaisesRegex(TypeError, "max_tasks_per_child: fresh=True"):
+            penstock.Pool(1, max_tasks_per_child=1)
+        with self.pool(1, mp_context=None) as pool:
+            with self.assertRaisesRegex(TypeError, "a penstock.Pool cannot be pickled"):
+                pool.submit(len, pool)
+
     def test_the_initializer_runs_once_in_each_worker_also_in_a_replacement(self):
         def begin(value):
             import builtins

@@ -1,0 +1,75 @@
+"""What a pool's initializer assigns to globals of __main__, for the jobs after it. Used by workers.
+
+Functions of __main__ travel by value (cloudpickle), each pickle with globals of its own. So what the initializer assigns would be
+seen by itself alone, where a program that uses the standard library's executors expects it in each job.
+"""
+
+import functools
+import io
+import pickle
+from typing import Any, Callable
+
+__all__ = ["call_initializer", "loads"]
+
+_UNSET = object()
+_assigned: dict[str, Any] = {}
+
+
+def call_initializer(pickled: bytes, failed: Callable[[Any, BaseException], None]) -> None:
+    """Calls the pickled (initializer, arguments), and remembers which globals it has assigned.
+
+    Args:
+        failed: called with the initializer, if it is known, and what was raised.
+    """
+    initializer = None
+    try:
+        seen: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        initializer, arguments = _Unpickler(pickled, functools.partial(_remember, seen)).load()
+        if initializer is not None:
+            initializer(*arguments)
+        for there, received in seen:
+            _assigned.update({name: value for name, value in there.items() if received.get(name, _UNSET) is not value})
+    except BaseException as raised:
+        failed(initializer, raised)
+
+
+def loads(pickled: Any, buffers: Any) -> Any:
+    """pickle.loads; functions of __main__ have the globals that the initializer has assigned."""
+    if not _assigned:
+        return pickle.loads(pickled, buffers=buffers)
+    return _Unpickler(pickled, _complete, buffers).load()
+
+
+class _Unpickler(pickle.Unpickler):
+    """`more(function, globals that it got)` is called for each function of __main__."""
+
+    def __init__(self, pickled: Any, more: Callable[[Any, dict[str, Any]], None], buffers: Any = None) -> None:
+        super().__init__(io.BytesIO(pickled), buffers=buffers)
+        self._more = more
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        # In cloudpickle.cloudpickle since 3.0, in cloudpickle.cloudpickle_fast before.
+        if name == "_function_setstate" and module.startswith("cloudpickle."):
+            return functools.partial(_set_state, found, self._more)
+        return found
+
+
+def _set_state(original: Callable[[Any, Any], None], more: Callable[[Any, dict[str, Any]], None], function: Any, state: Any) -> None:
+    received = dict(state[1]["__globals__"])
+    original(function, state)
+    if function.__globals__.get("__name__") == "__main__":
+        more(function, received)
+
+
+def _remember(seen: list[tuple[dict[str, Any], dict[str, Any]]], function: Any, received: dict[str, Any]) -> None:
+    for there, known in seen:
+        if there is function.__globals__:
+            known.update(received)
+            return
+    # Names that every module has are no assignments.
+    seen.append((function.__globals__, {**function.__globals__, **received}))
+
+
+def _complete(function: Any, _: dict[str, Any]) -> None:
+    function.__globals__.update(_assigned)
