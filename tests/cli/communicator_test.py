@@ -255,6 +255,17 @@ batch_timeout = "1s"
         self.assertEqual(report["outcome"], "failed")
         self.assertIn("the device program has not returned for 2.4 s since it had to; [gpu] placement = \"embedded\"", report["error"])
 
+    def test_a_rank_whose_group_has_finished_delivers_the_rest_without_a_communicator(self):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.sendall(b'{"state":"","delivered":0,"alone":true}\n')  # as its launcher says when it starts such a rank again
+            self.environment.update(PENSTOCK_LAUNCH_CHANNEL=str(theirs.fileno()), RANK="0", WORLD_SIZE="2", LOCAL_RANK="0",
+                                    LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29999")
+            process = self.start("run", self.config(1), "--json", "--quiet", "--set", "gpu.device=host", pass_fds=[theirs.fileno()])
+            out, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, EXIT_OK, err)
+        self.assertEqual(json.loads(out)["outcome"], "finished")
+
     def test_a_program_whose_thread_does_not_end_holds_up_neither_its_session_nor_the_group(self):
         self.environment.update(PENSTOCK_TEST_AFTER_THE_END="1", PENSTOCK_TEST_DEATHS="0", PENSTOCK_TEST_COUNT=self.write("count", ""))
         config = self.config(4)

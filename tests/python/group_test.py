@@ -143,7 +143,7 @@ class GroupTest(PackageTest):
 
     def begin(self, *command, **environment):
         process = subprocess.Popen([str(one) for one in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env=dict(self.environment, **environment), cwd=self.folder)
+                                   env=dict(self.environment, USE_LIBUV="0", **environment), cwd=self.folder)
         self._running.append(process)
         return process
 

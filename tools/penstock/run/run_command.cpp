@@ -402,6 +402,8 @@ int run(const run_options& o) {
   state_file state(o.state);
   const auto begin = where_to_begin(launcher, state);
   if (!begin) return refuse_here(exit_failed, begin.error());
+  // The others have ended: what this rank has left it delivers alone.
+  if (begin->alone) settings.group.communicator = communicator_kind::none;
   try {
     session_options options;
     options.join_group = *joins && !begin->alone;
