@@ -6,6 +6,7 @@ On the host device it is the stand-in of tests/fake_nccl; with PENSTOCK_TEST_GPU
 from harness import *
 
 import glob
+import socket
 
 GPUS = int(os.environ.get("PENSTOCK_TEST_GPUS", "0"))
 RANKS = GPUS or 3
