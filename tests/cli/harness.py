@@ -5,6 +5,7 @@ look at pixels need Pillow and NumPy as well.
 """
 
 import fcntl
+import importlib.util
 import json
 import os
 import random
@@ -111,6 +112,15 @@ class PenstockTest(unittest.TestCase):
             # Asking takes a third of a core at most: what is waited for needs the cores, too.
             time.sleep(min(max(0.005, 2 * (time.monotonic() - asked)), 0.1))
         self.fail("not within %g s: %s" % (seconds, what))
+
+    def need_torchrun(self):
+        """Skips where torch cannot make the store by which torchrun's processes meet: Debian 13's is built without what it asks for."""
+        if importlib.util.find_spec("torch") is None:
+            self.skipTest("torch is not installed")
+        tried = subprocess.run([sys.executable, "-c", "from torch.distributed import TCPStore; TCPStore('127.0.0.1', 0, 1, True)"],
+                               capture_output=True, text=True)
+        if "libuv" in tried.stderr:
+            self.skipTest("torchrun cannot start anything here: torch is built without libuv")
 
     def most_memory_of(self, process, seconds):
         """The largest RssAnon seen until the process ended or the time passed."""

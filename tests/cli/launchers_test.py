@@ -37,7 +37,7 @@ class RealLaunchersTest(LauncherTest):
                                 "--no_python"]}[launcher]
         process = subprocess.Popen(
             [*command, "sh", "-c", script, PENSTOCK, config, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=dict(self.environment, PENSTOCK_TEST_FOLDER=self.folder, USE_LIBUV="0"), cwd=self.folder)  # Debian 13's torch has no libuv
+            env=dict(self.environment, PENSTOCK_TEST_FOLDER=self.folder), cwd=self.folder)
         self._running.append(process)
         return process
 
@@ -107,10 +107,12 @@ class RealLaunchersTest(LauncherTest):
 
     @unittest.skipUnless(TORCHRUN, "there is no torchrun (apt: python3-torch)")
     def test_each_rank_of_torchrun_delivers_its_part(self):
+        self.need_torchrun()
         self.run_whole("torchrun")
 
     @unittest.skipUnless(TORCHRUN, "there is no torchrun (apt: python3-torch)")
     def test_torchrun_ends_all_when_one_session_is_killed_and_nothing_is_left(self):
+        self.need_torchrun()
         self.lose_one("torchrun")
 
 

@@ -143,7 +143,7 @@ class GroupTest(PackageTest):
 
     def begin(self, *command, **environment):
         process = subprocess.Popen([str(one) for one in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env=dict(self.environment, USE_LIBUV="0", **environment), cwd=self.folder)
+                                   env=dict(self.environment, **environment), cwd=self.folder)
         self._running.append(process)
         return process
 
@@ -155,6 +155,7 @@ class GroupTest(PackageTest):
                            MASTER_PORT="29999") for rank in range(ranks)]
 
     def torchrun(self, ranks, text, *arguments):
+        self.need_torchrun()
         # Of torch 1.13 under Python 3.11 the default, no redirection, fails.
         return self.begin(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks, "-r", 1, "-t", 1,
                           self.script(text), *arguments)
