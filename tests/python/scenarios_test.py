@@ -3,6 +3,7 @@ the same works on penstock. Needs torch for most.
 """
 
 import re
+import signal
 import time
 
 from package import *
@@ -99,7 +100,21 @@ class ScenariosTest(PackageTest):
     # ---- S4 -------------------------------------------------------------------------------------------------------
 
     def test_s4_alone_one_job_breaks_the_pool(self):
-        self.assertRegex(self.run_one("s4-alone", torch=False), r"^[1-9]\d* of 1000 jobs lost: BrokenProcessPool$")
+        # The standard library's executor may also hang when it breaks; then its workers hang with it.
+        path = self.write("s4-alone.py", PROGRAMS["s4-alone"])
+        for _ in range(3):
+            process = subprocess.Popen([sys.executable, "-B", path], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                       env=self.environment, start_new_session=True)
+            try:
+                out, err = process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                continue
+            self.assertEqual(process.returncode, 0, err)
+            self.assertRegex(out.strip(), r"^[1-9]\d* of 1000 jobs lost: BrokenProcessPool$")
+            return
+        self.skipTest("the standard library's executor hung three times")
 
     def test_s4_on_penstock_that_job_alone_fails_and_is_named(self):
         self.assertEqual(self.run_one("s4-penstock", torch=False),
