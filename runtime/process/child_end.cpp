@@ -15,6 +15,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 
 // Before glibc 2.36 <sys/wait.h> does not name it.
 #ifndef P_PIDFD
@@ -143,6 +144,7 @@ std::optional<exit_report> reap(const child& dead, milliseconds deadline) {
   const auto until = std::chrono::steady_clock::now() + deadline;
   // Polled, because waitid on a pidfd has no timeout.
   if (!wait_for(dead.pidfd, until)) return std::nullopt;
+  std::this_thread::sleep_for(time_to_leave);
   const ended_child end = reap_ended(dead);
   for (const unique_fd& member : end.left_over) wait_for(member, until);
   return end.report;

@@ -106,8 +106,16 @@ void child_process::wait_for_end() {
                   [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
                     if (alive.expired() || status == boost::asio::error::operation_aborted) return;
                     // A child that lives must not be taken for one that has ended: what ends it is reap_ended().
-                    is_readable(child_.pidfd.get()) ? ended() : wait_for_end();
+                    is_readable(child_.pidfd.get()) ? let_it_leave() : wait_for_end();
                   });
+}
+
+void child_process::let_it_leave() {
+  patience_.expires_after(time_to_leave);
+  patience_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
+    if (alive.expired() || status == boost::asio::error::operation_aborted) return;
+    ended();
+  });
 }
 
 void child_process::wait_for_output() {

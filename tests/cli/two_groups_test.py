@@ -1,0 +1,51 @@
+"""Two groups on the same cores."""
+
+from harness import *
+
+ROUNDS = 3
+ENDS_WITHIN = 2.5  # seconds; 0.2 on an idle machine
+
+
+def list_threads(pid):
+    """As `ps -L` does: then the kernel has entries of them in /proc, which have to go when the process is reaped."""
+    try:
+        for thread in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/stat" % (pid, thread)) as file:
+                file.read()
+    except OSError:
+        pass
+
+
+class TwoGroupsTest(PenstockTest):
+    def start_group(self, name):
+        config = self.write(name + ".toml", 'name = "%s"\n' % name + synthetic(40000, "3KiB", 50, 2, dataset='wait = "2ms"',
+                                                                               more="[loader]\nworkers = 1\n"))
+        return self.start("launch", config, "--gpus", "host:2", "--quiet")
+
+    def wait_until_delivering(self, name):
+        def delivers():
+            code, out, _ = self.penstock("status", "--group", name, "--json", timeout=20)
+            ranks = json.loads(out)["ranks"] if code == EXIT_OK else []
+            return len(ranks) == 2 and all((rank["status"] or {}).get("batches_delivered", 0) > 3 for rank in ranks)
+
+        self.wait_until(delivers, "both ranks of %s deliver" % name)
+
+    def test_a_paused_group_ends_at_once_while_another_one_uses_the_same_cores(self):
+        # Whoever reaps a process must not wait in the kernel for its threads: that took seconds on a core that both groups use.
+        for turn in range(ROUNDS):
+            with self.subTest(turn=turn):
+                groups = {name: self.start_group(name) for name in ("first", "second")}
+                for name in groups:
+                    self.wait_until_delivering(name)
+                self.assertEqual(self.penstock("pause", "--group", "first")[0], EXIT_OK)
+                for name, process in groups.items():
+                    for pid in descendants_of(process.pid):
+                        list_threads(pid)
+                    begin = time.monotonic()
+                    self.assertEqual(self.penstock("stop", "--group", name)[0], EXIT_OK)
+                    self.assertEqual(process.wait(timeout=30), EXIT_OK, name)
+                    self.assertLess(time.monotonic() - begin, ENDS_WITHIN, name)
+
+
+if __name__ == "__main__":
+    main()
