@@ -87,7 +87,7 @@ class child_process {
   exit_report report_;
   std::vector<unique_fd> left_over_;              // of its group, once the child itself is reaped
   boost::asio::posix::stream_descriptor member_;  // left_over_.back(), which owns it
-  boost::asio::steady_timer patience_;  // time_to_leave, then time_to_die
+  boost::asio::steady_timer patience_;            // time_to_leave, then time_to_die
   // Asio may have queued a completion that it can no longer cancel; through this the completion notices that
   // the object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();

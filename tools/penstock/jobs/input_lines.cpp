@@ -2,6 +2,7 @@
 
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/base/write_all.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <utility>
 
 #define XXH_INLINE_ALL
@@ -21,6 +23,11 @@ namespace penstock::cli {
 namespace {
 
 constexpr std::size_t bytes_at_a_time = 256 * KiB;
+
+unique_fd temporary_file() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
+  return file ? unique_fd(::fcntl(::fileno(file.get()), F_DUPFD_CLOEXEC, 0)) : unique_fd();
+}
 
 }  // namespace
 
@@ -105,30 +112,78 @@ line_source::line_source(std::string name, unique_fd own, int fd, unique_fd wake
       lines_(longest),
       piece_(bytes_at_a_time, '\0') {}
 
+result<void> line_source::look_ahead(std::uint64_t count,
+                                     const std::function<result<void>(const input_line&)>& look) {
+  if (count == 0) return {};
+  const off_t begin = size_ ? ::lseek(fd_, 0, SEEK_CUR) : 0;
+  if (!size_) {
+    kept_ = temporary_file();
+    if (!kept_) return refuse_os(errc::io, errno, "making a temporary file (in /tmp)");
+  }
+  looking_ahead_ = true;
+  line_splitter ahead(0);
+  for (std::uint64_t seen = 0; seen < count; ++seen) {
+    const auto line = next_of(ahead);
+    if (!line) return tl::unexpected(line.error());
+    if (!*line) break;
+    if (auto ok = look(**line); !ok) return ok;
+  }
+  looking_ahead_ = false;
+  return begin_again(begin);
+}
+
+result<void> line_source::begin_again(off_t at) {
+  if (::lseek(size_ ? fd_ : kept_.get(), at, SEEK_SET) < 0)
+    return refuse_os(errc::io, errno, fmt::format("reading the input '{}' again", name_));
+  if (size_) ended_ = false;
+  return {};
+}
+
 result<std::optional<input_line>> line_source::next() {
+  return next_of(lines_);
+}
+
+result<std::optional<input_line>> line_source::next_of(line_splitter& lines) {
   while (true) {
     if (interrupted_) return std::nullopt;
-    if (auto line = lines_.next()) return line;
-    if (ended_) return std::nullopt;
+    if (auto line = lines.next()) return line;
+    if (lines.ended()) return std::nullopt;
+    const auto more = piece();
+    if (!more) return tl::unexpected(more.error());
+    if (interrupted_) return std::nullopt;
+    more->empty() ? lines.end() : lines.feed(*more);
+  }
+}
+
+/// Nothing at the end, and after interrupt().
+result<std::string_view> line_source::piece() {
+  if (!kept_ || looking_ahead_) {
+    auto more = piece_of_input();
+    if (!more || !kept_) return more;
+    if (const int why = write_all(kept_.get(), *more); why != 0)
+      return refuse_os(errc::io, why, "writing a temporary file (in /tmp)");
+    return more;
+  }
+  const ssize_t got = ::read(kept_.get(), piece_.data(), piece_.size());
+  if (got < 0) return refuse_os(errc::io, errno, "reading a temporary file (in /tmp)");
+  if (got > 0) return std::string_view(piece_).substr(0, static_cast<std::size_t>(got));
+  kept_.reset();
+  return piece_of_input();
+}
+
+result<std::string_view> line_source::piece_of_input() {
+  while (!interrupted_ && !ended_) {
     std::array<pollfd, 2> watched{{{wake_.get(), POLLIN, 0}, {fd_, POLLIN, 0}}};
     if (::poll(watched.data(), 2, -1) < 0 && errno != EINTR)
       return refuse_os(errc::io, errno, fmt::format("waiting for the input '{}'", name_));
     if (watched[0].revents != 0 || watched[1].revents == 0) continue;
-    if (auto ok = read_more(); !ok) return tl::unexpected(std::move(ok.error()));
+    const ssize_t got = ::read(fd_, piece_.data(), piece_.size());
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0) return refuse_os(errc::io, errno, fmt::format("reading the input '{}'", name_));
+    ended_ = got == 0;
+    return std::string_view(piece_).substr(0, static_cast<std::size_t>(got));
   }
-}
-
-result<void> line_source::read_more() {
-  const ssize_t got = ::read(fd_, piece_.data(), piece_.size());
-  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return {};
-  if (got < 0) return refuse_os(errc::io, errno, fmt::format("reading the input '{}'", name_));
-  if (got == 0) {
-    ended_ = true;
-    lines_.end();
-  } else {
-    lines_.feed(std::string_view(piece_).substr(0, static_cast<std::size_t>(got)));
-  }
-  return {};
+  return std::string_view();
 }
 
 void line_source::interrupt() noexcept {

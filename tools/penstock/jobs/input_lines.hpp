@@ -5,9 +5,12 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +41,7 @@ class line_splitter {
 
   /// Adds input. Call it only after next() returned nothing.
   void feed(std::string_view bytes);
+  [[nodiscard]] bool ended() const noexcept { return ended_; }
   /// The end of the input: what follows the last line feed is a line, too, unless it is empty.
   void end();
   /// Nothing: call feed() or end().
@@ -64,6 +68,10 @@ class line_source {
   /// "-" is stdin.
   static result<std::unique_ptr<line_source>> open(const std::string& path, std::size_t longest);
 
+  /// Shows `look` the first `count` lines, or all if there are fewer, without their text; next() returns them
+  /// all the same. Call it before next(). Ends early after interrupt(), and when `look` refuses a line. What a
+  /// pipe delivers meanwhile is kept in a temporary file.
+  result<void> look_ahead(std::uint64_t count, const std::function<result<void>(const input_line&)>& look);
   /// Waits for the next line. Nothing at the end, and after interrupt().
   result<std::optional<input_line>> next();
   void interrupt() noexcept;
@@ -76,7 +84,10 @@ class line_source {
 
  private:
   line_source(std::string name, unique_fd own, int fd, unique_fd wake, std::size_t longest);
-  result<void> read_more();
+  result<std::optional<input_line>> next_of(line_splitter& lines);
+  result<std::string_view> piece();
+  result<std::string_view> piece_of_input();
+  result<void> begin_again(off_t at);
 
   const std::string name_;
   const unique_fd own_;
@@ -86,6 +97,8 @@ class line_source {
   line_splitter lines_;
   std::string piece_;
   bool ended_ = false;
+  bool looking_ahead_ = false;
+  unique_fd kept_;  // what look_ahead() has read of a pipe, until next() has read it again
   std::atomic<bool> interrupted_{false};
 };
 

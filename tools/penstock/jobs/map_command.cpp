@@ -7,6 +7,7 @@
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/executables.hpp"
 #include "tools/penstock/jobs/job_log.hpp"
+#include "tools/penstock/jobs/map_output.hpp"
 #include "tools/penstock/jobs/map_progress.hpp"
 #include "tools/penstock/jobs/map_run.hpp"
 #include "tools/penstock/jobs/map_work.hpp"
@@ -18,11 +19,11 @@
 
 #include <penstock/pool.hpp>
 
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <map>
@@ -79,6 +80,13 @@ result<void> check_usage(const map_options& o) {
   return {};
 }
 
+/// Whether every mistake is in an option ("--workers", "--set"), so that no file is to blame.
+bool only_in_options(const config_file::rejection& refused) {
+  return std::ranges::all_of(refused.diagnostics, [](const config_file::diagnostic& one) {
+    return one.level == config_file::severity::warning || one.where.origin.starts_with("--");
+  });
+}
+
 /// Device programs: a mistyped name is one error instead of one for each job.
 result<void> check_device_program(const std::string& name, const config& settings) {
   const auto& programs = settings.jobs.programs;
@@ -122,28 +130,6 @@ result<std::unique_ptr<work>> work_of(const map_options& o, const config& settin
 }
 
 // ---- files ------------------------------------------------------------------------------------------------
-
-struct open_output {
-  unique_fd own;
-  int fd = STDOUT_FILENO;
-};
-
-/// Does not truncate: that happens once the pool has started.
-result<open_output> open_for_results(const std::string& path) {
-  if (path == "-") return open_output{};
-  open_output made;
-  made.own.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-  if (!made.own) return refuse_os(errc::io, errno, fmt::format("opening the output '{}'", printable(path)));
-  made.fd = made.own.get();
-  return made;
-}
-
-result<void> empty_output(const open_output& output) {
-  struct stat facts {};
-  if (!output.own || ::fstat(output.fd, &facts) != 0 || !S_ISREG(facts.st_mode)) return {};
-  if (::ftruncate(output.fd, 0) != 0) return refuse_os(errc::io, errno, "emptying the output");
-  return {};
-}
 
 /// Writing to a file while reading it would destroy the input or never end.
 result<void> check_different(int input, int output, const map_options& o) {
@@ -269,7 +255,10 @@ int map(map_options o) {
   if (auto ok = check_usage(o); !ok) return no(ok.error());
   o.source.purpose = config_file::config_purpose::jobs;
   auto loaded = load(o.source);
-  if (!loaded) return tell_rejection(loaded.error(), o.json);
+  if (!loaded) {
+    const int code = tell_rejection(loaded.error(), o.json);
+    return only_in_options(loaded.error()) ? exit_usage : code;
+  }
   if (!o.quiet) tell_warnings(*loaded);
   config settings = loaded->values;
   if (o.source.file.empty() && loaded->source_of("name").kind == config_file::provenance_kind::derived)
@@ -281,9 +270,9 @@ int map(map_options o) {
   stop_signals signals;
   auto input = line_source::open(o.input, settings.jobs.memory.bytes);
   if (!input) return no(input.error());
-  auto output = open_for_results(o.output);
+  auto output = map_output::open(o.output);
   if (!output) return no(output.error());
-  if (auto ok = check_different((*input)->fd(), output->fd, o); !ok) return no(ok.error());
+  if (auto ok = check_different((*input)->fd(), output->fd(), o); !ok) return no(ok.error());
   std::unique_ptr<map_journal> journal;
   if (!o.journal.empty()) {
     auto opened = map_journal::open(o.journal, (*what)->as_json());
@@ -299,7 +288,6 @@ int map(map_options o) {
   }
   try {
     Pool pool(settings);
-    if (auto ok = empty_output(*output); !ok) return no(ok.error());
     map_rules rules;
     rules.lines = (*what)->lines();
     rules.bad_lines = o.on_bad_line == "skip" ? bad_line_rule::skip : bad_line_rule::fail;
@@ -309,7 +297,9 @@ int map(map_options o) {
     rules.retry_failed = o.retry_failed;
     map_run::surroundings around;
     around.input = input->get();
-    around.output = output->fd;
+    around.output = output->fd();
+    around.output_name = output->name();
+    around.begin_output = [&output] { return output->empty(); };
     around.journal = journal.get();
     around.log = jobs.get();
     around.start = [&pool, &what](const auto& line, const auto& settled) {
@@ -358,8 +348,10 @@ void add_options(CLI::App& verb, const std::shared_ptr<map_options>& o) {
       ->type_name("SIZE");
   verb.add_flag("--retry-failed", o->retry_failed, "repeat jobs of the journal that are not ok");
   verb.add_flag("--fail-on-exit", o->fail_on_exit, "commands that exit with a code other than 0 have failed");
-  verb.add_option("--on-bad-line", o->on_bad_line,
-                  "what to do about lines that are not JSON: end the run, or report and skip them")
+  verb.add_option(
+          "--on-bad-line", o->on_bad_line,
+          "what to do about lines that are not JSON (of a command: that contain a NUL byte): end the run, or "
+          "report and skip them")
       ->check(CLI::IsMember({"fail", "skip"}))
       ->capture_default_str();
   verb.add_option("--keep-output", o->keep_output,

@@ -71,6 +71,14 @@ int sync_folder_of(const std::string& path) {
   return place && ::fsync(place.get()) == 0 ? 0 : errno;
 }
 
+/// Takes the beginning of a line, up to the hash; false if it has none.
+bool take_hash(std::string_view& line, std::uint64_t& hash) {
+  if (!skip(line, before_hash) || line.size() < hash_digits) return false;
+  std::string_view digits = line.substr(0, hash_digits);
+  line.remove_prefix(hash_digits);
+  return take_number<16>(digits, hash) && digits.empty() && skip(line, behind_hash);
+}
+
 }  // namespace
 
 std::string journal_line(std::uint64_t hash, std::string_view output) {
@@ -80,11 +88,7 @@ std::string journal_line(std::uint64_t hash, std::string_view output) {
 std::optional<journal_entry> parse_journal_line(std::string_view line) {
   journal_entry entry;
   std::string_view rest = line;
-  if (!skip(rest, before_hash) || rest.size() < hash_digits) return std::nullopt;
-  std::string_view digits = rest.substr(0, hash_digits);
-  rest.remove_prefix(hash_digits);
-  if (!take_number<16>(digits, entry.hash) || !digits.empty() || !skip(rest, behind_hash))
-    return std::nullopt;
+  if (!take_hash(rest, entry.hash)) return std::nullopt;
   entry.output = fmt::format("{{{}\n", rest);
   if (!skip(rest, R"("index":)") || !take_number(rest, entry.index) || !skip(rest, R"(,"status":")"))
     return std::nullopt;
@@ -228,6 +232,20 @@ result<std::optional<journal_entry>> map_journal::find(std::uint64_t index) cons
   if (!entry || entry->index != index)
     return refuse(errc::io, "the journal '{}' was changed during the run", printable(path_));
   return entry;
+}
+
+result<std::optional<std::uint64_t>> map_journal::hash_of(std::uint64_t index) const {
+  if (index >= end_) return std::nullopt;
+  const auto place = place_of(index);
+  if (!place || !*place) return place;
+  std::array<char, before_hash.size() + hash_digits + behind_hash.size()> piece;
+  const ssize_t got = read_at(file_.get(), piece, **place);
+  if (got < 0) return failed("reading", static_cast<int>(-got));
+  std::string_view line(piece.data(), static_cast<std::size_t>(got));
+  std::uint64_t hash = 0;
+  if (!take_hash(line, hash))
+    return refuse(errc::io, "the journal '{}' was changed during the run", printable(path_));
+  return hash;
 }
 
 // ---- writing ----------------------------------------------------------------------------------------------

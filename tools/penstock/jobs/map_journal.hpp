@@ -45,8 +45,10 @@ class map_journal {
   /// Creates a missing file.
   static result<std::unique_ptr<map_journal>> open(const std::string& path, const std::string& work);
 
-  /// Nothing if the job has to run. Thread-safe, like append() and sync().
+  /// Nothing if the job has to run. Thread-safe, like hash_of(), append() and sync().
   result<std::optional<journal_entry>> find(std::uint64_t index) const;
+  /// The hash of the input line of a recorded job, without reading its result.
+  result<std::optional<std::uint64_t>> hash_of(std::uint64_t index) const;
   /// After a failure the file is unchanged.
   result<void> append(std::uint64_t hash, std::string_view output);
   /// Flushes to disk.

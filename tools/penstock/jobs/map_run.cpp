@@ -95,6 +95,7 @@ void map_run::lose_output(failure why) {
 // ---- reading ----------------------------------------------------------------------------------------------
 
 void map_run::read_lines() {
+  if (auto ok = begin(); !ok) fail(std::move(ok.error()));
   while (true) {
     const auto more = read_line();
     if (!more) fail(more.error());
@@ -103,6 +104,29 @@ void map_run::read_lines() {
   const std::lock_guard hold(mutex_);
   reading_ = false;
   news_.notify_all();
+}
+
+result<void> map_run::begin() {
+  if (auto ok = compare_with_journal(); !ok) return ok;
+  if (stopping() || !around_.begin_output) return {};
+  return around_.begin_output();
+}
+
+result<void> map_run::compare_with_journal() {
+  if (around_.journal == nullptr) return {};
+  return around_.input->look_ahead(around_.journal->end(), [this](const input_line& line) -> result<void> {
+    const auto hash = around_.journal->hash_of(line.number - 1);
+    if (!hash) return tl::unexpected(hash.error());
+    if (*hash && **hash != line.hash) return differs(line.number);
+    return {};
+  });
+}
+
+tl::unexpected<failure> map_run::differs(std::uint64_t line) const {
+  return refuse(
+      errc::state_mismatch,
+      "line {} of {} differs from the line in the journal: use the original input, or another journal", line,
+      around_.input->name());
 }
 
 result<bool> map_run::read_line() {
@@ -148,12 +172,7 @@ result<bool> map_run::take_from_journal(const job& what) {
   if (!known) return tl::unexpected(std::move(known.error()));
   if (!*known) return false;
   journal_entry& entry = **known;
-  if (entry.hash != what.hash) {
-    return refuse(
-        errc::state_mismatch,
-        "line {} of {} differs from the line in the journal: use the original input, or another journal",
-        what.index + 1, around_.input->name());
-  }
+  if (entry.hash != what.hash) return differs(what.index + 1);
   if (entry.status != job_status::ok && rules_.retry_failed) return false;
   expect(what);
   arrived(what, entry.status, std::move(entry.output), true);
@@ -297,7 +316,7 @@ void map_run::write_lines() {
     hold.unlock();
     if (const int why = lost ? 0 : write_all(around_.output, text); why != 0) {
       lost = true;
-      lose_output(os_failure(errc::io, why, "writing the results"));
+      lose_output(os_failure(errc::io, why, fmt::format("writing the results to {}", around_.output_name)));
     }
     for (const auto& what : again) try_again(what);
     const auto now = std::chrono::steady_clock::now();

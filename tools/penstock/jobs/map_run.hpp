@@ -1,6 +1,7 @@
 // One run of `penstock map`, from the first line of the input to the last of the output:
 //
-//   reading thread           line -> in the journal? -> its output line is known --------+
+//   reading thread           compares the input with the journal, empties the output; then
+//                            line -> in the journal? -> its output line is known --------+
 //                                 -> not JSON?       -> fail, or skip it                  |
 //                                 -> start(line) ... on any thread: settled -> journal -->+
 //   the caller's thread      output lines, in the order of the input <--------------------+
@@ -64,7 +65,11 @@ class map_run {
 
   struct surroundings {
     line_source* input = nullptr;
-    int output = -1;                 ///< a blocking descriptor
+    int output = -1;  ///< a blocking descriptor
+    std::string output_name = "the output";
+    /// Called once, before the first job starts and anything is written; not if the input contradicts the
+    /// journal, so that an earlier output outlives a refused run. May be empty.
+    std::function<result<void>()> begin_output;
     map_journal* journal = nullptr;  ///< null without one
     job_log* log = nullptr;          ///< the same
     starter start;
@@ -84,6 +89,9 @@ class map_run {
  private:
   struct job;
   void read_lines();
+  result<void> begin();
+  result<void> compare_with_journal();
+  [[nodiscard]] tl::unexpected<failure> differs(std::uint64_t line) const;
   result<bool> read_line();
   result<bool> take_from_journal(const job& what);
   void tell_surplus_of_journal() const;
