@@ -17,6 +17,7 @@
 #include "actors/session/board.hpp"
 #include "actors/session/ending.hpp"
 #include "actors/session/process_logs.hpp"
+#include "actors/session/progress_ticker.hpp"
 #include "actors/session/session_events.hpp"
 #include "actors/supervisor/supervisor.hpp"
 #include "actors/supervisor/worker_processes.hpp"
@@ -46,7 +47,7 @@ class Pool::body final : public jobs::job_control,
                          public std::enable_shared_from_this<Pool::body> {
  public:
   body(config settings, pool_options options);
-  /// Requires that Requires that Requires that close() has been called.
+  /// Requires that close() has been called.
   ~body() override = default;
 
   /// Starts the workers. Not in the constructor: handles need shared_from_this().
@@ -78,6 +79,7 @@ class Pool::body final : public jobs::job_control,
     std::unique_ptr<process::io_thread> io;
     std::unique_ptr<control::control_server> server;
     std::unique_ptr<telemetry::metrics_server> metrics;
+    std::unique_ptr<session::progress_ticker> progress;
     std::shared_ptr<supervisor::worker_processes> processes;
     std::unique_ptr<jobs::device_side> device;  // or none
     jobs::job_scheduler_actor scheduler;
@@ -110,6 +112,8 @@ class Pool::body final : public jobs::job_control,
   void result_left(const lease_ref& lease);
   void open_control_socket(engine& e);
   void open_metrics(engine& e);
+  void watch_progress(engine& e);
+  [[nodiscard]] supervision::progress_facts progress_now() const;
   [[nodiscard]] arena::geometry shape() const;
   [[nodiscard]] jobs::job_rules rules_of(const job_options& options) const;
   [[nodiscard]] Job enter(std::string_view function, Argument argument, const jobs::job_rules& rules);

@@ -91,6 +91,7 @@ result<void> Pool::body::try_start() {
   if (!spawned) return spawned;
   if (options_.control_socket) open_control_socket(*e);
   if (!settings_.metrics.listen.empty()) open_metrics(*e);
+  watch_progress(*e);
   // Set only now: callbacks from the actors may need the engine.
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
@@ -309,6 +310,7 @@ void Pool::body::close() noexcept {
     boost::asio::post(e->io->context(), [&] {
       e->server.reset();
       e->metrics.reset();
+      e->progress.reset();
       deaf.set_value();
     });
     deaf.get_future().wait();

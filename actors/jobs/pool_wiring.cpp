@@ -84,11 +84,7 @@ result<void> Pool::body::spawn_actors(engine& e) {
 void Pool::body::open_control_socket(engine& e) {
   session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_);
   controls.status = [this] { return status(); };
-  controls.progress = [this] {
-    supervision::progress_facts facts;
-    facts.status = status();
-    return facts;
-  };
+  controls.progress = [this] { return progress_now(); };
   controls.times = std::make_shared<batch_times>();  // unused: a pool has no batches
   controls.workers_max = settings_.loader.limits.max;
   session::open_control_socket(*e.io, settings_.name, std::move(controls), e.server);
@@ -103,6 +99,22 @@ void Pool::body::open_metrics(engine& e) {
         return facts;
       },
       e.metrics);
+}
+
+supervision::progress_facts Pool::body::progress_now() const {
+  supervision::progress_facts facts;
+  facts.status = status();
+  facts.sacrificial_place = settings_.loader.limits.max;
+  return facts;
+}
+
+void Pool::body::watch_progress(engine& e) {
+  const auto tell_news = [this](supervision::progress_watch::news what,
+                                const std::optional<stall_report>& stalled, double stood) {
+    session::announce(what, stalled, stood, "pool", board_, [this](event said) { tell(std::move(said)); });
+  };
+  e.progress = std::make_unique<session::progress_ticker>(
+      *e.io, [this] { return progress_now(); }, tell_news);
 }
 
 void Pool::body::result_left(const lease_ref& lease) {

@@ -18,11 +18,6 @@ std::int64_t as_ns(steady_time when) {
   return nanoseconds(when.time_since_epoch()).count();
 }
 
-std::string awaited_by_callers(const pool_statistics& jobs) {
-  if (jobs.running > 0) return counted(jobs.running, "running job");
-  return jobs.waiting > 0 ? "a worker" : "jobs to be submitted";
-}
-
 }  // namespace
 
 session_status look_closer(session_status status, const arena::flight_recorders& flights, steady_time now) {
@@ -42,9 +37,7 @@ session_status look_closer(session_status status, const arena::flight_recorders&
 
 json pipeline_as_json(const supervision::progress_facts& facts, double waited_seconds, steady_time now) {
   const telemetry::pipeline_counts counts = telemetry::count_pipeline(facts.under_way);
-  const auto& jobs = facts.status.jobs;
-  const supervision::awaited who =
-      jobs ? supervision::awaited{{}, awaited_by_callers(*jobs), {}} : supervision::find_blocker(facts);
+  const supervision::awaited who = supervision::find_blocker(facts);
   const auto& died = facts.status.last_owner_death;
   return {{"status", telemetry::as_json(facts.status)},
           {"batches",

@@ -1,5 +1,7 @@
 #include "actors/session/progress_ticker.hpp"
 
+#include "actors/session/session_events.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <utility>
@@ -22,6 +24,24 @@ std::map<std::uint32_t, std::string> standing_of(const session_status& status,
     places[w.id] = process::wait_channel(*w.pid, flights.read(w.id).thread);
   }
   return places;
+}
+
+void announce(supervision::progress_watch::news what_changed, const std::optional<stall_report>& stalled,
+              double stood_seconds, std::string_view what, board& published,
+              const std::function<void(event)>& tell) {
+  using news = supervision::progress_watch::news;
+  published.stalled(stalled);
+  if (what_changed == news::none) return;
+  event said = what_changed == news::stalled
+                   ? event_of(*stalled)
+                   : event_of(event_kind::progress_again,
+                              fmt::format("the {} moves again after {:.0f} s", what, stood_seconds));
+  if (what_changed == news::stalled) {
+    log::warn("session", "{}", said.text);
+  } else {
+    log::info("session", "{}", said.text);
+  }
+  tell(std::move(said));
 }
 
 progress_ticker::progress_ticker(process::io_thread& io, gather facts, tell news)

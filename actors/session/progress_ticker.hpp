@@ -2,6 +2,7 @@
 // the session's io thread: construct it on any thread, destroy it on that one.
 #pragma once
 
+#include "actors/session/board.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/process/ticker.hpp"
 #include "runtime/supervision/progress_watch.hpp"
@@ -10,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace penstock::session {
 
@@ -17,6 +19,11 @@ namespace penstock::session {
 /// for each of them; none of these reads blocks on the process.
 [[nodiscard]] std::map<std::uint32_t, std::string> standing_of(const session_status& status,
                                                                const arena::flight_recorders& flights);
+
+/// What has to be done with news of a watch: publishes the stall, logs, and tells of a change as an event. `what`: "stream".
+void announce(supervision::progress_watch::news what_changed, const std::optional<stall_report>& stalled,
+              double stood_seconds, std::string_view what, board& published,
+              const std::function<void(event)>& tell);
 
 class progress_ticker {
  public:

@@ -1,7 +1,6 @@
 // Collects the facts for progress_watch, and reports a stall in status, log and journal.
 #include "actors/session/pipeline_view.hpp"
 #include "actors/session/session_body.hpp"
-#include "runtime/base/log.hpp"
 
 namespace penstock {
 
@@ -20,20 +19,9 @@ supervision::progress_facts Session::body::progress_now(const engine& e) const {
 
 void Session::body::watch_progress(engine& e) {
   const auto facts = [this, all = &e] { return progress_now(*all); };
-  using news = supervision::progress_watch::news;
-  const auto tell_news = [this](news what, const std::optional<stall_report>& stalled, double stood) {
-    board_.stalled(stalled);
-    if (what == news::none) return;
-    event said = what == news::stalled
-                     ? session::event_of(*stalled)
-                     : session::event_of(event_kind::progress_again,
-                                         fmt::format("the stream moves again after {:.0f} s", stood));
-    if (what == news::stalled) {
-      log::warn("session", "{}", said.text);
-    } else {
-      log::info("session", "{}", said.text);
-    }
-    tell(std::move(said));
+  const auto tell_news = [this](supervision::progress_watch::news what,
+                                const std::optional<stall_report>& stalled, double stood) {
+    session::announce(what, stalled, stood, "stream", board_, [this](event said) { tell(std::move(said)); });
   };
   e.progress = std::make_unique<session::progress_ticker>(*e.io, facts, tell_news);
 }

@@ -1,5 +1,6 @@
 #include "runtime/supervision/awaited.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
@@ -138,14 +139,19 @@ awaited_if_any loading_of(const progress_facts& f, const places_of_batches& batc
                  w->id};
 }
 
+std::string_view item_of(const progress_facts& f) {
+  return f.status.jobs ? "job" : "sample";
+}
+
 awaited_if_any trial_of(const progress_facts& f) {
   const auto w = std::ranges::find(f.status.workers, f.sacrificial_place, &worker_status::id);
   if (w == f.status.workers.end() || in_state(*w, "stopped") || in_state(*w, "failed")) return std::nullopt;
-  const std::string how = w->current_sample ? "has been loading " + sample_of(f, *w) : "is " + w->state;
-  return awaited{
-      stall_kind::trial,
-      fmt::format("a sample that may kill workers, to be tried alone in {}, which {}", name_of(*w), how),
-      w->id};
+  const std::string how =
+      w->current_sample && !f.status.jobs ? "has been loading " + sample_of(f, *w) : "is " + w->state;
+  return awaited{stall_kind::trial,
+                 fmt::format("a {} that may kill workers, to be tried alone in {}, which {}", item_of(f),
+                             name_of(*w), how),
+                 w->id};
 }
 
 /// No worker holds the missing batch.
@@ -174,9 +180,12 @@ awaited workers_of(const progress_facts& f) {
   }
   if (other != nullptr && !in_state(*other, "ready"))
     return {stall_kind::worker, fmt::format("{}, which is {}", name_of(*other), other->state), other->id};
-  if (other != nullptr)
-    return {stall_kind::worker, fmt::format("{}, which is ready but has no lease", name_of(*other)),
+  if (other != nullptr) {
+    return {stall_kind::worker,
+            fmt::format("{}, which is ready but has no lease{}", name_of(*other),
+                        f.status.jobs ? ": callers may keep results in all of its slots" : ""),
             other->id};
+  }
   if (starting != nullptr)
     return {stall_kind::worker, fmt::format("{}, which is starting", name_of(*starting)), starting->id};
   if (waiting != nullptr) {
@@ -193,6 +202,24 @@ awaited workers_of(const progress_facts& f) {
   }
   return {stall_kind::nobody,
           gone.empty() ? "nobody: there is no worker" : "nobody: no worker is left (" + gone + ")"};
+}
+
+awaited operator_who_paused(std::string_view what) {
+  return {stall_kind::operator_,
+          fmt::format("an operator, who paused the {}; `penstock resume` continues it", what)};
+}
+
+/// A job may run for as long as its function does: only jobs that wait while none runs are owed.
+bool are_jobs_owed(const pool_statistics& jobs) {
+  return jobs.waiting > 0 && jobs.running == 0;
+}
+
+awaited workers_or_callers_of(const progress_facts& f, const pool_statistics& jobs) {
+  if (jobs.running > 0) return {stall_kind::sample, counted(jobs.running, "running job")};
+  if (jobs.waiting == 0) return {stall_kind::consumer, "jobs to be submitted"};
+  if (f.status.state == "paused") return operator_who_paused("pool");
+  if (auto r = trial_of(f)) return *r;
+  return workers_of(f);
 }
 
 }  // namespace
@@ -213,6 +240,7 @@ const char* name_of(stall_kind kind) noexcept {
 
 bool is_owed(const progress_facts& f) {
   if (is_over(f.status)) return false;
+  if (f.status.jobs) return are_jobs_owed(*f.status.jobs);
   return f.consumer_waits || f.owner_is_elsewhere || look_at(f.under_way).before > 0;
 }
 
@@ -220,12 +248,12 @@ bool is_owed(const progress_facts& f) {
 awaited find_blocker(const progress_facts& f) {
   const places_of_batches batches = look_at(f.under_way);
   if (is_over(f.status)) return {stall_kind::nobody, "nobody: the stream is over", {}};
+  if (f.status.jobs) return workers_or_callers_of(f, *f.status.jobs);
   if (!is_owed(f)) return {stall_kind::consumer, "the consumer, which asks for no batch", {}};
   if (auto r = group_of(f)) return *r;
   if (auto r = consumer_of(f, batches)) return *r;
   if (auto r = owner_of(f, batches)) return *r;
-  if (f.status.state == "paused")
-    return {stall_kind::operator_, "an operator, who paused the session; `penstock resume` continues it", {}};
+  if (f.status.state == "paused") return operator_who_paused("session");
   if (auto r = loading_of(f, batches)) return *r;
   if (auto r = trial_of(f)) return *r;
   return workers_of(f);

@@ -14,7 +14,7 @@
 
 namespace penstock::supervision {
 
-/// The session at one moment.
+/// The session at one moment; a pool has no batches and no buffers, but status.jobs.
 struct progress_facts {
   session_status status;                 ///< with the samples that workers are loading now
   std::vector<batch_passage> under_way;  ///< by position
@@ -28,7 +28,7 @@ struct progress_facts {
 
 /// What the stream waits for. The names are those of the field `kind` in status.
 enum class stall_kind : std::uint8_t {
-  sample,     ///< "sample": a worker has been loading one for a while
+  sample,     ///< "sample": a worker has been loading one for a while; in a pool: running jobs
   worker,     ///< "worker": it is starting, waits for its restart, or has not started its batch
   trial,      ///< "trial": a suspect has to be loaded alone first
   nobody,     ///< "nobody": no worker is left
@@ -47,7 +47,7 @@ struct awaited {
 };
 [[nodiscard]] awaited find_blocker(const progress_facts& facts);
 
-/// Whether a batch is due. If not, no progress is expected.
+/// Whether a batch is due, or in a pool jobs wait while none runs. If not, no progress is expected.
 [[nodiscard]] bool is_owed(const progress_facts& facts);
 
 }  // namespace penstock::supervision

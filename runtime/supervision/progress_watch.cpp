@@ -11,6 +11,7 @@ bool progress_watch::moved(const progress_facts& facts) {
     samples = w.samples;
   }
   std::uint64_t passed = facts.released * batch_stages;
+  if (const auto& jobs = facts.status.jobs) passed += jobs->ok + jobs->failed;
   for (const batch_passage& b : facts.under_way) passed += 1 + static_cast<std::uint64_t>(b.reached());
   any |= std::exchange(stages_passed_, passed) != passed;
   return any;

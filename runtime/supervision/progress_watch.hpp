@@ -2,7 +2,7 @@
 // silently is the worst kind of failure, so after 5 s without progress this reports why. Pure: facts and the
 // time come in, a stall comes out. Driven by actors/session/progress_ticker, once a second.
 //
-// Progress means that a worker finishes a sample or a batch passes a stage. Starts, deaths, heartbeats and
+// Progress means that a worker finishes a sample, a batch passes a stage or a job ends. Starts, deaths, heartbeats and
 // restarts of processes do not count, because a pool can crash and restart forever.
 //
 // No progress is expected while no batch is due: before the first request, after the end, and while the

@@ -59,6 +59,22 @@ class ProgressTest(PenstockTest):
         self.assertEqual((code, said.count("restart requested")), (EXIT_OK, 2), said)
         self.goes_on()
 
+    def test_a_pool_whose_workers_are_all_drained_says_so_until_they_are_back(self):
+        process = self.start("map", "--command", "sleep 0.01", "--workers", 2, "--quiet", stdin=subprocess.PIPE)
+        process.stdin.write(b"line\n" * 1000)
+        process.stdin.close()
+        process.stdin = None  # for communicate()
+        self.assertEqual(self.penstock("wait", "--for=ready", "--timeout", "10s", timeout=20)[0], EXIT_OK)
+        self.assertEqual(self.penstock("drain", "workers")[0], EXIT_OK)
+        self.assertIn("penstock restart workers", self.stall("operator")["text"])
+        self.assertEqual(self.penstock("status", "--check")[0], EXIT_NOT_MET)
+        self.assertIn("stalled", [e["kind"] for e in self.events()])
+        self.assertEqual(self.penstock("restart", "workers")[0], EXIT_OK)
+        self.wait_until(lambda: self.status()["stalled"] is None, "the end of the stall")
+        self.assertIn("the pool moves again", " ".join(e["text"] for e in self.events()))
+        out, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, len(out.splitlines())), (EXIT_OK, 1000), err)
+
     def test_a_paused_session_says_so(self):
         self.live()
         self.assertEqual(self.penstock("pause")[0], EXIT_OK)

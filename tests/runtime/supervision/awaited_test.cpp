@@ -184,3 +184,40 @@ TEST_CASE("a group that is not complete is named before everything in this proce
     CHECK(find_blocker(f).kind == stall_kind::gpu_owner);
   }
 }
+
+TEST_CASE("jobs that wait while none runs wait for whom the pool lacks") {
+  progress_facts f;
+  f.status.state = "ok";
+  f.status.workers = {worker_in(0, "stopped"), worker_in(1, "stopped")};
+  f.sacrificial_place = sacrificial;
+  f.status.jobs.emplace();
+  CHECK(find_blocker(f).text == "jobs to be submitted");
+  CHECK_FALSE(is_owed(f));
+  f.status.jobs->waiting = 3;
+  CHECK(is_owed(f));
+  SECTION("workers that were drained") {
+    for (worker_status& w : f.status.workers) w.why_stopped = "drained";
+    const awaited s = find_blocker(f);
+    CHECK(s.kind == stall_kind::operator_);
+    CHECK(s.text == "an operator, who drained all workers; `penstock restart workers` brings them back");
+  }
+  SECTION("a pause") {
+    f.status.state = "paused";
+    CHECK(find_blocker(f).text == "an operator, who paused the pool; `penstock resume` continues it");
+  }
+  SECTION("a trial") {
+    f.status.workers.push_back(worker_in(sacrificial, "starting"));
+    CHECK(find_blocker(f).text ==
+          "a job that may kill workers, to be tried alone in worker/64, which is starting");
+  }
+  SECTION("a worker with full slots") {
+    f.status.workers[0] = worker_in(0, "ready");
+    CHECK(find_blocker(f).text ==
+          "worker/0, which is ready but has no lease: callers may keep results in all of its slots");
+  }
+  SECTION("a job that runs, for as long as it takes") {
+    f.status.jobs->running = 1;
+    CHECK_FALSE(is_owed(f));
+    CHECK(find_blocker(f).text == "1 running job");
+  }
+}

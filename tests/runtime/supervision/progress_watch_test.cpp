@@ -102,3 +102,23 @@ TEST_CASE("a stall says how long nothing has moved and who is waited for") {
   CHECK(watch.stalled()->kind == name_of(who.kind));
   CHECK(watch.stalled()->worker == who.worker);
 }
+
+TEST_CASE("a pool stalls when jobs wait for 5 s and none runs or ends") {
+  progress_watch watch;
+  progress_facts f;
+  f.status.state = "ok";
+  f.status.workers = {worker_in(0, "starting")};
+  f.sacrificial_place = sacrificial;
+  f.status.jobs.emplace();
+  f.status.jobs->running = 1;
+  watch.look(start, f);
+  CHECK(watch.look(start + 60s, f) == news::none);  // a job may run for long
+  f.status.jobs->running = 0;
+  f.status.jobs->waiting = 2;
+  f.status.jobs->ok = 1;
+  CHECK(watch.look(start + 62s, f) == news::none);
+  CHECK(watch.look(start + 67s, f) == news::stalled);
+  CHECK(watch.stalled()->text == "waiting for worker/0, which is starting");
+  f.status.jobs->ok = 2;
+  CHECK(watch.look(start + 68s, f) == news::moves_again);
+}
