@@ -1,5 +1,7 @@
 #include "actors/job_worker/command.hpp"
 
+#include "actors/job_worker/abort_notice.hpp"
+#include "actors/job_worker/command_family.hpp"
 #include "actors/protocol/command_job.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
@@ -22,7 +24,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <set>
 #include <vector>
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
@@ -34,6 +35,7 @@ using clock = std::chrono::steady_clock;
 
 constexpr std::size_t shown_of_a_command = 200;
 constexpr std::chrono::milliseconds memory_is_looked_at_every{50};
+constexpr std::chrono::milliseconds orphans_are_looked_at_every{1000};
 
 std::string shown(const protocol::command_job& job) {
   std::string line;
@@ -135,62 +137,50 @@ pid_t start(const protocol::command_job& job, captured& out, captured& err) {
 /// The private memory of a command and all processes that it started.
 class memory_limit {
  public:
-  memory_limit(pid_t command, std::uint64_t most) : command_(command), most_(most) {}
+  memory_limit(const command_family& family, std::uint64_t most) : family_(family), most_(most) {}
 
-  /// The timeout for poll().
-  [[nodiscard]] int patience() const {
-    return most_ > 0 ? static_cast<int>(memory_is_looked_at_every.count()) : -1;
-  }
-  /// Kills them all if they exceed the limit. Checks no more often than patience() allows.
+  [[nodiscard]] bool exists() const { return most_ > 0; }
+  /// Kills them all if they exceed the limit. Looks no more often than memory_is_looked_at_every.
   void enforce() {
     if (most_ == 0 || clock::now() < next_look_) return;
     next_look_ = clock::now() + memory_is_looked_at_every;
     const std::uint64_t now = private_bytes();
     if (now <= most_) return;
     exceeded_ = now;
-    kill_all();
+    family_.kill();
   }
   /// Its memory when it was killed; 0: it was not killed.
   [[nodiscard]] std::uint64_t exceeded() const { return exceeded_; }
 
  private:
-  /// Stop them first, so that none can start another process, or die before its children are known.
-  void kill_all() const {
-    std::set<pid_t> all{command_};
-    ::kill(command_, SIGSTOP);
-    for (bool more = true; more;) {
-      more = false;
-      for (const pid_t one : process::descendants_of(command_)) {
-        if (all.insert(one).second) more = ::kill(one, SIGSTOP) == 0 || more;
-      }
-    }
-    for (const pid_t one : all) ::kill(one, SIGKILL);
-  }
   [[nodiscard]] std::uint64_t private_bytes() const {
-    std::vector<pid_t> all = process::descendants_of(command_);
-    all.push_back(command_);
     std::uint64_t sum = 0;
-    for (const pid_t one : all) {
+    for (const pid_t one : family_.members()) {
       if (const auto facts = process::look_at(one)) sum += facts->rss_anon_bytes;
     }
     return sum;
   }
 
-  pid_t command_;
+  const command_family& family_;
   std::uint64_t most_;
   std::uint64_t exceeded_ = 0;
   clock::time_point next_look_ = clock::now();
 };
 
 /// Reads until the command itself exits, not until end of file: processes that it started may keep the pipes
-/// open.
-int status_of(pid_t pid, captured& out, captured& err, memory_limit& memory) {
+/// open. Returns early if the worker is to die.
+int status_of(pid_t pid, captured& out, captured& err, memory_limit& memory, command_family& family,
+              const abort_notice& notice) {
+  const auto patience = memory.exists() ? memory_is_looked_at_every : orphans_are_looked_at_every;
   const unique_fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
   bool over = !process;
   while (!over) {
-    std::array<pollfd, 3> news{{{out.fd(), POLLIN, 0}, {err.fd(), POLLIN, 0}, {process.get(), POLLIN, 0}}};
-    const int ready = ::poll(news.data(), news.size(), memory.patience());
+    std::array<pollfd, 4> news{
+        {{out.fd(), POLLIN, 0}, {err.fd(), POLLIN, 0}, {process.get(), POLLIN, 0}, {notice.fd(), POLLIN, 0}}};
+    const int ready = ::poll(news.data(), news.size(), static_cast<int>(patience.count()));
+    if (notice.has_come()) return 0;
     memory.enforce();
+    family.reap_orphans(pid);
     if (ready <= 0) continue;
     over = news[2].revents != 0;
     if (news[0].revents != 0) out.take();
@@ -230,9 +220,15 @@ void run_command(JobCall& call) {
   captured out(job->output_bytes_max);
   captured err(job->output_bytes_max);
   const auto begun = clock::now();
+  const abort_notice notice;
+  command_family family;
   const pid_t pid = start(*job, out, err);
-  memory_limit memory(pid, job->memory_bytes_max);
-  const int status = status_of(pid, out, err, memory);
+  memory_limit memory(family, job->memory_bytes_max);
+  const int status = status_of(pid, out, err, memory, family, notice);
+  if (notice.has_come()) {
+    family.kill();
+    notice.obey();
+  }
   if (memory.exceeded() > 0) {
     throw job_exception(
         "memory",
@@ -240,7 +236,10 @@ void run_command(JobCall& call) {
                     bytes_for_people(job->memory_bytes_max)),
         {});
   }
-  if (WIFSIGNALED(status)) end_like(WTERMSIG(status), *job, call.job());
+  if (WIFSIGNALED(status)) {
+    family.kill();
+    end_like(WTERMSIG(status), *job, call.job());
+  }
   const std::chrono::nanoseconds took = clock::now() - begun;
   call.give(protocol::as_bytes(protocol::command_outcome{WEXITSTATUS(status), std::move(out.output),
                                                          std::move(err.output),

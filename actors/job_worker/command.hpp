@@ -7,11 +7,16 @@
 namespace penstock::job_worker {
 
 /// The argument is a protocol::command_job, the result a protocol::command_outcome. No shell; stdin is
-/// /dev/null; penstock's descriptors are not inherited. The command stays in the worker's process group, so
-/// whatever kills the worker (a timeout, a cancelled job) also kills the command and all that it started.
+/// /dev/null; penstock's descriptors are not inherited.
 ///
-/// If a signal ends the command, the worker dies of the same signal: the job is charged with the death and
-/// retried elsewhere. Processes that outlive the command keep running, but their output is lost.
+/// The command stays in the worker's process group, so whatever kills the worker also kills the command and what it
+/// started. A worker that is told to abort (a timeout, a cancelled job) first kills what has left the group, too.
+///
+/// If a signal ends the command, what it started is killed and the worker dies of the same signal: the job is charged with
+/// the death and retried elsewhere. Processes that outlive a command that has exited keep running, but their output is
+/// lost.
+///
+/// Adopts and reaps orphans: only for programs whose children are all commands.
 ///
 /// Throws job_exception: type "command" if the program cannot be found or executed; type "memory" if it and
 /// the processes that it started exceeded the job's limit of private memory; all of them are killed first.

@@ -127,6 +127,56 @@ class CommandTest(MapTest):
         with open(self.path("pid")) as file:
             self.assertFalse(alive(int(file.read())))
 
+    # Starts a process in a session of its own, and one that has lost its parent as well; their pids are in the files below.
+    LEAVE = ("setsid sh -c 'echo $$ > with-parent; exec sleep 1000.25' & "
+             "(setsid sh -c 'echo $$ > orphan; exec sleep 1000.25' &) ; "
+             "until test -s with-parent && test -s orphan; do sleep 0.02; done; ")
+
+    def left(self):
+        found = []
+        for name in ("with-parent", "orphan"):
+            with open(self.path(name)) as file:
+                found.append(int(file.read()))
+            self.addCleanup(lambda pid=found[-1]: name_of(pid) == "sleep" and signal_process(pid, signal.SIGKILL))
+        return found
+
+    def test_a_command_that_takes_too_long_is_ended_with_processes_that_have_left_its_group_or_lost_their_parent(self):
+        found, _ = self.map("--command", self.script(self.LEAVE + "wait"), "--timeout", "3s", "--set", "log.level=off", items=["a"],
+                            expect=EXIT_FAILED)
+        self.assertEqual([line["status"] for line in found], ["timed_out"])
+        left = self.left()
+        self.wait_until(lambda: not any(map(alive, left)), "the end of all that the command has started", 5)
+
+    def test_a_command_that_a_signal_ends_or_that_uses_too_much_memory_takes_with_it_what_has_left_its_group(self):
+        use = "python3 -c 'import time; x = bytearray(200 << 20); time.sleep(1000)'"
+        for what, status in (("kill -SEGV $$", "poisoned"), (use, "exception")):
+            found, _ = self.map("--command", self.script("ulimit -c 0\n" + self.LEAVE + what), "--memory", "100MiB", "--set",
+                                "quarantine.max_attempts=1", "--set", "log.level=off", items=["a"], expect=EXIT_FAILED)
+            self.assertEqual([line["status"] for line in found], [status])
+            left = self.left()
+            self.wait_until(lambda: not any(map(alive, left)), "the end of all that the command has started", 5)
+            os.unlink(self.path("with-parent"))
+            os.unlink(self.path("orphan"))
+
+    def test_what_a_command_leaves_running_when_it_exits_is_not_ended_with_a_later_command(self):
+        script = self.script('if test "$1" = leave; then %s exit 0; fi\nsleep 1000.25' % self.LEAVE)
+        found, _ = self.map("--command", script, "--timeout", "3s", "--set", "log.level=off", items=["leave", "wait"], workers=1,
+                            expect=EXIT_FAILED)
+        self.assertEqual([line["status"] for line in found], ["ok", "timed_out"])
+        self.assertEqual([alive(pid) for pid in self.left()], [True, True])
+
+    def test_orphans_of_a_command_do_not_pile_up_as_zombies(self):
+        script = self.script("for i in 1 2 3 4 5; do (sleep 0.01 & echo $! >> orphans) ; done; echo > all; exec sleep 1000.25")
+        process = self.start("map", "--command", script, "--workers", 1, "--quiet", stdin=subprocess.PIPE)
+        process.stdin.write(b"a\n")
+        process.stdin.flush()
+        self.wait_until(lambda: os.path.exists(self.path("all")), "the command")
+        with open(self.path("orphans")) as file:
+            orphans = [int(line) for line in file]
+        self.assertEqual(len(orphans), 5)
+        self.wait_until(lambda: {state_and_parent(pid)[0] for pid in orphans} == {"X"}, "the reaping of all orphans")
+        self.assertEqual(len(self.workers_of(process)), 1)
+
     def test_output_beyond_what_is_kept_is_counted(self):
         found, _ = self.map("--command", "head -c 100000 /dev/zero --", "--keep-output", "1KiB", "--set", "log.level=error", items=["/dev/zero"])
         self.assertEqual(len(found[0]["result"]["stdout"]), 1024)
@@ -166,7 +216,7 @@ class CommandTest(MapTest):
         arguments = ("map", "--command", "echo", "--input", self.path("in"), "--journal", self.path("journal"), "--json", "--quiet")
         code, out, err = self.penstock(*arguments, "--output", "/dev/full")
         self.assertEqual(code, EXIT_FAILED, err)
-        self.assertIn("No space left on device", json.loads(out)["error"]["message"])
+        self.assertIn("writing the results to '/dev/full': No space left on device", json.loads(out)["error"]["message"])
         code, out, err = self.penstock(*arguments, "--output", self.path("out.jsonl"))
         self.assertEqual(code, EXIT_OK, err)
         self.assertGreater(json.loads(out)["from_journal"], 0)
@@ -178,6 +228,32 @@ class CommandTest(MapTest):
         found, summary = self.map("--command", "echo", expect=EXIT_FAILED)
         self.assertEqual(len(found), 1)
         self.assertIn("line 2 of", summary["error"]["message"])
+        self.assertIn("contains a NUL byte", summary["error"]["message"])
+
+    def test_a_line_with_a_byte_that_no_argument_can_hold_costs_the_others_nothing_where_bad_lines_are_skipped(self):
+        with open(self.path("in"), "wb") as file:
+            file.write(b"a\nb\0c\n\0\nd\n")
+        found, summary = self.map("--command", "echo", "--on-bad-line", "skip", "--set", "log.level=warn")
+        self.assertEqual([(line["index"], line["result"]["stdout"]) for line in found], [(0, "a\n"), (3, "d\n")])
+        self.assertEqual((summary["outcome"], summary["skipped_lines"]), ("finished", 2))
+        self.assertRegex(self.err, r"line 2 of .* is skipped: it contains a NUL byte")
+
+    def test_an_output_that_another_run_is_writing_is_refused_and_stays_whole(self):
+        self.write("hold", "")
+        script = self.script('echo "$1" >> ran; while test -e hold; do sleep 0.02; done; echo "$1"') + " {}"
+        self.write("in", "a\nb\n")
+        arguments = ("map", "--command", script, "--input", "in", "--json", "--quiet", "--output")
+        first = self.start(*arguments, "out.jsonl")
+        self.wait_until(lambda: os.path.exists(self.path("ran")), "the first run's jobs")
+        os.link(self.path("out.jsonl"), self.path("other name"))
+        for name in ("out.jsonl", "other name"):
+            code, out, err = self.penstock(*arguments, name)
+            self.assertEqual(code, EXIT_FAILED, err)
+            self.assertEqual(json.loads(out)["error"]["message"], "another run is writing the output '%s'" % name)
+        os.unlink(self.path("hold"))
+        self.assertEqual(first.wait(timeout=30), EXIT_OK)
+        self.assertEqual([line["result"]["stdout"] for line in self.lines()], ["a\n", "b\n"])
+        self.assertEqual(self.penstock(*arguments, "out.jsonl")[0], EXIT_OK)
 
     def test_an_empty_input_has_an_empty_output(self):
         self.assertEqual(self.map("--command", "true", items=[])[0], [])
@@ -206,9 +282,14 @@ class CommandTest(MapTest):
             self.assertIn(words, self.refused(*arguments, *files), arguments)
         self.assertIn("same file", self.refused("--command", "true", "--input", self.path("in"), "--output", self.path("in")))
         self.assertIn("nowhere", self.refused("--command", "true", "--input", self.path("nowhere"), expect=EXIT_FAILED))
-        code, out, _ = self.penstock("map", "--command", "true", "--timeout", "soon", "--json", *files)
-        self.assertEqual(code, EXIT_CONFIG)
-        self.assertIn("timeout", out)
+        for option, value, key in (("--timeout", "soon", "jobs.timeout"), ("--workers", "0", "loader.workers"),
+                                   ("--workers", "many", "loader.workers"), ("--set", "loader.workers=0", "loader.workers")):
+            code, out, _ = self.penstock("map", "--command", "true", option, value, "--json", *files)
+            self.assertEqual(code, EXIT_USAGE, option)
+            self.assertEqual([one["key"] for one in json.loads(out)["diagnostics"]], [key])
+        wrong = self.write("wrong.toml", "[loader]\nworkers = 0\n")
+        for more in ((), ("--timeout", "soon")):
+            self.assertEqual(self.penstock("map", wrong, "--command", "true", *more, *files)[0], EXIT_CONFIG)
         with open(self.path("out.jsonl")) as file:
             self.assertEqual(file.read(), "precious\n")
 
@@ -435,11 +516,56 @@ class JournalTest(MapTest):
 
     def test_a_changed_line_is_refused_by_its_number_and_new_lines_are_done(self):
         self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c"])
-        _, summary = self.map("--command", self.command, "--journal", self.journal, items=["a", "x", "c"], expect=EXIT_FAILED)
+        code, summary = self.go_on("a\nx\nc\n")
+        self.assertEqual(code, EXIT_FAILED)
         self.assertIn("line 2 of", summary["error"]["message"])
         _, summary = self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c", "d"])
         self.assertEqual(summary["from_journal"], 3)
         self.assertEqual(sorted(self.ran()), ["a", "b", "c", "d"])
+
+    def go_on(self, text):
+        """Runs the command again with this as its stdin; returns the exit code and the summary."""
+        process = self.start("map", "--command", self.command, "--journal", self.journal, "--output", "out.jsonl", "--workers", 2, "--json",
+                             "--quiet", stdin=subprocess.PIPE)
+        out, err = process.communicate(text.encode(), timeout=60)
+        return process.returncode, json.loads(out or err)
+
+    def test_a_run_that_is_refused_because_of_a_changed_line_leaves_the_earlier_output_and_starts_no_job(self):
+        self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c"])
+        with open(self.path("out.jsonl")) as file:
+            earlier = file.read()
+        self.write("in", "a\nb\nX\nd\n")
+        for arguments in ((), ("--retry-failed",)):
+            code, out, err = self.penstock("map", "--command", self.command, "--journal", self.journal, "--input", "in", "--output",
+                                           "out.jsonl", "--json", "--quiet", *arguments)
+            self.assertEqual(code, EXIT_FAILED, err)
+            self.assertIn("line 3 of in differs", json.loads(out)["error"]["message"])
+        code, summary = self.go_on("new\na\nb\n")
+        self.assertEqual((code, summary["jobs"]), (EXIT_FAILED, 0))
+        self.assertIn("line 1 of stdin differs", summary["error"]["message"])
+        with open(self.path("out.jsonl")) as file:
+            self.assertEqual(file.read(), earlier)
+        self.assertEqual(sorted(self.ran()), ["a", "b", "c"])
+
+    def test_a_pipe_is_compared_with_the_journal_and_then_goes_on_from_its_first_line(self):
+        many = ["%d %s" % (i, "x" * 300) for i in range(40)]
+        self.map("--command", self.command, "--journal", self.journal, items=many[:20])
+        code, summary = self.go_on("\n".join(many))  # the last line without a line feed
+        self.assertEqual((code, summary["from_journal"]), (EXIT_OK, 20))
+        self.assertEqual([line["result"]["stdout"] for line in self.lines()], ["did %s\n" % one for one in many])
+        code, summary = self.go_on("\n".join(many[:7]) + "\n")  # fewer than the journal has
+        self.assertEqual((code, summary["from_journal"], len(self.lines())), (EXIT_OK, 7, 7))
+
+    def test_a_signal_while_a_pipe_is_compared_with_the_journal_ends_the_run_and_leaves_the_earlier_output(self):
+        self.map("--command", self.command, "--journal", self.journal, items=["a", "b"])
+        process = self.start("map", "--command", self.command, "--journal", self.journal, "--output", "out.jsonl", "--quiet", "--json",
+                             stdin=subprocess.PIPE)
+        process.stdin.write(b"a\n")
+        process.stdin.flush()
+        self.wait_until(lambda: self.workers_of(process), "its workers")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=20), EXIT_INTERRUPTED)
+        self.assertEqual(len(self.lines()), 2)
 
     def test_other_work_is_refused(self):
         self.map("--command", self.command, "--journal", self.journal, items=["a"])

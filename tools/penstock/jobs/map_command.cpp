@@ -20,13 +20,10 @@
 #include <penstock/pool.hpp>
 
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <map>
 
 namespace penstock::cli {
 namespace {
@@ -130,29 +127,6 @@ result<std::unique_ptr<work>> work_of(const map_options& o, const config& settin
 }
 
 // ---- files ------------------------------------------------------------------------------------------------
-
-/// Writing to a file while reading it would destroy the input or never end.
-result<void> check_different(int input, int output, const map_options& o) {
-  std::map<std::pair<dev_t, ino_t>, std::string> seen;
-  const auto add = [&seen](const struct stat& facts, const std::string& name) -> result<void> {
-    if (!S_ISREG(facts.st_mode)) return {};
-    const auto [at, is_new] = seen.try_emplace({facts.st_dev, facts.st_ino}, name);
-    if (is_new) return {};
-    return refuse(errc::usage, "{} and {} are the same file", at->second, name);
-  };
-  struct stat facts {};
-  if (::fstat(input, &facts) == 0) {
-    if (auto ok = add(facts, "the input"); !ok) return ok;
-  }
-  if (::fstat(output, &facts) == 0) {
-    if (auto ok = add(facts, "the output"); !ok) return ok;
-  }
-  if (!o.journal.empty() && ::stat(o.journal.c_str(), &facts) == 0) {
-    if (auto ok = add(facts, "the journal"); !ok) return ok;
-  }
-  if (!o.job_log.empty() && ::stat(o.job_log.c_str(), &facts) == 0) return add(facts, "the job log");
-  return {};
-}
 
 void tell_journal(const map_journal& journal, const std::string& path) {
   if (journal.torn_bytes() > 0 || journal.unreadable() > 0) {
@@ -272,7 +246,8 @@ int map(map_options o) {
   if (!input) return no(input.error());
   auto output = map_output::open(o.output);
   if (!output) return no(output.error());
-  if (auto ok = check_different((*input)->fd(), output->fd(), o); !ok) return no(ok.error());
+  if (auto ok = check_different((*input)->fd(), output->fd(), o.journal, o.job_log); !ok)
+    return no(ok.error());
   std::unique_ptr<map_journal> journal;
   if (!o.journal.empty()) {
     auto opened = map_journal::open(o.journal, (*what)->as_json());

@@ -1,0 +1,65 @@
+#include "actors/job_worker/command_family.hpp"
+
+#include "runtime/process/process_facts.hpp"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace penstock::job_worker {
+namespace {
+
+constexpr std::chrono::seconds orphans_are_reaped_every{1};
+
+}  // namespace
+
+command_family::command_family() {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  pid_t reaped = 0;
+  do {
+    reaped = ::waitpid(-1, nullptr, WNOHANG);
+  } while (reaped > 0);
+  if (reaped < 0) return;  // there is no child: nothing was left behind
+  const std::vector<pid_t> left = process::descendants_of(::getpid());
+  earlier_.insert(left.begin(), left.end());
+}
+
+std::vector<pid_t> command_family::members() const {
+  std::vector<pid_t> all = process::descendants_of(::getpid());
+  if (earlier_.empty()) return all;
+  std::set<pid_t> others = earlier_;
+  for (const pid_t one : earlier_) {
+    const std::vector<pid_t> below = process::descendants_of(one);
+    others.insert(below.begin(), below.end());
+  }
+  std::erase_if(all, [&others](pid_t one) { return others.contains(one); });
+  return all;
+}
+
+void command_family::kill() const {
+  std::set<pid_t> all;
+  for (bool more = true; more;) {
+    more = false;
+    for (const pid_t one : members()) {
+      if (all.insert(one).second) more = ::kill(one, SIGSTOP) == 0 || more;
+    }
+  }
+  for (const pid_t one : all) ::kill(one, SIGKILL);
+}
+
+void command_family::reap_orphans(pid_t command) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_reaping_) return;
+  next_reaping_ = now + orphans_are_reaped_every;
+  siginfo_t first{};
+  // A command that has ended hides the orphans behind it; they are reaped before the next one.
+  while (::waitid(P_ALL, 0, &first, WEXITED | WNOHANG | WNOWAIT) == 0 && first.si_pid != 0 &&
+         first.si_pid != command) {
+    ::waitpid(first.si_pid, nullptr, WNOHANG);
+    first = {};
+  }
+}
+
+}  // namespace penstock::job_worker

@@ -1,0 +1,36 @@
+// The output of `penstock map`: stdout, or a file that one run at a time writes and that is emptied only when
+// nothing can refuse the run any more.
+#pragma once
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/result.hpp"
+
+#include <string>
+
+namespace penstock::cli {
+
+class map_output {
+ public:
+  /// "-" is stdout. Creates a missing file and leaves the contents of an existing one. Refuses a regular file
+  /// that another run is writing.
+  static result<map_output> open(const std::string& path);
+
+  /// Empties a regular file that was given by its path.
+  result<void> empty();
+
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+  /// "'out.jsonl'", "stdout".
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+ private:
+  std::string name_ = "stdout";
+  unique_fd own_;
+  int fd_ = 1;
+  bool is_regular_file_ = false;
+};
+
+/// Writing to a file while reading it would destroy the input or never end. `journal` and `job_log` may be
+/// empty.
+result<void> check_different(int input, int output, const std::string& journal, const std::string& job_log);
+
+}  // namespace penstock::cli
