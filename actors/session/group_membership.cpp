@@ -37,6 +37,7 @@ group::rank_card card_of(const config& settings, const session_options& options,
   card.world_size = place.world_size;
   card.process = group::number_of_this_process();
   card.starts = place.starts;
+  card.one_at_a_time = place.one_at_a_time;
   card.host = group::host_name();
   card.pid = ::getpid();
   card.shares_device = settings.gpu.share;

@@ -47,6 +47,7 @@ group::rank_card card_of(const group_options& options, const group::launcher_pla
   card.world_size = place.world_size;
   card.process = group::number_of_this_process();
   card.starts = place.starts;
+  card.one_at_a_time = place.one_at_a_time;
   card.host = group::host_name();
   card.pid = ::getpid();
   card.device = device;

@@ -23,8 +23,9 @@
 //
 // Taking over. A book that hears of an earlier coordinator takes the next generation as soon as all ranks have
 // reported, or after `lost_after`, when no rank can still be handing out by the word of the one before. A new process
-// beside survivors waits for that as well, unless its launcher counts starts: then it has ended the one before. Where nobody is left who knows of an earlier
-// coordinator, and the launcher does not count, the group begins anew at once.
+// beside survivors waits for that as well, and so does a survivor whose right to hand out has lapsed, unless its launcher counts
+// starts or ends a process of a rank before it starts the next: then there is no other process. Where nobody is left who knows of
+// an earlier coordinator, and the launcher does not count, the group begins anew at once.
 //
 // Bounds. One seat for each rank, one rival for each seat; advance() is O(ranks).
 #pragma once

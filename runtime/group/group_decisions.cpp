@@ -78,7 +78,7 @@ void group_book::gather(steady_time now) {
   if (takes_over()) {
     // Another process of the rank, whose predecessor or successor this is, may be cut off from everybody, and hand out.
     const auto uncertain = [&](const seat& s) {
-      return rank_of(s) != 0 && s.latest && s.latest->card.starts == 0 &&
+      return rank_of(s) != 0 && s.latest && s.latest->card.starts == 0 && !s.latest->card.one_at_a_time &&
              (s.incarnation == 0 || s.latest->lapsed);
     };
     if (waited || (all && std::ranges::none_of(seats_, uncertain))) establish(now);

@@ -14,15 +14,16 @@
 
 namespace penstock::group {
 
-inline constexpr std::uint32_t group_protocol = 3;
+inline constexpr std::uint32_t group_protocol = 4;
 
 /// A process of a rank; fixed for its life.
 struct rank_card {
   std::uint32_t protocol = group_protocol;
   std::uint32_t rank = 0;
   std::uint32_t world_size = 0;
-  std::uint64_t process = 0;  ///< drawn at its start; tells two processes of one rank apart
-  std::uint32_t starts = 0;   ///< how often its launcher had started this rank before, if it says so
+  std::uint64_t process = 0;   ///< drawn at its start; tells two processes of one rank apart
+  std::uint32_t starts = 0;    ///< how often its launcher had started this rank before, if it says so
+  bool one_at_a_time = false;  ///< its launcher ends a process of this rank before it starts the next
   std::string host{};
   std::int32_t pid = 0;
   std::string device{};  ///< UUID of its GPU; empty: the host device

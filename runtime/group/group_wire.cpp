@@ -201,6 +201,7 @@ void fields(Archive& io, in<Archive, rank_card>& card) {
   io(card.world_size);
   io(card.process);
   io(card.starts);
+  io(card.one_at_a_time);
   io.exact(card.host, host_name_max, "a host's name");
   io(card.pid);
   io.exact(card.device, device_name_max, "a device's name");

@@ -18,6 +18,7 @@ struct launcher {
   std::vector<std::string> job;  // the first that is set, and the others behind it
   std::string also{};            // has to be set too
   std::string each{};            // set only where each rank runs; without it the program may run once for all
+  bool one_at_a_time = false;    // as in launcher_place
 };
 
 const std::array<launcher, 6>& launchers() {
@@ -29,7 +30,9 @@ const std::array<launcher, 6>& launchers() {
        "LOCAL_WORLD_SIZE",
        "PENSTOCK_GROUP_STARTS",
        {},
-       "PENSTOCK_GROUP_STARTS"},
+       "PENSTOCK_GROUP_STARTS",
+       {},
+       true},
       {"torchrun",
        "RANK",
        "WORLD_SIZE",
@@ -188,6 +191,7 @@ result<std::optional<launcher_place>> place_in(const environment& variables) {
   const auto starts = number_if_set(variables, by->starts);
   if (!starts) return tl::unexpected(starts.error());
   place.starts = starts->value_or(0);
+  place.one_at_a_time = by->one_at_a_time;
   place.runs_in_each_rank = by->each.empty() || variables(by->each).has_value();
   place.job = job_of(*by, variables);
   return std::optional(std::move(place));

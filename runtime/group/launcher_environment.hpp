@@ -31,6 +31,7 @@ struct launcher_place {
   std::optional<std::uint32_t> local_rank{};
   std::optional<std::uint32_t> local_world_size{};  ///< ranks on this host
   std::uint32_t starts = 0;                         ///< how often the launcher had started this rank before
+  bool one_at_a_time = false;                       ///< it ends a process of a rank before it starts the next
   /// False: this may be a script that runs once for all ranks, and has their variables too.
   bool runs_in_each_rank = true;
   std::string job{};                  ///< what tells groups of one user apart; empty: nothing does

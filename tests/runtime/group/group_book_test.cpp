@@ -2,6 +2,7 @@
 #include "tests/runtime/group/small_group.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 using namespace penstock;
 using namespace penstock::group;
@@ -396,6 +397,25 @@ TEST_CASE("a new coordinator that does not know the group yet gives nobody back 
   g.replace(0);
   g.run(3s);
   CHECK(g.handing_out() == ranks{2});
+}
+
+TEST_CASE("a right that has lapsed comes back at once where a launcher never has two processes of a rank") {
+  const bool one_at_a_time = GENERATE(false, true);
+  small_group g(2, true);
+  for (auto& rank : g.cards) rank.card.one_at_a_time = one_at_a_time;
+  g.begin();
+  g.run();
+  g.cut = {0, 1};  // the coordinator's process stands still
+  g.run(11s);
+  REQUIRE(g.handing_out().empty());
+  g.kill(0);
+  g.cut.clear();
+  g.replace(0);
+  g.run(1s);
+  g.describe();
+  CHECK(g.handing_out() == (one_at_a_time ? ranks{0, 1} : ranks{}));
+  g.run(10s);
+  CHECK(g.handing_out() == ranks{0, 1});
 }
 
 TEST_CASE(

@@ -35,6 +35,7 @@ member_report full_report() {
             .world_size = 5,
             .process = 12,
             .starts = 6,
+            .one_at_a_time = true,
             .host = "node9",
             .pid = 4711,
             .device = "GPU-1",
@@ -109,6 +110,7 @@ TEST_CASE("reports and orders arrive as they were sent") {
   CHECK(r.card.world_size == was.card.world_size);
   CHECK(r.card.process == was.card.process);
   CHECK(r.card.starts == was.card.starts);
+  CHECK(r.card.one_at_a_time);
   CHECK(r.card.host == was.card.host);
   CHECK(r.card.pid == was.card.pid);
   CHECK(r.card.device == was.card.device);

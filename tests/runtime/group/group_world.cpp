@@ -92,6 +92,7 @@ group_world::process& group_world::start(std::uint32_t rank) {
   m.card.world_size = settings_.ranks;
   m.card.process = p->token;
   m.card.starts = settings_.counts_starts ? launched.starts : 0;
+  m.card.one_at_a_time = settings_.counts_starts;
   m.card.host = "host";
   m.card.pid = static_cast<std::int32_t>(p->token);
   m.card.settings = {{"sampler.seed", settings_.odd == rank ? "2" : "1"}};

@@ -78,6 +78,7 @@ TEST_CASE("each launcher's variables say rank, world size and local rank") {
   CHECK(t.local_rank == 1);
   CHECK(t.local_world_size == 4);
   CHECK(t.starts == 2);
+  CHECK_FALSE(t.one_at_a_time);
   CHECK(t.job == "29500");
   const launcher_place m = place(openmpi);
   CHECK(m.launcher == "mpirun");
@@ -104,6 +105,7 @@ TEST_CASE("each launcher's variables say rank, world size and local rank") {
   CHECK(p.launcher == "penstock launch");
   CHECK(p.job == "mine");
   CHECK(p.starts == 7);
+  CHECK(p.one_at_a_time);
 }
 
 TEST_CASE("a batch script of Slurm has a rank, but is not known to run in each") {
