@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -108,6 +109,13 @@ bool wait_for(const unique_fd& pidfd, std::chrono::steady_clock::time_point unti
 
 }  // namespace
 
+std::chrono::microseconds time_to_leave() noexcept {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const bool one_core = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
+  return one_core ? milliseconds(1) : milliseconds(0);
+}
+
 void signal_group(const child& to, int signal) noexcept {
   if (to.pid <= 0) return;
   siginfo_t info;
@@ -144,7 +152,7 @@ std::optional<exit_report> reap(const child& dead, milliseconds deadline) {
   const auto until = std::chrono::steady_clock::now() + deadline;
   // Polled, because waitid on a pidfd has no timeout.
   if (!wait_for(dead.pidfd, until)) return std::nullopt;
-  std::this_thread::sleep_for(time_to_leave);
+  std::this_thread::sleep_for(time_to_leave());
   const ended_child end = reap_ended(dead);
   for (const unique_fd& member : end.left_over) wait_for(member, until);
   return end.report;
