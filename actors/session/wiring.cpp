@@ -63,7 +63,7 @@ void open_control_socket(process::io_thread& io, const std::string& name, sessio
     return;
   }
   if (bound->renamed) {
-    log::warn("control", "another session named '{}' is running; this one is '{}'", name,
+    log::info("control", "another session named '{}' is running; this one is '{}'", name,
               bound->path.stem().string());
   }
   boost::asio::post(io.context(), [&io, &server, controls = std::move(controls),

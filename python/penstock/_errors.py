@@ -71,10 +71,14 @@ class usage_error(error, RuntimeError):
     code = "usage"
 
 
-class io_error(error):
-    """A file or folder could not be read or written."""
+class io_error(error, OSError):
+    """A file or folder could not be read or written. errno is os_code, or None if there is none."""
 
     code = "io"
+
+    def __init__(self, message: str, os_code: int = 0) -> None:
+        super().__init__(message, os_code)
+        self.errno = os_code or None
 
 
 class dataset_error(error):

@@ -239,6 +239,8 @@ class SessionTest(PackageTest):
         with self.assertRaisesRegex(penstock.io_error, "nowhere.toml") as caught:
             penstock.Session(os.path.join(self.folder, "nowhere.toml"))
         self.assertEqual(caught.exception.os_code, 2)
+        self.assertIsInstance(caught.exception, OSError)
+        self.assertEqual(caught.exception.errno, 2)
         with self.assertRaisesRegex(penstock.usage_error, '"auto"'):
             self.session(loader={"workers": None})
         with self.assertRaisesRegex(TypeError, r"a config of type dict: .* as keyword arguments: Session\('photos.toml', loader="):
