@@ -242,13 +242,17 @@ void group_book::tend_communicator() {
     return c.number == view_.communicator &&
            (c.at == how::broken || c.at == how::aborting || c.at == how::aborted);
   };
-  if ((making_ == making::making || making_ == making::ready) && std::ranges::any_of(seats_, gave_up))
+  const auto is_through = [&](const seat& s) { return needs_no_communicator(s); };
+  const auto gave_up_what_it_needs = [&](const seat& s) { return gave_up(s) && !is_through(s); };
+  if ((making_ == making::making && std::ranges::any_of(seats_, gave_up)) ||
+      (making_ == making::ready && std::ranges::any_of(seats_, gave_up_what_it_needs)))
     break_communicator();
   if (making_ == making::aborting) {
     const auto clean = [&](const seat& s) { return !s.present || is_clean(state_of(s)); };
     if (std::ranges::all_of(seats_, clean)) making_ = making::idle;
   }
-  if (making_ == making::idle && complete && view_.phase == group_phase::running) {
+  const bool needed = std::ranges::none_of(seats_, is_through);
+  if (making_ == making::idle && complete && needed && view_.phase == group_phase::running) {
     making_ = making::drawing;
     view_.communicator = std::max(view_.communicator + 1, first_communicator());
     outbox_.emplace_back(draw_communicator_id{view_.communicator});
@@ -257,6 +261,12 @@ void group_book::tend_communicator() {
     return state_of(s).number == view_.communicator && state_of(s).at == how::made;
   };
   if (making_ == making::making && complete && std::ranges::all_of(seats_, made)) making_ = making::ready;
+}
+
+/// It has taken the last of the steps that all ranks take together, and all have: its owner may be gone already, while others
+/// have yet to say so.
+bool group_book::needs_no_communicator(const seat& s) const {
+  return settings_.common_steps && s.present && s.latest->took_last_step && s.latest->steps <= view_.agreed;
 }
 
 /// Numbers of two coordinators never meet: an order of the earlier one may still be on its way. They differ in their upper

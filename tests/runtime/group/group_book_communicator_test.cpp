@@ -84,6 +84,32 @@ TEST_CASE("an asynchronous error of one rank's communicator aborts it on all") {
   CHECK(g.handing_out() == ranks{0, 1});
 }
 
+TEST_CASE(
+    "the first rank that is through takes no communicator away from the others, which need none any more "
+    "either") {
+  small_group g(2, true, true);
+  g.begin();
+  g.run();
+  const std::uint64_t first = g.made.at(0).second;
+  for (auto& m : g.members) m->delivered(16);
+  for (auto& m : g.members) m->held({16});
+  g.run();
+  REQUIRE(g.book->view().agreed == 16);
+  g.members[1]->took_last_step();
+  g.members[1]->communicator_broken(first, "this rank's GPU owner ends");
+  g.run(1s);
+  CHECK(g.made.size() == 2);
+  CHECK(g.members[0]->may_communicate());
+  // And none is made anew: for whom, without that rank?
+  g.members[0]->communicator_broken(first, "remote error");
+  g.run(1s);
+  CHECK(g.made.size() == 2);
+  for (auto& m : g.members) m->stream_ended();
+  g.run(1s);
+  REQUIRE(g.ends[0].has_value());
+  CHECK(g.ends[0]->how == group_outcome::finished);
+}
+
 TEST_CASE("a step is agreed when every rank has a snapshot of it, and stays agreed") {
   small_group g(3, true, true);
   g.begin();
