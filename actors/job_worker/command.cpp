@@ -3,6 +3,7 @@
 #include "actors/job_worker/abort_notice.hpp"
 #include "actors/job_worker/command_family.hpp"
 #include "actors/protocol/command_job.hpp"
+#include "runtime/base/exit_report.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
@@ -198,7 +199,7 @@ int status_of(pid_t pid, captured& out, captured& err, memory_limit& memory, com
 [[noreturn]] void end_like(int signal, const protocol::command_job& job, std::uint64_t number) {
   static_cast<void>(
       write_all(STDERR_FILENO, fmt::format("penstock: the command of job {} was ended by {}: {}\n", number,
-                                           ::strsignal(signal), shown(job))));
+                                           process::signal_name(signal), shown(job))));
   // The command has already written its core file, if any.
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);

@@ -56,8 +56,8 @@ std::string_view beyond_64_bits(std::string_view text) {
                              : "must be at most 9223372036854775807";
 }
 
-/// What to write instead of a value of the wrong type; empty if unclear.
-std::string remedy(const value_form& form, bool element, const node& from) {
+/// What to write instead of a value of the wrong type; empty if unclear, or if that would be refused in turn.
+std::string remedy(const value_form& form, const value_limits& limits, bool element, const node& from) {
   const std::string written(from.at.text());
   const bool single = element || form.count == arity::one || form.count == arity::optional;
   if (written.size() > 40 || written.find('\n') != std::string::npos) return {};
@@ -69,10 +69,13 @@ std::string remedy(const value_form& form, bool element, const node& from) {
   const bool number_given = from.kind == node_kind::integer || from.kind == node_kind::number;
   const bool positive =
       number_given && !written.starts_with('-') && (from.kind != node_kind::number || from.number > 0);
+  const auto allowed = [&](double value) { return value >= limits.low && value <= limits.high; };
   switch (form.element) {
-    case scalar::duration: return positive ? fmt::format("did you mean \"{}s\"?", written) : "";
+    case scalar::duration:
+      return positive && allowed(from.number * 1e9) ? fmt::format("did you mean \"{}s\"?", written) : "";
     case scalar::size: {
       if (from.kind != node_kind::integer || !positive) return {};
+      if (!allowed(from.number >= 1024 ? from.number : from.number * (1 << 20))) return {};
       // Large numbers are probably bytes, small ones megabytes.
       return from.integer >= 1024
                  ? fmt::format("did you mean \"{}\"?", scalar_text(scalar::size, from.number))
@@ -201,7 +204,7 @@ bool value_reader::wrong_type(const node& from) {
   if (key_.form.element == scalar::duration) help = "units are d, h, m, s, ms, us and ns, as in \"250ms\"";
   if (key_.form.element == scalar::size)
     help = "units are B, KiB, MiB, GiB, TiB, KB, MB, GB and TB, as in \"64MiB\"";
-  std::string label = remedy(key_.form, in_element_ || entry_.has_value(), from);
+  std::string label = remedy(key_.form, key_.limits, in_element_ || entry_.has_value(), from);
   if (label.empty()) label = fmt::format("found {}", name_of(from.kind));
   return refuse(from.at, expected(), std::move(label), from.kind == node_kind::text ? "" : help);
 }

@@ -267,14 +267,27 @@ class BadSurroundingsTest(PenstockTest):
         # Leading zeros are no sign of octal.
         self.assertEqual(self.run_json(config, "--batches", "02", "--set", "sampler.batch_size=1")["totals"]["batches"], 2)
 
-    def test_a_batch_beyond_every_stream_is_refused_by_preview(self):
+    def test_a_config_file_that_is_missing_is_the_same_failure_for_every_verb(self):
+        lines = self.write("lines", "one\n")
+        for arguments in (["run"], ["check-config"], ["launch"], ["launch", "--gpus", "host:2"], ["map", "--function", "f", "--input", lines],
+                          ["preview", "--out", "p.png"], ["doctor"], ["chaos"], ["inspect"]):
+            code, out, err = self.penstock(arguments[0], "nowhere.toml", *arguments[1:])
+            self.assertEqual((code, out), (EXIT_CONFIG, ""), (arguments, err))
+            self.assertEqual(err, "error: cannot read nowhere.toml: No such file or directory\n --> nowhere.toml\n1 error\n", arguments)
+
+    def test_a_batch_beyond_the_end_of_the_stream_is_refused_by_preview(self):
         photos = os.path.join(self.folder, "photos")
         make_photos(photos, 4)
-        config = self.write("p.toml", '[dataset]\npath = "photos"\n[sampler]\nbatch_size = 2\n[gpu]\ndevice = "host"\n')
-        code, _, err = self.penstock("preview", config, "--out", "p.png", "--batch", "2000000")
-        self.assertEqual(code, EXIT_FAILED)
-        self.assertIn("there is no batch 2000000: a stream has at most 1000000 epochs, here of 2 batches each", err)
-        self.assertEqual(self.penstock("preview", config, "--out", "p.png", "--batch", "1999999")[0], EXIT_OK)
+        config = self.write("p.toml", '[dataset]\npath = "photos"\n[sampler]\nbatch_size = 2\nepochs = 3\n[gpu]\ndevice = "host"\n')
+        picture = os.path.join(self.folder, "p.png")
+        code, _, err = self.penstock("preview", config, "--out", picture, "--batch", "6")
+        self.assertEqual(code, EXIT_USAGE)
+        self.assertIn("--batch: there is no batch 6: the stream has 6 batches, counted from 0 (3 epochs of 2 each)", err)
+        code, _, err = self.penstock("preview", config, "--out", picture, "--batch", "2000000", "--epochs", "1")
+        self.assertEqual(code, EXIT_USAGE)
+        self.assertIn("the stream has 2 batches, counted from 0 (1 epoch of 2)", err)
+        self.assertFalse(os.path.exists(picture))
+        self.assertEqual(self.penstock("preview", config, "--out", picture, "--batch", "5")[0], EXIT_OK)
 
     def test_a_number_of_sample_photographs_that_is_none_is_refused(self):
         program = os.path.join(BIN, "penstock-sample-photos")

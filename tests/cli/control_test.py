@@ -41,7 +41,16 @@ class ControlTest(PenstockTest):
             self.assertEqual((w["state"], w["incarnation"], w["restarts"], w["last_death"]), ("ready", 1, 0, None))
         code, out, _ = self.penstock("status")
         self.assertIn("worker/1", out)
-        self.assertTrue(all(len(line) <= 80 for line in out.splitlines()), out)
+
+    def test_a_pipe_gets_whole_lines_and_a_terminal_lines_that_fit(self):
+        name = "long-" + "x" * 25
+        self.live(name)
+        self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
+        for verb, whole in (("status", r"^%s  ok  pid .* samples delivered$"), ("sessions", r"^%s .*/penstock/%s\.sock$"),
+                            ("top", r"^penstock %s  ok  epoch 0  pid \d+$")):
+            self.assertRegex(self.penstock(verb)[1], "(?m)" + whole.replace("%s", name))
+            lines = self.lines_on_a_terminal(verb)
+            self.assertTrue(lines and all(len(line) <= 80 for line in lines), lines)
 
     def test_status_tells_of_a_worker_that_was_killed(self):
         process = self.live()
@@ -171,6 +180,15 @@ class ControlTest(PenstockTest):
             self.assertEqual((code, err), (EXIT_NO_TARGET, "error: cannot %s 'nobody': use %s\n" % (verb, choice)))
         self.assertEqual(self.penstock("scale", 1000)[0], EXIT_REFUSED)
 
+    def test_a_target_that_there_is_not_is_the_same_failure_for_every_verb(self):
+        self.live()
+        empty = self.write("quarantine.jsonl", "")
+        for arguments in (["status", "worker/77"], ["describe", "worker/77"], ["logs", "worker/77"], ["restart", "worker/77"], ["drain", "worker/77"],
+                          ["status", "nobody"], ["describe", "nobody"], ["logs", "nobody"], ["restart", "nobody"], ["drain", "nobody"],
+                          ["quarantine", "retry", "3"], ["quarantine", "release", "3", "--file", empty]):
+            code, out, err = self.penstock(*arguments, "--json")
+            self.assertEqual((code, json.loads(out)["error"]["kind"]), (EXIT_NO_TARGET, "no_target"), (arguments, out))
+
     def test_the_socket_is_for_its_user_alone(self):
         self.live()
         folder = os.stat(os.path.join(self.folder, "penstock"))
@@ -189,7 +207,11 @@ class ControlTest(PenstockTest):
         _, err = second.communicate(timeout=15)
         self.assertIn(b"another session named 'live' is running; this one is '" + name.encode(), err)
 
+    def none_live(self, **facts):
+        return dict({"sessions": [], "dead": 0, "removed": 0, "left_folders": 0, "removed_folders": 0}, **facts)
+
     def test_a_stale_socket_is_replaced_and_sessions_removes_others(self):
+        self.environment["TMPDIR"] = self.folder  # what others have left elsewhere does not count
         process = self.live()
         process.kill()
         process.communicate()
@@ -198,10 +220,10 @@ class ControlTest(PenstockTest):
         self.assertEqual(self.status()["pid"], again.pid)
         again.kill()
         again.communicate()
-        self.assertEqual(json.loads(self.penstock("sessions", "--json")[1]), {"sessions": [], "dead": 1, "removed": 0})
+        self.assertEqual(json.loads(self.penstock("sessions", "--json")[1]), self.none_live(dead=1))
         code, _, err = self.penstock("sessions")
         self.assertIn("1 socket was left by dead sessions\nnext: penstock sessions --prune\n", err)
-        self.assertEqual(json.loads(self.penstock("sessions", "--prune", "--json")[1]), {"sessions": [], "dead": 0, "removed": 1})
+        self.assertEqual(json.loads(self.penstock("sessions", "--prune", "--json")[1]), self.none_live(removed=1))
         self.assertEqual(os.listdir(os.path.join(self.folder, "penstock")), [])
 
     def test_sessions_tells_how_each_one_stands(self):

@@ -253,6 +253,8 @@ class RealMachineTest(DoctorTest):
         report, rows = self.examine(self.config, "--cpu-only", "--isolate", "--set", 'loader.command=["no-such-program"]')
         self.assertIn("the first step to fail: 1 worker, host device", rows["isolate"]["observed"])
         self.assertEqual([s["status"] for s in report["isolation"]], ["ok", "fail", "skip", "skip", "skip", "skip"])
+        out = self.penstock("doctor", self.config, "--cpu-only", "--isolate", "--set", 'loader.command=["no-such-program"]')[1]
+        self.assertIn("skip  4 workers, host device  ", out)
         report, rows = self.examine(self.config, "--cpu-only", "--isolate", "--set", 'dataset.faults=[{sample=2, kind="segv", times=0}]')
         self.assertIn("the first step to fail: 0 workers: was killed by SIGSEGV", rows["isolate"]["observed"])
 

@@ -10,9 +10,11 @@ import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -60,6 +62,24 @@ class PenstockTest(unittest.TestCase):
         process = self.start(*arguments, **popen)
         out, err = process.communicate(timeout=timeout)
         return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+
+    def lines_on_a_terminal(self, *arguments, columns=80, timeout=60):
+        """What it prints on a terminal of this width."""
+        ours, its = os.openpty()
+        with open(ours, "rb", buffering=0) as screen:
+            fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            process = subprocess.Popen([PENSTOCK, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=its, stderr=subprocess.DEVNULL,
+                                       env=self.environment, cwd=self.folder)
+            self._running.append(process)
+            os.close(its)
+            text = b""
+            try:
+                while piece := screen.read(65536):
+                    text += piece
+            except OSError:  # nobody has the other end any more
+                pass
+            process.wait(timeout=timeout)
+        return text.decode("utf-8", "replace").splitlines()
 
     def run_json(self, *arguments, expect=EXIT_OK, **popen):
         """`penstock run ... --json --quiet`: the report."""

@@ -109,7 +109,7 @@ class InspectTest(PenstockTest):
         custom = self.write("c.toml", '[dataset]\ntype = "custom"\n[loader]\ncommand = ["my-worker"]\n')
         self.assertIn("only its worker program knows", self.inspect(custom, expect=EXIT_FAILED)["error"]["message"])
 
-    def test_people_get_a_table_that_fits(self):
+    def test_people_get_a_table_that_fits_their_terminal(self):
         folder, config = self.photos()
         with open(os.path.join(folder, "class2", "a.jpg"), "wb"):
             pass
@@ -118,7 +118,9 @@ class InspectTest(PenstockTest):
         self.assertIn("CLASS   SAMPLES", out)
         self.assertIn("class2/a.jpg", out)
         self.assertEqual(out.splitlines()[-1], "1 sample is suspicious")
-        for line in out.splitlines()[1:]:
+        lines = self.lines_on_a_terminal("inspect", config)
+        self.assertIn("CLASS   SAMPLES", "\n".join(lines))
+        for line in lines[1:]:
             self.assertLessEqual(len(line), 80)
 
 

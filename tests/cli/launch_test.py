@@ -7,16 +7,20 @@ from harness import *
 
 
 class FakeRank(socketserver.ThreadingUnixStreamServer):
-    """The control socket of a rank with two workers; it refuses to drain those that are named."""
+    """The control socket of a rank with three workers; it refuses the workers and verbs that are named, lacks 'worker/N', and with 'everything' hangs up."""
 
     def __init__(self, path, refuses):
         class Answers(socketserver.StreamRequestHandler):
             def handle(self):
-                for line in self.rfile:
+                for line in [] if "everything" in refuses else self.rfile:
                     asked = json.loads(line)
                     worker = asked.get("worker")
                     if asked["verb"] == "status":
                         answer = {"ok": True, "result": {"workers": [{"id": one, "state": "ready"} for one in (0, 1, 2)]}}
+                    elif worker not in (None, 0, 1, 2) or "worker/%s" % worker in refuses:
+                        answer = {"ok": False, "exit": EXIT_NO_TARGET, "error": {"kind": "no_target", "message": "there is no worker/%d" % worker}}
+                    elif asked["verb"] in refuses:
+                        answer = {"ok": False, "error": {"message": "not now"}}
                     elif worker in refuses:
                         answer = {"ok": False, "error": {"message": "worker/%d is being restarted" % worker}}
                     else:
@@ -266,8 +270,9 @@ class LaunchTest(PenstockTest):
         code, _, err = self.penstock("status", "--group", "no-such")
         self.assertEqual(code, EXIT_NO_SESSION)
         self.assertIn("live: slow", err)
-        code, _, err = self.penstock("stop", "--wait")
-        self.assertEqual(code, EXIT_OK, err)
+        stopped = self.group_verb("stop", "--wait")
+        self.assertEqual([(rank["session"], rank["result"]) for rank in stopped["ranks"]],
+                         [("slow-rank0", {"stopped": True}), ("slow-rank1", {"stopped": True})])
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 
     def test_orders_to_workers_reach_all_ranks_and_verbs_for_one_session_say_what_to_type(self):
@@ -300,6 +305,7 @@ class LaunchTest(PenstockTest):
         self.assertIn("rank 1 (slow-rank1):", out)
         self.assertEqual([rank["description"]["session"] for rank in self.group_verb("describe", "all", "--group", "slow")["ranks"]],
                          ["slow-rank0", "slow-rank1"])
+        self.assertIn("there is no worker/9", self.group_verb("describe", "worker/9", "--group", "slow", expect=EXIT_NO_TARGET)["ranks"][1]["error"])
         signal_process(self.workers_of_rank("slow-rank1")[0], signal.SIGSEGV)
         self.wait_until(lambda: '"rank":1' in self.penstock("logs", "workers", "--previous", "--group", "slow", "--json")[1],
                         "what the worker of rank 1 wrote")
@@ -311,7 +317,10 @@ class LaunchTest(PenstockTest):
         folder = os.path.join(self.folder, "penstock")
         os.makedirs(folder, mode=0o700, exist_ok=True)
         for rank, refuses in enumerate(refusals):
-            server = FakeRank(os.path.join(folder, "odd-rank%d.sock" % rank), refuses)
+            path = os.path.join(folder, "odd-rank%d.sock" % rank)
+            if os.path.exists(path):  # of an earlier group
+                os.unlink(path)
+            server = FakeRank(path, refuses)
             self.addCleanup(server.server_close)
             self.addCleanup(server.shutdown)
 
@@ -320,12 +329,33 @@ class LaunchTest(PenstockTest):
         code, out, err = self.penstock("drain", "workers", "--group", "odd")
         self.assertEqual(code, EXIT_REFUSED, err)
         self.assertIn("rank 0 (odd-rank0): drain of worker/0, worker/1, worker/2 requested\n", err)
-        self.assertIn("rank 1 (odd-rank1): drain of worker/0 requested; not of worker/1: worker/1 is being restarted; "
-                      "not asked for: worker/2\n", err)
+        self.assertIn("rank 1 (odd-rank1): drain of worker/0 requested; refused for worker/1: worker/1 is being restarted; "
+                      "not requested for worker/2\n", err)
         ranks = self.group_verb("drain", "workers", "--group", "odd", expect=EXIT_REFUSED)["ranks"]
         self.assertEqual([rank["drain"] for rank in ranks], [[0, 1, 2], [0]])
         self.assertNotIn("error", ranks[0])
-        self.assertIn("not of worker/1: worker/1 is being restarted", ranks[1]["error"])
+        self.assertIn("refused for worker/1: worker/1 is being restarted", ranks[1]["error"])
+
+    def test_a_worker_that_no_rank_has_is_no_target_and_one_that_some_lack_is_refused(self):
+        self.fake_group((), ())
+        code, _, err = self.penstock("drain", "worker/5", "--group", "odd")
+        self.assertEqual((code, err), (EXIT_NO_TARGET, "rank 0 (odd-rank0): there is no worker/5\nrank 1 (odd-rank1): there is no worker/5\n"))
+        self.group_verb("restart", "worker/2", "--group", "odd")
+        self.fake_group((), ("worker/2",))
+        code, _, err = self.penstock("drain", "worker/2", "--group", "odd")
+        self.assertEqual((code, err), (EXIT_REFUSED, "rank 0 (odd-rank0): drain of worker/2 requested\nrank 1 (odd-rank1): there is no worker/2\n"))
+        self.fake_group(("drain",), ("drain",))
+        code, _, err = self.penstock("drain", "worker/1", "--group", "odd")
+        self.assertEqual(code, EXIT_REFUSED, err)
+        self.assertIn("rank 1 (odd-rank1): refused for worker/1: not now\n", err)
+
+    def test_an_order_that_no_rank_of_a_group_takes_says_so(self):
+        for refusal, code, words in (("pause", EXIT_REFUSED, "no rank of odd has done it\n"), ("everything", EXIT_NO_SESSION, "no rank of odd is live any more\n")):
+            self.fake_group((refusal,), (refusal,))
+            found, _, err = self.penstock("pause", "--group", "odd")
+            self.assertEqual(found, code, err)
+            self.assertTrue(err.endswith(words), err)
+            self.assertNotIn("0 ranks", err)
 
     def test_an_order_to_workers_of_a_group_that_has_none_fails(self):
         process = self.start_sessions(self.slow_stream(samples=40000), ranks=2)
@@ -466,6 +496,30 @@ class LaunchTest(PenstockTest):
             self.assertEqual(out.count(secret), 2)
             secrets.add(secret)
         self.assertEqual(len(secrets), 2)
+
+    def test_the_folder_of_a_killed_launcher_is_named_by_doctor_and_removed_by_prune(self):
+        temporary = os.path.join(self.folder, "tmp")
+        other = os.path.join(temporary, "penstock-launch-of-somebody")
+        os.makedirs(other)
+        self.environment["TMPDIR"] = temporary
+        process = self.start_sessions(self.slow_stream(samples=40000), ranks=2)
+        self.wait_until(lambda: self.delivered_by(0) > 0, "rank 0 delivers")
+        folder, = (os.path.join(temporary, name) for name in os.listdir(temporary) if os.path.join(temporary, name) != other)
+        self.assertEqual(self.group_verb("sessions", "--prune")["removed_folders"], 0)
+        self.assertTrue(os.path.isdir(folder), "a folder in use stays")
+        ranks = self.rank_pids(process).values()
+        process.kill()
+        process.communicate()
+        self.wait_until(lambda: not any(map(alive, ranks)), "the ranks are gone")
+        rows = {row["id"]: row for row in json.loads(self.penstock("doctor", "--cpu-only", "--json")[1])["results"]}
+        row = rows["leftovers.folders"]
+        self.assertEqual((row["status"], row["observed"]), ("warn", folder))
+        self.assertIn("penstock sessions --prune", row["remedy"])
+        _, _, err = self.penstock("sessions")
+        self.assertIn("1 folder was left by launchers that are gone\nnext: penstock sessions --prune\n", err)
+        _, _, err = self.penstock("sessions", "--prune")
+        self.assertIn("removed 1 folder of launchers that are gone\n", err)
+        self.assertEqual(os.listdir(temporary), [os.path.basename(other)])
 
     def test_a_file_that_is_wrong_is_refused_once_before_anything_starts(self):
         config = self.write("wrong.toml", '[dataset]\ntype = "nonsense"\n')

@@ -142,7 +142,7 @@ class WatchTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn("SIGKILL after", out)
         self.assertRegex(out, r"loading +sample \d+ for ")
-        self.assertTrue(all(len(line) <= 80 for line in out.splitlines()), out)
+        self.assertTrue(all(len(line) <= 80 for line in self.lines_on_a_terminal("describe", "worker/%d" % hurt["id"])), out)
         self.assertEqual(self.penstock("describe", "worker/99")[0], EXIT_NO_TARGET)
         self.assertEqual(self.penstock("describe", "nonsense")[0], EXIT_NO_TARGET)
 
@@ -264,7 +264,7 @@ class WatchTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertNotIn("\x1b", out)
         self.assertIn("worker/2", out)
-        self.assertTrue(all(len(line) <= 80 for line in out.splitlines()), out)
+        self.assertTrue(all(len(line) <= 80 for line in self.lines_on_a_terminal("top", "--once")), out)
         self.assertIn("waits_for", self.answer("top", "--once"))
 
     def test_top_ends_when_the_session_does(self):

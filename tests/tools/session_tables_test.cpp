@@ -2,6 +2,7 @@
 #include "tools/penstock/watch/session_tables.hpp"
 
 #include "runtime/telemetry/report_json.hpp"
+#include "tools/penstock/watch/description.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
@@ -147,4 +148,15 @@ TEST_CASE("deaths in a pool are told by job and work") {
   INFO(text);
   CHECK(text.find("job  attempt  work") != std::string::npos);
   CHECK(text.find(" 17        2  thumbnail") != std::string::npos);
+}
+
+TEST_CASE("without a width no line of the status is cut, and with one all are") {
+  session_status s = status_with(std::nullopt);
+  s.session = std::string(120, 's');
+  s.gpu.name = std::string(120, 'g');
+  const auto answer = telemetry::as_json(s);
+  const std::string whole = cli::status_for_people(answer, {}, 0);
+  CHECK(whole.find(s.session) != std::string::npos);
+  CHECK(whole.find(s.gpu.name) != std::string::npos);
+  CHECK(cli::status_for_people(answer, {}, 80).find(s.session) == std::string::npos);
 }

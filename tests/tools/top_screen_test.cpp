@@ -107,6 +107,18 @@ TEST_CASE("a screen of any size is never overrun") {
   }
 }
 
+TEST_CASE("without a width nothing on the screen is cut") {
+  const std::string event(300, 'e');
+  json now = look(0, 0, 2, 1);
+  now.at("status").at("session") = std::string(100, 's');
+  now.at("status").at("workers")[0].at("state") = std::string(100, 'w');
+  const auto screen = top_screen({now, now, now}, event, {0, 24}, 0, false);
+  CHECK(has(screen, "penstock " + std::string(100, 's') + "  ok  epoch 0  pid 1"));
+  CHECK(has(screen, event));
+  CHECK(has(screen, std::string(100, 'w')));
+  CHECK(has(screen, "worker"));
+}
+
 TEST_CASE("the screen of a pool tells jobs a second and the functions with the most to do") {
   const auto pool = [](std::int64_t seconds, std::uint64_t done) {
     json all = look(seconds, done, 1);

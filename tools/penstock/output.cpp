@@ -48,9 +48,11 @@ bool colours_on(int fd) {
 }
 
 std::size_t terminal_width(int fd) {
+  constexpr std::size_t usual = 80;  // of a terminal that does not say
+  if (!is_terminal(fd)) return 0;
   winsize size{};
   if (::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
+  return usual;
 }
 
 std::string styled(style how, std::string_view text) {
@@ -84,6 +86,15 @@ int refuse_with(exit_code code, const failure& why, bool json) {
     say(styled(style::red, "error:") + " " + why.message);
   }
   return code;
+}
+
+int refuse_target(const std::string& why, bool json) {
+  if (json) {
+    print_json({{"error", {{"kind", "no_target"}, {"message", why}}}});
+  } else {
+    say(styled(style::red, "error:") + " " + why);
+  }
+  return exit_no_target;
 }
 
 }  // namespace penstock::cli

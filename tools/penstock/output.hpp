@@ -29,7 +29,7 @@ enum exit_code : int {
 /// Whether to use colours on a stream: only on a terminal, not with NO_COLOR or TERM=dumb.
 [[nodiscard]] bool colours_on(int fd);
 [[nodiscard]] bool is_terminal(int fd);
-/// Columns of the terminal; 80 if there is none.
+/// Columns of the terminal; 0 for no limit if it is none: a file or a pipe gets whole lines.
 [[nodiscard]] std::size_t terminal_width(int fd);
 
 enum class style { plain, bold, red, yellow, green, faint };
@@ -46,5 +46,7 @@ void print_json(const nlohmann::ordered_json& what);
 
 /// Reports a failure as text or JSON and returns the exit code.
 int refuse_with(exit_code code, const failure& why, bool json);
+/// The same for exit_no_target, whose kind in JSON is that of a session's own refusal: "no_target".
+int refuse_target(const std::string& why, bool json);
 
 }  // namespace penstock::cli

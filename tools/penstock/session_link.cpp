@@ -33,7 +33,7 @@ void add_group_choice(CLI::App& verb, session_choice& into) {
 }
 
 int no_such_target(const session_choice& choice, const std::string& why) {
-  return refuse_with(exit_no_target, {errc::usage, why, 0}, choice.as_json);
+  return refuse_target(why, choice.as_json);
 }
 
 std::string not_a_target(const std::string& word) {
@@ -112,13 +112,14 @@ chosen_socket choose(const session_choice& choice) {
   return {live.front().path, exit_ok};
 }
 
+int refuse_unreached(const session_choice& choice, const failure& why) {
+  return refuse_with(why.code == errc::timed_out ? exit_timed_out : exit_no_session, why, choice.as_json);
+}
+
 session_answer request(const session_choice& choice, const std::filesystem::path& socket, json question,
                        std::optional<std::chrono::milliseconds> deadline) {
   auto answer = control::ask(socket, std::move(question), deadline);
-  if (!answer) {
-    const exit_code code = answer.error().code == errc::timed_out ? exit_timed_out : exit_no_session;
-    return {{}, refuse_with(code, answer.error(), choice.as_json)};
-  }
+  if (!answer) return {{}, refuse_unreached(choice, answer.error())};
   return understand(choice, *answer);
 }
 

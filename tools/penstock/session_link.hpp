@@ -47,6 +47,9 @@ int no_such_target(const session_choice& choice, const std::string& why);
 /// For that: "'x' is not a target; there are: ...".
 [[nodiscard]] std::string not_a_target(const std::string& word);
 
+/// Tells that a session cannot be reached, or has not answered in time; gives the exit code.
+int refuse_unreached(const session_choice& choice, const failure& why);
+
 struct chosen_socket {
   std::filesystem::path path;
   int refused = exit_ok;  ///< an exit code; the reason has been printed

@@ -41,6 +41,10 @@ std::string cut_to(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, end)) + std::string(sign);
 }
 
+std::string fitted(std::string_view text, std::size_t width) {
+  return width == 0 ? std::string(text) : cut_to(text, width);
+}
+
 std::string padded(std::string_view text, std::size_t columns, column_side side) {
   std::string out = cut_to(text, columns);
   const std::string blanks(columns - std::min(columns, columns_of(out)), ' ');

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::cli {
@@ -23,6 +24,8 @@ struct table_column {
 [[nodiscard]] std::size_t columns_of(std::string_view text) noexcept;
 /// Cuts text to this many columns; ".." marks a cut.
 [[nodiscard]] std::string cut_to(std::string_view text, std::size_t columns);
+/// The same for lines of a terminal. `width`: its columns; 0 for no limit.
+[[nodiscard]] std::string fitted(std::string_view text, std::size_t width);
 /// Pads or cuts text to exactly this many columns.
 [[nodiscard]] std::string padded(std::string_view text, std::size_t columns,
                                  column_side side = column_side::left);

@@ -84,7 +84,7 @@ const std::vector<exit_code_facts>& exit_codes() {
       {exit_no_target, "there is no such target"},
       {exit_no_session, "no session can be reached"},
       {exit_timed_out, "timed out"},
-      {exit_refused, "the session refused"},
+      {exit_refused, "the session refused, or some ranks of a group did"},
       {exit_config, "the config file has mistakes: penstock check-config lists them"},
       {exit_interrupted, "ended cleanly by SIGINT (Ctrl-C)"},
       {exit_terminated, "ended cleanly by SIGTERM or SIGHUP"},
@@ -165,9 +165,9 @@ int verb_table::tell_usage_error(const CLI::ParseError& e, const std::vector<std
   } else {
     why = "a verb is missing";
   }
-  const bool json = given(arguments, "--json");
-  const int code = refuse_with(exit_usage, {errc::usage, why, 0}, json);
-  if (!json) say("next: " + where);
+  const bool as_json = given(arguments, "--json");
+  const int code = refuse_with(exit_usage, {errc::usage, why, 0}, as_json);
+  if (!as_json) say("next: " + where);
   return code;
 }
 

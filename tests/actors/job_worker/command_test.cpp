@@ -1,5 +1,6 @@
 // Commands as jobs: penstock-worker --commands, and which parts of a command's outcome reach the caller.
 #include "actors/protocol/command_job.hpp"
+#include "runtime/base/exit_report.hpp"
 #include "runtime/process/crash_notes.hpp"
 #include "tests/actors/job_worker/fake_pool.hpp"
 
@@ -143,7 +144,8 @@ TEST_CASE("a command that a signal ended is a death of its worker by the same si
     CHECK(pool.end_of_process().ended_by(number));
     CHECK(pool.read(order, 0).state == row_state::finished);
     CHECK(pool.read(order, 1).state == row_state::begun);
-    CHECK(pool.output().find("penstock: the command of job 2 was ended by ") != std::string::npos);
+    CHECK(pool.output().find("penstock: the command of job 2 was ended by " + process::signal_name(number) +
+                             ": ") != std::string::npos);
     CHECK(process::stack_in(pool.output()).empty());
   }
 }

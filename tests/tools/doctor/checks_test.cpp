@@ -243,6 +243,8 @@ const std::vector<mutation>& mutations() {
        }},
       {"leftovers.sockets", status::warn, "penstock sessions",
        [](facts& f) { f.machine.dead_sockets = {"/tmp/penstock-0/a.sock"}; }},
+      {"leftovers.folders", status::warn, "/tmp/penstock-launch-aBcDeF",
+       [](facts& f) { f.machine.left_folders = {"/tmp/penstock-launch-aBcDeF"}; }},
       {"config.file", status::warn, "has no effect",
        [](facts& f) { f.config_warnings = {"'flip' has no effect"}; }},
       {"worker.program", status::fail, "was not found",

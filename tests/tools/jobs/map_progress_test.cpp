@@ -28,7 +28,7 @@ TEST_CASE("progress is measured in bytes of the input, speed in jobs of the last
 TEST_CASE("where the input's size is not known there is no share and no time left") {
   map_status now = after(1, 500);
   now.input_bytes.reset();
-  CHECK(map_progress_line(now, after(0, 0), 1, 200, true) == "1 job  1 jobs/s  0 workers");
+  CHECK(map_progress_line(now, after(0, 0), 1, 200, true) == "1 job  1 job/s  0 workers");
 }
 
 TEST_CASE("failed jobs, skipped lines, restarts and the pool's state are told") {

@@ -175,7 +175,7 @@ std::string goal_of(const nemesis_settings& n) {
   return goal;
 }
 
-/// The estimated time left, from the time that the faults so far have taken.
+/// The estimated time left, from the time that the faults so far have taken; empty below a second.
 std::string time_left(const nemesis_settings& n, std::uint64_t faults, nanoseconds under_fire) {
   std::optional<nanoseconds> left;
   if (n.faults && faults > 0) {
@@ -187,8 +187,8 @@ std::string time_left(const nemesis_settings& n, std::uint64_t faults, nanosecon
     const nanoseconds rest = std::max(nanoseconds(*n.seconds) - under_fire, nanoseconds(0));
     left = left ? std::min(*left, rest) : rest;
   }
-  return left ? "; about " + duration_for_people(std::chrono::ceil<std::chrono::seconds>(*left)) + " left"
-              : "";
+  if (!left || *left < std::chrono::seconds(1)) return "";
+  return "; about " + duration_for_people(std::chrono::ceil<std::chrono::seconds>(*left)) + " left";
 }
 
 /// Timeouts are set for real storage on bad days; waiting for each of them would take hours. Shortens them to

@@ -81,10 +81,7 @@ int with_file(const quarantine_options& o) {
       return refuse_with(exit_failed, ok.error(), o.choice.as_json);
   }
   if (!found) {
-    return refuse_with(
-        exit_no_target,
-        {errc::usage, fmt::format("sample {} is not in '{}'", *o.sample, printable(o.file)), 0},
-        o.choice.as_json);
+    return no_such_target(o.choice, fmt::format("sample {} is not in '{}'", *o.sample, printable(o.file)));
   }
   if (o.choice.as_json) {
     print_json({{o.act, *o.sample}});

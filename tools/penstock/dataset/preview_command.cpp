@@ -85,7 +85,7 @@ struct image_shape {
 result<image_shape> shape_of(const tensor_view& t, const gpu_config& gpu) {
   const bool first = gpu.layout == image_layout::nchw;
   if (t.shape.size() != 4 || t.shape[first ? 1 : 3] != 3)
-    return refuse(errc::usage, "the images do not have three channels");
+    return refuse(errc::dataset, "the images do not have three channels");
   return image_shape{static_cast<std::uint32_t>(t.shape[first ? 2 : 1]),
                      static_cast<std::uint32_t>(t.shape[first ? 3 : 2]), first};
 }
@@ -134,13 +134,15 @@ struct preview {
 
 result<preview> preview_of(const Batch& batch, const config& settings, const names& known,
                            const std::string& device) {
+  if (batch.rows() == 0)
+    return refuse(errc::sample, "nothing to show: no sample of this batch could be loaded");
   const auto is_image = [](const tensor_view& t) { return t.name == "image"; };
   const auto image = std::ranges::find_if(batch.tensors(), is_image);
   if (image == batch.tensors().end()) {
     std::string there;
     for (const tensor_view& t : batch.tensors()) there += (there.empty() ? "" : ", ") + std::string(t.name);
-    return refuse(errc::usage, "nothing to show: batches of this dataset have the tensors {}, but no images",
-                  there);
+    return refuse(errc::dataset,
+                  "nothing to show: batches of this dataset have the tensors {}, but no images", there);
   }
   const auto shape = shape_of(*image, settings.gpu);
   if (!shape) return tl::unexpected(shape.error());
@@ -173,8 +175,6 @@ result<preview> preview_of(const Batch& batch, const config& settings, const nam
 
 // ---- the verb
 
-constexpr std::uint64_t epochs_max = 1'000'000;  // the limit of [sampler] epochs
-
 /// The state of a stream that has delivered everything before this batch, so that a session starts there.
 result<schedule::stream_state> state_before(const config& settings, const dataset_description& dataset,
                                             std::uint64_t batch) {
@@ -182,9 +182,12 @@ result<schedule::stream_state> state_before(const config& settings, const datase
   if (!order) return tl::unexpected(order.error());
   const std::uint64_t per_epoch = order->batches_per_epoch();
   if (per_epoch == 0) return refuse(errc::sample, "the dataset has no batch");
-  if (batch / per_epoch >= epochs_max) {
-    return refuse(errc::usage, "there is no batch {}: a stream has at most {} epochs, here of {} each", batch,
-                  epochs_max, counted(per_epoch, "batch", "batches"));
+  const std::uint64_t epochs = settings.sampler.epochs;
+  if (batch / per_epoch >= epochs) {
+    return refuse(errc::usage,
+                  "--batch: there is no batch {}: the stream has {}, counted from 0 ({} of {}{})", batch,
+                  counted(per_epoch * epochs, "batch", "batches"), counted(epochs, "epoch"), per_epoch,
+                  epochs == 1 ? "" : " each");
   }
   schedule::stream_state state;
   state.identity = session::identity_of(settings, &dataset);
@@ -204,8 +207,6 @@ result<preview> make_preview(config settings, std::uint64_t batch) {
   const auto state = state_before(settings, prepared->description, batch);
   if (!state) return tl::unexpected(state.error());
   const std::vector<std::byte> begin = schedule::serialise(*state);
-  // As many epochs as needed to reach the batch.
-  settings.sampler.epochs = std::max(settings.sampler.epochs, state->epoch + 1);
   try {
     session_options options;
     options.control_socket = false;
@@ -213,7 +214,7 @@ result<preview> make_preview(config settings, std::uint64_t batch) {
     options.state = begin;
     Session session(settings, options);
     const auto found = session.next();
-    if (!found) return refuse(errc::usage, "there is no batch {}", batch);
+    if (!found) return refuse(errc::sample, "batch {} could not be loaded", batch);
     return preview_of(*found, settings, names(prepared->index.get()), session.status().gpu.name);
   } catch (const error& e) {
     return tl::unexpected(e.as_failure());
@@ -225,7 +226,8 @@ int preview_batch(const preview_options& o) {
   if (!loaded) return tell_rejection(loaded.error(), o.as_json);
   if (!o.as_json) tell_warnings(*loaded);
   auto made = make_preview(loaded->values, o.batch);
-  if (!made) return refuse_with(exit_failed, made.error(), o.as_json);
+  if (!made)
+    return refuse_with(made.error().code == errc::usage ? exit_usage : exit_failed, made.error(), o.as_json);
   if (auto ok = write_png(o.out, made->sheet); !ok) return refuse_with(exit_failed, ok.error(), o.as_json);
   const std::size_t count = made->facts.at("samples").size();
   if (o.as_json) {
@@ -248,7 +250,9 @@ void add_preview_command(verb_table& verbs) {
        "save a batch as a contact sheet",
        "Loads one batch as a run would, copies it to the device, reads it back, undoes the normalisation and "
        "writes all of it as one PNG, pixel for pixel, with class names and sample numbers. The picture shows "
-       "what the network gets: crops, flips, colours. --batch counts through all epochs.",
+       "what the network gets: crops, flips, colours. --batch counts through all epochs; [sampler] epochs "
+       "says how many "
+       "there are.",
        {{"penstock preview photos.toml --out batch.png", "the first batch"},
         {"penstock preview photos.toml --batch 1000 --set sampler.batch_size=32 --out later.png",
          "32 samples from later in the stream"},

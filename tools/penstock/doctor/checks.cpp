@@ -96,6 +96,8 @@ const std::vector<check>& checks() {
        judge_orphans},
       {"leftovers.sockets", machine, "control sockets whose session is gone", "none",
        "`penstock sessions --prune` removes them", judge_dead_sockets},
+      {"leftovers.folders", machine, "temporary folders of `penstock launch` whose launcher is gone", "none",
+       "`penstock sessions --prune` removes them", judge_left_folders},
       {"group.rank", machine, "the launcher's variables: rank, world size, local rank",
        "all that belong together, in range",
        "start it with one launcher, and unset what another one has left", judge_rank},

@@ -5,6 +5,7 @@
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/doctor/checks.hpp"
 #include "tools/penstock/doctor/gather.hpp"
+#include "tools/penstock/launch/launch_folder.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/verb_table.hpp"
@@ -115,7 +116,8 @@ std::string folded(std::string_view text, std::size_t width) {
 }
 
 void print_row(status s, std::string_view id, std::string_view text, std::size_t width) {
-  print(painted(s, padded(name_of(s), 4)) + "  " + padded(id, id_columns) + "  " + folded(text, width));
+  print(painted(s, padded(name_of(s), 4)) + "  " + padded(id, std::max(id_columns, columns_of(id))) + "  " +
+        folded(text, width));
 }
 
 void print_remedy(const std::string& text, std::size_t width) {
@@ -123,7 +125,9 @@ void print_remedy(const std::string& text, std::size_t width) {
 }
 
 void print_report(const facts& f, const std::vector<row>& rows) {
-  const std::size_t width = terminal_width(STDOUT_FILENO);
+  constexpr std::size_t usual_width = 80;  // lines are folded here, never cut
+  const std::size_t terminal = terminal_width(STDOUT_FILENO);
+  const std::size_t width = terminal > 0 ? terminal : usual_width;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const row& r = rows[i];
     if (r.is != status::skip) {
@@ -144,7 +148,7 @@ void print_report(const facts& f, const std::vector<row>& rows) {
     print("");
     for (const auto& s : *f.isolation) {
       const status is = !s.tried ? status::skip : s.passed ? status::ok : status::fail;
-      print_row(is, cut_to(s.name, id_columns + 8), printable(s.told), width);
+      print_row(is, s.name, printable(s.told), width);
     }
   }
   std::string counts;
@@ -224,7 +228,10 @@ int examine(const doctor_options& o) {
   found.build = doctor::facts_of_this_build();
   doctor::look_at_job(settings, {!o.source.file.empty(), o.cpu_only, o.root}, found);
   found.machine = doctor::look_at_machine(where);
-  if (o.root == "/") doctor::look_at_group(settings, found.group);
+  if (o.root == "/") {
+    doctor::look_at_group(settings, found.group);
+    for (const auto& folder : left_launch_folders()) found.machine.left_folders.push_back(folder.string());
+  }
   if (found.job.demand != doctor::gpu_demand::none) found.gpu = doctor::look_at_gpu(where);
   if (o.deep || o.isolate) go_deep(settings, o, found);
   if (o.isolate) isolate(settings, o, found);

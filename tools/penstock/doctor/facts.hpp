@@ -188,6 +188,7 @@ struct machine_facts {
   std::string memfd_seals;
   std::vector<leftover_process> orphans;
   std::vector<std::string> dead_sockets;
+  std::vector<std::string> left_folders;  ///< temporary ones of launchers that are gone
 };
 
 /// How far a worker got: hello -> described -> ready -> loaded.

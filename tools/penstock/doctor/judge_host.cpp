@@ -20,6 +20,13 @@ finding ability(const std::string& trouble) {
   return {status::fail, trouble};
 }
 
+finding none_of(const std::vector<std::string>& leftovers) {
+  if (leftovers.empty()) return {status::ok, "none"};
+  std::string list;
+  for (const auto& one : leftovers) list += (list.empty() ? "" : ", ") + one;
+  return {status::warn, list};
+}
+
 }  // namespace
 
 finding judge_arena_memory(const facts& f) {
@@ -99,10 +106,11 @@ finding judge_orphans(const facts& f) {
 }
 
 finding judge_dead_sockets(const facts& f) {
-  if (f.machine.dead_sockets.empty()) return {status::ok, "none"};
-  std::string list;
-  for (const auto& s : f.machine.dead_sockets) list += (list.empty() ? "" : ", ") + s;
-  return {status::warn, list};
+  return none_of(f.machine.dead_sockets);
+}
+
+finding judge_left_folders(const facts& f) {
+  return none_of(f.machine.left_folders);
 }
 
 finding judge_config(const facts& f) {

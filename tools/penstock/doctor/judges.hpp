@@ -39,6 +39,7 @@ finding judge_parent_death(const facts& f);
 finding judge_memfd_seals(const facts& f);
 finding judge_orphans(const facts& f);
 finding judge_dead_sockets(const facts& f);
+finding judge_left_folders(const facts& f);
 finding judge_config(const facts& f);
 finding judge_worker_program(const facts& f);
 finding judge_worker_protocol(const facts& f);

@@ -8,7 +8,6 @@
 #include "tools/penstock/watch/full_screen.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,13 +45,12 @@ json row_of(const rank_answer& answer) {
 
 /// Names the ranks without a result; the exit code.
 int tell_silent(const session_choice& choice, const std::vector<rank_answer>& answers) {
-  int code = exit_ok;
+  rank_outcomes outcomes;
   for (const rank_answer& a : answers) {
-    if (a.result) continue;
-    code = exit_refused;
-    if (!choice.as_json) say(fmt::format("rank {} ({}): {}", a.rank, a.session, a.why_not));
+    outcomes.add(a.refused);
+    if (!a.result && !choice.as_json) say(fmt::format("rank {} ({}): {}", a.rank, a.session, a.why_not));
   }
-  return code;
+  return outcomes.code();
 }
 
 bool is_gone(const std::filesystem::path& socket) {
@@ -93,10 +91,14 @@ std::vector<rank_answer> ask_ranks(const live_group& group, const json& question
   for (const live_rank& r : group.ranks) {
     asked.push_back(std::async(std::launch::async, [&r, &question, deadline]() -> rank_answer {
       auto answer = control::ask(r.session.socket, question, deadline);
-      if (!answer) return {r.rank, r.session.name, std::nullopt, answer.error().message};
+      if (!answer) {
+        const int code = answer.error().code == errc::timed_out ? exit_timed_out : exit_no_session;
+        return {r.rank, r.session.name, std::nullopt, answer.error().message, code};
+      }
       if (answer->value("ok", false)) return {r.rank, r.session.name, std::move(answer->at("result")), {}};
       const json why = answer->value("error", json::object());
-      return {r.rank, r.session.name, std::nullopt, why.value("message", "the session refused")};
+      return {r.rank, r.session.name, std::nullopt, why.value("message", "the session refused"),
+              answer->value("exit", static_cast<int>(exit_refused))};
     }));
   }
   std::vector<rank_answer> answers;
@@ -104,103 +106,61 @@ std::vector<rank_answer> ask_ranks(const live_group& group, const json& question
   return answers;
 }
 
-int order_group(const session_choice& choice, const live_group& group, const json& question,
-                const std::string& told) {
-  const std::vector<rank_answer> answers = ask_ranks(group, question, answer_deadline);
-  const auto reached = static_cast<std::size_t>(
-      std::ranges::count_if(answers, [](const rank_answer& a) { return a.result.has_value(); }));
-  const int code = tell_silent(choice, answers);
-  if (choice.as_json) {
-    json all = head_of(group);
-    for (const rank_answer& a : answers) {
-      all["ranks"].push_back(row_of(a));
-      if (a.result) all["ranks"].back()["result"] = *a.result;
-    }
-    print_json(all);
-  } else {
-    say(fmt::format("{} {} of {}", told, counted(reached, "rank"), group.name));
-  }
-  return code;
+void rank_outcomes::add(int code) noexcept {
+  code_ = code_.value_or(code) == code ? code : exit_refused;
 }
 
 namespace {
 
-std::string names_of(const std::vector<std::uint32_t>& workers) {
-  std::vector<std::string> names;
-  for (const std::uint32_t worker : workers) names.push_back(fmt::format("worker/{}", worker));
-  return fmt::format("{}", fmt::join(names, ", "));
+bool has_result(const rank_answer& answer) {
+  return answer.result.has_value();
 }
 
-/// What has become of an order to several workers of a rank.
-struct changed_workers {
-  std::vector<std::uint32_t> changed;
-  std::vector<std::uint32_t> not_asked;  // after the one that was refused
-  std::optional<std::uint32_t> refused;
-  std::string why_not;  // that one; or the rank has not said which workers it has
-};
-
-changed_workers change_workers(const live_group& group, const live_rank& rank, const std::string& verb,
-                               const std::vector<std::uint32_t>& workers) {
-  changed_workers all;
-  const live_group alone{group.name, {rank}};
-  for (const std::uint32_t worker : workers) {
-    if (all.refused) {
-      all.not_asked.push_back(worker);
-      continue;
-    }
-    const rank_answer done = ask_ranks(alone, {{"verb", verb}, {"worker", worker}}, answer_deadline).front();
-    if (done.result) {
-      all.changed.push_back(worker);
-    } else {
-      all.refused = worker;
-      all.why_not = done.why_not;
-    }
-  }
-  return all;
+/// "paused 2 ranks of photos"; if none took the order, why.
+std::string order_in_words(const live_group& group, const std::vector<rank_answer>& answers,
+                           const std::string& told) {
+  const auto reached = static_cast<std::uint64_t>(std::ranges::count_if(answers, has_result));
+  if (reached > 0) return fmt::format("{} {} of {}", told, counted(reached, "rank"), group.name);
+  const bool gone = std::ranges::all_of(
+      answers, [](const rank_answer& answer) { return answer.refused == exit_no_session; });
+  return fmt::format("no rank of {} {}", group.name, gone ? "is live any more" : "has done it");
 }
 
-std::string in_words(const changed_workers& all, const std::string& verb) {
-  std::string told;
-  if (!all.changed.empty()) told = fmt::format("{} of {} requested", verb, names_of(all.changed));
-  if (!all.why_not.empty()) {
-    told += fmt::format("{}{}{}", told.empty() ? "" : "; ",
-                        all.refused ? fmt::format("not of worker/{}: ", *all.refused) : "", all.why_not);
+/// `result`: what a rank that took the order is said to be; null: what it has answered.
+void print_order(const live_group& group, const std::vector<rank_answer>& answers, const json& result) {
+  json all = head_of(group);
+  for (const rank_answer& a : answers) {
+    all["ranks"].push_back(row_of(a));
+    if (a.result) all["ranks"].back()["result"] = result.is_null() ? *a.result : result;
   }
-  if (!all.not_asked.empty()) told += fmt::format("; not asked for: {}", names_of(all.not_asked));
-  return told.empty() ? fmt::format("there is no worker to {}", verb) : told;
+  print_json(all);
 }
 
 }  // namespace
 
-int change_workers_of_group(const session_choice& choice, const live_group& group, const std::string& verb,
-                            const std::function<std::vector<std::uint32_t>(const json&)>& which) {
-  const std::vector<rank_answer> answers = ask_ranks(group, {{"verb", "status"}}, answer_deadline);
-  json rows = head_of(group);
-  bool any = false;
-  bool all = true;
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    const rank_answer& a = answers[i];
-    changed_workers done;
-    done.why_not = a.why_not;
-    if (a.result) done = change_workers(group, group.ranks[i], verb, which(*a.result));
-    any = any || !done.changed.empty();
-    all = all && done.why_not.empty();
-    json row{{"rank", a.rank}, {"session", a.session}, {verb, done.changed}};
-    if (!done.why_not.empty())
-      row["error"] = in_words({{}, done.not_asked, done.refused, done.why_not}, verb);
-    rows["ranks"].push_back(std::move(row));
-    if (!choice.as_json) say(fmt::format("rank {} ({}): {}", a.rank, a.session, in_words(done, verb)));
+int order_group(const session_choice& choice, const live_group& group, const json& question,
+                const std::string& told) {
+  const std::vector<rank_answer> answers = ask_ranks(group, question, answer_deadline);
+  const int code = tell_silent(choice, answers);
+  if (choice.as_json) {
+    print_order(group, answers, json());
+  } else {
+    say(order_in_words(group, answers, told));
   }
-  if (choice.as_json) print_json(rows);
-  if (!all) return exit_refused;
-  return any ? exit_ok : exit_no_target;
+  return code;
 }
 
 int stop_group(const session_choice& choice, const live_group& group, bool now, bool wait,
                std::optional<std::chrono::milliseconds> longest) {
-  const int code =
-      order_group(choice, group, {{"verb", "stop"}, {"now", now}}, wait ? "stopping" : "told to stop:");
-  if (!wait || code != exit_ok) return code;
+  const json question{{"verb", "stop"}, {"now", now}};
+  if (!wait) return order_group(choice, group, question, "told to stop:");
+  const std::vector<rank_answer> answers = ask_ranks(group, question, answer_deadline);
+  const int code = tell_silent(choice, answers);
+  if (!choice.as_json) say(order_in_words(group, answers, "stopping"));
+  if (code != exit_ok) {
+    if (choice.as_json) print_order(group, answers, json());
+    return code;
+  }
   const auto until = clock::now() + longest.value_or(24h * 365);
   for (const live_rank& r : group.ranks) {
     while (!is_gone(r.session.socket)) {
@@ -213,7 +173,11 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
       std::this_thread::sleep_for(look_again_after);
     }
   }
-  if (!choice.as_json) say("stopped");
+  if (choice.as_json) {
+    print_order(group, answers, {{"stopped", true}});
+  } else {
+    say("stopped");
+  }
   return exit_ok;
 }
 

@@ -24,21 +24,32 @@ struct rank_answer {
   std::uint32_t rank = 0;
   std::string session;
   std::optional<nlohmann::ordered_json> result;
-  std::string why_not;  ///< if there is no result
+  std::string why_not;    ///< if there is no result
+  int refused = exit_ok;  ///< then the exit code that a verb for this rank alone would have
 };
 [[nodiscard]] std::vector<rank_answer> ask_ranks(const live_group& group,
                                                  const nlohmann::ordered_json& question,
                                                  std::chrono::milliseconds deadline);
 
-/// An order to all ranks, "paused 4 ranks of photos". Exit code 7 if some did not take it; they are named.
+/// The exit code for a group, from those of its ranks: the one that all have, otherwise 7.
+class rank_outcomes {
+ public:
+  void add(int code) noexcept;
+  [[nodiscard]] int code() const noexcept { return code_.value_or(exit_ok); }
+
+ private:
+  std::optional<int> code_;
+};
+
+/// An order to all ranks, "paused 4 ranks of photos". Those that did not take it are named.
 int order_group(const session_choice& choice, const live_group& group, const nlohmann::ordered_json& question,
                 const std::string& told);
 /// "restart" or "drain" for the workers that `which` finds in each rank's status. Says for each rank which of them were
-/// changed, and which not. Exit code 7 if a rank refused one; 4 if no rank has such a worker.
+/// changed, and which not. Exit code 4 if no rank has such a worker.
 int change_workers_of_group(
     const session_choice& choice, const live_group& group, const std::string& verb,
     const std::function<std::vector<std::uint32_t>(const nlohmann::ordered_json& status)>& which);
-/// order_group with "stop", and waits until their sockets are gone, if `wait`.
+/// order_group with "stop"; if `wait`, waits until their sockets are gone, and then says that they have stopped.
 int stop_group(const session_choice& choice, const live_group& group, bool now, bool wait,
                std::optional<std::chrono::milliseconds> longest);
 

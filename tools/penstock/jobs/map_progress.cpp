@@ -34,8 +34,8 @@ std::string map_progress_line(const map_status& now, const map_status& before, d
     if (with_bar) text += progress_bar(share) + " ";
     text += fmt::format("{:3.0f} %  ", std::floor(share * 100));
   }
-  text += fmt::format("{}  {:.0f} jobs/s", counted(now.counts.jobs, "job"),
-                      per_second(now.counts.jobs, before.counts.jobs, seconds_between));
+  text += counted(now.counts.jobs, "job") + "  " +
+          rate_for_people(per_second(now.counts.jobs, before.counts.jobs, seconds_between), "job");
   if (const std::uint64_t failed = now.counts.jobs - now.counts.of(job_status::ok); failed > 0)
     text += fmt::format("  {} failed", failed);
   if (now.counts.skipped > 0) text += fmt::format("  {} skipped", now.counts.skipped);

@@ -5,10 +5,10 @@
 #include "runtime/base/units.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
-#include "tools/penstock/doctor/gather.hpp"
-#include "tools/penstock/doctor/root_files.hpp"
 #include "tools/penstock/doctor/throwaway.hpp"
 #include "tools/penstock/executables.hpp"
+#include "tools/penstock/launch/launch_folder.hpp"
+#include "tools/penstock/launch/launch_machine.hpp"
 #include "tools/penstock/launch/launch_report.hpp"
 #include "tools/penstock/launch/launch_run.hpp"
 #include "tools/penstock/launch/session_ranks.hpp"
@@ -19,11 +19,7 @@
 #include "tools/penstock/stop_signals.hpp"
 #include "tools/penstock/verb_table.hpp"
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <nlohmann/json.hpp>
-#include <sched.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,63 +54,12 @@ struct launch_options {
   [[nodiscard]] bool is_file() const { return words.size() == 1 && words[0].ends_with(".toml"); }
 };
 
-// ---- the machine ------------------------------------------------------------------------------------------
-
-std::vector<int> allowed_cores() {
-  cpu_set_t set;
-  std::vector<int> cores;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(static_cast<unsigned>(core), &set)) cores.push_back(core);
-  }
-  return cores;
-}
-
-/// From the kernel's description of the PCI device.
-std::vector<int> cores_near(std::string pci) {
-  std::ranges::transform(pci, pci.begin(), [](unsigned char c) { return std::tolower(c); });
-  return parse_core_list(doctor::text_of("/sys/bus/pci/devices/" + pci + "/local_cpulist"));
-}
-
-/// In a separate process: CUDA in this one would leave a context, or hang with the driver.
-result<std::vector<launch_gpu>> visible_gpus() {
-  const doctor::cuda_facts cuda = doctor::look_at_cuda({});
-  if (!cuda.child.good()) return refuse(errc::system, "looking for GPUs: {}", cuda.child.trouble);
-  std::vector<launch_gpu> gpus;
-  for (const doctor::cuda_device_facts& d : cuda.devices)
-    gpus.push_back({static_cast<std::uint32_t>(d.ordinal), d.name, d.uuid, cores_near(d.pci)});
-  return gpus;
-}
-
-/// A port that is free now. It may be taken by the time the ranks' program uses it, as with every launcher.
-result<std::uint16_t> free_port() {
-  using boost::asio::ip::tcp;
-  boost::asio::io_context io;
-  boost::system::error_code status;
-  tcp::acceptor acceptor(io);
-  const tcp::endpoint any(boost::asio::ip::address_v4::loopback(), 0);
-  acceptor.open(any.protocol(), status);
-  if (!status) acceptor.bind(any, status);
-  if (status) return refuse_os(errc::system, status.value(), "looking for a free port");
-  return acceptor.local_endpoint().port();
-}
+// ---- the program ------------------------------------------------------------------------------------------
 
 std::string from_environment(const char* name, std::string otherwise) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0' ? value : otherwise;
 }
-
-/// From the kernel, as text.
-result<std::string> random_text(std::size_t bytes) {
-  std::vector<unsigned char> drawn(bytes);
-  if (::getrandom(drawn.data(), drawn.size(), 0) != static_cast<ssize_t>(bytes))
-    return refuse_os(errc::system, errno, "drawing the group's secret");
-  std::string text;
-  for (const unsigned char byte : drawn) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
-// ---- the program ------------------------------------------------------------------------------------------
 
 /// Its name rather than /proc/self/exe, which ps would show as "exe"; that only if the file has been replaced.
 std::string own_program() {
@@ -197,32 +142,6 @@ result<launch_work> prepare(const launch_options& o) {
 
 // ---- sessions ---------------------------------------------------------------------------------------------
 
-/// A temporary folder, removed with its contents.
-class throwaway_folder {
- public:
-  throwaway_folder() = default;
-  ~throwaway_folder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  throwaway_folder(const throwaway_folder&) = delete;
-  throwaway_folder& operator=(const throwaway_folder&) = delete;
-
-  result<void> make() {
-    std::error_code trouble;
-    const auto parent = std::filesystem::temp_directory_path(trouble);
-    std::string path = (parent / "penstock-launch-XXXXXX").string();
-    if (trouble || ::mkdtemp(path.data()) == nullptr)
-      return refuse_os(errc::io, trouble ? trouble.value() : errno, "making a folder for the ranks' reports");
-    path_ = path;
-    return {};
-  }
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
-};
-
 std::vector<std::string> run_arguments(const launch_options& o) {
   std::vector<std::string> words;
   const auto add = [&words](const char* option, const std::string& value) {
@@ -246,6 +165,14 @@ tl::expected<config_file::loaded_config, config_file::rejection> load_as_rank(co
   source.sets.push_back("sampler.rank=0");
   source.sets.push_back(fmt::format("sampler.world_size={}", ranks));
   return load(source);
+}
+
+/// A file that cannot be read is told as everywhere else, whatever GPUs there are.
+std::optional<config_file::rejection> trouble_with_file(const launch_options& o) {
+  if (!o.is_file()) return std::nullopt;
+  auto loaded = load_as_rank(o, 1);
+  if (loaded || loaded.error().code != errc::io) return std::nullopt;
+  return std::move(loaded.error());
 }
 
 /// A lost session is started again, unless the file says "fail".
@@ -321,6 +248,7 @@ int tell_end(const launch_options& o, const launch_work& work, const launch_resu
 
 int launch(launch_options o) {
   if (o.is_file()) o.source.file = o.words[0];
+  if (const auto no = trouble_with_file(o)) return tell_rejection(*no, o.json);
   stop_signals signals;  // before any thread
   auto work = prepare(o);
   if (!work)
@@ -328,7 +256,7 @@ int launch(launch_options o) {
   if (!o.report.empty()) {
     if (auto ok = check_replaceable(o.report); !ok) return refuse_with(exit_failed, ok.error(), o.json);
   }
-  throwaway_folder reports;
+  launch_folder reports;
   std::optional<session_work> sessions;
   if (o.is_file()) {
     if (auto ok = reports.make(); !ok) return refuse_with(exit_failed, ok.error(), o.json);

@@ -43,9 +43,13 @@ std::string progress_bar(double share, std::size_t cells) {
 }
 
 std::string time_left(double left, double rate) {
-  if (rate <= 0) return "";
+  if (rate <= 0 || left <= 0) return "";
   return "  " + duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(std::ceil(left / rate)))) +
          " left";
+}
+
+std::string rate_for_people(double per_second, std::string_view noun) {
+  return counted(static_cast<std::uint64_t>(std::llround(std::max(per_second, 0.0))), noun) + "/s";
 }
 
 std::string progress_line(const session_status& now, const session_status& before, double seconds_between,
@@ -64,7 +68,7 @@ std::string progress_line(const session_status& now, const session_status& befor
   } else {
     text += "starting";
   }
-  text += fmt::format("  epoch {}  {:.0f} samples/s  {}/s", now.epoch, rate,
+  text += fmt::format("  epoch {}  {}  {}/s", now.epoch, rate_for_people(rate, "sample"),
                       bytes_for_people(static_cast<std::uint64_t>(bytes_rate)));
   if (now.samples_expected > 0) text += time_left(static_cast<double>(now.samples_expected) - done, rate);
   text += trouble(now);

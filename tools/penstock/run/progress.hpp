@@ -20,8 +20,10 @@ namespace penstock::cli {
 
 /// "[====>     ]", with `cells` characters between the brackets.
 [[nodiscard]] std::string progress_bar(double share, std::size_t cells = 20);
-/// "  8 s left"; empty if the rate is 0.
+/// "  8 s left"; empty if nothing is left, or the rate is 0.
 [[nodiscard]] std::string time_left(double left, double rate);
+/// "1 sample/s", "250 samples/s".
+[[nodiscard]] std::string rate_for_people(double per_second, std::string_view noun);
 
 /// Returns the line to show. Called on one thread; `with_bar` on a terminal.
 using progress_source = std::function<std::string(std::size_t width, bool with_bar)>;

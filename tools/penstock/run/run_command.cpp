@@ -187,9 +187,10 @@ void tell_report(const run_report& r) {
   }
   const double rate = r.seconds > 0 ? static_cast<double>(r.samples) / r.seconds : 0;
   const style how = r.outcome == run_outcome::failed ? style::red : style::green;
-  say(fmt::format("{}: {} in {}: {:.0f} samples/s, {}/s to {}{}; first batch after {}",
+  say(fmt::format("{}: {} in {}: {}, {}/s to {}{}; first batch after {}",
                   styled(how, telemetry::name_of(r.outcome)), counted(r.samples, "sample"),
-                  duration_for_people(nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))), rate,
+                  duration_for_people(nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))),
+                  rate_for_people(rate, "sample"),
                   bytes_for_people(static_cast<std::uint64_t>(
                       r.seconds > 0 ? static_cast<double>(r.bytes) / r.seconds : 0)),
                   r.device.name.empty() ? "no device" : r.device.name,

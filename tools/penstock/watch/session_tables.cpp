@@ -10,13 +10,22 @@
 #include <algorithm>
 
 namespace penstock::cli {
-namespace {
 
 using json = nlohmann::ordered_json;
 
 std::string text_of(const json& value) {
   return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
 }
+
+std::string state_of(const json& worker) {
+  const json& again = worker.at("next_restart_seconds");
+  const json why = worker.value("why_stopped", json());
+  if (why.is_string()) return fmt::format("{} ({})", text_of(worker.at("state")), why.get<std::string>());
+  if (!again.is_number()) return text_of(worker.at("state"));
+  return fmt::format("{} {:.1f} s", text_of(worker.at("state")), again.get<double>());
+}
+
+namespace {
 
 std::string last_death_of(const json& worker) {
   const json& d = worker.at("last_death");
@@ -39,14 +48,6 @@ std::string work_of(const json& worker) {
                    "{} for {}", text_of(worker.at("current_sample")),
                    duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9))))
              : text_of(worker.at("current_sample"));
-}
-
-std::string state_of(const json& worker) {
-  const json& again = worker.at("next_restart_seconds");
-  const json why = worker.value("why_stopped", json());
-  if (why.is_string()) return fmt::format("{} ({})", text_of(worker.at("state")), why.get<std::string>());
-  if (!again.is_number()) return text_of(worker.at("state"));
-  return fmt::format("{} {:.1f} s", text_of(worker.at("state")), again.get<double>());
 }
 
 /// NVML's list: in a container its pids may belong to another pid namespace; then the owner's is not among
@@ -106,7 +107,7 @@ std::string functions_for_people(const json& jobs, std::size_t width) {
 }
 
 void add_pool(std::string& out, const json& s, std::size_t width) {
-  out += cut_to(fmt::format("{}  {}  pid {}  {}", text_of(s.at("session")), text_of(s.at("state")),
+  out += fitted(fmt::format("{}  {}  pid {}  {}", text_of(s.at("session")), text_of(s.at("state")),
                             text_of(s.at("pid")), jobs_for_people(s.at("jobs"))),
                 width) +
          "\n";
@@ -124,7 +125,7 @@ std::string group_for_people(const json& g) {
 }
 
 void add_stream(std::string& out, const json& s, std::size_t width) {
-  const auto line = [&](const std::string& text) { out += cut_to(text, width) + "\n"; };
+  const auto line = [&](const std::string& text) { out += fitted(text, width) + "\n"; };
   line(fmt::format("{}  {}  pid {}  epoch {}  {}, {} delivered", text_of(s.at("session")),
                    text_of(s.at("state")), text_of(s.at("pid")), text_of(s.at("epoch")),
                    counted(s.at("batches_delivered").get<std::uint64_t>(), "batch", "batches"),
@@ -138,13 +139,13 @@ void add_stream(std::string& out, const json& s, std::size_t width) {
 
 void add_gpu(std::string& out, const json& gpu, std::size_t width) {
   const auto restarts = gpu.value("restarts", std::uint64_t{0});
-  out += cut_to(fmt::format("gpu  {}  {}  {}  pid {}{}", text_of(gpu.at("state")), text_of(gpu.at("name")),
+  out += fitted(fmt::format("gpu  {}  {}  {}  pid {}{}", text_of(gpu.at("state")), text_of(gpu.at("name")),
                             text_of(gpu.at("placement")), text_of(gpu.at("pid")),
                             restarts == 0 ? "" : "  " + counted(restarts, "restart")),
                 width) +
          "\n";
   if (gpu.contains("processes") && gpu.at("processes").is_array())
-    out += cut_to(processes_on_gpu(gpu), width) + "\n";
+    out += fitted(processes_on_gpu(gpu), width) + "\n";
 }
 
 void add_workers(std::string& out, const json& s, std::size_t width) {
@@ -179,7 +180,7 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
     add_gpu(out, s.at("gpu"), width);
   add_workers(out, s, width);
   if (!pool && meant.kind == target_kind::all && (s.at("failed") != 0 || s.at("quarantined") != 0))
-    out += cut_to(fmt::format("{} failed, {} quarantined",
+    out += fitted(fmt::format("{} failed, {} quarantined",
                               counted(s.at("failed").get<std::uint64_t>(), "sample"),
                               text_of(s.at("quarantined"))),
                   width) +
@@ -247,160 +248,7 @@ std::string event_for_people(const json& e, std::size_t width) {
   const std::string who = e.at("worker").is_number() ? "worker/" + text_of(e.at("worker")) : "session";
   const std::string line =
       fmt::format("{}  {:<10} {:<19} {}", clock, who, text_of(e.at("kind")), text_of(e.at("text")));
-  return width == 0 ? line : cut_to(line, width);
-}
-
-// ---- describe
-
-json description_of(const json& pipeline, const target& meant) {
-  const json& s = pipeline.at("status");
-  json about{{"schema", "penstock.describe/1"}, {"session", s.at("session")}, {"state", s.at("state")}};
-  const bool pool = is_pool(s);
-  if (pool) about["pool"] = true;
-  if (meant.means(target_kind::scheduler) && pool) about["jobs"] = s.at("jobs");
-  if (meant.means(target_kind::scheduler) && !pool) {
-    about["scheduler"] = {{"epoch", s.at("epoch")},
-                          {"batches_delivered", s.at("batches_delivered")},
-                          {"samples_delivered", s.at("samples_delivered")},
-                          {"samples_expected", s.at("samples_expected")},
-                          {"failed", s.at("failed")},
-                          {"quarantined", s.at("quarantined")},
-                          {"batches", pipeline.at("batches")},
-                          {"waits_for", pipeline.at("waits_for")}};
-  }
-  if (meant.means(target_kind::gpu) && (!pool || meant.kind == target_kind::gpu)) {
-    about["gpu"] = s.at("gpu");
-    about["gpu"]["bytes_uploaded"] = s.at("bytes_uploaded");
-    about["gpu"]["waits_for"] = pipeline.at("waits_for");
-  }
-  about["workers"] = json::array();
-  for (const json& w : s.at("workers")) {
-    if (meant.means_worker(w.at("id").get<std::uint32_t>())) about["workers"].push_back(w);
-  }
-  return about;
-}
-
-namespace {
-
-class fields {
- public:
-  explicit fields(std::size_t width) : width_(width) {}
-  void heading(const std::string& text) { out_ += (out_.empty() ? "" : "\n") + cut_to(text, width_) + "\n"; }
-  void add(const char* name, const std::string& value) {
-    out_ += cut_to(fmt::format("  {:<18}{}", name, value), width_) + "\n";
-  }
-  /// Indented lines of a process's output.
-  void quote(const char* name, const std::string& text) {
-    bool first = true;
-    for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = std::min(text.find('\n', begin), text.size());
-      add(first ? name : "", text.substr(begin, end - begin));
-      first = false;
-      begin = end + 1;
-    }
-  }
-  [[nodiscard]] std::string text() && { return std::move(out_); }
-
- private:
-  std::size_t width_;
-  std::string out_;
-};
-
-std::string seconds_for_people(const json& seconds) {
-  return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9)));
-}
-
-void add_death(fields& f, const json& d) {
-  f.add("last death", fmt::format("{} after {}, incarnation {}, pid {}", ending_of(d),
-                                  seconds_for_people(d.at("lived_seconds")), text_of(d.at("incarnation")),
-                                  text_of(d.at("pid"))));
-  if (d.contains("job")) {
-    f.add("  charged to", fmt::format("job {} ({}), attempt {}", text_of(d.at("job")), text_of(d.at("work")),
-                                      text_of(d.at("attempt"))));
-  } else if (!d.at("sample").is_null()) {
-    f.add("  charged to", fmt::format("sample {} ({}), attempt {}", text_of(d.at("sample")),
-                                      text_of(d.at("path")), text_of(d.at("attempt"))));
-  }
-  f.add("  while", text_of(d.at("phase")));
-  f.quote("  last output", text_of(d.at("last_output")));
-}
-
-}  // namespace
-
-std::string description_for_people(const json& about, std::size_t width) {
-  fields f(width);
-  if (const auto s = about.find("scheduler"); s != about.end()) {
-    f.heading(fmt::format("scheduler of {}", text_of(about.at("session"))));
-    f.add("state", text_of(about.at("state")));
-    f.add("epoch", text_of(s->at("epoch")));
-    f.add("delivered",
-          fmt::format("{} of {} in {}", text_of(s->at("samples_delivered")),
-                      counted(s->at("samples_expected").get<std::uint64_t>(), "sample"),
-                      counted(s->at("batches_delivered").get<std::uint64_t>(), "batch", "batches")));
-    f.add("lost",
-          fmt::format("{} failed, {} quarantined", counted(s->at("failed").get<std::uint64_t>(), "sample"),
-                      text_of(s->at("quarantined"))));
-    const json& b = s->at("batches");
-    f.add("batches",
-          fmt::format("loading {}, loaded {}, uploading {}, ready {}, in use {}", text_of(b.at("loading")),
-                      text_of(b.at("loaded")), text_of(b.at("uploading")), text_of(b.at("ready")),
-                      text_of(b.at("in_use"))));
-    f.add("the device waits", "for " + text_of(s->at("waits_for")));
-  }
-  if (const auto jobs = about.find("jobs"); jobs != about.end()) {
-    f.heading(fmt::format("jobs of {}", text_of(about.at("session"))));
-    f.add("state", text_of(about.at("state")));
-    f.add("jobs", jobs_for_people(*jobs));
-    f.add("retried", counted(jobs->at("retried").get<std::uint64_t>(), "job"));
-    f.add("arguments", bytes_for_people(jobs->at("argument_bytes").get<std::uint64_t>()));
-    f.add("kept results",
-          bytes_for_people(jobs->at("result_bytes").get<std::uint64_t>()) + " outside of slots");
-    for (const json& one : jobs->value("functions", json::array())) {
-      f.add(("  " + text_of(one.at("name"))).c_str(),
-            fmt::format("{} waiting, {} running, {} ok, {} failed", text_of(one.at("waiting")),
-                        text_of(one.at("running")), text_of(one.at("ok")), text_of(one.at("failed"))));
-    }
-  }
-  if (const auto g = about.find("gpu"); g != about.end()) {
-    f.heading("gpu");
-    f.add("state", text_of(g->at("state")));
-    f.add("device", fmt::format("{} ({})", text_of(g->at("name")), text_of(g->at("kind"))));
-    if (!g->at("uuid").is_null()) f.add("uuid", text_of(g->at("uuid")));
-    f.add("placement", fmt::format("{}, pid {}", text_of(g->at("placement")), text_of(g->at("pid"))));
-    f.add("uploaded", bytes_for_people(g->at("bytes_uploaded").get<std::uint64_t>()));
-    f.add("waits", "for " + text_of(g->at("waits_for")));
-    f.add("restarts", text_of(g->at("restarts")));
-    if (const json d = g->value("last_death", json()); !d.is_null()) {
-      f.add("last death", fmt::format("{} after {}, incarnation {}, pid {}", ending_of(d),
-                                      seconds_for_people(d.at("lived_seconds")), text_of(d.at("incarnation")),
-                                      text_of(d.at("pid"))));
-      if (!d.at("seq").is_null())
-        f.add("  suspected",
-              fmt::format("batch {} of epoch {}", text_of(d.at("seq")), text_of(d.at("epoch"))));
-      if (d.at("recovered_seconds").is_number())
-        f.add("  replaced after", seconds_for_people(d.at("recovered_seconds")));
-      f.quote("  last output", text_of(d.at("last_words")));
-    }
-  }
-  for (const json& w : about.at("workers")) {
-    f.heading(worker_name(w));
-    f.add("state", state_of(w));
-    f.add("process",
-          fmt::format("pid {}, incarnation {}, {}", text_of(w.at("pid")), text_of(w.at("incarnation")),
-                      counted(w.at("restarts").get<std::uint64_t>(), "restart")));
-    const bool pool = about.value("pool", false);
-    f.add(pool ? "jobs" : "samples", text_of(w.at("samples")) + " by this incarnation");
-    f.add("memory", bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()));
-    f.add(pool ? "running" : "loading",
-          w.at("current_sample").is_null()
-              ? "nothing"
-              : fmt::format("{} for {}", text_of(w.at("current_sample")),
-                            w.at("current_sample_seconds").is_number()
-                                ? seconds_for_people(w.at("current_sample_seconds"))
-                                : "-"));
-    if (!w.at("last_death").is_null()) add_death(f, w.at("last_death"));
-  }
-  return std::move(f).text();
+  return fitted(line, width);
 }
 
 }  // namespace penstock::cli

@@ -1,4 +1,4 @@
-// Formats a live session's answers as tables. Pure: JSON in, text out. Used by status, deaths and describe.
+// Formats a live session's answers as tables. Pure: JSON in, text out. Used by status, deaths, events and description.cpp.
 #pragma once
 
 #include "tools/penstock/targets.hpp"
@@ -9,6 +9,11 @@
 #include <string>
 
 namespace penstock::cli {
+
+/// A value as people read it: text without quotes, "-" for null.
+[[nodiscard]] std::string text_of(const nlohmann::ordered_json& value);
+/// "ready", "backoff 1.5 s", "stopped (..)": of a worker in status.
+[[nodiscard]] std::string state_of(const nlohmann::ordered_json& worker);
 
 [[nodiscard]] std::string status_for_people(const nlohmann::ordered_json& status, const target& meant,
                                             std::size_t width);
@@ -32,12 +37,6 @@ namespace penstock::cli {
 
 /// One event in one line: time, who, what.
 [[nodiscard]] std::string event_for_people(const nlohmann::ordered_json& event, std::size_t width);
-
-/// What describe prints about a target, from the session's answer to "pipeline".
-[[nodiscard]] nlohmann::ordered_json description_of(const nlohmann::ordered_json& pipeline,
-                                                    const target& meant);
-[[nodiscard]] std::string description_for_people(const nlohmann::ordered_json& description,
-                                                 std::size_t width);
 
 /// "SIGSEGV", "exit 3", "hang": how a process ended.
 [[nodiscard]] std::string ending_of(const nlohmann::ordered_json& death);

@@ -6,6 +6,7 @@
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/launch/launch_folder.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 #include "tools/penstock/text_table.hpp"
@@ -130,10 +131,12 @@ std::vector<std::string> session_row(const json& s) {
     const double part = s.at("samples_delivered").get<double>() / s.at("samples_expected").get<double>();
     progress = fmt::format("{:.0f} %, epoch {}", std::floor(std::min(part, 1.0) * 100), text("epoch"));
   }
-  const std::string age = s.at("age_seconds").is_null()
-                              ? "-"
-                              : duration_for_people(std::chrono::seconds(
-                                    static_cast<std::int64_t>(s.at("age_seconds").get<double>())));
+  const json& seconds = s.at("age_seconds");
+  const std::string age =
+      seconds.is_null() ? "-"
+      : seconds.get<double>() < 1
+          ? "0 s"
+          : duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(seconds.get<double>())));
   return {text("session"), s.at("state").is_null() ? "no answer" : text("state"), text("pid"), age, progress,
           text("socket")};
 }
@@ -150,8 +153,14 @@ int sessions(const request_options& o) {
   }
   const std::size_t removed = o.prune ? control::remove_dead_sockets() : 0;
   dead -= std::min<std::uint64_t>(dead, removed);
+  const std::size_t removed_folders = o.prune ? remove_left_launch_folders() : 0;
+  const std::size_t folders = left_launch_folders().size();
   if (o.choice.as_json) {
-    print_json({{"sessions", std::move(live)}, {"dead", dead}, {"removed", removed}});
+    print_json({{"sessions", std::move(live)},
+                {"dead", dead},
+                {"removed", removed},
+                {"left_folders", folders},
+                {"removed_folders", removed_folders}});
     return exit_ok;
   }
   if (live.empty()) {
@@ -168,10 +177,12 @@ int sessions(const request_options& o) {
                          rows, terminal_width(STDOUT_FILENO)));
   }
   if (removed > 0) say(fmt::format("removed {} of dead sessions", counted(removed, "socket")));
-  if (dead > 0) {
-    say(fmt::format("{} left by dead sessions", counted(dead, "socket was", "sockets were")));
-    say("next: penstock sessions --prune");
-  }
+  if (removed_folders > 0)
+    say(fmt::format("removed {} of launchers that are gone", counted(removed_folders, "folder")));
+  if (dead > 0) say(fmt::format("{} left by dead sessions", counted(dead, "socket was", "sockets were")));
+  if (folders > 0)
+    say(fmt::format("{} left by launchers that are gone", counted(folders, "folder was", "folders were")));
+  if (dead > 0 || folders > 0) say("next: penstock sessions --prune");
   return exit_ok;
 }
 
@@ -217,10 +228,12 @@ void add_sessions(verb_table& verbs) {
        verb_group::look,
        "list live sessions",
        "Name, state, pid, age, progress and control socket of each. A session that was killed leaves its "
-       "socket behind; --prune removes sockets on which nobody listens.",
-       {{"penstock sessions", "as a table"}, {"penstock sessions --prune", "also remove dead sockets"}}},
+       "socket behind, and a launcher its temporary folder; --prune removes sockets on which nobody listens "
+       "and folders whose launcher is gone.",
+       {{"penstock sessions", "as a table"},
+        {"penstock sessions --prune", "also remove what dead ones left"}}},
       sessions);
-  verb.add_flag("--prune", o->prune, "remove the sockets of dead sessions");
+  verb.add_flag("--prune", o->prune, "remove the sockets of dead sessions and the folders of dead launchers");
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ class watcher {
 
 int print_screen(watcher& watch, const top_options& o) {
   std::this_thread::sleep_for(first_look);
-  if (auto ok = watch.look(); !ok) return refuse_with(exit_no_session, ok.error(), o.choice.as_json);
+  if (auto ok = watch.look(); !ok) return refuse_unreached(o.choice, ok.error());
   const screen_size size{terminal_width(STDOUT_FILENO), 1000};
   std::vector<std::string> lines = watch.screen(size, 0, false);
   lines.pop_back();  // drop the line about keys
@@ -161,10 +161,7 @@ int top(const top_options& o) {
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   watcher watch(socket.path);
-  if (auto ok = watch.look(); !ok) {
-    return refuse_with(ok.error().code == errc::timed_out ? exit_timed_out : exit_no_session, ok.error(),
-                       o.choice.as_json);
-  }
+  if (auto ok = watch.look(); !ok) return refuse_unreached(o.choice, ok.error());
   if (o.choice.as_json) return print_objects(watch, o, interval);
   if (o.once || !is_terminal(STDOUT_FILENO) || !is_terminal(STDIN_FILENO)) return print_screen(watch, o);
   return watch_live(watch, interval);

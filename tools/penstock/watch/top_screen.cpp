@@ -19,10 +19,6 @@ using json = nlohmann::ordered_json;
 constexpr std::size_t lines_around_workers = 7 + 1 + 3;
 constexpr std::size_t functions_shown = 3;  // of a pool
 
-std::string text_of(const json& value) {
-  return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
-}
-
 double number(const json& from, const char* key) {
   const auto it = from.find(key);
   return it != from.end() && it->is_number() ? it->get<double>() : 0.0;
@@ -49,6 +45,7 @@ std::string bar(double part, std::size_t columns) {
 
 /// Text at both ends of a line.
 std::string spread(const std::string& left, const std::string& right, std::size_t width) {
+  if (width == 0) return right.empty() ? left : left + "  " + right;
   const std::size_t used = columns_of(left) + columns_of(right);
   if (used + 1 > width) return cut_to(left, width);
   return left + std::string(width - used, ' ') + right;
@@ -160,7 +157,7 @@ std::string progress_text(const json& status, const rates& r, std::size_t width)
 void add_stream(std::vector<std::string>& lines, const json& now, const rates& r, const rates& mean,
                 const std::string& awaited, std::size_t width) {
   const json& s = now.at("status");
-  const auto add = [&](const std::string& line) { lines.push_back(cut_to(line, width)); };
+  const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
   add(spread(fmt::format("{} samples/s  {} batches/s  {}/s  (mean of {}: {})", rate_text(r.samples),
                          rate_text(r.batches), bytes_for_people(static_cast<std::uint64_t>(r.bytes)),
                          time_text(mean.seconds), rate_text(mean.samples)),
@@ -180,7 +177,7 @@ void add_stream(std::vector<std::string>& lines, const json& now, const rates& r
 /// As many lines: the rate, all jobs, and the functions with the most jobs that have not ended.
 void add_pool(std::vector<std::string>& lines, const json& s, const rates& r, const rates& mean,
               std::size_t width) {
-  const auto add = [&](const std::string& line) { lines.push_back(cut_to(line, width)); };
+  const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
   const json& jobs = s.at("jobs");
   add(fmt::format("{} jobs/s  (mean of {}: {})", rate_text(r.jobs), time_text(mean.seconds),
                   rate_text(mean.jobs)));
@@ -222,7 +219,7 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
   const rates mean = rates_between(looks.long_before, now);
   const std::string state = text_of(s.at("state"));
   std::vector<std::string> lines;
-  const auto add = [&](const std::string& line) { lines.push_back(cut_to(line, width)); };
+  const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
   const auto in_colour = [&](const std::string& code, const std::string& text) {
     return colours ? "\x1b[" + code + "m" + text + "\x1b[0m" : text;
   };
@@ -243,10 +240,10 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
     const std::string awaited =
         stalled.is_object()
             ? in_colour("31;1",
-                        cut_to(fmt::format("stalled  {:.0f} s, {}", stalled.at("seconds").get<double>(),
+                        fitted(fmt::format("stalled  {:.0f} s, {}", stalled.at("seconds").get<double>(),
                                            text_of(stalled.at("text"))),
                                width))
-            : cut_to("waits    for " + text_of(now.at("waits_for")), width);
+            : fitted("waits    for " + text_of(now.at("waits_for")), width);
     add_stream(lines, now, r, mean, awaited, width);
   }
   add("");
@@ -255,9 +252,10 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
   const std::vector<std::string> table = worker_lines(looks.before, workers, r.seconds, is_pool(s), width);
   const std::size_t first = std::min(first_worker, last_first_worker(workers.size(), size));
   const std::size_t end = std::min(workers.size(), first + rows_for_workers(size));
-  lines.push_back(in_colour("7", padded(cut_to(table.front(), width), width)));
+  const std::string& head_of_table = table.front();
+  lines.push_back(in_colour("7", width == 0 ? head_of_table : padded(head_of_table, width)));
   for (std::size_t i = first; i < end; ++i) {
-    std::string line = cut_to(table[i + 1], width);
+    std::string line = fitted(table[i + 1], width);
     const std::string worker_state = text_of(workers[i].at("state"));
     if (const std::size_t at = line.find(worker_state, 8); colours && at != std::string::npos)
       line.replace(at, worker_state.size(), in_colour(state_colour(worker_state), worker_state));
@@ -267,8 +265,8 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
     add(fmt::format("workers {} to {} of {}: j and k scroll", first + 1, end, workers.size()));
   while (lines.size() + 2 < size.rows) lines.emplace_back();
   if (lines.size() + 2 > size.rows) lines.resize(size.rows > 2 ? size.rows - 2 : 0);
-  lines.push_back(cut_to(event, width));
-  lines.push_back(in_colour("2", cut_to("q quit   p pause/resume   j k scroll   penstock help top", width)));
+  lines.push_back(fitted(event, width));
+  lines.push_back(in_colour("2", fitted("q quit   p pause/resume   j k scroll   penstock help top", width)));
   return lines;
 }
 

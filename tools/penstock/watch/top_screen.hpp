@@ -10,7 +10,7 @@
 namespace penstock::cli {
 
 struct screen_size {
-  std::size_t columns = 80;
+  std::size_t columns = 80;  ///< 0: no limit
   std::size_t rows = 24;
 };
 

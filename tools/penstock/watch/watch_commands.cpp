@@ -9,6 +9,7 @@
 #include "tools/penstock/group/group_verbs.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
+#include "tools/penstock/watch/description.hpp"
 #include "tools/penstock/watch/event_times.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 #include "tools/penstock/watch/top.hpp"
@@ -47,12 +48,10 @@ int read_events(const events_options& o, const std::filesystem::path& socket,
         control::ask(socket, {{"verb", "events"}, {"after", after}, {"follow", waiting}}, deadline);
     // When the session ends, so do its events.
     if (!got && waiting) return exit_ok;
-    if (!got) return refuse_with(exit_no_session, got.error(), o.choice.as_json);
-    if (!got->value("ok", false)) {
-      const std::string why = got->value("error", json::object()).value("message", "the session refused");
-      return refuse_with(exit_refused, {errc::protocol, why, 0}, o.choice.as_json);
-    }
-    const json& page = got->at("result");
+    if (!got) return refuse_unreached(o.choice, got.error());
+    const session_answer told = understand(o.choice, *got);
+    if (told.refused != exit_ok) return told.refused;
+    const json& page = told.result;
     if (const auto lost = page.value("lost", std::uint64_t{0}); lost > 0 && after > 0)
       say(counted(lost, "event") + " came too fast and were lost");
     const json& all = page.at("events");
@@ -105,7 +104,7 @@ int events(const events_options& o) {
   const auto since = since_of(o.since, std::chrono::system_clock::now());
   if (!since)
     return refuse_with(exit_usage, {errc::usage, "--since: " + since.error().message, 0}, o.choice.as_json);
-  const std::size_t width = is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 0;
+  const std::size_t width = terminal_width(STDOUT_FILENO);
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   if (group.group) return events_of_group(o, *group.group, *since, width);
@@ -149,23 +148,25 @@ struct describe_options {
 
 int describe_group(const describe_options& o, const live_group& group, const target& meant) {
   json all{{"group", group.name}, {"ranks", json::array()}};
-  int code = exit_ok;
-  for (const rank_answer& a : ask_ranks(group, {{"verb", "pipeline"}}, answer_deadline)) {
-    json row{{"rank", a.rank}, {"session", a.session}};
-    if (a.result) {
-      row["description"] = description_of(*a.result, meant);
-    } else {
-      row["error"] = a.why_not;
-      code = exit_refused;
+  rank_outcomes outcomes;
+  for (rank_answer& a : ask_ranks(group, {{"verb", "pipeline"}}, answer_deadline)) {
+    json about = a.result ? description_of(*a.result, meant) : json();
+    if (a.result && meant.kind == target_kind::worker && about.at("workers").empty()) {
+      a.result.reset();
+      a.refused = exit_no_target;
+      a.why_not = "there is no " + o.target;
     }
+    outcomes.add(a.result ? exit_ok : a.refused);
+    json row{{"rank", a.rank}, {"session", a.session}};
+    row[a.result ? "description" : "error"] = a.result ? about : json(a.why_not);
     if (!o.choice.as_json) {
       print(fmt::format("rank {} ({}){}", a.rank, a.session, a.result ? ":" : ": " + a.why_not));
-      if (a.result) print_raw(description_for_people(row["description"], terminal_width(STDOUT_FILENO)));
+      if (a.result) print_raw(description_for_people(about, terminal_width(STDOUT_FILENO)));
     }
     all["ranks"].push_back(std::move(row));
   }
   if (o.choice.as_json) print_json(all);
-  return code;
+  return outcomes.code();
 }
 
 int describe(const describe_options& o) {

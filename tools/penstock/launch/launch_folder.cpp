@@ -1,0 +1,111 @@
+#include "tools/penstock/launch/launch_folder.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+namespace penstock::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "penstock-launch-";
+constexpr std::string_view unique = "XXXXXX";
+constexpr int attempts = 100;
+
+unique_fd opened(const fs::path& folder) {
+  return unique_fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+/// 0, or the error; EWOULDBLOCK: another process has the lock.
+int try_to_lock(const unique_fd& folder) {
+  while (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+/// Whether the path still names the folder that was opened.
+bool is_still_there(const fs::path& path, const unique_fd& folder) {
+  struct stat by_path {};
+  struct stat by_fd {};
+  return ::lstat(path.c_str(), &by_path) == 0 && ::fstat(folder.get(), &by_fd) == 0 &&
+         by_path.st_ino == by_fd.st_ino && by_path.st_dev == by_fd.st_dev;
+}
+
+/// The lock of a folder whose launcher is gone; nothing if it is in use, or is not such a folder of this user.
+unique_fd lock_of_left(const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (!name.starts_with(prefix) || name.size() != prefix.size() + unique.size()) return {};
+  unique_fd folder = opened(path);
+  struct stat facts {};
+  if (!folder || ::fstat(folder.get(), &facts) != 0 || facts.st_uid != ::geteuid()) return {};
+  return try_to_lock(folder) == 0 ? std::move(folder) : unique_fd();
+}
+
+/// In $TMPDIR, with their locks.
+std::vector<std::pair<fs::path, unique_fd>> left_folders() {
+  std::vector<std::pair<fs::path, unique_fd>> left;
+  std::error_code trouble;
+  const fs::path parent = fs::temp_directory_path(trouble);
+  if (trouble) return left;
+  for (auto entry = fs::directory_iterator(parent, trouble); !trouble && entry != fs::directory_iterator();
+       entry.increment(trouble)) {
+    if (unique_fd lock = lock_of_left(entry->path())) left.emplace_back(entry->path(), std::move(lock));
+  }
+  return left;
+}
+
+}  // namespace
+
+launch_folder::~launch_folder() {
+  std::error_code ignored;
+  if (!path_.empty()) fs::remove_all(path_, ignored);
+}
+
+result<void> launch_folder::make() {
+  constexpr const char* what = "making a folder for the ranks' reports";
+  std::error_code trouble;
+  const fs::path parent = fs::temp_directory_path(trouble);
+  if (trouble) return refuse_os(errc::io, trouble.value(), what);
+  // Whoever looks for folders without a launcher may find it before it is locked: then another one is made.
+  for (int i = 0; i < attempts; ++i) {
+    std::string path = (parent / (std::string(prefix) + std::string(unique))).string();
+    if (::mkdtemp(path.data()) == nullptr) return refuse_os(errc::io, errno, what);
+    unique_fd lock = opened(path);
+    // A file system without locks is no reason to refuse: there nobody can take the folder for a left one.
+    if (!lock || try_to_lock(lock) == EWOULDBLOCK || !is_still_there(path, lock)) {
+      ::rmdir(path.c_str());
+      continue;
+    }
+    path_ = std::move(path);
+    lock_ = std::move(lock);
+    return {};
+  }
+  return refuse(errc::io, "{} in '{}': others take them for left ones", what, parent.string());
+}
+
+std::vector<fs::path> left_launch_folders() {
+  std::vector<fs::path> paths;
+  for (const auto& [path, lock] : left_folders()) paths.push_back(path);
+  std::ranges::sort(paths);
+  return paths;
+}
+
+std::size_t remove_left_launch_folders() {
+  std::size_t removed = 0;
+  for (const auto& [path, lock] : left_folders()) {
+    std::error_code trouble;
+    if (is_still_there(path, lock) && fs::remove_all(path, trouble) > 0 && !trouble) ++removed;
+  }
+  return removed;
+}
+
+}  // namespace penstock::cli

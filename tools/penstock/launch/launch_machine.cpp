@@ -1,0 +1,69 @@
+#include "tools/penstock/launch/launch_machine.hpp"
+
+#include "runtime/base/text.hpp"
+#include "tools/penstock/doctor/gather.hpp"
+#include "tools/penstock/doctor/root_files.hpp"
+#include "tools/penstock/doctor/throwaway.hpp"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+
+namespace penstock::cli {
+namespace {
+
+/// From the kernel's description of the PCI device.
+std::vector<int> cores_near(std::string pci) {
+  std::ranges::transform(pci, pci.begin(), [](unsigned char c) { return std::tolower(c); });
+  return parse_core_list(doctor::text_of("/sys/bus/pci/devices/" + pci + "/local_cpulist"));
+}
+
+}  // namespace
+
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  std::vector<int> cores;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(static_cast<unsigned>(core), &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+result<std::vector<launch_gpu>> visible_gpus() {
+  const doctor::cuda_facts cuda = doctor::look_at_cuda({});
+  if (!cuda.child.good()) return refuse(errc::system, "looking for GPUs: {}", cuda.child.trouble);
+  std::vector<launch_gpu> gpus;
+  for (const doctor::cuda_device_facts& d : cuda.devices)
+    gpus.push_back({static_cast<std::uint32_t>(d.ordinal), d.name, d.uuid, cores_near(d.pci)});
+  return gpus;
+}
+
+result<std::uint16_t> free_port() {
+  using boost::asio::ip::tcp;
+  boost::asio::io_context io;
+  boost::system::error_code status;
+  tcp::acceptor acceptor(io);
+  const tcp::endpoint any(boost::asio::ip::address_v4::loopback(), 0);
+  acceptor.open(any.protocol(), status);
+  if (!status) acceptor.bind(any, status);
+  if (status) return refuse_os(errc::system, status.value(), "looking for a free port");
+  return acceptor.local_endpoint().port();
+}
+
+result<std::string> random_text(std::size_t bytes) {
+  std::vector<unsigned char> drawn(bytes);
+  if (::getrandom(drawn.data(), drawn.size(), 0) != static_cast<ssize_t>(bytes))
+    return refuse_os(errc::system, errno, "drawing the group's secret");
+  std::string text;
+  for (const unsigned char byte : drawn) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+}  // namespace penstock::cli

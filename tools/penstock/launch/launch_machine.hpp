@@ -1,0 +1,23 @@
+// What this machine has for ranks: cores, GPUs, a port, random names. Used by launch.
+#pragma once
+
+#include "runtime/base/result.hpp"
+#include "tools/penstock/launch/launch_plan.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock::cli {
+
+/// Ascending; empty if the kernel does not say.
+[[nodiscard]] std::vector<int> allowed_cores();
+/// Looked for in a separate process: CUDA in this one would leave a context, or hang with the driver.
+[[nodiscard]] result<std::vector<launch_gpu>> visible_gpus();
+/// A port that is free now. It may be taken by the time the ranks' program uses it, as with every launcher.
+[[nodiscard]] result<std::uint16_t> free_port();
+/// So many random bytes from the kernel, in hexadecimal digits.
+[[nodiscard]] result<std::string> random_text(std::size_t bytes);
+
+}  // namespace penstock::cli
