@@ -162,9 +162,10 @@ result<void> Session::body::try_start() {
 void Session::body::fail(const failure& why) {
   if (board_.ended(run_outcome::failed, why, now()))
     tell(session::event_of(event_kind::run_failed, why.message));
+  // Before the consumer wakes up and stops the session, which would stop the group.
+  tell_group_of_failure(why.message);
   consumer_->fail(why);
   cursor_.give_up();
-  tell_group_of_failure(why.message);
   const std::lock_guard hold(mutex_);
   if (engine_ && engine_->supervisor)
     caf::anon_send(engine_->supervisor, supervisor::close_pool{supervision::shares_of(end_of_dropped).items});

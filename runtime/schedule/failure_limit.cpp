@@ -8,6 +8,7 @@
 namespace penstock::schedule {
 
 void failure_limit::note(const std::string& name, const std::string& reason) {
+  ++noted_;
   std::string kind = reason;
   if (const auto at = name.empty() ? std::string::npos : kind.find(name); at != std::string::npos)
     kind.replace(at, name.size(), "...");
@@ -29,7 +30,8 @@ std::optional<failure> failure_limit::check(const epoch_account& open) const {
   const auto most = std::ranges::max_element(reasons_, {}, [](const auto& one) { return one.second; });
   // In a resumed epoch the failures may have happened in an earlier process.
   if (most != reasons_.end())
-    message += fmt::format("; the most frequent reason ({}): {}", counted(most->second, "time"), most->first);
+    message += fmt::format("; the most frequent reason ({} of {} so far): {}", most->second,
+                           counted(noted_, "failure"), most->first);
   return failure{errc::dataset, std::move(message), 0};
 }
 

@@ -32,6 +32,7 @@ class failure_limit {
 
  private:
   double max_fraction_;
+  std::uint64_t noted_ = 0;  // more than were delivered: workers are ahead
   std::map<std::string, std::uint64_t> reasons_;
 };
 

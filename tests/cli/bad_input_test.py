@@ -167,7 +167,7 @@ class BadSurroundingsTest(PenstockTest):
         report = self.run_json(folder_of(100), expect=EXIT_FAILED)
         # Samples that were loaded ahead have failed too.
         self.assertRegex(report["error"], r"^56 of the 100 samples of epoch 0 have failed, more than \[loader\] "
-                                          r"max_failed_fraction = 0.5 allows; the most frequent reason \(\d\d times\): not a JPEG")
+                                          r"max_failed_fraction = 0.5 allows; the most frequent reason \(\d+ of \d+ failures so far\): not a JPEG")
         report = self.run_json(os.path.join(self.folder, "of-100.toml"), "--set", "loader.max_failed_fraction=1")
         self.assertEqual(report["epochs"][0]["failed"], 100)
         self.assertEqual(self.run_json(folder_of(32))["epochs"][0]["failed"], 32)

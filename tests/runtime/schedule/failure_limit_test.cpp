@@ -41,7 +41,7 @@ TEST_CASE("the failure of a run names the most frequent reason, whatever the sam
   CHECK(
       no->message ==
       "33 of the 40 samples of epoch 3 have failed, more than [loader] max_failed_fraction = 0.5 allows; the "
-      "most frequent reason (20 times): opening '...': Permission denied");
+      "most frequent reason (20 of 33 failures so far): opening '...': Permission denied");
 }
 
 TEST_CASE("a thousand different reasons are told apart no further than memory allows") {
@@ -49,7 +49,7 @@ TEST_CASE("a thousand different reasons are told apart no further than memory al
   for (int i = 0; i < 1000; ++i) limit.note("", "reason " + std::to_string(i));
   const auto no = limit.check(with_failures(1000, 1000));
   REQUIRE(no);
-  CHECK(no->message.find("(936 times): other reasons") != std::string::npos);
+  CHECK(no->message.find("(936 of 1000 failures so far): other reasons") != std::string::npos);
 }
 
 TEST_CASE("a resumed epoch that had failed before is told without a reason that nobody knows") {
