@@ -132,9 +132,11 @@ struct carry_out {
   }
   void operator()(const supervision::owner_died& death) {
     const owner_death_report& d = death.report;
-    log::warn("gpu", "{} ended: {}{}", owner_in_words(d.pid),
-              d.signal ? *d.signal : fmt::format("exit {}", d.code.value_or(-1)),
-              death.in_hand ? ", while its sink was working on " + *death.in_hand : "");
+    const std::string text =
+        fmt::format("{} ended: {}{}", owner_in_words(d.pid),
+                    d.signal ? *d.signal : fmt::format("exit {}", d.code.value_or(-1)),
+                    death.in_hand ? ", while its sink was working on " + *death.in_hand : "");
+    death.unasked ? log::warn("gpu", "{}", text) : log::info("gpu", "{}", text);
     s.waited_before += std::exchange(s.waited, nanoseconds(0));
     s.around.news->owner_died(d);
   }

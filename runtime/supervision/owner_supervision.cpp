@@ -306,6 +306,11 @@ std::optional<uploads_lost::poison> owner_supervision::judge(const owner_orders:
                   loss.suspect->epoch, owner_orders::deaths_that_prove)};
 }
 
+/// For an operator, or by its own will because a group's communicator is lost: no fault of this process.
+bool owner_supervision::makes_room(const owner_end& end) const {
+  return operated_ || end.report.exited_with(exit_codes::temporary);
+}
+
 void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const owner_end& end) {
   if (incarnation != incarnation_ || !pid_) return;
   hangs_.forget(the_owner);
@@ -320,7 +325,8 @@ void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const
   finishing_ = finishing_ || stage_ == owner_stage::stopping;
   const owner_orders::loss loss = orders_.lose_owner(suspicion_after(end.report), end.in_hand);
   outbox_.emplace_back(owner_died{report_of(end, loss.suspect, now),
-                                  loss.suspect ? std::optional(describe(*loss.suspect)) : std::nullopt});
+                                  loss.suspect ? std::optional(describe(*loss.suspect)) : std::nullopt,
+                                  !makes_room(end)});
   const auto hopeless = why_no_other_helps(end);
   const pid_t pid = *std::exchange(pid_, std::nullopt);
   if (hopeless) return fail(*hopeless);
@@ -347,8 +353,7 @@ void owner_supervision::settle_death(steady_time now, const owner_end& end, cons
   const bool permanent =
       end.report.ending == process::exit_report::how::exited && exit_codes::is_permanent(end.report.code);
   if (permanent) d.ending = death::how::no_restart;
-  // It makes room for a new one by its own will (a group's communicator is lost): no fault of this process.
-  if (operated_ || end.report.exited_with(exit_codes::temporary)) d.ending = death::how::operated;
+  if (makes_room(end)) d.ending = death::how::operated;
   d.fruitful = fruitful_;
   d.outside_kill = ending_.killed_from_outside(end.report) && !end.oom_killed;
   const std::string why =

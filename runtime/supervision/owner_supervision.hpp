@@ -90,6 +90,7 @@ struct owner_recovered {
 struct owner_died {
   owner_death_report report;
   std::optional<std::string> in_hand;  ///< the suspected batch, in words
+  bool unasked = true;                 ///< no operator ended it, and it did not make room by its own will
 };
 struct owner_left_out {
   std::string text;  ///< a warning: which batch is skipped, and why
@@ -185,6 +186,7 @@ class owner_supervision {
   [[nodiscard]] bool is_over() const {
     return stage_ == owner_stage::stopped || stage_ == owner_stage::failed;
   }
+  [[nodiscard]] bool makes_room(const owner_end& end) const;
   [[nodiscard]] suspicion_rule suspicion_after(const process::exit_report& end) const;
   [[nodiscard]] owner_death_report report_of(const owner_end& end, const std::optional<upload_order>& suspect,
                                              steady_time now) const;

@@ -350,6 +350,7 @@ TEST_CASE("an operator's restart never counts and does not wait for a backoff") 
     s.look();
     s.die(signalled(SIGKILL));
     CHECK(s.all<owner_died>().back().report.cause == death_cause::stopped);
+    CHECK_FALSE(s.all<owner_died>().back().unasked);
   }
   CHECK(s.all<start_owner_process>().size() == 21);
   s.be_ready();
@@ -357,6 +358,7 @@ TEST_CASE("an operator's restart never counts and does not wait for a backoff") 
   s.die(exited(3));
   s.be_ready();
   s.die(exited(3));
+  CHECK(s.all<owner_died>().back().unasked);
   CHECK(s.owner.stage() == owner_stage::backoff);
   s.owner.restart(s.now);
   CHECK(s.owner.stage() == owner_stage::starting);
