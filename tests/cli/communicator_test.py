@@ -10,6 +10,7 @@ import socket
 
 GPUS = int(os.environ.get("PENSTOCK_TEST_GPUS", "0"))
 RANKS = GPUS or 3
+DEVICES = ",".join(map(str, range(GPUS))) if GPUS else "host:%d" % RANKS
 CLASSES = 4
 FAKE_NCCL = os.path.join(os.path.dirname(BIN), "lib", "libfake_nccl.so")
 LONG = 300 if GPUS else 40  # epochs: enough to be disturbed twice, on a fast machine too
@@ -52,8 +53,7 @@ abort_timeout = "2s"
 """ % (epochs, self.placement, more))
 
     def launch(self, config, *options, **popen):
-        gpus = ",".join(map(str, range(GPUS))) if GPUS else "host:%d" % RANKS
-        return self.start("launch", config, "--gpus", gpus, "--json", "--quiet", "--sink",
+        return self.start("launch", config, "--gpus", DEVICES, "--json", "--quiet", "--sink",
                           "plugin:" + os.path.join(BIN, "device_programs", "07_softmax_ranks.so"), *options, **popen)
 
     def steps_of(self, rank):
@@ -271,7 +271,7 @@ batch_timeout = "1s"
         self.environment.update(PENSTOCK_TEST_AFTER_THE_END="1", PENSTOCK_TEST_DEATHS="0", PENSTOCK_TEST_COUNT=self.write("count", ""))
         config = self.config(4)
         begin = time.monotonic()
-        process = self.start("launch", config, "--gpus", "host:%d" % RANKS, "--json", "--quiet", "--set", "group.abort_timeout=200ms",
+        process = self.start("launch", config, "--gpus", DEVICES, "--json", "--quiet", "--set", "group.abort_timeout=200ms",
                              "--sink", "plugin:" + os.path.join(BIN, "dying_program.so"))
         out, _ = process.communicate(timeout=60)
         self.assertEqual(json.loads(out)["outcome"], "finished", out)

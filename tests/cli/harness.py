@@ -124,6 +124,7 @@ class PenstockTest(unittest.TestCase):
         return found
 
     def wait_until(self, condition, what, seconds=20.0):
+        """`what` may be a function, called when the time is over."""
         end = time.monotonic() + seconds
         while (asked := time.monotonic()) < end:
             result = condition()
@@ -131,7 +132,7 @@ class PenstockTest(unittest.TestCase):
                 return result
             # Asking takes a third of a core at most: what is waited for needs the cores, too.
             time.sleep(min(max(0.005, 2 * (time.monotonic() - asked)), 0.1))
-        self.fail("not within %g s: %s" % (seconds, what))
+        self.fail("not within %g s: %s" % (seconds, what() if callable(what) else what))
 
     def need_torchrun(self):
         """Skips where torch cannot make the store by which torchrun's processes meet: Debian 13's is built without what it asks for."""
@@ -198,6 +199,26 @@ def signal_process(pid, number):
     if not pid or pid <= 1:
         raise ValueError("pid %r is no process of a test's" % (pid,))
     os.kill(pid, number)
+
+
+def described(pid):
+    """For messages about processes that should not be there."""
+    def read(name):
+        try:
+            with open("/proc/%d/%s" % (pid, name)) as file:
+                return file.read().replace("\0", " ").strip()
+        except OSError as error:
+            return str(error)
+    state, parent = state_and_parent(pid)
+    return "pid %d (%s), state %s, child of %s, waits in '%s', threads %s" % (
+        pid, read("cmdline") or name_of(pid), state, parent, read("wchan"), " ".join(sorted(listed("/proc/%d/task" % pid))))
+
+
+def listed(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def alive(pid):

@@ -133,8 +133,10 @@ class LifecycleTest(PenstockTest):
             family = set(descendants_of(process.pid))
             process.kill()
             process.communicate()
-            self.wait_until(lambda: not [pid for pid in family | set(lost_workers(self.folder)) if alive(pid)],
-                            "all processes of attempt %d are gone" % attempt, 2.0)
+            def left():
+                return [pid for pid in family | set(lost_workers(self.folder)) if alive(pid)]
+            self.wait_until(lambda: not left(), lambda: "all processes of attempt %d are gone; there are %s" % (
+                attempt, [described(pid) for pid in left()]), 2.0)
         self.assertFalse([name for name in set(os.listdir("/dev/shm")) - before if "penstock" in name])
         self.assertEqual(os.listdir(temporary), [])
         # Its control socket is the only thing left, and the next session replaces it.

@@ -244,7 +244,8 @@ class WatchTest(PenstockTest):
     def top_process(self):
         tops = [pid for pid in all_pids() if name_of(pid) == "penstock" and b"top" in command_of(pid) and alive(pid)
                 and self.folder.encode() in environment_of(pid)]
-        return min(tops, key=start_of, default=None)  # the older one; the other guards the terminal
+        first = [pid for pid in tops if state_and_parent(pid)[1] not in tops]  # its child guards the terminal
+        return first[0] if first else None
 
     def test_the_terminal_is_given_back_however_top_is_killed(self):
         self.live()
@@ -253,7 +254,8 @@ class WatchTest(PenstockTest):
             self.tmux("send-keys", "penstock top --every 100ms", "Enter")
             self.wait_until(lambda: self.showing() and any("worker/2" in line for line in self.screen()), "top's screen")
             signal_process(self.wait_until(self.top_process, "top"), number)
-            self.wait_until(lambda: not self.showing(), "the screen of before, after signal %d" % number)
+            self.wait_until(lambda: not self.showing(), lambda: "the screen of before, after signal %d; there is %s; %s" % (
+                number, described(self.top_process() or 0), self.screen()))
             self.wait_until(lambda: self.top_process() is None, "no process left")
             self.tmux("send-keys", "clear; stty -a | grep -c ' icanon.* echo '; stty -a | grep -o -w 'icanon\\|echo' | tr '\\n' '='", "Enter")
             self.wait_until(lambda: any("icanon=echo=" in line.replace(" ", "") for line in self.screen()), "a sane terminal")
@@ -381,15 +383,6 @@ def command_of(pid):
             return file.read()
     except OSError:
         return b""
-
-
-def start_of(pid):
-    """In ticks since the machine began; numbers of processes come round."""
-    try:
-        with open("/proc/%d/stat" % pid) as file:
-            return int(file.read().rpartition(")")[2].split()[19])
-    except OSError:
-        return 0
 
 
 def environment_of(pid):
