@@ -198,7 +198,8 @@ class WatchTest(PenstockTest):
     def start_top(self, columns, rows):
         self.terminal(columns, rows)
         self.tmux("send-keys", "penstock top --every 100ms", "Enter")
-        self.wait_until(lambda: self.showing() and any("worker/2" in line for line in self.screen()), "top's screen")
+        self.wait_until(lambda: self.showing() and any("worker/2" in line for line in self.screen()),
+                        lambda: "top's screen; there is %s" % self.screen())
 
     def check_screen(self, columns, rows):
         lines = self.screen()
@@ -252,7 +253,8 @@ class WatchTest(PenstockTest):
         self.terminal(80, 24)
         for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGSEGV):
             self.tmux("send-keys", "penstock top --every 100ms", "Enter")
-            self.wait_until(lambda: self.showing() and any("worker/2" in line for line in self.screen()), "top's screen")
+            self.wait_until(lambda: self.showing() and any("worker/2" in line for line in self.screen()),
+                            lambda: "top's screen, before signal %d; there is %s" % (number, self.screen()))
             signal_process(self.wait_until(self.top_process, "top"), number)
             self.wait_until(lambda: not self.showing(), lambda: "the screen of before, after signal %d; there is %s; %s" % (
                 number, described(self.top_process() or 0), self.screen()))
