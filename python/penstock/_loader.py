@@ -431,6 +431,7 @@ class LocalIterator(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[
 
     def __init__(self, loader: Any) -> None:
         self._progress = loader._begin()
+        self._dataset_ended = False
         behind = self._went_on(loader.dataset)  # before torch calls iter(dataset)
         super().__init__(loader)
         self._to_device = None if loader.device is None else ToDevice(loader.device, 2)
@@ -440,6 +441,8 @@ class LocalIterator(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[
             self._progress.base_seed = self._base_seed
         self._ahead = self._progress.batches - behind if self._iterable else 0
         self._has_state = self._iterable and _shards.has_state(self._dataset)
+        if self._iterable and self._dataset_ended:
+            self._dataset_fetcher.ended = True
         rest = None if self._iterable else _progress.skipped(loader, self._progress)
         if rest is not None:
             self._sampler_iter = rest
@@ -451,7 +454,10 @@ class LocalIterator(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[
         if resumed is None or resumed["shards"] is None or not _shards.has_state(dataset):
             return 0
         (state,) = _progress.shard_states(resumed["shards"], 1)
-        return 0 if state is None else state.go_on(dataset)
+        if state is None:
+            return 0
+        self._dataset_ended = state.ended
+        return state.go_on(dataset)
 
     def _next_index(self) -> Any:
         self._index = super()._next_index()
@@ -472,7 +478,8 @@ class LocalIterator(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[
         if self._iterable:
             self._progress.shards = {"given": [self._progress.batches], "active": [True], "next": 0}
             if self._has_state:
-                self._progress.shards["states"] = [_shards.state_of(self._dataset, self._progress.batches, self._progress.samples)]
+                ended = self._dataset_fetcher.ended
+                self._progress.shards["states"] = [_shards.state_of(self._dataset, self._progress.batches, self._progress.samples, ended)]
         elif self._left is not None:
             self._left -= 1
             self._progress.finished = self._left == 0

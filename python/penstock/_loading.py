@@ -156,8 +156,8 @@ class _Source:
     def __init__(self, dataset: Any, state: Optional[_shards.ShardState]) -> None:
         self.batches = 0 if state is None else state.go_on(dataset)
         self.samples = 0 if state is None else state.samples
-        self.iterator = iter(dataset)
-        self.ended = False
+        self.ended = state is not None and state.ended
+        self.iterator = iter(()) if self.ended else iter(dataset)
 
 
 class _PlaceOfBatch:
@@ -358,7 +358,7 @@ def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks
         samples = _taken(call, stage, source, size, marks)
     finally:
         if stage.states is not None:
-            stage.behind = _shards.state_of(stage.dataset, source.batches, source.samples)
+            stage.behind = _shards.state_of(stage.dataset, source.batches, source.samples, source.ended)
             stage.states.write(stage.identity, batch.epoch, stage.behind)
     if not samples or (stage.order.collated and stage.order.drop_last and len(samples) < size):
         source.ended = True

@@ -74,15 +74,21 @@ def state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dict
     state["epoch"], state["generators"], state["base_seed"] = progress.epoch, progress.generators, progress.base_seed
     state["samples"], state["batches"], state["shards"] = progress.samples, progress.batches, progress.shards
     if progress.shards is not None and "states" in progress.shards:
-        said = [each and {"batches": each.batches, "samples": each.samples, "state": pickle.loads(each.pickled)} for each in progress.shards["states"]]
-        state["shards"] = {**progress.shards, "states": said}
+        state["shards"] = {**progress.shards, "states": [each and _told(each) for each in progress.shards["states"]]}
     return state
 
 
 def shard_states(shards: dict[str, Any], count: int) -> list[Optional[_shards.ShardState]]:
     """What the dataset said of each shard, as state_of() has given it; of one without a state: None."""
     said = shards.get("states") or [None] * count
-    return [each and _shards.ShardState(each["batches"], each["samples"], pickle.dumps(each["state"], protocol=5)) for each in said]
+    return [
+        each and _shards.ShardState(each["batches"], each["samples"], pickle.dumps(each["state"], protocol=5), each.get("ended", False))
+        for each in said
+    ]
+
+
+def _told(shard: _shards.ShardState) -> dict[str, Any]:
+    return {"batches": shard.batches, "samples": shard.samples, "state": pickle.loads(shard.pickled), "ended": shard.ended}
 
 
 def check(loader: Any, state: dict[str, Any]) -> None:

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, Optional
 __all__ = ["ShardState", "ShardStates", "has_state", "state_of"]
 
 ROOM = 1 << 30  # for one state; pages that are not written take no memory
-MAGIC = 0x70656E73686172_01
-_HEAD = struct.Struct("<QQQQQI")  # MAGIC, epoch, batches, samples, length, checksum
+MAGIC = 0x70656E73686172_02
+_FACTS = struct.Struct("<QQQ?")  # epoch, batches, samples, ended
+_HEAD = struct.Struct("<QQQQ?QI")  # MAGIC, the facts, length, checksum
 
 
 class ShardState(NamedTuple):
@@ -23,9 +24,12 @@ class ShardState(NamedTuple):
     batches: int
     samples: int
     pickled: bytes
+    ended: bool = False  # nothing is left of it, whatever the dataset says: many say the same before their beginning
 
     def go_on(self, dataset: Any) -> int:
-        """Puts the dataset where it was. How many batches it leaves out."""
+        """Puts the dataset where it was, unless it has ended. How many batches it leaves out."""
+        if self.ended:
+            return self.batches
         dataset.load_state_dict(pickle.loads(self.pickled))
         return self.batches
 
@@ -65,8 +69,9 @@ class ShardStates:
     def write(self, shard: int, epoch: int, state: ShardState) -> None:
         if len(state.pickled) > ROOM - _HEAD.size:
             raise ValueError(f"the dataset's state_dict() has {len(state.pickled)} bytes when pickled; at most {ROOM} are possible")
-        checked = zlib.crc32(state.pickled, zlib.crc32(struct.pack("<QQQ", epoch, state.batches, state.samples)))
-        head = _HEAD.pack(MAGIC, epoch, state.batches, state.samples, len(state.pickled), checked)
+        facts = (epoch, state.batches, state.samples, state.ended)
+        checked = zlib.crc32(state.pickled, zlib.crc32(_FACTS.pack(*facts)))
+        head = _HEAD.pack(MAGIC, *facts, len(state.pickled), checked)
         left, at = memoryview(head + state.pickled), self._place(shard, state.batches)
         while left:
             written = os.pwrite(self._file, left, at)
@@ -82,23 +87,23 @@ class ShardStates:
         head = os.pread(self._file, _HEAD.size, at)
         if len(head) < _HEAD.size:
             return None
-        magic, of_epoch, batches, samples, length, checked = _HEAD.unpack(head)
+        magic, of_epoch, batches, samples, ended, length, checked = _HEAD.unpack(head)
         if magic != MAGIC or of_epoch != epoch or length > ROOM:
             return None
         pickled = os.pread(self._file, length, at + _HEAD.size)
-        if zlib.crc32(pickled, zlib.crc32(struct.pack("<QQQ", epoch, batches, samples))) != checked:
+        if zlib.crc32(pickled, zlib.crc32(_FACTS.pack(epoch, batches, samples, ended))) != checked:
             return None  # half written
-        return ShardState(batches, samples, pickled)
+        return ShardState(batches, samples, pickled, ended)
 
     @staticmethod
     def _place(shard: int, batches: int) -> int:
         return (2 * shard + batches % 2) * ROOM
 
 
-def state_of(dataset: Any, batches: int, samples: int) -> ShardState:
+def state_of(dataset: Any, batches: int, samples: int, ended: bool) -> ShardState:
     """What the dataset says now, behind this many batches and samples."""
     said = dataset.state_dict()
     try:
-        return ShardState(batches, samples, pickle.dumps(said, protocol=5))
+        return ShardState(batches, samples, pickle.dumps(said, protocol=5), ended)
     except Exception as broken:
         raise TypeError(f"what the dataset's state_dict() gives cannot be pickled: {broken}") from broken

@@ -60,6 +60,18 @@ class LoaderIterableTest(LoaderCase):
                 signal_process(random.choice(list(set(children_of(os.getpid())) - SharingLoader.pids())), signal.SIGKILL)
         self.assertEqual(plain(batches), expected)
 
+    def test_a_worker_that_dies_after_its_shards_last_samples_gives_none_of_them_again(self):
+        dataset = Counting(8, os.path.join(self.folder, "log"))
+        loader = DataLoader(dataset, num_workers=1, batch_size=3, prefetch_factor=1)
+        iterator = iter(loader)
+        given = [next(iterator) for _ in range(2)]
+
+        def jobs():
+            return loader._workers.pool.status()["jobs"]
+        self.wait_until(lambda: jobs()["running"] + jobs()["waiting"] == 0, "the last batch, of two samples, is there")
+        signal_process(loader._workers.pool.status()["workers"][0]["pid"], signal.SIGKILL)
+        self.assertEqual([values.tolist() for values, _ in given + list(iterator)], [[0, 1, 2], [3, 4, 5], [6, 7]])
+
     def test_each_shard_has_one_worker(self):
         pids = collections.defaultdict(set)
         for shard, pid in SharingLoader(Shards(30, lambda shard, value: (shard, os.getpid())), num_workers=3, batch_size=None):

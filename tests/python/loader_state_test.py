@@ -104,6 +104,22 @@ class LoaderStateTest(LoaderCase):
                     with self.assertRaisesRegex(penstock.state_mismatch_error, "num_workers was 2 and is 1"):
                         DataLoader(Counting(24, log), num_workers=1, batch_size=2, seed=1).load_state_dict(state)
 
+    def test_a_shard_that_has_ended_is_not_given_again_though_its_state_is_that_of_its_beginning(self):
+        for workers, batches in ((2, 8), (0, 7)):  # the last one of each shard has fewer samples, so the shard is known to have ended
+            options = {"num_workers": workers, "batch_size": 3, "seed": 1}
+            dataset = Counting(20, os.path.join(self.folder, "log"))
+            loader = SharingLoader(dataset, **options)
+            iterator = iter(loader)
+            for _ in range(batches):
+                next(iterator)
+            state = loader.state_dict()
+            self.assertEqual([shard["state"] for shard in state["shards"]["states"]], [{"next": None}] * max(1, workers))
+            other = SharingLoader(dataset, **options)
+            other.load_state_dict(state)
+            self.assertEqual(plain(other), [])
+            self.assertEqual(len(plain(other)), batches)  # the next epoch is a whole one
+            self.assertEqual(list(iterator), [])
+
     def test_a_batch_that_was_an_error_is_not_loaded_again_after_going_on(self):
         def give(index):
             if index == 6:
