@@ -217,6 +217,7 @@ void owner_body::attached(const attached_partition& what) {
 }
 
 void owner_body::communicator_changed(const group::communicator_state& state) {
+  if (finished_) return;  // its end takes nothing away from others, which may still be finishing
   link_->send(
       protocol::communicator_changed{state.number, static_cast<std::uint32_t>(state.at), state.cause, {}});
 }
@@ -299,6 +300,7 @@ void owner_body::run_sink() {
   around.alone = &alone_;
   around.whole = &whole_;
   const auto ok = owner_batches(std::move(around)).run();
+  finished_ = ok && whole_;
   if (ok) return;
   if (!communicator_ || ok.error().code != errc::group_failed) return die(ok.error());
   log::info("group", "{}: going back to the last step that all ranks have", ok.error().message);

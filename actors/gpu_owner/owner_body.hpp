@@ -107,6 +107,7 @@ class owner_body final : owner_news {
   std::promise<bool> plan_is_known_;  // false: refused, or asked to stop before that
   bool planned_ = false;
 
+  std::atomic<bool> finished_{false};  // the sink, after a whole stream
   std::atomic<bool> whole_{false};
   std::atomic<std::uint64_t> uploads_{0};
   std::atomic<std::uint64_t> bytes_{0};

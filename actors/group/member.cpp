@@ -297,10 +297,6 @@ member_actor::behavior_type behave(self_pointer self, member_surroundings around
         }
         step(self);
       },
-      [self](const last_step_taken&) {
-        if (self->state.book) self->state.book->took_last_step();
-        step(self);
-      },
       [self](const stream_delivered&) {
         member_state& s = self->state;
         s.delivered = true;

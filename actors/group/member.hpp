@@ -1,7 +1,6 @@
 // The member actor: what one rank of a group hears, says and does. It translates; the decisions are member_book's.
 //
-//   receives  join_group, stream_described, last_step_taken, stream_delivered, session_failed, stop_group, leave_group
-//                                                             from the session
+//   receives  join_group, stream_described, stream_delivered, session_failed, stop_group, leave_group  from the session
 //             limit_reached                                   from whoever hands out batches
 //             orders_arrived, link_made, link_lost, coordinator_ended, links_refused   from its link
 //   says      member_report                                   over the link

@@ -139,7 +139,6 @@ bool Session::body::run_acknowledged(steady_time until) {
   // Either everything is acknowledged, or the session was stopped and the sink stays unfinished.
   const bool whole = !ending_.stopped();
   cursor_.reach_end();
-  if (whole) tell_group_of_last_step();
   wait_for_owner(whole);
   end_of_stream();
   if (const auto after = consumer_->take_until(now()); after && std::holds_alternative<failure>(*after))

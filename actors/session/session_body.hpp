@@ -121,7 +121,6 @@ class Session::body {
   void tell_member(Message what);
   void tell_group_of_failure(const std::string& why);
   void tell_group_of_earlier_failure();
-  void tell_group_of_last_step();
   void tell_group_of_end();
   void leave_group();
   static void drop_group(engine& e);

@@ -64,11 +64,6 @@ void Session::body::tell_group_of_failure(const std::string& why) {
   tell_member(group::session_failed{why});
 }
 
-/// The owner is about to finish: what it does to the communicator then is no loss for the others.
-void Session::body::tell_group_of_last_step() {
-  if (group_ && !group_->over) tell_member(group::last_step_taken{});
-}
-
 /// Everything that was asked for has been handed out.
 void Session::body::tell_group_of_end() {
   if (group_ && !ending_.stopped() && !group_->over) tell_member(group::stream_delivered{});

@@ -161,7 +161,7 @@ void owner_communicator::drawn(std::uint64_t number) {
   drawn_ = number;
 }
 
-owner_communicator::orders owner_communicator::lost() {
+owner_communicator::orders owner_communicator::ended(bool finished) {
   orders to;
   ready_ = false;
   abort_due_ = never;
@@ -170,7 +170,7 @@ owner_communicator::orders owner_communicator::lost() {
     one.counts = false;
     one.news.deliveries.clear();
   }
-  if (sent_ != 0) {
+  if (sent_ != 0 && !finished) {
     to.told.push_back({sent_, progress::broken, "the GPU owner has ended"});
     to.told.push_back({sent_, progress::aborted, {}});
   }

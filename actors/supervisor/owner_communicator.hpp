@@ -48,8 +48,8 @@ class owner_communicator {
   [[nodiscard]] orders told(const group::communicator_state& state);
   /// It has drawn the id with this number.
   void drawn(std::uint64_t number);
-  /// It is gone.
-  [[nodiscard]] orders lost();
+  /// It is gone. `finished`: after its program had finished, so that no other rank has lost anything.
+  [[nodiscard]] orders ended(bool finished);
   [[nodiscard]] orders look(steady_time now);
 
  private:

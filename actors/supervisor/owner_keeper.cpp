@@ -277,7 +277,8 @@ void follow(self_pointer self, owner_communicator::orders what) {
 
 void note_end(self_pointer self, const owner_exited& news) {
   keeper_state& s = self->state;
-  if (s.communicator && news.incarnation == s.owner->incarnation()) follow(self, s.communicator->lost());
+  if (s.communicator && news.incarnation == s.owner->incarnation())
+    follow(self, s.communicator->ended(s.owner->finishes_with(news.report)));
   const arena::flight_reading flight = s.around.flights->read(s.around.flight_page);
   const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now_of(self));
   s.owner->exited(news.incarnation, now_of(self), {news.report, in_hand(flight), news.last_lines, oom});

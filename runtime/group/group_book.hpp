@@ -175,7 +175,7 @@ class group_book {
   void watch_the_end();
   void freeze();
   void tend_communicator();
-  [[nodiscard]] bool needs_no_communicator(const seat& s) const;
+  [[nodiscard]] bool is_through(const seat& s) const;
   [[nodiscard]] std::uint64_t first_communicator() const;
   void break_communicator();
   void agree_on_snapshot();

@@ -182,7 +182,8 @@ void group_book::await_lost(steady_time now) {
     const bool whole = said(s.latest, &member_report::stream_over);
     // It has nothing left to deliver, but others may need it for steps that they take together; and where its launcher
     // starts it again, it looks for the group.
-    if (whole && !(settings_.communicator && settings_.common_steps) && !settings_.waits_for_lost) continue;
+    const bool is_needed = settings_.communicator && settings_.common_steps && !is_through(s);
+    if (whole && !is_needed && !settings_.waits_for_lost) continue;
     const nanoseconds patience = settings_.waits_for_lost ? timeout
                                  : whole                  ? settings_.lost_after
                                                           : nanoseconds(0);
@@ -242,17 +243,15 @@ void group_book::tend_communicator() {
     return c.number == view_.communicator &&
            (c.at == how::broken || c.at == how::aborting || c.at == how::aborted);
   };
-  const auto is_through = [&](const seat& s) { return needs_no_communicator(s); };
-  const auto gave_up_what_it_needs = [&](const seat& s) { return gave_up(s) && !is_through(s); };
-  if ((making_ == making::making && std::ranges::any_of(seats_, gave_up)) ||
-      (making_ == making::ready && std::ranges::any_of(seats_, gave_up_what_it_needs)))
+  if ((making_ == making::making || making_ == making::ready) && std::ranges::any_of(seats_, gave_up))
     break_communicator();
   if (making_ == making::aborting) {
     const auto clean = [&](const seat& s) { return !s.present || is_clean(state_of(s)); };
     if (std::ranges::all_of(seats_, clean)) making_ = making::idle;
   }
-  const bool needed = std::ranges::none_of(seats_, is_through);
-  if (making_ == making::idle && complete && needed && view_.phase == group_phase::running) {
+  // One that is through cannot take part in another one, and nobody needs it to.
+  const bool possible = std::ranges::none_of(seats_, [&](const seat& s) { return is_through(s); });
+  if (making_ == making::idle && complete && possible && view_.phase == group_phase::running) {
     making_ = making::drawing;
     view_.communicator = std::max(view_.communicator + 1, first_communicator());
     outbox_.emplace_back(draw_communicator_id{view_.communicator});
@@ -263,10 +262,10 @@ void group_book::tend_communicator() {
   if (making_ == making::making && complete && std::ranges::all_of(seats_, made)) making_ = making::ready;
 }
 
-/// It has taken the last of the steps that all ranks take together, and all have: its owner may be gone already, while others
-/// have yet to say so.
-bool group_book::needs_no_communicator(const seat& s) const {
-  return settings_.common_steps && s.present && s.latest->took_last_step && s.latest->steps <= view_.agreed;
+/// Its program has finished, after the last of the steps that all ranks take together, and all have taken: its owner is gone.
+bool group_book::is_through(const seat& s) const {
+  return settings_.common_steps && said(s.latest, &member_report::stream_over) &&
+         s.latest->steps <= view_.agreed;
 }
 
 /// Numbers of two coordinators never meet: an order of the earlier one may still be on its way. They differ in their upper

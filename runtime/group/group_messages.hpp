@@ -14,7 +14,7 @@
 
 namespace penstock::group {
 
-inline constexpr std::uint32_t group_protocol = 5;
+inline constexpr std::uint32_t group_protocol = 4;
 
 /// A process of a rank; fixed for its life.
 struct rank_card {
@@ -116,9 +116,8 @@ struct member_report {
   bool lapsed = false;            ///< its right to hand out is over: another process may have its rank
   group_view view;                ///< what it has heard
   std::optional<stream_facts> facts{};
-  std::uint64_t steps = 0;      ///< delivered, counted from the stream's beginning
-  bool took_last_step = false;  ///< and acknowledged it; its device program may still have to finish
-  bool stream_over = false;     ///< that too
+  std::uint64_t steps = 0;  ///< delivered, counted from the stream's beginning
+  bool stream_over = false;
   bool frozen = false;
   bool stop_wanted = false;
   bool left = false;  ///< it ends by its own will before the others

@@ -255,7 +255,6 @@ void fields(Archive& io, in<Archive, member_report>& report) {
   fields(io, report.view);
   io.maybe(report.facts, [&io](auto& facts) { fields(io, facts); });
   io(report.steps);
-  io(report.took_last_step);
   io(report.stream_over);
   io(report.frozen);
   io(report.stop_wanted);

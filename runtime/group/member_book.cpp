@@ -182,13 +182,7 @@ void member_book::delivered(std::uint64_t steps) {
   if (view_.limit && steps >= *view_.limit) changed_ = true;
 }
 
-void member_book::took_last_step() {
-  changed_ = changed_ || !said_.took_last_step;
-  said_.took_last_step = true;
-}
-
 void member_book::stream_ended() {
-  took_last_step();
   changed_ = changed_ || !said_.stream_over;
   said_.stream_over = true;
 }

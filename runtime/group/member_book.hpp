@@ -83,8 +83,6 @@ class member_book {
   void described(stream_facts facts);
   /// A batch was handed out: so many in all.
   void delivered(std::uint64_t steps);
-  /// It will not use the communicator any more.
-  void took_last_step();
   void stream_ended();
   /// A signal, or an operator: the whole group is to stop at a common step.
   void want_stop();

@@ -169,6 +169,10 @@ class owner_supervision {
   [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_; }
   [[nodiscard]] bool irreplaceable() const noexcept { return irreplaceable_; }
   [[nodiscard]] const owner_orders& orders() const noexcept { return orders_; }
+  /// Whether it ends like this because the stream is complete and its sink has finished.
+  [[nodiscard]] bool finishes_with(const process::exit_report& end) const noexcept {
+    return stage_ == owner_stage::stopping && whole_ && end.exited_with(0);
+  }
   /// Whether it takes messages: prepare_owner, map_partition.
   [[nodiscard]] bool hears() const noexcept {
     return stage_ == owner_stage::introduced || stage_ == owner_stage::ready;

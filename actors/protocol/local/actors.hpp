@@ -146,9 +146,9 @@ namespace penstock::group {
 
 /// A session that belongs to a group has a member; rank 0's has the coordinator as well. They know no other actor.
 using heard_by_member =
-    protocol::hears<join_group, stream_described, last_step_taken, stream_delivered, session_failed,
-                    stop_group, limit_reached, communicator_told, snapshots_held, orders_arrived, link_made,
-                    link_lost, coordinator_ended, links_refused, leave_group, drop_group, group_beat>;
+    protocol::hears<join_group, stream_described, stream_delivered, session_failed, stop_group, limit_reached,
+                    communicator_told, snapshots_held, orders_arrived, link_made, link_lost,
+                    coordinator_ended, links_refused, leave_group, drop_group, group_beat>;
 using member_actor = heard_by_member::actor;
 using heard_by_coordinator =
     protocol::hears<reports_arrived, member_closed, member_process_ended, address_taken, address_refused,

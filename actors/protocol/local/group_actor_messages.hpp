@@ -21,8 +21,6 @@ struct stream_described {
   stream_facts facts;
   std::uint64_t first = 0;  ///< steps that earlier processes of this rank have delivered
 };
-/// Every step has been taken and is agreed; the device program has yet to finish.
-struct last_step_taken {};
 /// Every batch of the stream has been handed out.
 struct stream_delivered {};
 /// The session cannot go on.

@@ -191,13 +191,6 @@ TEST_CASE_METHOD(running_rank, "a rank that closes too early says at which step 
   CHECK(rank.news.gone == 1);
 }
 
-TEST_CASE_METHOD(running_rank,
-                 "a rank says that it has taken its last step before its device program has finished") {
-  rank.say(last_step_taken{});
-  CHECK(rank.last().took_last_step);
-  CHECK_FALSE(rank.last().stream_over);
-}
-
 TEST_CASE_METHOD(running_rank, "a rank that has finished goes once the others know") {
   rank.say(stream_delivered{});
   CHECK(rank.last().stream_over);

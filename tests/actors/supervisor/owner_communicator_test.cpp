@@ -47,6 +47,21 @@ struct in_use {
 
 }  // namespace
 
+TEST_CASE(
+    "other ranks lose a communicator with a process that dies, not with one whose program has finished") {
+  in_use dies;
+  const auto told = dies.one.ended(false).told;
+  REQUIRE(told.size() == 2);
+  CHECK(told[0].at == progress::broken);
+  CHECK(told[1].at == progress::aborted);
+  in_use finishes;
+  CHECK(finishes.one.ended(true).told.empty());
+  // It is not made to wait for an abort, should others lose theirs.
+  const auto abort = finishes.one.ordered(order(communicate::act::abort, 1), begin_of_time);
+  REQUIRE(abort.told.size() == 1);
+  CHECK(abort.told[0].at == progress::aborted);
+}
+
 TEST_CASE("a delivery counts when its step is agreed, and its snapshot is kept then") {
   in_use rank;
   const auto first = rank.one.delivered(16, news_with("at 16"));
@@ -62,7 +77,7 @@ TEST_CASE("a delivery counts when its step is agreed, and its snapshot is kept t
 TEST_CASE("a process that ends leaves its snapshots, and nothing that it delivered counts any more") {
   in_use rank;
   static_cast<void>(rank.one.delivered(16, news_with("at 16")));
-  const auto lost = rank.one.lost();
+  const auto lost = rank.one.ended(false);
   REQUIRE(lost.told.size() == 2);
   CHECK(lost.told[0].at == progress::broken);
   CHECK(lost.told[1].at == progress::aborted);
@@ -84,7 +99,7 @@ TEST_CASE("a process that had a communicator is replaced before another one is m
   CHECK(make.held == steps{});  // 32 is taken again
   CHECK(make.snapshot == "at 16");
   CHECK_FALSE(sends(make, communicate::act::make));
-  static_cast<void>(rank.one.lost());
+  static_cast<void>(rank.one.ended(false));
   CHECK(rank.one.introduced() == 16);
   CHECK(sends(rank.one.ready(), communicate::act::make));
 }
@@ -92,12 +107,12 @@ TEST_CASE("a process that had a communicator is replaced before another one is m
 TEST_CASE("a process that was started with an earlier snapshot than the agreed one is replaced") {
   in_use rank;
   static_cast<void>(rank.one.delivered(16, news_with("at 16")));
-  static_cast<void>(rank.one.lost());
+  static_cast<void>(rank.one.ended(false));
   CHECK(rank.one.introduced() == 0);
   static_cast<void>(rank.one.ready());
   const auto make = rank.one.ordered(order(communicate::act::make, 2, 16), begin_of_time);
   CHECK(make.replace);
-  static_cast<void>(rank.one.lost());
+  static_cast<void>(rank.one.ended(false));
   CHECK(rank.one.introduced() == 16);
 }
 
@@ -120,7 +135,7 @@ TEST_CASE("an id is drawn by a process that lives to use it") {
   const auto draw = rank.one.ordered(order(communicate::act::draw_id, 2), begin_of_time);
   CHECK(draw.replace);
   CHECK_FALSE(sends(draw, communicate::act::draw_id));
-  static_cast<void>(rank.one.lost());
+  static_cast<void>(rank.one.ended(false));
   static_cast<void>(rank.one.introduced());
   CHECK(sends(rank.one.ready(), communicate::act::draw_id));
   rank.one.drawn(2);
@@ -135,7 +150,7 @@ TEST_CASE("an id whose process is gone is given back: the group draws another") 
   static_cast<void>(one.ready());
   CHECK(sends(one.ordered(order(communicate::act::draw_id, 1), begin_of_time), communicate::act::draw_id));
   one.drawn(1);
-  static_cast<void>(one.lost());
+  static_cast<void>(one.ended(false));
   const auto make = one.ordered(order(communicate::act::make, 1), begin_of_time);
   REQUIRE(make.told.size() == 2);
   CHECK(make.told[0].at == progress::broken);
@@ -150,7 +165,7 @@ TEST_CASE("an id whose process is gone is given back: the group draws another") 
 TEST_CASE("a process that drew an id and has to go back before it is used gives it back") {
   in_use rank;
   static_cast<void>(rank.one.delivered(16, news_with("at 16")));
-  static_cast<void>(rank.one.lost());
+  static_cast<void>(rank.one.ended(false));
   CHECK(rank.one.introduced() == 0);
   static_cast<void>(rank.one.ready());
   static_cast<void>(rank.one.ordered(order(communicate::act::draw_id, 2), begin_of_time));
@@ -158,7 +173,7 @@ TEST_CASE("a process that drew an id and has to go back before it is used gives 
   const auto make = rank.one.ordered(order(communicate::act::make, 2, 16), begin_of_time);
   CHECK(make.replace);
   CHECK(make.told.size() == 2);
-  static_cast<void>(rank.one.lost());
+  static_cast<void>(rank.one.ended(false));
   CHECK(rank.one.introduced() == 16);
   CHECK_FALSE(sends(rank.one.ready(), communicate::act::make));
 }
