@@ -10,6 +10,7 @@ import json
 import os
 import random
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -133,6 +134,14 @@ class PenstockTest(unittest.TestCase):
             # Asking takes a third of a core at most: what is waited for needs the cores, too.
             time.sleep(min(max(0.005, 2 * (time.monotonic() - asked)), 0.1))
         self.fail("not within %g s: %s" % (seconds, what() if callable(what) else what))
+
+    @staticmethod
+    def torchrun_alone():
+        """Options of torchrun. Like --standalone, which takes the same port for all before torch 2: tests run beside each other."""
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+        return ["--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:%d" % port, "--rdzv_id", "test-%d" % port]
 
     def need_torchrun(self):
         """Skips where torch cannot make the store by which torchrun's processes meet: Debian 13's is built without what it asks for."""

@@ -33,7 +33,7 @@ class RealLaunchersTest(LauncherTest):
                   '--report "$PENSTOCK_TEST_FOLDER/report.$%s"' % rank)
         command = {"mpirun": [MPIRUN, "-n", str(RANKS)],
                    # Of torch 1.13 under Python 3.11 the default, no redirection, fails: the enum's 0 is not found.
-                   "torchrun": [TORCHRUN, "--standalone", "--nproc_per_node", str(RANKS), "-r", "1", "-t", "1",
+                   "torchrun": [TORCHRUN, *self.torchrun_alone(), "--nproc_per_node", str(RANKS), "-r", "1", "-t", "1",
                                 "--no_python"]}[launcher]
         process = subprocess.Popen(
             [*command, "sh", "-c", script, PENSTOCK, config, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -157,8 +157,8 @@ class GroupTest(PackageTest):
     def torchrun(self, ranks, text, *arguments):
         self.need_torchrun()
         # Of torch 1.13 under Python 3.11 the default, no redirection, fails.
-        return self.begin(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks, "-r", 1, "-t", 1,
-                          self.script(text), *arguments)
+        return self.begin(sys.executable, "-m", "torch.distributed.run", *self.torchrun_alone(), "--nproc_per_node", ranks,
+                          "-r", 1, "-t", 1, self.script(text), *arguments)
 
     def ended(self, process, seconds=280):
         out, err = process.communicate(timeout=seconds)
