@@ -120,7 +120,9 @@ class SupervisionTest(PenstockTest):
         self.assertLess(death["lived_seconds"], 6)
 
     def test_a_worker_that_is_stopped_is_found_by_its_heartbeat(self):
-        text = synthetic(samples=400, dataset='wait = "5ms"', epochs=1, more=QUICK_HANGS)
+        # With two equal limits, the sample's may pass one poll before the heartbeat's.
+        hang = '[loader.hang]\nitem_timeout = "30s"\nheartbeat_timeout = "1s"\n'
+        text = synthetic(samples=400, dataset='wait = "5ms"', epochs=1, more=hang)
         process = self.live("stopped", text)
         victim = self.workers_of(process)[0]
         begin = time.monotonic()
