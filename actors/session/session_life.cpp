@@ -158,10 +158,11 @@ result<void> Session::body::try_start() {
   return {};
 }
 
-/// From any thread. Fails the run: stops the workers and gives the consumer the reason.
+/// From any thread. Fails the run: stops the workers and gives the consumer the reason. Whatever fails after it, such as the group
+/// that is told of it here, must not become the consumer's reason.
 void Session::body::fail(const failure& why) {
-  if (board_.ended(run_outcome::failed, why, now()))
-    tell(session::event_of(event_kind::run_failed, why.message));
+  if (!board_.ended(run_outcome::failed, why, now())) return;
+  tell(session::event_of(event_kind::run_failed, why.message));
   // Before the consumer wakes up and stops the session, which would stop the group.
   tell_group_of_failure(why.message);
   consumer_->fail(why);

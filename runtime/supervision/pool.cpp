@@ -70,6 +70,7 @@ pool::place* pool::current(worker_ref who) {
 }
 
 void pool::open(steady_time now) {
+  if (closed_) return;
   open_ = true;
   for (auto& [worker, p] : places_) {
     if (p.wanted && p.state == child_state::stopped) p.restart_at = now;
@@ -77,6 +78,7 @@ void pool::open(steady_time now) {
 }
 
 void pool::close() {
+  closed_ = true;
   open_ = false;
 }
 

@@ -89,7 +89,8 @@ class pool {
  public:
   explicit pool(const pool_settings& settings);
 
-  /// First demand: starts all wanted places.
+  /// First demand: starts all wanted places. Ignored after close(): the order to open comes by another way and may be the later
+  /// one.
   void open(steady_time now);
   /// The session is ending: starts nothing any more.
   void close();
@@ -193,6 +194,7 @@ class pool {
   bool sacrificial_wanted_ = false;
   bool emptied_by_operator_ = false;  // a drain removed the last loader that would have come back
   bool open_ = false;
+  bool closed_ = false;
   bool failed_ = false;
 };
 

@@ -521,3 +521,11 @@ TEST_CASE("a closed pool starts nothing") {
   CHECK(w.started().empty());
   CHECK(w.children.next_deadline() == never);
 }
+
+TEST_CASE("a pool that is closed before it is opened starts nothing") {
+  world w(with_workers(1));
+  w.children.close();
+  w.children.open(w.now);
+  CHECK(w.started().empty());
+  CHECK(w.children.next_deadline() == never);
+}
