@@ -163,8 +163,9 @@ void board::configured(std::uint32_t workers) {
   report_.workers_configured = workers;
 }
 
-void board::planned(std::uint64_t samples_expected) {
+void board::planned(std::uint64_t samples_before, std::uint64_t samples_expected) {
   const std::lock_guard hold(mutex_);
+  status_.samples_before = samples_before;
   status_.samples_expected = samples_expected;
 }
 

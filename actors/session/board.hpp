@@ -48,7 +48,7 @@ class board {
 
   // Written by the session.
   void configured(std::uint32_t workers);
-  void planned(std::uint64_t samples_expected);
+  void planned(std::uint64_t samples_before, std::uint64_t samples_expected);
   void begun(steady_time now);
   void batch_taken(steady_time taken);
   void waited(nanoseconds in_all);

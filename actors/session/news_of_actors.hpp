@@ -170,7 +170,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
       caf::anon_send(engine_.member,
                      group::stream_described{session::facts_of(fingerprint, *order, range), range.first});
     }
-    board_.planned(session::samples_in(*order, range));
+    board_.planned(session::samples_in(*order, {0, range.first}), session::samples_in(*order, range));
     session_.tell(session::event_of(
         event_kind::stream_opened,
         fmt::format("{} per epoch, {}", penstock::counted(order->batches_per_epoch(), "batch", "batches"),

@@ -234,6 +234,7 @@ json as_json(const session_status& s) {
          {"batches_delivered", s.batches_delivered},
          {"samples_delivered", s.samples_delivered},
          {"samples_expected", s.samples_expected},
+         {"samples_before", s.samples_before},
          {"bytes_uploaded", s.bytes_uploaded}};
   j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name}, {"uuid", or_null(s.gpu.uuid)},
               {"state", s.gpu_state},      {"pid", or_null(s.gpu_pid)}, {"placement", s.gpu_placement},

@@ -247,7 +247,9 @@ struct session_status {
   std::uint64_t batches_delivered = 0;
   std::uint64_t samples_delivered = 0;
   std::uint64_t samples_expected = 0;  ///< of the whole run; 0 until the dataset is known
-  std::uint64_t bytes_uploaded = 0;    ///< tensor bytes copied to the device
+  /// Of the stream before the position at which this run began: not 0 if it was resumed, or is a restarted rank.
+  std::uint64_t samples_before = 0;
+  std::uint64_t bytes_uploaded = 0;  ///< tensor bytes copied to the device
   device_report gpu;
   std::string gpu_state;                ///< idle, starting, ready, failed, stopped
   std::optional<std::int32_t> gpu_pid;  ///< the session's own with placement = embedded; empty: no owner runs

@@ -1,9 +1,11 @@
 #include "tools/penstock/group/group_tables.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 
 using namespace penstock::cli;
+using Catch::Matchers::ContainsSubstring;
 using json = nlohmann::ordered_json;
 
 namespace {
@@ -37,6 +39,12 @@ RANK  STATE  PID  EPOCH  BATCHES  DONE  SAMPLES  WORKERS  WAITS FOR
    0  ok     100      1       20  50 %     50/s        1
    1  ok     101      1       15  37 %     25/s        1
 )");
+}
+
+TEST_CASE("a rank that was started again has done what was delivered before it, too") {
+  json again = rank(1, 100);
+  again["status"]["samples_before"] = 400U;
+  CHECK_THAT(group_for_people(group_of({again}), nullptr, 0, 200), ContainsSubstring("62 %"));
 }
 
 TEST_CASE("a rank that was started again has no rate, and one that does not answer is said to be so") {

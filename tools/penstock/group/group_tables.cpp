@@ -26,11 +26,13 @@ std::uint64_t number(const json& status, const char* field) {
   return at != status.end() && at->is_number_unsigned() ? at->get<std::uint64_t>() : 0;
 }
 
+/// Of the whole stream: a rank that was started again has only the rest of it to deliver.
 std::string progress_of(const json& status) {
+  const std::uint64_t before = number(status, "samples_before");
   const std::uint64_t expected = number(status, "samples_expected");
   if (expected == 0) return "-";
-  const double part =
-      static_cast<double>(number(status, "samples_delivered")) / static_cast<double>(expected);
+  const double part = static_cast<double>(before + number(status, "samples_delivered")) /
+                      static_cast<double>(before + expected);
   return fmt::format("{:.0f} %", std::floor(std::min(part, 1.0) * 100));
 }
 
