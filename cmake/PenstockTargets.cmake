@@ -56,13 +56,16 @@ elseif(PENSTOCK_SANITIZE STREQUAL "thread")
   target_link_options(penstock_build_options INTERFACE -fsanitize=thread)
 endif()
 
-option(PENSTOCK_UNITY "Compile the sources of a target eight at a time. For tools/test: less than half the time" OFF)
+option(PENSTOCK_UNITY "Compile up to 32 sources of a target at a time. For tools/test: less than half the time" OFF)
 
 # penstock_unity(TARGET [ALONE ...]): with PENSTOCK_UNITY, all sources but these are compiled together; these have names
 # that others of the target have, too.
 function(penstock_unity target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "ALONE")
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PENSTOCK_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PENSTOCK_UNITY} UNITY_BUILD_BATCH_SIZE 32)
+  if(PENSTOCK_UNITY)  # A name of one source is no shadow of another's.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow;-Wno-subobject-linkage>)
+  endif()
   set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION TRUE)
 endfunction()
 
