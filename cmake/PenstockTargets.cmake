@@ -31,10 +31,14 @@ elseif(PENSTOCK_WERROR)
   message(STATUS "Warnings are no errors: PENSTOCK_WERROR is for GCC 12")
 endif()
 
+option(PENSTOCK_UNITY "Compile up to 32 sources of a target at a time. For tools/test: less than half the time" OFF)
+
 add_library(penstock_build_options INTERFACE)
 target_include_directories(penstock_build_options INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/runtime/include")
 target_compile_options(penstock_build_options INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Wimplicit-fallthrough>
+  # A name of one source is no shadow of another's that is compiled with it.
+  $<$<COMPILE_LANGUAGE:CXX>:$<IF:$<BOOL:${PENSTOCK_UNITY}>,-Wno-subobject-linkage,-Wshadow>>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${penstock_werror}>>:-Werror>
   # The same bits on every machine: no contraction of a * b + c behind our back.
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
@@ -52,20 +56,16 @@ if(PENSTOCK_SANITIZE STREQUAL "address")
   target_compile_options(penstock_build_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(penstock_build_options INTERFACE -fsanitize=address,undefined)
 elseif(PENSTOCK_SANITIZE STREQUAL "thread")
-  target_compile_options(penstock_build_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+  # GCC warns of each fence in Asio's headers, of which ThreadSanitizer knows nothing.
+  target_compile_options(penstock_build_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer -Wno-tsan)
   target_link_options(penstock_build_options INTERFACE -fsanitize=thread)
 endif()
-
-option(PENSTOCK_UNITY "Compile up to 32 sources of a target at a time. For tools/test: less than half the time" OFF)
 
 # penstock_unity(TARGET [ALONE ...]): with PENSTOCK_UNITY, all sources but these are compiled together; these have names
 # that others of the target have, too.
 function(penstock_unity target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "ALONE")
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${PENSTOCK_UNITY} UNITY_BUILD_BATCH_SIZE 32)
-  if(PENSTOCK_UNITY)  # A name of one source is no shadow of another's.
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow;-Wno-subobject-linkage>)
-  endif()
   set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION TRUE)
 endfunction()
 
