@@ -131,14 +131,10 @@ struct carry_out {
                                    std::chrono::duration<double>(again.since_its_end).count());
   }
   void operator()(const supervision::owner_died& death) {
-    const owner_death_report& d = death.report;
-    const std::string text =
-        fmt::format("{} ended: {}{}", owner_in_words(d.pid),
-                    d.signal ? *d.signal : fmt::format("exit {}", d.code.value_or(-1)),
-                    death.in_hand ? ", while its sink was working on " + *death.in_hand : "");
+    const std::string text = death_in_words(death);
     death.unasked ? log::warn("gpu", "{}", text) : log::info("gpu", "{}", text);
     s.waited_before += std::exchange(s.waited, nanoseconds(0));
-    s.around.news->owner_died(d);
+    s.around.news->owner_died(death.report);
   }
   void operator()(const supervision::owner_left_out& batch) { log::warn("gpu", "{}", batch.text); }
   void operator()(const supervision::owner_not_started& no) {

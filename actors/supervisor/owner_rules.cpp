@@ -36,6 +36,13 @@ std::string owner_in_words(std::int32_t pid) {
   return fmt::format("the GPU owner (pid {})", pid);
 }
 
+std::string death_in_words(const supervision::owner_died& death) {
+  const owner_death_report& d = death.report;
+  return fmt::format("{} ended: {}{}", owner_in_words(d.pid),
+                     d.signal ? *d.signal : fmt::format("exit {}", d.code.value_or(-1)),
+                     death.in_hand ? ", while its sink was working on " + *death.in_hand : "");
+}
+
 std::vector<gpu_process> processes_in(const protocol::gpu_processes_seen& news) {
   std::vector<gpu_process> processes;
   processes.reserve(news.processes.size());

@@ -20,6 +20,8 @@ namespace penstock::supervisor {
 
 /// For messages: "the GPU owner (pid 4711)", or that it is inside of this process.
 [[nodiscard]] std::string owner_in_words(std::int32_t pid);
+/// How the process ended, and what it had in hand.
+[[nodiscard]] std::string death_in_words(const supervision::owner_died& death);
 [[nodiscard]] std::vector<gpu_process> processes_in(const protocol::gpu_processes_seen& news);
 
 /// The owner's own times come with its acknowledgement; until then this shows where the batch is. A conversion takes no
