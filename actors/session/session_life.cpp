@@ -158,8 +158,8 @@ result<void> Session::body::try_start() {
   return {};
 }
 
-/// From any thread. Fails the run: stops the workers and gives the consumer the reason. Whatever fails after it, such as the group
-/// that is told of it here, must not become the consumer's reason.
+/// From any thread. Fails the run: stops the workers and gives the consumer the reason. Only the first failure counts: the group,
+/// which is told of it here, may fail in turn before the consumer has been told.
 void Session::body::fail(const failure& why) {
   if (!board_.ended(run_outcome::failed, why, now())) return;
   tell(session::event_of(event_kind::run_failed, why.message));

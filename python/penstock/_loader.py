@@ -441,7 +441,7 @@ class LocalIterator(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[
             self._progress.base_seed = self._base_seed
         self._ahead = self._progress.batches - behind if self._iterable else 0
         self._has_state = self._iterable and _shards.has_state(self._dataset)
-        if self._iterable and self._dataset_ended:
+        if self._dataset_ended:
             self._dataset_fetcher.ended = True
         rest = None if self._iterable else _progress.skipped(loader, self._progress)
         if rest is not None:

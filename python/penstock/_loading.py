@@ -361,7 +361,6 @@ def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks
             stage.behind = _shards.state_of(stage.dataset, source.batches, source.samples, source.ended)
             stage.states.write(stage.identity, batch.epoch, stage.behind)
     if not samples or (stage.order.collated and stage.order.drop_last and len(samples) < size):
-        source.ended = True
         return Loaded(None, (), True)
     marks.write(call.job, Marks.PLACE_OF_COLLATE)
     return Loaded(_collated(stage.order, samples))

@@ -249,7 +249,7 @@ void group_book::tend_communicator() {
     const auto clean = [&](const seat& s) { return !s.present || is_clean(state_of(s)); };
     if (std::ranges::all_of(seats_, clean)) making_ = making::idle;
   }
-  // One that is through cannot take part in another one, and nobody needs it to.
+  // A rank that is through cannot take part in another communicator, and no other rank needs it to.
   const bool possible = std::ranges::none_of(seats_, [&](const seat& s) { return is_through(s); });
   if (making_ == making::idle && complete && possible && view_.phase == group_phase::running) {
     making_ = making::drawing;
@@ -262,7 +262,7 @@ void group_book::tend_communicator() {
   if (making_ == making::making && complete && std::ranges::all_of(seats_, made)) making_ = making::ready;
 }
 
-/// Its program has finished, after the last of the steps that all ranks take together, and all have taken: its owner is gone.
+/// Its program has finished, and all ranks have taken its last step with it: its owner is gone and is not missed.
 bool group_book::is_through(const seat& s) const {
   return settings_.common_steps && said(s.latest, &member_report::stream_over) &&
          s.latest->steps <= view_.agreed;

@@ -89,8 +89,8 @@ class pool {
  public:
   explicit pool(const pool_settings& settings);
 
-  /// First demand: starts all wanted places. Ignored after close(): the order to open comes by another way and may be the later
-  /// one.
+  /// First demand: starts all wanted places. Ignored after close(): the two orders come from different actors, and this one
+  /// may be late.
   void open(steady_time now);
   /// The session is ending: starts nothing any more.
   void close();

@@ -137,7 +137,7 @@ class PenstockTest(unittest.TestCase):
 
     @staticmethod
     def torchrun_alone():
-        """Options of torchrun. Like --standalone, which takes the same port for all before torch 2: tests run beside each other."""
+        """torchrun's options for one machine, with a port of its own: before torch 2, --standalone always takes the same one."""
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
             port = one.getsockname()[1]

@@ -1,4 +1,4 @@
-"""penstock map: a job for each line, results in the order of the lines, whatever dies or is interrupted."""
+"""penstock map: a job for each line, results in the order of the lines, whatever dies."""
 
 import random
 import re
@@ -6,54 +6,9 @@ import socket
 import time
 import urllib.request
 
-from harness import *
+from map_case import *
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ODD_JOBS = os.path.join(BIN, "odd-jobs")
-FIELDS = ["index", "status", "attempts", "result", "error"]
-
-
-class MapTest(PenstockTest):
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def config(self, more=""):
-        return self.write("jobs.toml", '[loader]\ncommand = ["%s"]\n[loader.restart]\nintensity = { max = 1000, within = "60s" }\n'
-                                       '[log]\nlevel = "error"\n%s' % (ODD_JOBS, more))
-
-    def script(self, text):
-        path = self.write("script.sh", "#!/bin/sh\n" + text)
-        os.chmod(path, 0o755)
-        return path
-
-    def lines(self, name="out.jsonl"):
-        with open(self.path(name)) as file:
-            found = [json.loads(line) for line in file.read().splitlines()]
-        for line in found:
-            self.assertEqual(list(line), FIELDS)
-        return found
-
-    def map(self, *arguments, items=None, expect=EXIT_OK, workers=2, timeout=60):
-        """With the items as input and out.jsonl as output; returns the output's lines and the summary."""
-        if items is not None:
-            self.write("in", "".join(item + "\n" for item in items))
-        code, out, err = self.penstock("map", *arguments, "--input", self.path("in"), "--output", self.path("out.jsonl"),
-                                       "--workers", workers, "--json", "--quiet", timeout=timeout)
-        self.assertEqual(code, expect, err + out)
-        self.assertEqual(out.count("\n"), 1, out)
-        summary = json.loads(out)
-        self.assertEqual(summary["schema"], "penstock.map/1")
-        found = self.lines()
-        self.assertEqual(summary["jobs"], len(found))
-        for status, count in summary["counts"].items():
-            self.assertEqual(count, sum(line["status"] == status for line in found), status)
-        self.err = err
-        return found, summary
-
-    def refused(self, *arguments, expect=EXIT_USAGE):
-        code, out, err = self.penstock("map", *arguments, "--json")
-        self.assertEqual(code, expect, out + err)
-        return json.loads(out)["error"]["message"]
 
 
 class CommandTest(MapTest):
@@ -459,129 +414,6 @@ class NemesisTest(MapTest):
         self.assertEqual(json.loads(out)["counts"]["ok"], len(items), told)
         self.assertGreater(killed, 5, told)
         print("%d jobs, seed %d: %d kills, %d jobs tried again" % (len(items), seed, killed, sum(line["attempts"] > 1 for line in found)))
-
-
-class JournalTest(MapTest):
-    def setUp(self):
-        super().setUp()
-        self.journal = self.path("run.journal")
-        # Each run of a job leaves a line behind; the job named in the file "hold" waits until that is gone.
-        self.command = self.script('echo "$1" >> ran; while test "$(cat hold 2>/dev/null)" = "$1"; do sleep 0.02; done; echo "did $1"') + " {}"
-
-    def ran(self):
-        with open(self.path("ran")) as file:
-            return file.read().split()
-
-    def test_an_interrupted_run_goes_on_where_it_was_and_its_output_is_whole(self):
-        items = [str(i) for i in range(60)]
-        self.write("in", "".join(item + "\n" for item in items))
-        whole = [(i, "ok", "did %d\n" % i) for i in range(60)]
-        for held, sent, code in (("9", signal.SIGINT, EXIT_INTERRUPTED), ("30", signal.SIGTERM, EXIT_TERMINATED), ("45", signal.SIGKILL, -signal.SIGKILL)):
-            self.write("hold", held + "\n")
-            process = self.start("map", "--command", self.command, "--input", "in", "--output", "out.jsonl", "--workers", 2,
-                                 "--journal", self.journal, "--quiet", "--json")
-            # The waiting job has started, and the other worker has done some of the following ones.
-            self.wait_until(lambda: os.path.exists(self.path("ran")) and int(held) + 6 <= max(map(int, self.ran()), default=-1), "some jobs behind %s" % held)
-            process.send_signal(sent)
-            out, err = process.communicate(timeout=30)
-            self.assertEqual(process.returncode, code, err)
-            if sent == signal.SIGKILL:
-                continue
-            self.assertEqual(json.loads(out)["outcome"], "stopped")
-            found = self.lines()
-            self.assertEqual([line["index"] for line in found], list(range(len(found))))
-            self.assertEqual(found[int(held)]["status"], "cancelled")
-            self.assertTrue({line["status"] for line in found} <= {"ok", "cancelled"})
-            with open(self.journal) as file:
-                noted = [json.loads(line) for line in file.read().splitlines()][1:]
-            self.assertNotIn("cancelled", {line["status"] for line in noted})
-            self.assertEqual({line["index"] for line in noted}, {line["index"] for line in found if line["status"] == "ok"})
-        os.unlink(self.path("hold"))
-        found, summary = self.map("--command", self.command, "--journal", self.journal)
-        self.assertEqual([(line["index"], line["status"], line["result"]["stdout"]) for line in found], whole)
-        self.assertGreaterEqual(summary["from_journal"], 45)
-        again = [item for item in items if self.ran().count(item) > 1]
-        self.assertLessEqual(len(again), 3 * 4, again)  # at most what two workers held, three times
-
-    def test_a_journal_that_was_cut_off_anywhere_costs_the_last_job_alone(self):
-        self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c"], workers=1)
-        with open(self.journal, "rb") as file:
-            whole = file.read()
-        for cut in (1, 2, 10, 60):
-            with open(self.journal, "wb") as file:
-                file.write(whole[:-cut])
-            found, summary = self.map("--command", self.command, "--journal", self.journal)
-            self.assertEqual([line["result"]["stdout"] for line in found], ["did a\n", "did b\n", "did c\n"])
-            self.assertEqual(summary["from_journal"], 2)
-
-    def test_a_changed_line_is_refused_by_its_number_and_new_lines_are_done(self):
-        self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c"])
-        code, summary = self.go_on("a\nx\nc\n")
-        self.assertEqual(code, EXIT_FAILED)
-        self.assertIn("line 2 of", summary["error"]["message"])
-        _, summary = self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c", "d"])
-        self.assertEqual(summary["from_journal"], 3)
-        self.assertEqual(sorted(self.ran()), ["a", "b", "c", "d"])
-
-    def go_on(self, text):
-        """Runs the command again with this as its stdin; returns the exit code and the summary."""
-        process = self.start("map", "--command", self.command, "--journal", self.journal, "--output", "out.jsonl", "--workers", 2, "--json",
-                             "--quiet", stdin=subprocess.PIPE)
-        out, err = process.communicate(text.encode(), timeout=60)
-        return process.returncode, json.loads(out or err)
-
-    def test_a_run_that_is_refused_because_of_a_changed_line_leaves_the_earlier_output_and_starts_no_job(self):
-        self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c"])
-        with open(self.path("out.jsonl")) as file:
-            earlier = file.read()
-        self.write("in", "a\nb\nX\nd\n")
-        for arguments in ((), ("--retry-failed",)):
-            code, out, err = self.penstock("map", "--command", self.command, "--journal", self.journal, "--input", "in", "--output",
-                                           "out.jsonl", "--json", "--quiet", *arguments)
-            self.assertEqual(code, EXIT_FAILED, err)
-            self.assertIn("line 3 of in differs", json.loads(out)["error"]["message"])
-        code, summary = self.go_on("new\na\nb\n")
-        self.assertEqual((code, summary["jobs"]), (EXIT_FAILED, 0))
-        self.assertIn("line 1 of stdin differs", summary["error"]["message"])
-        with open(self.path("out.jsonl")) as file:
-            self.assertEqual(file.read(), earlier)
-        self.assertEqual(sorted(self.ran()), ["a", "b", "c"])
-
-    def test_a_pipe_is_compared_with_the_journal_and_then_goes_on_from_its_first_line(self):
-        many = ["%d %s" % (i, "x" * 300) for i in range(40)]
-        self.map("--command", self.command, "--journal", self.journal, items=many[:20])
-        code, summary = self.go_on("\n".join(many))  # the last line without a line feed
-        self.assertEqual((code, summary["from_journal"]), (EXIT_OK, 20))
-        self.assertEqual([line["result"]["stdout"] for line in self.lines()], ["did %s\n" % one for one in many])
-        code, summary = self.go_on("\n".join(many[:7]) + "\n")  # fewer than the journal has
-        self.assertEqual((code, summary["from_journal"], len(self.lines())), (EXIT_OK, 7, 7))
-
-    def test_a_signal_while_a_pipe_is_compared_with_the_journal_ends_the_run_and_leaves_the_earlier_output(self):
-        self.map("--command", self.command, "--journal", self.journal, items=["a", "b"])
-        process = self.start("map", "--command", self.command, "--journal", self.journal, "--output", "out.jsonl", "--quiet", "--json",
-                             stdin=subprocess.PIPE)
-        process.stdin.write(b"a\n")
-        process.stdin.flush()
-        self.wait_until(lambda: self.workers_of(process), "its workers")
-        process.send_signal(signal.SIGINT)
-        self.assertEqual(process.wait(timeout=20), EXIT_INTERRUPTED)
-        self.assertEqual(len(self.lines()), 2)
-
-    def test_other_work_is_refused(self):
-        self.map("--command", self.command, "--journal", self.journal, items=["a"])
-        said = self.refused("--command", "echo {}", "--journal", self.journal, "--input", self.path("in"), expect=EXIT_FAILED)
-        self.assertIn("belongs to other work", said)
-        said = self.refused("--command", "echo {}", "--journal", self.write("notes", "of mine\n"), "--input", self.path("in"), expect=EXIT_FAILED)
-        self.assertIn("is not a journal", said)
-
-    def test_failed_jobs_are_repeated_when_that_is_asked_for(self):
-        script = self.script('echo "$1" >> ran; test -e repaired || test "$1" != b') + " {}"
-        self.map("--command", script, "--journal", self.journal, "--fail-on-exit", items=["a", "b", "c"], expect=EXIT_FAILED)
-        self.map("--command", script, "--journal", self.journal, "--fail-on-exit", expect=EXIT_FAILED)
-        self.assertEqual(self.ran().count("b"), 1)
-        self.write("repaired", "")
-        self.map("--command", script, "--journal", self.journal, "--fail-on-exit", "--retry-failed")
-        self.assertEqual(sorted(self.ran()), ["a", "b", "b", "c"])
 
 
 class LifeTest(MapTest):
