@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock._config import load_config as load_config
     from penstock._events import EventStream as EventStream
     from penstock._groups import Group as Group
-    from penstock._pool import Future as Future
+    from penstock._future import Future as Future
     from penstock._pool import Pool as Pool
     from penstock._seeds import sample_rng as sample_rng
     from penstock._session import Epoch as Epoch
@@ -49,7 +49,7 @@ _PARTS = {
     "Config": "penstock._config",
     "Epoch": "penstock._session",
     "EventStream": "penstock._events",
-    "Future": "penstock._pool",
+    "Future": "penstock._future",
     "Group": "penstock._groups",
     "Pool": "penstock._pool",
     "Session": "penstock._session",

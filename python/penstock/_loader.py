@@ -19,7 +19,8 @@ import torch.utils.data
 from penstock import _beginning, _core, _loading, _mistakes, _progress, _shards, _tensors
 from penstock._device import ToDevice, pool_options
 from penstock._errors import job_failed_error, sample_error, usage_error, workers_exhausted_error
-from penstock._pool import Pool, _error_of
+from penstock._future import error_of
+from penstock._pool import Pool
 
 __all__ = ["Iterator", "Workers"]
 
@@ -396,7 +397,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             return RuntimeError(f"DataLoader timed out after {self._timeout} seconds, {TRIES} times, at {where[0]}")
         if status == "exception" and rest[0] == b"penstock::error" and rest[1].startswith(b"it loaded CUDA"):
             return _mistakes.cuda_in_a_worker(task.batch.index)
-        failed = _error_of(status, *rest)
+        failed = error_of(status, *rest)
         if status == "poisoned" and isinstance(failed, job_failed_error):
             where = self._where(task)
             causes = list(failed.causes)

@@ -22,7 +22,8 @@ from joblib._parallel_backends import (  # type: ignore[import-untyped,import-no
 )
 
 from penstock._errors import error
-from penstock._pool import Future, Pool
+from penstock._future import Future
+from penstock._pool import Pool
 
 __all__ = ["PenstockBackend"]
 

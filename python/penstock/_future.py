@@ -1,0 +1,152 @@
+"""What a pool's submit() returns, and the exception that stands for a job's failure."""
+
+import concurrent.futures
+import pickle
+from collections.abc import Callable
+from typing import Any, Optional, TypeVar
+
+from penstock import _core, _parts
+from penstock._errors import (
+    job_cancelled_error,
+    job_device_error,
+    job_exception_error,
+    job_failed_error,
+    job_poisoned_error,
+    job_timed_out_error,
+    job_too_large_error,
+    job_worker_lost_error,
+    remote_traceback,
+)
+
+__all__ = ["Future", "error_of"]
+
+T = TypeVar("T")
+
+_KINDS: dict[str, type[job_failed_error]] = {
+    "exception": job_exception_error,
+    "poisoned": job_poisoned_error,
+    "timed_out": job_timed_out_error,
+    "cancelled": job_cancelled_error,
+    "worker_lost": job_worker_lost_error,
+    "too_large": job_too_large_error,
+    "device": job_device_error,
+}
+
+
+class Future(concurrent.futures.Future[T]):
+    """A job's future: a concurrent.futures.Future, which can also be killed.
+
+    cancel() keeps its standard meaning: it removes a job that has not begun, and leaves one that runs alone.
+    """
+
+    _job: Optional[_core.Job] = None
+    _pool: Any = None  # keeps the pool until the job has ended
+    _cancelling = False
+    _gpu: Optional[Callable[[Any], Any]] = None  # what the caller's GPU thread does with the result
+
+    def cancel(self) -> bool:
+        job = self._job
+        if job is None or self.done():
+            return super().cancel()
+        self._cancelling = True
+        if not job.cancel_if_waiting():
+            self._cancelling = False
+            return self.cancelled()
+        self._cancelled()
+        return True
+
+    def running(self) -> bool:
+        """True while the job's function runs, so that cancel() cannot remove it."""
+        job = self._job
+        return super().running() or (job is not None and not self.done() and job.attempts() > 0)
+
+    def kill(self) -> bool:
+        """Ends the job, also one that runs: its worker is killed and replaced. The future then raises
+        job_cancelled_error. False: it had ended already. Does not wait."""
+        if self.done() or self._job is None:
+            return False
+        return self._job.kill()
+
+    def _cancelled(self) -> None:
+        """For whoever waits: also those of as_completed() and wait()."""
+        if super().cancel():
+            with self._condition:
+                tell = self._state == "CANCELLED"
+            if tell:
+                self.set_running_or_notify_cancel()
+
+    def _ended(self, outcome: tuple[Any, ...]) -> None:
+        """On the pool's callback thread."""
+        self._job = None
+        pool, self._pool = self._pool, None
+        if self._gpu is not None and outcome[0] != "device":
+            self._gpu = None
+            pool._shared.half_done()
+        try:
+            if outcome[0] == "cancelled" and self._cancelling:
+                self._cancelled()
+                return
+            if outcome[0] == "device":
+                self._continue_on_device(outcome[1], pool)
+                return
+            try:
+                value = _parts.unpickled(_parts.split(outcome[1])) if outcome[0] == "ok" else None
+                raised = None if outcome[0] == "ok" else error_of(*outcome)
+                if isinstance(raised, job_cancelled_error):
+                    pool._explain(raised)
+            except BaseException as broken:  # a result whose class cannot be made here, or does as it likes
+                value, raised = None, broken
+            if raised is not None:
+                self.set_exception(raised)
+            else:
+                self.set_result(value)  # type: ignore[arg-type,unused-ignore]
+        except concurrent.futures.InvalidStateError:
+            pass  # cancelled meanwhile
+        finally:
+            del pool
+
+    def _continue_on_device(self, result: _core.DeviceResult, pool: Any) -> None:
+        from penstock import _gpu_half
+
+        function, self._gpu = self._gpu, None
+        assert function is not None
+        self.set_running_or_notify_cancel()
+
+        def half() -> None:
+            nonlocal function, result, pool
+            try:
+                try:
+                    value = _gpu_half.value_of(result)
+                except Exception as refused:
+                    raise job_device_error(f"taking a result from the device: {refused}") from refused
+                self.set_result(function(value))  # type: ignore[misc,unused-ignore]
+            except BaseException as raised:
+                self.set_exception(raised)
+            finally:
+                shared = pool._shared
+                del function, result, pool
+                shared.half_done()
+
+        _gpu_half.GPU_THREAD.put(half)
+
+
+def error_of(status: str, kind: bytes, text: bytes, told: bytes, causes: list[str], attempts: int) -> BaseException:
+    shown, _, pickled = told.partition(b"\0")
+    traceback = shown.decode("utf-8", "replace")
+    if status == "exception" and pickled:
+        import base64
+
+        try:
+            original = pickle.loads(base64.b64decode(pickled))
+        except Exception:
+            original = None  # its class is not there, or it was cut
+        if isinstance(original, BaseException):
+            original.__cause__ = remote_traceback(traceback)
+            return original
+    message = text.decode("utf-8", "replace")
+    name = kind.decode("utf-8", "replace")
+    error = _KINDS.get(status, job_failed_error)(f"{name}: {message}" if status == "exception" and name else message)
+    error.status, error.type, error.traceback, error.causes, error.attempts = status, name, traceback, list(causes), attempts
+    if traceback:
+        error.__cause__ = remote_traceback(traceback)
+    return error
