@@ -109,11 +109,11 @@ bool wait_for(const unique_fd& pidfd, std::chrono::steady_clock::time_point unti
 
 }  // namespace
 
-std::chrono::microseconds time_to_leave() noexcept {
+milliseconds time_to_leave() noexcept {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   const bool one_core = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
-  return one_core ? milliseconds(1) : milliseconds(0);
+  return milliseconds(one_core ? 20 : 0);
 }
 
 void signal_group(const child& to, int signal) noexcept {

@@ -32,12 +32,13 @@ struct ended_child {
 
 /// How long to wait between the end of a child and its reaping. Its threads are still leaving /proc when the pidfd becomes
 /// readable, and if somebody has listed them there (`ps -L`, `htop`, our own search for descendants), Linux before 7.1 waits for
-/// them in a busy loop (shrink_dcache_parent). They get no time for seconds where that loop has the only core that they may
-/// use. Zero if we may use several.
-[[nodiscard]] std::chrono::microseconds time_to_leave() noexcept;
+/// them in a busy loop (shrink_dcache_parent). Where that loop has the only core that they may use, they get no time for
+/// seconds: with sched_autogroup_enabled, an exiting thread changes its scheduling group and may come far behind all others. So
+/// they need an idle moment first. 20 ms if we may use one core; zero if we may use several.
+[[nodiscard]] std::chrono::milliseconds time_to_leave() noexcept;
 
-/// For a child whose pidfd has been readable for time_to_leave(): kills the rest of its group while the child is still a zombie, reaps
-/// the child, and returns what has not ended yet. Does not block and waits for no other child. Does not find
+/// For a child whose pidfd has been readable for time_to_leave(): kills the rest of its group while the child is still a zombie,
+/// reaps the child, and returns what has not ended yet. Does not block and waits for no other child. Does not find
 /// processes that left the group with setsid or setpgid.
 [[nodiscard]] ended_child reap_ended(const child& dead);
 

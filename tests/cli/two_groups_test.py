@@ -1,9 +1,11 @@
 """Two groups on the same cores."""
 
+import resource
+
 from harness import *
 
 ROUNDS = 3
-ENDS_WITHIN = 2.5  # seconds; 0.2 on an idle machine
+KERNEL_SECONDS = 1.0  # used there by two groups, from start to end: 0.13 if nobody waits, 3 to 30 if somebody does
 
 
 def list_threads(pid):
@@ -31,9 +33,11 @@ class TwoGroupsTest(PenstockTest):
         self.wait_until(delivers, "both ranks of %s deliver" % name)
 
     def test_a_paused_group_ends_at_once_while_another_one_uses_the_same_cores(self):
-        # Whoever reaps a process must not wait in the kernel for its threads: that took seconds on a core that both groups use.
+        # Whoever reaps a process must not wait in the kernel for its threads: it is a busy wait, for seconds on a core that both
+        # groups use. Counted in time on the core, because time on the clock also depends on what else runs here.
         for turn in range(ROUNDS):
             with self.subTest(turn=turn):
+                before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_stime
                 groups = {name: self.start_group(name) for name in ("first", "second")}
                 for name in groups:
                     self.wait_until_delivering(name)
@@ -41,10 +45,10 @@ class TwoGroupsTest(PenstockTest):
                 for name, process in groups.items():
                     for pid in descendants_of(process.pid):
                         list_threads(pid)
-                    begin = time.monotonic()
                     self.assertEqual(self.penstock("stop", "--group", name)[0], EXIT_OK)
                     self.assertEqual(process.wait(timeout=30), EXIT_OK, name)
-                    self.assertLess(time.monotonic() - begin, ENDS_WITHIN, name)
+                used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_stime - before
+                self.assertLess(used, KERNEL_SECONDS)
 
 
 if __name__ == "__main__":
