@@ -9,6 +9,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -111,6 +114,29 @@ int job_loop(const nb::object& run) {
   return job_main({{"call", [&run](JobCall& call) { run_job(run, call); }}});
 }
 
+/// The state of a Mersenne Twister of which no number has been drawn, as CPython's random.Random keeps it: the place of the next
+/// word, then the words. They are SplitMix64's numbers from the seed (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+/// Generators, 2014), each the lower half of 64 bits and then the upper one.
+struct twister_state {
+  static constexpr std::size_t words = 624;
+  std::uint32_t place = words;
+  std::array<std::uint32_t, words> word{};
+};
+
+void fill_twister(std::uintptr_t address, std::uint64_t seed) {
+  auto& state = *reinterpret_cast<twister_state*>(address);
+  state.place = twister_state::words;
+  for (std::size_t i = 0; i < twister_state::words; i += 2) {
+    seed += 0x9E3779B97F4A7C15U;
+    std::uint64_t z = seed;
+    z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ (z >> 27U)) * 0x94D049BB133111EBU;
+    z ^= z >> 31U;
+    state.word[i] = static_cast<std::uint32_t>(z);
+    state.word[i + 1] = static_cast<std::uint32_t>(z >> 32U);
+  }
+}
+
 }  // namespace
 }  // namespace penstock::python
 
@@ -128,5 +154,6 @@ NB_MODULE(_worker, m) {
       .def("reserve", &call_in_python::reserve, nb::arg("bytes"))
       .def("finish", &call_in_python::finish, nb::arg("bytes"))
       .def("give", &call_in_python::give, nb::arg("parts"));
+  m.def("fill_twister", &penstock::python::fill_twister, nb::arg("address"), nb::arg("seed"));
   m.def("job_loop", &penstock::python::job_loop, nb::arg("run"));
 }

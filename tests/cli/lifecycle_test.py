@@ -86,7 +86,7 @@ class LifecycleTest(PenstockTest):
             report = json.loads(out)
             self.assertEqual(report["outcome"], "stopped")
             self.assertEqual(report["workers"]["deaths"], [])
-            self.assertEqual([described(pid) for pid in workers if alive(pid)], [])
+            self.assertEqual([described(pid) for pid in workers if alive(pid)], [], err)
 
     def status(self):
         code, out, _ = self.penstock("status", "--json")

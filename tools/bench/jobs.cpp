@@ -414,6 +414,11 @@ int main(int argc, char** argv) {
     if (option == "--device") s.device = argv[i + 1];
     if (option == "--placement") s.placement = argv[i + 1];
   }
-  figure->second(s);
+  try {
+    figure->second(s);
+  } catch (const error& failed) {
+    fmt::print(stderr, "penstock-bench-jobs {}: {}\n", figure->first, failed.what());
+    return 1;
+  }
   return 0;
 }
