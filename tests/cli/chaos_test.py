@@ -62,7 +62,7 @@ class ChaosTest(PenstockTest):
         self.assertIn('owner-kill needs [gpu] placement = "process"', err)
 
     def test_people_are_told_the_goal_the_time_outs_and_how_long_it_will_take(self):
-        config = self.write("g.toml", synthetic(samples=400, batch=8, dataset='wait = "2ms"', epochs=1))
+        config = self.write("g.toml", synthetic(samples=100, batch=8, dataset='wait = "2ms"', epochs=1))
         code, out, err = self.penstock("chaos", config, "--workers", 2, "--kinds", "kill", "--faults", 30, "--rate", 20)
         self.assertEqual(code, EXIT_OK, err + out)
         self.assertTrue(err.startswith("goal: 30 faults of kill, 20 a second on average; seed 1\n"), err)
