@@ -262,9 +262,10 @@ class OwnerProcessTest(PenstockTest):
         with open(os.path.join(BIN, "penstock"), "rb") as program, open(os.path.join(lonely, "penstock"), "wb") as copy:
             copy.write(program.read())
         os.chmod(os.path.join(lonely, "penstock"), 0o755)
+        self.environment.pop("PENSTOCK_LIBEXEC", None)
         done = subprocess.run([os.path.join(lonely, "penstock"), "run", config], capture_output=True, timeout=30,
                               env=dict(self.environment, PATH="/nowhere"))
-        self.assertEqual(done.returncode, EXIT_FAILED)
+        self.assertEqual(done.returncode, EXIT_FAILED, done.stdout + done.stderr)
         self.assertIn("penstock-gpu", done.stderr.decode())
 
 
