@@ -34,7 +34,7 @@ struct ended_child {
 /// readable, and if somebody has listed them there (`ps -L`, `htop`, our own search for descendants), Linux before 7.1 waits for
 /// them in a busy loop (shrink_dcache_parent). Where that loop has the only core that they may use, they get no time for
 /// seconds: with sched_autogroup_enabled, an exiting thread changes its scheduling group and may come far behind all others. So
-/// they need an idle moment first. 20 ms if we may use one core; zero if we may use several.
+/// the core has to be idle for a moment first. 20 ms if we may use one core only, zero if we may use several.
 [[nodiscard]] std::chrono::milliseconds time_to_leave() noexcept;
 
 /// For a child whose pidfd has been readable for time_to_leave(): kills the rest of its group while the child is still a zombie,

@@ -171,22 +171,24 @@ class SiegeTest(PenstockTest):
         self.assertEqual(self.wait_until(pid_at_the_socket, "an answer"), process.pid)
 
     def best_of(self, times, *arguments):
-        """Processor time, because time on the clock also depends on what else runs here."""
+        """Processor time and time on the clock, each the best; the latter also depends on what else runs here."""
         def used():
             children = resource.getrusage(resource.RUSAGE_CHILDREN)
             return children.ru_utime + children.ru_stime
 
-        best = 10.0
+        runs = []
         for _ in range(times):
-            before = used()
+            before, begin = used(), time.monotonic()
             self.assertEqual(self.penstock(*arguments)[0], EXIT_OK)
-            best = min(best, used() - before)
-        return best
+            runs.append((used() - before, time.monotonic() - begin))
+        return [min(each) for each in zip(*runs)]
 
     def test_version_takes_at_most_20_ms_and_status_30_ms_of_a_core(self):
         self.live(workers=1)
-        self.assertLess(self.best_of(20, "version"), 0.020)
-        self.assertLess(self.best_of(20, "status"), 0.030)
+        for verb, limit in (("version", 0.020), ("status", 0.030)):
+            processor, clock = self.best_of(20, verb)
+            self.assertLess(processor, limit, verb)
+            self.assertLess(clock, 10 * limit, "%s waits for something" % verb)
 
 
 if __name__ == "__main__":
