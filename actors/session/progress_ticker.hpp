@@ -7,6 +7,8 @@
 #include "runtime/process/ticker.hpp"
 #include "runtime/supervision/progress_watch.hpp"
 
+#include <penstock/event.hpp>
+
 #include <functional>
 #include <map>
 #include <optional>
