@@ -1,6 +1,7 @@
 #include "actors/child/child.hpp"
 
 #include "actors/protocol/messages.hpp"
+#include "runtime/base/fd.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <fcntl.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <string_view>
 
 namespace penstock::child {
 namespace {
@@ -39,6 +41,13 @@ bool started_by_a_session(const char* what_this_is) {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   }
   return true;
+}
+
+void prefer_as_oom_victim() noexcept {
+  // The greatest score: as if the process used all of the memory. Among workers the one that uses most is then chosen.
+  constexpr std::string_view score = "1000";
+  const unique_fd file(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+  if (file) static_cast<void>(!::write(file.get(), score.data(), score.size()));
 }
 
 heartbeat::heartbeat() : guard_(protocol::child_fd::lifeline, heartbeat_interval, [this] { beat(); }) {}

@@ -19,6 +19,11 @@ namespace penstock::child {
 /// stderr and returns false.
 [[nodiscard]] bool started_by_a_session(const char* what_this_is);
 
+/// For workers, which can be replaced: asks the kernel to kill this process, and programs that it starts, before others when
+/// memory runs out. Without that it would often take the session or the GPU owner, which map the whole arena, and
+/// killing them frees little. Raising one's own score is always allowed; without /proc nothing happens.
+void prefer_as_oom_victim() noexcept;
+
 /// Writes heartbeats to the flight recorder from the lifeline's thread. The page is known only after the
 /// session's first message; until then the start deadline applies.
 class heartbeat {

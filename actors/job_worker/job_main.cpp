@@ -201,6 +201,7 @@ int job_main(const std::map<std::string, job_function>& functions) {
     return exit_codes::configuration;
   }
   if (!child::started_by_a_session("a penstock job worker")) return exit_codes::configuration;
+  child::prefer_as_oom_victim();
   process::write_stack_when_dying();
   process::accept_injected_faults();
   child::heartbeat pulse;

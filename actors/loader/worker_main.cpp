@@ -18,6 +18,7 @@ namespace penstock {
 int worker_main(const dataset_factory& make) {
   if (!child::has_session()) return loader::run_by_hand(make);
   if (!child::started_by_a_session("a penstock loader worker")) return exit_codes::configuration;
+  child::prefer_as_oom_victim();
   process::write_stack_when_dying();
   process::accept_injected_faults();
   child::heartbeat pulse;
