@@ -309,10 +309,10 @@ class TroubledLibraryTest(Training):
 
     def test_an_abort_that_hangs_costs_the_owners_process_and_not_the_training(self):
         self.environment["PENSTOCK_FAKE_NCCL"] = "abort-hangs"
-        process = self.launch(self.config(8))
+        process = self.launch(self.config(LONG))
         self.wait_for_step(process, 40)
         signal_process(self.wait_until(lambda: self.owner_of(self.rank_pids(process).get(0, 0)), "an owner"), signal.SIGKILL)
-        self.finish(process, 8 * 24)
+        self.finish(process, LONG * 24)
         self.assertFalse(os.path.exists(self.environment["PENSTOCK_FAKE_NCCL_ONCE"]))
 
 
