@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/config/document.hpp"
+#include "runtime/config/interpolation.hpp"
 #include "runtime/config/load.hpp"
 
 #include <deque>

@@ -3,6 +3,8 @@
 // library to bundle.
 #pragma once
 
+#include <cstdint>  // toml++ uses its types without including it
+
 namespace penstock::config_file {
 
 /// Thrown through toml++ when one of its assumptions does not hold.
