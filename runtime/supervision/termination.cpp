@@ -78,6 +78,12 @@ void termination::link_closed(steady_time now) {
   kill_by(now + settings_.after_closed_link);
 }
 
+void termination::oom_killed(const process::exit_report& end) {
+  if (killed_from_outside(end)) retire(death_cause::oom);
+  if (killed_here(end) && left_its_link_ && !fenced_ && cause_ == death_cause::protocol)
+    cause_ = death_cause::oom;
+}
+
 std::vector<termination_command> termination::advance(steady_time now) {
   look(now);
   if (kill_at_ <= now) {

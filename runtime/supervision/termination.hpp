@@ -75,6 +75,11 @@ class termination {
   /// protocol.
   void link_closed(steady_time now);
 
+  /// It ended by this SIGKILL, and the kernel counted an OOM kill: that is the cause, unless this session killed it for a reason
+  /// of its own. A closed link is none: the kernel closes the link of a process that it kills, and on a busy machine the exit
+  /// may take longer than the grace period.
+  void oom_killed(const process::exit_report& end);
+
   /// The commands to carry out now. Call after every event, at next_deadline(), and at least twice a second.
   [[nodiscard]] std::vector<termination_command> advance(steady_time now);
   [[nodiscard]] steady_time next_deadline() const;

@@ -174,7 +174,7 @@ void worker_supervision::exited(worker_ref who, steady_time now, const process::
   static_cast<void>(now);
   c->ended = end;
   hangs_.forget(who.worker);
-  if (oom_killed && c->ending.killed_from_outside(end)) c->ending.retire(death_cause::oom);
+  if (oom_killed) c->ending.oom_killed(end);
   c->cause = c->ending.cause_text(end);
   outbox_.emplace_back(judge_death{who, c->cause, !c->ending.left_as_told(end)});
 }

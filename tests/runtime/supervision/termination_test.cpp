@@ -103,6 +103,39 @@ TEST_CASE("a child that closes its link and ends within the grace died of its ow
   }
 }
 
+TEST_CASE("a child that the OOM killer took died of that, although its exit took longer than the grace") {
+  steady_time now = begin;
+  termination t({}, now);
+  SECTION("it ended in time") {
+    t.link_closed(now);
+    t.oom_killed(signalled(SIGKILL));
+    CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::oom);
+  }
+  SECTION("it was killed once more in the meantime") {
+    t.link_closed(now);
+    CHECK(signals_until(t, now, begin + 250ms) == std::vector{SIGKILL});
+    t.oom_killed(signalled(SIGKILL));
+    CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::oom);
+    CHECK(t.cause_text(signalled(SIGKILL)) == "oom");
+  }
+  SECTION(
+      "another one's OOM kill does not explain the death of a child that was killed for a breach of "
+      "protocol") {
+    t.violate(now, "it sent hello twice");
+    CHECK(signals_in(t.advance(begin)) == std::vector{SIGKILL});
+    t.link_closed(now);
+    t.oom_killed(signalled(SIGKILL));
+    CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::protocol);
+  }
+  SECTION("nor of one that was killed because it hung") {
+    t.hang(now, death_cause::hang, "sample 7 for 30 s");
+    CHECK(signals_until(t, now, begin + 2s) == std::vector{SIGABRT, SIGCONT, SIGKILL});
+    t.link_closed(now);
+    t.oom_killed(signalled(SIGKILL));
+    CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::hang);
+  }
+}
+
 TEST_CASE("a child that was told to stop has its time, and less when somebody loses patience, never more") {
   steady_time now = begin;
   termination t({}, now);
