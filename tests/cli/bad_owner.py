@@ -1,5 +1,5 @@
 """A penstock-gpu that speaks penstock's protocol and then does something wrong. Which wrong is the first argument; the
-first process to come does it (it takes the folder that the second argument names), the others run the real program.
+first process to come does it (it writes the file that the second argument names), the others run the real program.
 Used by bad_owner_test.py."""
 
 import os
@@ -103,7 +103,7 @@ def misbehave(how):
 
 def main():
     how, turn, real = sys.argv[1:]
-    once(turn, real, lambda: misbehave(how))
+    once(turn, real, lambda certain: misbehave(how))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ class BadOwnerTest(PenstockTest):
 
     def start_with(self, how, *options):
         program = self.write("libexec/penstock-gpu", "#!/bin/sh\nexec %s -B %s %s %s %s\n" % (
-            sys.executable, os.path.join(HERE, "bad_owner.py"), how, os.path.join(self.folder, "turn"), os.path.join(BIN, "penstock-gpu")))
+            sys.executable, os.path.join(HERE, "bad_owner.py"), how, os.path.join(self.folder, "turn-" + how), os.path.join(BIN, "penstock-gpu")))
         os.chmod(program, 0o755)
         return self.start("run", self.config, "--workers", 2, "--json", "--quiet", *options,
                           env=dict(self.environment, PENSTOCK_LIBEXEC=os.path.dirname(program)))
@@ -30,8 +30,6 @@ class BadOwnerTest(PenstockTest):
         out, err = process.communicate(timeout=10)
         self.assertEqual(process.returncode, code, (how, err))
         self.assertLess(most, 200 << 20, how)
-        if os.path.isdir(os.path.join(self.folder, "turn")):
-            os.rmdir(os.path.join(self.folder, "turn"))
         return json.loads(out), err.decode()
 
     def survived(self, how):

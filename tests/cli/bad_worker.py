@@ -1,7 +1,8 @@
 """A worker program that speaks penstock's protocol and then does something wrong. Which wrong is the first argument;
-the first process to come does it (it takes the folder that the second argument names), the others run the real
-worker program. Used by bad_worker_test.py."""
+the first process to come does it (it writes the file that the second argument names), the others run the real worker
+program, once the fault can no longer be missed. Used by bad_worker_test.py."""
 
+import fcntl
 import os
 import socket
 import struct
@@ -121,9 +122,14 @@ def misbehave_as_any_child(link, how, introduce):
     return True
 
 
-def misbehave(how, fingerprint, samples, sample_bytes):
+def misbehave(how, fingerprint, samples, sample_bytes, certain):
     link = Link()
-    introduce = lambda: get_ready(link, fingerprint, samples, sample_bytes)
+
+    def introduce():
+        lease = get_ready(link, fingerprint, samples, sample_bytes)
+        certain()  # no run ends before this lease is worked off
+        return lease
+
     if misbehave_as_any_child(link, how, introduce):
         pass
     elif how == "truncated":
@@ -161,6 +167,7 @@ def misbehave(how, fingerprint, samples, sample_bytes):
         flood(link, READY, b"")
     elif how == "never-reads":
         introduce()
+    certain()
     sleep_for_ever()
 
 
@@ -171,20 +178,22 @@ def flood(link, kind, payload):
 
 
 def once(turn, real, wrong):
-    """The first process commits the fault; the others run the real program."""
-    try:
-        os.mkdir(turn)
-    except FileExistsError:
+    """The first process commits the fault; the others run the real program. They wait for the first to call
+    certain(): two fast workers would otherwise end a short run before a slow one has done anything wrong."""
+    file = os.open(turn, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(file, fcntl.LOCK_EX)  # the death of its holder unlocks it too
+    if os.read(file, 1):
         os.execv(real, [real])
+    os.write(file, b"1")
     try:
-        wrong()
+        wrong(lambda: fcntl.flock(file, fcntl.LOCK_UN))
     except (BrokenPipeError, ConnectionResetError):
         sleep_for_ever()
 
 
 def main():
     how, turn, fingerprint, samples, sample_bytes, real = sys.argv[1:]
-    once(turn, real, lambda: misbehave(how, fingerprint, int(samples), int(sample_bytes)))
+    once(turn, real, lambda certain: misbehave(how, fingerprint, int(samples), int(sample_bytes), certain))
 
 
 if __name__ == "__main__":

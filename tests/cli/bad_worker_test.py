@@ -21,7 +21,7 @@ class BadWorkerTest(PenstockTest):
         return json.loads(out)["fingerprint"]
 
     def config_of(self, how, more=""):
-        command = [sys.executable, os.path.join(HERE, "bad_worker.py"), how, os.path.join(self.folder, "turn"), self.fingerprint(),
+        command = [sys.executable, os.path.join(HERE, "bad_worker.py"), how, os.path.join(self.folder, "turn-" + how), self.fingerprint(),
                    str(SAMPLES), str(BYTES), os.path.join(BIN, "penstock-worker")]
         return self.write("bad.toml", self.plain + "[loader]\ncommand = %s\n" % json.dumps(command) + more)
 
@@ -46,7 +46,6 @@ class BadWorkerTest(PenstockTest):
                 death, report, err = self.survived(how)
                 self.assertEqual((death["cause"], death["signal"]), ("protocol", "SIGKILL"))
                 self.assertRegex(err, r"killing worker \d \(pid \d+\): ")
-                os.rmdir(os.path.join(self.folder, "turn"))
 
     def test_who_sends_garbage_is_fenced(self):
         self.fenced("garbage", "garbage-after-the-introduction", "unknown-type")
@@ -61,7 +60,6 @@ class BadWorkerTest(PenstockTest):
                 self.assertEqual(death["cause"], "protocol")
                 self.assertGreaterEqual(report["workers"]["stale_dropped"], 1)
                 self.assertIn("which matches none of its leases", err)
-                os.rmdir(os.path.join(self.folder, "turn"))
 
     def test_who_speaks_out_of_turn_is_fenced(self):
         self.fenced("ready-before-its-time")
@@ -93,13 +91,10 @@ class BadWorkerTest(PenstockTest):
         for code in (77, 78, 82):
             with self.subTest(code):
                 self.assertIn("ended with exit %d, and so would a replacement" % code, self.refused("exits-%d" % code))
-                os.rmdir(os.path.join(self.folder, "turn"))
 
     def test_another_version_another_program_and_another_dataset_end_the_run_by_name(self):
         self.assertRegex(self.refused("another-version"), r"it speaks protocol 999, this session \d+;")
-        os.rmdir(os.path.join(self.folder, "turn"))
         self.assertIn("it is not a penstock worker program", self.refused("another-program"))
-        os.rmdir(os.path.join(self.folder, "turn"))
         why = self.refused("another-dataset")
         self.assertIn("sees a different dataset than the session", why)
         self.assertIn("0123456789abcdef", why)
