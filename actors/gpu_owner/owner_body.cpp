@@ -206,9 +206,9 @@ void owner_body::slots_released(std::vector<std::uint64_t> uploads) {
 }
 
 void owner_body::progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
-  uploads_ += uploads;
-  bytes_ += bytes;
-  pinned_ = pinned;
+  uploaded_.uploads += uploads;
+  uploaded_.bytes += bytes;
+  uploaded_.pinned = pinned;
 }
 
 void owner_body::attached(const attached_partition& what) {

@@ -82,7 +82,9 @@ class owner_body final : owner_news {
   void let_go();
   void say_end();
   void end_communicator();
-  upload_counts counts() { return {uploads_.exchange(0), bytes_.exchange(0), pinned_}; }
+  upload_counts counts() {
+    return {uploaded_.uploads.exchange(0), uploaded_.bytes.exchange(0), uploaded_.pinned};
+  }
   void tell_processes(const std::vector<gpu_process>& seen);
   void die(const failure& why);
 
@@ -109,9 +111,11 @@ class owner_body final : owner_news {
 
   std::atomic<bool> finished_{false};  // the sink, after a whole stream
   std::atomic<bool> whole_{false};
-  std::atomic<std::uint64_t> uploads_{0};
-  std::atomic<std::uint64_t> bytes_{0};
-  std::atomic<bool> pinned_{false};
+  struct {
+    std::atomic<std::uint64_t> uploads{0};
+    std::atomic<std::uint64_t> bytes{0};
+    std::atomic<bool> pinned{false};
+  } uploaded_;                            // since the last counts()
   std::atomic<stream_position> base_{0};  // batches before this one are in the program's state
   std::atomic<bool> alone_{false};        // the group is over
 

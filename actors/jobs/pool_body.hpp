@@ -3,12 +3,13 @@
 // pool_life.cpp and pool_wiring.cpp.
 //
 // Threads: any thread may call. Actors call back on their own threads and may touch only thread-safe members:
-// board, journal, logs, admission, ending, tally, and what mutex_ guards.
+// board, journal, logs, admission, ending, counts, and what mutex_ guards.
 #pragma once
 
 #include "actors/jobs/admission.hpp"
 #include "actors/jobs/callback_thread.hpp"
 #include "actors/jobs/device_side.hpp"
+#include "actors/jobs/job_counts.hpp"
 #include "actors/jobs/job_record.hpp"
 #include "actors/jobs/job_scheduler.hpp"
 #include "actors/jobs/pool_host.hpp"
@@ -30,7 +31,6 @@
 #include <penstock/pool.hpp>
 
 #include <atomic>
-#include <condition_variable>
 #include <shared_mutex>
 #include <thread>
 
@@ -127,10 +127,9 @@ class Pool::body final : public jobs::job_control,
   const config settings_;
   const pool_options options_;
   std::atomic<std::uint32_t> workers_;
-  std::atomic<std::uint64_t> last_job_ = 0;
-  std::atomic<std::uint64_t> ended_jobs_ = 0;
   jobs::short_waits short_waits_{std::thread::hardware_concurrency()};
   std::mutex submit_mutex_;
+  jobs::job_counts counts_;
   const std::shared_ptr<jobs::admission> admission_;
   const std::shared_ptr<jobs::submission_queue> submissions_ = std::make_shared<jobs::submission_queue>();
   const std::shared_ptr<jobs::release_queue> released_ = std::make_shared<jobs::release_queue>();
@@ -142,13 +141,6 @@ class Pool::body final : public jobs::job_control,
   jobs::callback_thread callbacks_;
 
   std::uint64_t poisoned_ = 0;  // used only by callbacks of the scheduler
-
-  mutable std::mutex tally_mutex_;
-  std::condition_variable tally_changed_;
-  pool_statistics tally_;
-  std::vector<std::string> function_names_;
-  std::vector<function_counts> by_function_;
-  std::uint64_t told_ = 0;  // ended jobs whose callers have been notified
 
   std::mutex close_mutex_;
   std::shared_mutex engine_stays_;  // shared: the engine is not destroyed; before mutex_

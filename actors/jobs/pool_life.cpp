@@ -140,7 +140,7 @@ Job Pool::body::enter(std::string_view function, Argument argument, const jobs::
   bool first = false;
   {
     const std::lock_guard in_order(submit_mutex_);  // jobs reach the scheduler in the order of their numbers
-    record = std::make_shared<jobs::job_record>(++last_job_, std::string(function), std::move(argument),
+    record = std::make_shared<jobs::job_record>(counts_.submit(), std::string(function), std::move(argument),
                                                 rules, weak_from_this());
     first = submissions_->add(record);
   }
@@ -150,8 +150,8 @@ Job Pool::body::enter(std::string_view function, Argument argument, const jobs::
 
 /// A worker is idle: what counts is how soon a job begins, not how many are handled together.
 bool Pool::body::few_jobs() const noexcept {
-  const std::uint64_t ended = ended_jobs_.load(std::memory_order_relaxed);
-  return last_job_.load(std::memory_order_relaxed) - ended <= workers_.load(std::memory_order_relaxed);
+  const std::uint64_t ended = counts_.ended();
+  return counts_.submitted() - ended <= workers_.load(std::memory_order_relaxed);
 }
 
 void Pool::body::announce_submissions() {
@@ -190,11 +190,7 @@ std::optional<Job> Pool::body::try_submit(std::string_view function, Argument ar
 void Pool::body::fail_orphans(const std::vector<std::shared_ptr<jobs::job_record>>& orphans) {
   for (const auto& record : orphans)
     record->fail({job_status::cancelled, {}, "the pool was closed before it began", {}, {}, 0});
-  ended_jobs_.fetch_add(orphans.size(), std::memory_order_relaxed);
-  const std::lock_guard hold(tally_mutex_);
-  tally_.failed += orphans.size();
-  told_ += orphans.size();
-  tally_changed_.notify_all();
+  counts_.count_orphans(orphans.size());
 }
 
 bool Pool::body::end_job(schedule::job_id job, bool only_waiting, bool at_once) {
@@ -217,8 +213,7 @@ void Pool::body::call_back(std::function<void()> callback) {
 bool Pool::body::finish(nanoseconds at_most) {
   admission_->close({errc::stopped, "the pool is finishing and takes no more jobs", 0});
   const auto bounded = std::clamp<nanoseconds>(at_most, nanoseconds(0), longest_wait);
-  std::unique_lock hold(tally_mutex_);
-  return tally_changed_.wait_for(hold, bounded, [this] { return told_ == last_job_.load(); });
+  return counts_.wait_until_all_notified(bounded);
 }
 
 // ---- orders -----------------------------------------------------------------------------------------------
@@ -335,17 +330,10 @@ void Pool::body::close() noexcept {
 
 pool_statistics Pool::body::statistics() const {
   const jobs::admission::counts held = admission_->now();
-  const std::lock_guard hold(tally_mutex_);
-  pool_statistics all = tally_;
-  all.submitted = last_job_.load();
+  pool_statistics all = counts_.statistics();
   all.waiting = held.waiting;
   all.argument_bytes = held.argument_bytes;
   all.result_bytes = held.result_bytes;
-  for (std::size_t i = 0; i < by_function_.size(); ++i) {
-    const function_counts& f = by_function_[i];
-    if (f.waiting + f.running + f.ok + f.failed == 0) continue;
-    all.functions.push_back({function_names_.at(i), f.waiting, f.running, f.ok, f.failed, f.retried});
-  }
   return all;
 }
 

@@ -150,23 +150,15 @@ void Pool::body::pool_closed() {
 }
 
 void Pool::body::jobs_ended(const tally& some, std::span<const function_counts> functions) {
-  ended_jobs_.fetch_add(some.ok + some.failed, std::memory_order_relaxed);
-  const std::lock_guard hold(tally_mutex_);
-  tally_.ok += some.ok;
-  tally_.failed += some.failed;
-  tally_.retried += some.retried;
-  by_function_.assign(functions.begin(), functions.end());
+  counts_.count_ended(some, functions);
 }
 
 void Pool::body::functions_named(const std::vector<std::string>& names) {
-  const std::lock_guard hold(tally_mutex_);
-  function_names_ = names;
+  counts_.name_functions(names);
 }
 
 void Pool::body::callers_notified(std::uint64_t jobs) {
-  const std::lock_guard hold(tally_mutex_);
-  told_ += jobs;
-  tally_changed_.notify_all();
+  counts_.count_notified(jobs);
 }
 
 void Pool::body::job_failed(std::uint64_t job, const std::string& function, const job_failure& why) {
@@ -181,8 +173,7 @@ void Pool::body::job_failed(std::uint64_t job, const std::string& function, cons
 
 void Pool::body::counted(std::uint64_t running, std::uint64_t stale_dropped) {
   board_.counted(stale_dropped, poisoned_);
-  const std::lock_guard hold(tally_mutex_);
-  tally_.running = running;
+  counts_.set_running(running);
 }
 
 }  // namespace penstock

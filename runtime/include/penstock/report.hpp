@@ -165,7 +165,26 @@ struct group_status {
   bool operator==(const group_status&) const = default;
 };
 
-struct run_report {
+/// What became of the worker processes of a run.
+struct workers_report {
+  std::uint32_t workers_configured = 0;
+  std::uint32_t workers_started = 0;  ///< incarnations, the sacrificial worker's included
+  std::uint32_t restarts = 0;
+  std::uint64_t stale_dropped = 0;   ///< messages that were late or wrong
+  std::vector<death_report> deaths;  ///< the last 1000
+  std::uint64_t workers_ended_unexpectedly =
+      0;  ///< ordered neither by an operator nor by a limit of the config
+};
+
+/// What became of the GPU owner of a run.
+struct owner_report {
+  std::string placement;  ///< embedded, process
+  std::uint32_t owner_restarts = 0;
+  std::vector<owner_death_report> owner_deaths;  ///< the last 1000
+  std::uint64_t owners_ended_unexpectedly = 0;   ///< not ordered by an operator
+};
+
+struct run_report : workers_report, owner_report {
   std::string session;
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
@@ -182,26 +201,13 @@ struct run_report {
   double first_batch_seconds = 0;
   double device_waited_seconds = 0;  ///< time that the consumer waited for batches
 
-  std::uint32_t workers_configured = 0;
-  std::uint32_t workers_started = 0;  ///< incarnations, the sacrificial worker's included
-  std::uint32_t restarts = 0;
-  std::uint64_t stale_dropped = 0;   ///< messages that were late or wrong
-  std::vector<death_report> deaths;  ///< the last 1000
   std::vector<quarantine_report> quarantine;
   std::vector<failure_report> failures;  ///< the first 10000
   std::uint64_t uploads = 0;
   bool pinned = false;  ///< the device reads the arena directly
 
-  std::string placement;  ///< of the GPU owner: embedded, process
-  std::uint32_t owner_restarts = 0;
-  std::vector<owner_death_report> owner_deaths;  ///< the last 1000
-
   std::optional<pool_statistics> jobs{};  ///< of a pool
   std::optional<group_status> group{};    ///< of a rank
-
-  // Unexpected deaths: ordered neither by an operator nor by a limit of the config.
-  std::uint64_t workers_ended_unexpectedly = 0;
-  std::uint64_t owners_ended_unexpectedly = 0;
 };
 
 struct worker_status {

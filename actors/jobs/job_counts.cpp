@@ -1,0 +1,56 @@
+#include "actors/jobs/job_counts.hpp"
+
+namespace penstock::jobs {
+
+void job_counts::count_ended(const job_news::tally& some,
+                             std::span<const job_news::function_counts> functions) {
+  ended_.fetch_add(some.ok + some.failed, std::memory_order_relaxed);
+  const std::lock_guard hold(mutex_);
+  counted_.ok += some.ok;
+  counted_.failed += some.failed;
+  counted_.retried += some.retried;
+  by_function_.assign(functions.begin(), functions.end());
+}
+
+void job_counts::count_orphans(std::uint64_t jobs) {
+  ended_.fetch_add(jobs, std::memory_order_relaxed);
+  const std::lock_guard hold(mutex_);
+  counted_.failed += jobs;
+  notified_ += jobs;
+  notified_changed_.notify_all();
+}
+
+void job_counts::count_notified(std::uint64_t jobs) {
+  const std::lock_guard hold(mutex_);
+  notified_ += jobs;
+  notified_changed_.notify_all();
+}
+
+void job_counts::set_running(std::uint64_t jobs) {
+  const std::lock_guard hold(mutex_);
+  counted_.running = jobs;
+}
+
+void job_counts::name_functions(const std::vector<std::string>& names) {
+  const std::lock_guard hold(mutex_);
+  names_ = names;
+}
+
+bool job_counts::wait_until_all_notified(nanoseconds at_most) {
+  std::unique_lock hold(mutex_);
+  return notified_changed_.wait_for(hold, at_most, [this] { return notified_ == submitted_.load(); });
+}
+
+pool_statistics job_counts::statistics() const {
+  const std::lock_guard hold(mutex_);
+  pool_statistics all = counted_;
+  all.submitted = submitted_.load();
+  for (std::size_t i = 0; i < by_function_.size(); ++i) {
+    const job_news::function_counts& f = by_function_[i];
+    if (f.waiting + f.running + f.ok + f.failed == 0) continue;
+    all.functions.push_back({names_.at(i), f.waiting, f.running, f.ok, f.failed, f.retried});
+  }
+  return all;
+}
+
+}  // namespace penstock::jobs

@@ -1,0 +1,52 @@
+// The counts of a pool's jobs, from their numbers to the notice of their callers. Any thread may call.
+#pragma once
+
+#include "actors/jobs/job_scheduler.hpp"
+
+#include <penstock/report.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock::jobs {
+
+class job_counts {
+ public:
+  /// Counts one more job and returns its number; the first is 1.
+  std::uint64_t submit() noexcept { return ++submitted_; }
+  [[nodiscard]] std::uint64_t submitted() const noexcept {
+    return submitted_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t ended() const noexcept { return ended_.load(std::memory_order_relaxed); }
+
+  /// `functions`: all counts of each function, by its index.
+  void count_ended(const job_news::tally& some, std::span<const job_news::function_counts> functions);
+  /// Jobs that failed before any actor had them; their callers have been notified.
+  void count_orphans(std::uint64_t jobs);
+  void count_notified(std::uint64_t jobs);
+  void set_running(std::uint64_t jobs);
+  /// By index, those already known included.
+  void name_functions(const std::vector<std::string>& names);
+
+  /// Whether the callers of all submitted jobs have been notified within that time.
+  [[nodiscard]] bool wait_until_all_notified(nanoseconds at_most);
+  /// Without what waits and the bytes that are held: admission knows those.
+  [[nodiscard]] pool_statistics statistics() const;
+
+ private:
+  std::atomic<std::uint64_t> submitted_ = 0;
+  std::atomic<std::uint64_t> ended_ = 0;
+
+  mutable std::mutex mutex_;  // guards the members below
+  std::condition_variable notified_changed_;
+  pool_statistics counted_;  // its functions are empty
+  std::vector<std::string> names_;
+  std::vector<job_news::function_counts> by_function_;
+  std::uint64_t notified_ = 0;
+};
+
+}  // namespace penstock::jobs

@@ -1,0 +1,60 @@
+#include "actors/jobs/job_counts.hpp"
+
+#include <catch2/catch_all.hpp>
+
+#include <thread>
+
+namespace penstock::jobs {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST_CASE("a pool without jobs has notified everybody") {
+  job_counts counts;
+  CHECK(counts.wait_until_all_notified(0ns));
+}
+
+TEST_CASE("a job that has ended is waited for until its caller has been notified") {
+  job_counts counts;
+  CHECK(counts.submit() == 1);
+  CHECK(counts.submit() == 2);
+  counts.count_ended({1, 1, 0}, {});
+  CHECK(counts.ended() == 2);
+  CHECK_FALSE(counts.wait_until_all_notified(0ns));
+  std::thread notifies([&] {
+    counts.count_notified(1);
+    counts.count_notified(1);
+  });
+  CHECK(counts.wait_until_all_notified(60s));
+  notifies.join();
+}
+
+TEST_CASE("jobs that no actor had count as failed and keep nobody waiting") {
+  job_counts counts;
+  counts.submit();
+  counts.submit();
+  counts.count_orphans(2);
+  CHECK(counts.ended() == 2);
+  CHECK(counts.wait_until_all_notified(0ns));
+  CHECK(counts.statistics().failed == 2);
+}
+
+TEST_CASE("statistics list the functions that were called, with their latest counts") {
+  job_counts counts;
+  counts.name_functions({"resize", "never called", "encode"});
+  const std::vector<job_news::function_counts> before{{1, 0, 0, 0, 0}, {}, {0, 1, 0, 0, 0}};
+  const std::vector<job_news::function_counts> after{{0, 0, 1, 0, 2}, {}, {0, 0, 0, 1, 0}};
+  counts.count_ended({0, 0, 0}, before);
+  counts.set_running(1);
+  CHECK(counts.statistics().running == 1);
+  counts.count_ended({1, 1, 2}, after);
+  const pool_statistics now = counts.statistics();
+  CHECK(std::tuple(now.ok, now.failed, now.retried) == std::tuple(1u, 1u, 2u));
+  REQUIRE(now.functions.size() == 2);
+  CHECK(std::tuple(now.functions[0].name, now.functions[0].ok, now.functions[0].retried) ==
+        std::tuple("resize", 1u, 2u));
+  CHECK(std::tuple(now.functions[1].name, now.functions[1].failed) == std::tuple("encode", 1u));
+}
+
+}  // namespace
+}  // namespace penstock::jobs
