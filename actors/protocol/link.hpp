@@ -46,11 +46,11 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
 
   void start() { read_more(); }
 
-  /// Sends a message: at once if the socket takes it. Else it is queued, and queued messages leave in one
-  /// write. Silently dropped when the link is closed: the peer's death is reported elsewhere. The queue is
-  /// bounded by the leases that a peer can hold; a peer that does not read and still exceeds `unsent_max` is
-  /// cut off. So is one to which a message larger than a frame would have to be sent: senders split such
-  /// messages first (fit.hpp).
+  /// Sends a message. One that is written_at_once leaves before this returns, if the socket takes it. Others
+  /// are queued, and what was queued until the io thread gets to it leaves in one write. Silently dropped
+  /// when the link is closed: the peer's death is reported elsewhere. The queue is bounded by the leases that
+  /// a peer can hold; a peer that does not read and still exceeds `unsent_max` is cut off. So is one to which
+  /// a message larger than a frame would have to be sent: senders split such messages first (fit.hpp).
   void send(const Out& message) {
     std::string cut_off;
     {
@@ -62,7 +62,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
         cut_off = "it does not read its messages";
       }
       asked_.fetch_add(1, std::memory_order_relaxed);
-      if (cut_off.empty() && (flush_posted_ || writing_ || write_now())) return;
+      const bool at_once = std::visit([]<class M>(const M&) { return written_at_once<M>; }, message);
+      if (cut_off.empty() && (flush_posted_ || writing_ || (at_once && write_now()))) return;
       flush_posted_ = true;
     }
     boost::asio::post(socket_.get_executor(),

@@ -27,6 +27,18 @@ using from_owner =
 using to_owner = std::variant<open_owner, prepare_owner, map_partition, upload_slots, stop_owner, upload_jobs,
                               wire_communicate>;
 
+/// Whether a message is written by the thread that sends it, because the caller of a job waits for it.
+/// Messages of streams are gathered on the io thread: at 10^5 small batches a second, a write for each of them
+/// costs a quarter of the rate (docs/benchmarks.md).
+template <class Message>
+inline constexpr bool written_at_once = false;
+template <>
+inline constexpr bool written_at_once<run_jobs> = true;
+template <>
+inline constexpr bool written_at_once<upload_jobs> = true;
+template <>
+inline constexpr bool written_at_once<jobs_answered> = true;
+
 /// The largest payload that is accepted, and so the largest that may be sent. The largest message that cannot
 /// be split is a lease: 65536 samples x (8 bytes index + 4 bytes attempt) = 0.8 MB. Lists of uploads are
 /// split, reasons of failures are cut (fit.hpp), snapshots of sinks are limited to 1 MiB

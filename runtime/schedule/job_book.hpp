@@ -318,7 +318,7 @@ class job_book {
     [[nodiscard]] job_id first() const;  ///< of all; there is one
 
    private:
-    std::map<std::optional<std::uint32_t>, waiting_jobs> by_avoided_;  // no group is empty
+    std::unordered_map<std::optional<std::uint32_t>, waiting_jobs> by_avoided_;  // no group is empty
     std::uint64_t count_ = 0;
   };
 

@@ -151,6 +151,32 @@ TEST_CASE("what one end of a link sends the other receives, in order") {
   for (std::uint32_t i = 0; i < 1000; ++i) CHECK(received[i] == i);
 }
 
+TEST_CASE("messages of streams are gathered for the io thread, those of jobs are written by their sender") {
+  boost::asio::io_context io;
+  auto ends = make_link_pair();
+  REQUIRE(ends);
+  const auto session = worker_link::make(io, std::move(ends->first), {});
+  std::array<char, 4096> bytes{};
+  const auto arrived = [&] { return ::recv(ends->second.get(), bytes.data(), bytes.size(), MSG_DONTWAIT); };
+  session->send(run_jobs{1, 1, 1});
+  CHECK(arrived() > 0);
+  session->send(load_batch{1, 1, 0, {{7, 1}}});
+  session->send(load_batch{2, 1, 0, {{8, 1}}});
+  CHECK(arrived() == -1);
+  session->send(run_jobs{3, 1, 1});  // not before what was sent earlier
+  CHECK(arrived() == -1);
+  io.poll();
+  std::vector<std::uint32_t> slots;
+  frame_reader<to_worker> reader;
+  const ssize_t together = arrived();
+  REQUIRE(together > 0);
+  REQUIRE(reader.feed({bytes.data(), static_cast<std::size_t>(together)}, [&](to_worker&& m) {
+    slots.push_back(std::holds_alternative<run_jobs>(m) ? std::get<run_jobs>(m).slot
+                                                        : std::get<load_batch>(m).slot);
+  }));
+  CHECK(slots == std::vector<std::uint32_t>{1, 2, 3});
+}
+
 TEST_CASE("the end of the peer is reported once") {
   boost::asio::io_context io;
   auto ends = make_link_pair();
