@@ -15,6 +15,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -37,6 +38,9 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     /// A peer that has sent this many messages more than it was sent (or than expect() allows) is cut off:
     /// peers only send answers, so this bounds the memory that a flood can take.
     std::uint64_t unasked_max = std::numeric_limits<std::uint64_t>::max() / 2;
+    /// Waking the io thread costs more than a write, but with 10^5 batches a second it is awake anyway, and a
+    /// write for each message takes a quarter of the rate (docs/benchmarks.md).
+    std::chrono::nanoseconds gathered_within = std::chrono::microseconds(50);
   };
 
   /// Takes the socket. Call start() next, on the io thread.
@@ -46,11 +50,12 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
 
   void start() { read_more(); }
 
-  /// Sends a message. One that is written_at_once leaves before this returns, if the socket takes it. Others
-  /// are queued, and what was queued until the io thread gets to it leaves in one write. Silently dropped
-  /// when the link is closed: the peer's death is reported elsewhere. The queue is bounded by the leases that
-  /// a peer can hold; a peer that does not read and still exceeds `unsent_max` is cut off. So is one to which
-  /// a message larger than a frame would have to be sent: senders split such messages first (fit.hpp).
+  /// Sends a message: it leaves before this returns, if the socket takes it. A message of a stream that follows
+  /// another one within `gathered_within` is queued instead: what was queued until the io thread gets to it
+  /// leaves in one write. Silently dropped when the link is closed: the peer's death is reported elsewhere. The
+  /// queue is bounded by the leases that a peer can hold; a peer that does not read and still exceeds
+  /// `unsent_max` is cut off. So is one to which a message larger than a frame would have to be sent: senders
+  /// split such messages first (fit.hpp).
   void send(const Out& message) {
     std::string cut_off;
     {
@@ -62,7 +67,7 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
         cut_off = "it does not read its messages";
       }
       asked_.fetch_add(1, std::memory_order_relaxed);
-      const bool at_once = std::visit([]<class M>(const M&) { return written_at_once<M>; }, message);
+      const bool at_once = leaves_at_once(message);
       if (cut_off.empty() && (flush_posted_ || writing_ || (at_once && write_now()))) return;
       flush_posted_ = true;
     }
@@ -106,7 +111,10 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
   static constexpr int reads_a_turn = 8;
 
   link(boost::asio::io_context& io, unique_fd socket, callbacks calls)
-      : calls_(std::move(calls)), socket_(io, boost::asio::local::stream_protocol(), socket.release()) {
+      : gathered_within_(calls.gathered_within),
+        last_send_(std::chrono::steady_clock::now() - calls.gathered_within),
+        calls_(std::move(calls)),
+        socket_(io, boost::asio::local::stream_protocol(), socket.release()) {
     socket_.non_blocking(true);
   }
 
@@ -146,6 +154,13 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     });
     if (!ok) return shut(ok.error().message);
     if (too_many) shut("it sends more messages than it was asked for");
+  }
+
+  /// Call with mutex_ held.
+  [[nodiscard]] bool leaves_at_once(const Out& message) {
+    if (std::visit([]<class M>(const M&) { return written_at_once<M>; }, message)) return true;
+    const auto now = std::chrono::steady_clock::now();
+    return now - std::exchange(last_send_, now) >= gathered_within_;
   }
 
   /// Call with mutex_ held and no write in progress. Writes what fits into the socket, without waking the io
@@ -201,6 +216,9 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     socket_.close(ignored);
     if (const auto closed = std::exchange(calls_, {}).closed) closed(reason);
   }
+
+  const std::chrono::nanoseconds gathered_within_;
+  std::chrono::steady_clock::time_point last_send_;  // guarded by mutex_
 
   // Only touched on the io thread.
   callbacks calls_;

@@ -27,9 +27,7 @@ using from_owner =
 using to_owner = std::variant<open_owner, prepare_owner, map_partition, upload_slots, stop_owner, upload_jobs,
                               wire_communicate>;
 
-/// Whether a message is written by the thread that sends it, because the caller of a job waits for it.
-/// Messages of streams are gathered on the io thread: at 10^5 small batches a second, a write for each of them
-/// costs a quarter of the rate (docs/benchmarks.md).
+/// Whether a message is always written by the thread that sends it: the caller of a job waits for it.
 template <class Message>
 inline constexpr bool written_at_once = false;
 template <>

@@ -151,19 +151,22 @@ TEST_CASE("what one end of a link sends the other receives, in order") {
   for (std::uint32_t i = 0; i < 1000; ++i) CHECK(received[i] == i);
 }
 
-TEST_CASE("messages of streams are gathered for the io thread, those of jobs are written by their sender") {
+TEST_CASE("messages of a stream that follow each other closely are gathered; those of jobs never wait") {
   boost::asio::io_context io;
   auto ends = make_link_pair();
   REQUIRE(ends);
-  const auto session = worker_link::make(io, std::move(ends->first), {});
+  const auto session = worker_link::make(io, std::move(ends->first), {{}, {}, 100, std::chrono::hours(1)});
   std::array<char, 4096> bytes{};
   const auto arrived = [&] { return ::recv(ends->second.get(), bytes.data(), bytes.size(), MSG_DONTWAIT); };
   session->send(run_jobs{1, 1, 1});
   CHECK(arrived() > 0);
-  session->send(load_batch{1, 1, 0, {{7, 1}}});
-  session->send(load_batch{2, 1, 0, {{8, 1}}});
+  session->send(run_jobs{2, 1, 1});
+  CHECK(arrived() > 0);
+  session->send(load_batch{3, 1, 0, {{7, 1}}});  // the first one: none went before it
+  CHECK(arrived() > 0);
+  session->send(load_batch{4, 1, 0, {{8, 1}}});
   CHECK(arrived() == -1);
-  session->send(run_jobs{3, 1, 1});  // not before what was sent earlier
+  session->send(run_jobs{5, 1, 1});  // does not overtake
   CHECK(arrived() == -1);
   io.poll();
   std::vector<std::uint32_t> slots;
@@ -174,7 +177,20 @@ TEST_CASE("messages of streams are gathered for the io thread, those of jobs are
     slots.push_back(std::holds_alternative<run_jobs>(m) ? std::get<run_jobs>(m).slot
                                                         : std::get<load_batch>(m).slot);
   }));
-  CHECK(slots == std::vector<std::uint32_t>{1, 2, 3});
+  CHECK(slots == std::vector<std::uint32_t>{4, 5});
+}
+
+TEST_CASE("messages of a stream with a pause between them do not wait for the io thread") {
+  boost::asio::io_context io;
+  auto ends = make_link_pair();
+  REQUIRE(ends);
+  const auto session =
+      worker_link::make(io, std::move(ends->first), {{}, {}, 100, std::chrono::nanoseconds(0)});
+  std::array<char, 4096> bytes{};
+  for (std::uint32_t slot = 0; slot < 3; ++slot) {
+    session->send(load_batch{slot, 1, 0, {{7, 1}}});
+    CHECK(::recv(ends->second.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0);
+  }
 }
 
 TEST_CASE("the end of the peer is reported once") {
