@@ -107,13 +107,17 @@ bool wait_for(const unique_fd& pidfd, std::chrono::steady_clock::time_point unti
   }
 }
 
-}  // namespace
-
-milliseconds time_to_leave() noexcept {
+/// Whether a process (0: the calling thread) may use one core only. Also answers for a zombie.
+bool has_one_core(pid_t pid) noexcept {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  const bool one_core = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
-  return milliseconds(one_core ? 20 : 0);
+  return ::sched_getaffinity(pid, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
+}
+
+}  // namespace
+
+milliseconds time_to_leave(const child& dead) noexcept {
+  return milliseconds(has_one_core(0) || has_one_core(dead.pid) ? 20 : 0);
 }
 
 void signal_group(const child& to, int signal) noexcept {
@@ -152,7 +156,7 @@ std::optional<exit_report> reap(const child& dead, milliseconds deadline) {
   const auto until = std::chrono::steady_clock::now() + deadline;
   // Polled, because waitid on a pidfd has no timeout.
   if (!wait_for(dead.pidfd, until)) return std::nullopt;
-  std::this_thread::sleep_for(time_to_leave());
+  std::this_thread::sleep_for(time_to_leave(dead));
   const ended_child end = reap_ended(dead);
   for (const unique_fd& member : end.left_over) wait_for(member, until);
   return end.report;

@@ -31,11 +31,11 @@ struct ended_child {
 };
 
 /// How long to wait between the end of a child and its reaping. Its threads are still leaving /proc when the pidfd becomes
-/// readable, and if somebody has listed them there (`ps -L`, `htop`, our own search for descendants), Linux before 7.1 waits for
-/// them in a busy loop (shrink_dcache_parent). Where that loop has the only core that they may use, they get no time for
-/// seconds: with sched_autogroup_enabled, an exiting thread changes its scheduling group and may come far behind all others. So
-/// the core has to be idle for a moment first. 20 ms if we may use one core only, zero if we may use several.
-[[nodiscard]] std::chrono::milliseconds time_to_leave() noexcept;
+/// readable, and if somebody has listed them there (`ps -L`, `htop`), Linux before 7.1 waits for them in a busy loop
+/// (shrink_dcache_parent). Where that loop may have the only core that they may use, they get no time for seconds: with
+/// sched_autogroup_enabled, an exiting thread changes its scheduling group and may come far behind all others. So they get
+/// time first: 20 ms if the child or we may use one core only, zero if both may use several.
+[[nodiscard]] std::chrono::milliseconds time_to_leave(const child& dead) noexcept;
 
 /// For a child whose pidfd has been readable for time_to_leave(): kills the rest of its group while the child is still a zombie,
 /// reaps the child, and returns what has not ended yet. Does not block and waits for no other child. Does not find

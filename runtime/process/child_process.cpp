@@ -111,7 +111,7 @@ void child_process::wait_for_end() {
 }
 
 void child_process::let_it_leave() {
-  const auto time = time_to_leave();
+  const auto time = time_to_leave(child_);
   if (time.count() == 0) return ended();
   patience_.expires_after(time);
   patience_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {

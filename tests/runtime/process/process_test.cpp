@@ -1,3 +1,4 @@
+#include "runtime/process/child_end.hpp"
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
 #include "runtime/process/lifeline.hpp"
@@ -8,6 +9,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -213,6 +215,27 @@ TEST_CASE("what a child started dies with it") {
   ::kill(started->pid, SIGKILL);  // only the leader
   reap_now(*started);
   CHECK(group_is_gone(started->pid));
+}
+
+TEST_CASE("a child that may use one core only gets time to leave before it is reaped") {
+  cpu_set_t ours;
+  REQUIRE(::sched_getaffinity(0, sizeof ours, &ours) == 0);
+  if (CPU_COUNT(&ours) == 1) SKIP("this test may use one core only itself");
+  auto started = spawn(shell("sleep 60"));
+  REQUIRE(started);
+  CHECK(time_to_leave(*started) == std::chrono::milliseconds(0));
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++core) {
+    if (CPU_ISSET(core, &ours)) CPU_SET(core, &one);
+  }
+  REQUIRE(::sched_setaffinity(started->pid, sizeof one, &one) == 0);
+  CHECK(time_to_leave(*started) > std::chrono::milliseconds(0));
+  signal_group(*started, SIGKILL);
+  siginfo_t info;
+  REQUIRE(::waitid(P_PID, static_cast<id_t>(started->pid), &info, WEXITED | WNOWAIT) == 0);
+  CHECK(time_to_leave(*started) > std::chrono::milliseconds(0));  // a zombie tells too
+  CHECK(reap_now(*started).ending == exit_report::how::signalled);
 }
 
 TEST_CASE("when the program ignores SIGCHLD the end is noticed, its cause is unknown") {
