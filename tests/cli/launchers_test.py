@@ -128,7 +128,8 @@ class JobFilesTest(LauncherTest):
         self.assertEqual(len(self.scripts()), 3)
         for path in self.scripts():
             self.assertTrue(os.access(path, os.X_OK), path)
-            done = subprocess.run(["bash", "-n", path], stderr=subprocess.PIPE)
+            quiet = dict(os.environ, LC_ALL="C.UTF-8")  # bash warns of a locale that is not installed
+            done = subprocess.run(["bash", "-n", path], stderr=subprocess.PIPE, env=quiet)
             self.assertEqual(done.stderr, b"", path)
             if shutil.which("shellcheck"):
                 done = subprocess.run(["shellcheck", "-S", "warning", path], stdout=subprocess.PIPE)
