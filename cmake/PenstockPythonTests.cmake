@@ -28,9 +28,10 @@ function(penstock_tests_of_python_file file)
   if(test_LOCK)
     list(APPEND properties RESOURCE_LOCK "${test_LOCK}")
   endif()
-  if(test_COST)
-    list(APPEND properties COST ${test_COST})
+  if(NOT test_COST)
+    set(test_COST 1)  # before the unit tests: see penstock_test
   endif()
+  list(APPEND properties COST ${test_COST})
   if(test_TOGETHER)
     add_test(NAME "${test_PREFIX}${file}" COMMAND ${test_PYTHON} -B "${program}")
     set_tests_properties("${test_PREFIX}${file}" PROPERTIES ${properties} TIMEOUT 1800
