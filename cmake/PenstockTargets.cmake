@@ -114,8 +114,8 @@ function(penstock_test name)
     list(APPEND properties RUN_SERIAL TRUE)
   endif()
   if(arg_LABEL STREQUAL "process")
-    # They wait, and the unit tests, which compute, fill the last of that time. ctest's own measured costs do not
-    # work here: names with blanks break its file.
+    # These mostly wait. They start first, and the unit tests, which compute, fill the gaps that remain. (ctest
+    # measures costs itself, but cannot read them back for tests whose names contain blanks.)
     list(APPEND properties COST 1)
   endif()
   if(PENSTOCK_SANITIZE)

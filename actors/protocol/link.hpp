@@ -39,7 +39,7 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     /// peers only send answers, so this bounds the memory that a flood can take.
     std::uint64_t unasked_max = std::numeric_limits<std::uint64_t>::max() / 2;
     /// Waking the io thread costs more than a write, but with 10^5 batches a second it is awake anyway, and a
-    /// write for each message takes a quarter of the rate (docs/benchmarks.md).
+    /// write for each message costs a sixth to a third of the rate (docs/benchmarks.md).
     std::chrono::nanoseconds gathered_within = std::chrono::microseconds(50);
   };
 

@@ -32,7 +32,8 @@ class PenstockTest(unittest.TestCase):
     def setUp(self):
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
         self.folder = self._folder.name
-        self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.folder)
+        # bash, for one, warns of a locale that is not installed.
+        self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.folder, LC_ALL="C.UTF-8")
         self._running = []
 
     def tearDown(self):

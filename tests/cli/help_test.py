@@ -107,8 +107,7 @@ class HelpTest(PenstockTest):
                   'compopt() { :; }\n'
                   'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _penstock; printf "%s\\n" "${COMPREPLY[@]}"\n')
         done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True, cwd=self.folder,
-                              env=dict(self.environment, PATH=BIN + ":" + os.environ["PATH"],
-                                       LC_ALL="C.UTF-8"))  # bash warns of a locale that is not installed
+                              env=dict(self.environment, PATH=BIN + ":" + os.environ["PATH"]))
         self.assertEqual(done.stderr, "")
         return done.stdout.splitlines() if done.stdout.strip() else []
 

@@ -128,8 +128,7 @@ class JobFilesTest(LauncherTest):
         self.assertEqual(len(self.scripts()), 3)
         for path in self.scripts():
             self.assertTrue(os.access(path, os.X_OK), path)
-            quiet = dict(os.environ, LC_ALL="C.UTF-8")  # bash warns of a locale that is not installed
-            done = subprocess.run(["bash", "-n", path], stderr=subprocess.PIPE, env=quiet)
+            done = subprocess.run(["bash", "-n", path], stderr=subprocess.PIPE, env=self.environment)
             self.assertEqual(done.stderr, b"", path)
             if shutil.which("shellcheck"):
                 done = subprocess.run(["shellcheck", "-S", "warning", path], stdout=subprocess.PIPE)

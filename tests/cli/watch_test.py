@@ -177,7 +177,7 @@ class WatchTest(PenstockTest):
 
     def tmux(self, *arguments):
         done = subprocess.run(["tmux", "-S", os.path.join(self.folder, "tmux"), "-f", "/dev/null", *arguments],
-                              env=dict(self.environment, TERM="xterm-256color", PS1="$ ", LC_ALL="C.UTF-8"),
+                              env=dict(self.environment, TERM="xterm-256color", PS1="$ "),
                               capture_output=True, text=True, timeout=20)
         return done.stdout
 
