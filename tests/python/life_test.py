@@ -90,7 +90,8 @@ class LifeTest(PackageTest):
             session = penstock.Session(sys.argv[1], loader={"workers": 2}, on_event=lambda event: None)
             batch = session.next()
             array = batch["data"].numpy()
-            print("workers", *[w["pid"] for w in session.status()["workers"]], flush=True)
+            while not all(pids := [w["pid"] for w in session.status()["workers"]]): pass  # the first batch may come before the last worker
+            print("workers", *pids, flush=True)
             sys.exit(7)
             """, self.config(ENDLESS))
         workers = self.said(process, "workers").split()
@@ -103,7 +104,8 @@ class LifeTest(PackageTest):
             import sys, penstock
             session = penstock.Session(sys.argv[1], loader={"workers": 3})
             session.next()
-            print("workers", *[w["pid"] for w in session.status()["workers"]], flush=True)
+            while not all(pids := [w["pid"] for w in session.status()["workers"]]): pass  # the first batch may come before the last worker
+            print("workers", *pids, flush=True)
             for _ in session: pass
             """, self.config(ENDLESS))
         workers = self.said(process, "workers").split()
