@@ -1,7 +1,9 @@
 #include <penstock/job.hpp>
 
 #include <cstring>
+#include <functional>
 #include <utility>
+#include <vector>
 
 namespace penstock {
 
@@ -10,7 +12,10 @@ std::string_view JobCall::text() const noexcept {
 }
 
 std::span<std::byte> JobCall::result(std::uint64_t bytes) {
-  return room_.reserve(bytes);
+  result_ = {};
+  const std::span<std::byte> reserved = room_.reserve(bytes);
+  result_ = reserved;
+  return reserved;
 }
 
 void JobCall::describe(std::string_view work) {
@@ -22,7 +27,13 @@ void JobCall::shorten_result(std::uint64_t bytes) {
 }
 
 void JobCall::give(std::span<const std::byte> bytes) {
-  const std::span<std::byte> to = room_.reserve(bytes.size());
+  const std::less<const std::byte*> before;
+  const bool in_result =
+      before(bytes.data(), result_.data() + result_.size()) && before(result_.data(), bytes.data() + bytes.size());
+  // reserve() may unmap what result() returned.
+  const std::vector<std::byte> copy(in_result ? bytes.begin() : bytes.end(), bytes.end());
+  if (in_result) bytes = copy;
+  const std::span<std::byte> to = result(bytes.size());
   if (!bytes.empty()) std::memcpy(to.data(), bytes.data(), bytes.size());
 }
 

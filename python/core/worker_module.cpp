@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,10 +54,11 @@ class call_in_python {
   [[nodiscard]] std::uint32_t attempt() const { return here().attempt(); }
   [[nodiscard]] std::uint32_t worker() const { return here().worker(); }
   void describe(const std::string& work) const { here().describe(work); }
-  /// Writes the result directly where the caller will read it.
+  /// Writes the result directly where the caller will read it. The parts may lie in what reserve() gave, which becomes invalid.
   void give(const std::vector<nb::object>& parts) {
-    const part_views views(parts);
+    part_views views(parts);
     JobCall& call = here();
+    views.copy_out_of(std::exchange(reserved_, {}));
     const nb::gil_scoped_release others_run;
     try {
       views.write(call.result(views.size()));
@@ -65,9 +67,12 @@ class call_in_python {
       throw;
     }
   }
-  /// Room for a result of at most so many bytes, where the caller will read it; its address. give() takes it back.
+  /// Reserves memory for a result of at most `bytes` bytes where the caller will read it. Returns its address, valid until the next
+  /// reserve() or give().
   std::uintptr_t reserve(std::uint64_t bytes) {
-    return reinterpret_cast<std::uintptr_t>(here().result(bytes).data());
+    reserved_ = {};
+    reserved_ = here().result(bytes);
+    return reinterpret_cast<std::uintptr_t>(reserved_.data());
   }
   /// The result is complete, in what was reserved.
   void finish(std::uint64_t bytes) { here().shorten_result(bytes); }
@@ -79,6 +84,7 @@ class call_in_python {
     return *call_;
   }
   JobCall* call_;
+  std::span<const std::byte> reserved_;
   std::exception_ptr too_large_;
 };
 

@@ -16,9 +16,9 @@ from typing import Any, Callable, Optional
 import torch
 import torch.utils.data
 
-from penstock import _beginning, _core, _loading, _mistakes, _progress, _shards, _tensors
+from penstock import _beginning, _content, _core, _loading, _mistakes, _progress, _shards, _tensors
 from penstock._device import ToDevice, pool_options
-from penstock._errors import job_failed_error, sample_error, usage_error, workers_exhausted_error
+from penstock._errors import error, job_failed_error, sample_error, usage_error, workers_exhausted_error
 from penstock._future import error_of
 from penstock._pool import Pool
 
@@ -116,10 +116,11 @@ class _Lent:
 class _Task:
     """A batch that is under way."""
 
-    __slots__ = ("batch", "job", "tries")
+    __slots__ = ("batch", "job", "tries", "loaded")
 
     def __init__(self, batch: _loading.Batch, job: _core.Job) -> None:
         self.batch, self.job, self.tries = batch, job, 0
+        self.loaded: Any = None  # what resumed_behind_end() has found
 
 
 class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
@@ -165,6 +166,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             world_size=world_size,
             on_bad_sample=self._policy,
             last_attempt=self._pool.pool._config["quarantine.max_attempts"],
+            verified=_content.is_verified(),
             states=None if self._states is None else self._states.path,
         )
         try:
@@ -179,9 +181,14 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:
             self._progress = loader._begin()
+            if self._progress.base_seed not in (None, self._base_seed):  # resumed: workers need the order with its seed
+                self._base_seed = self._progress.base_seed
+                self._end()
+                self._publish(loader)
+        progress = self._progress
+        _progress.order_is_drawn(loader, progress)
         super()._reset(loader, first_iter)
         self._shutdown_workers()
-        progress = self._progress
         progress.base_seed, progress.ordered = self._base_seed, self._in_order
         self._epoch = progress.epoch
         self._exhausted = False
@@ -254,6 +261,40 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
 
     # ---- taking them ----------------------------------------------------------------------------------------------
 
+    def resumed_behind_end(self) -> bool:
+        """Whether this resumes an epoch of an iterable dataset of which nothing is left. Waits for its next batch."""
+        if not self._iterable or self._progress.resumed is None:
+            return False
+        with self._lock:
+            while self._tasks:
+                task = self._tasks[0]
+                if not self._active[task.batch.shard]:
+                    self._drop(task)
+                    continue
+                try:
+                    task.loaded = self._loaded(task)
+                except _Interrupted as interrupted:
+                    raise interrupted.why
+                except Exception:
+                    return False  # next() raises it
+                if not task.loaded[2]:
+                    return False
+                self._take(task, True, task.loaded[3])
+            return True
+
+    def _drop(self, task: _Task) -> None:
+        """A batch of a shard that ended before it."""
+        task.job.cancel_if_waiting()
+        self._tasks.remove(task)
+
+    def _take(self, task: _Task, over: bool, state: Optional[_shards.ShardState]) -> None:
+        self._tasks.remove(task)
+        if self._iterable:
+            self._active[task.batch.shard] &= not over
+            self._taken[task.batch.shard] += not over
+            self._behind[task.batch.shard] = state
+        self._put()
+
     def __next__(self) -> Any:
         if self._group is not None:
             self._group.check()
@@ -292,12 +333,11 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     def _next_loaded(self) -> Any:
         while self._tasks:
             task = self._chosen()
-            if self._iterable and not self._active[task.batch.shard]:  # its shard ended before
-                task.job.cancel_if_waiting()
-                self._tasks.popleft()
+            if self._iterable and not self._active[task.batch.shard]:
+                self._drop(task)
                 continue
             try:
-                data, bad, over, state = self._loaded(task)
+                data, bad, over, state, _ = self._loaded(task)
             except _Interrupted as interrupted:
                 raise interrupted.why
             except BaseException:
@@ -306,12 +346,7 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 self._put()
                 self._count(task.batch)  # the next one follows it, also after going on from a state
                 raise
-            self._tasks.remove(task)
-            if self._iterable:
-                self._active[task.batch.shard] &= not over
-                self._taken[task.batch.shard] += not over
-                self._behind[task.batch.shard] = state
-            self._put()
+            self._take(task, over, state)
             if not (over and self._iterable):
                 self._count(task.batch)
             if not over:
@@ -339,6 +374,8 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
 
     def _loaded(self, task: _Task) -> Any:
         """What the task's job gave; tries again what may be tried again."""
+        if task.loaded is not None:
+            return task.loaded
         if task.batch.bad and self._policy == "raise":
             index = self._index_at(task.batch, task.batch.bad[0])
             causes = self._quarantine.indices.get(index, [])
@@ -358,6 +395,9 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             if status == "ok":
                 whole = rest[0]
                 loaded = _tensors.batch_from(self._pool.taken(whole) if isinstance(whole, _core.Kept) else memoryview(whole))
+                data, digest = loaded[0], loaded[4]
+                if digest is not None and digest != _content.digest(data):
+                    raise error(f"the batch of {task.batch.index} is not what its worker made: the content differs from the worker's digest")
                 for place, text in loaded[1]:
                     self._note(task.batch, place, {"traceback": text})
                 return loaded
@@ -422,9 +462,9 @@ class Iterator(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
 
 
 def _sample_error(text: str, index: Any, causes: list[str]) -> sample_error:
-    error = sample_error(text)
-    error.index, error.causes = index, causes
-    return error
+    made = sample_error(text)
+    made.index, made.causes = index, causes
+    return made
 
 
 class LocalIterator(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[misc]
@@ -441,13 +481,30 @@ class LocalIterator(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[
         if self._progress.base_seed is None:
             self._progress.base_seed = self._base_seed
         self._ahead = self._progress.batches - behind if self._iterable else 0
+        self._first: list[Any] = []  # what resumed_behind_end() has found
         self._has_state = self._iterable and _shards.has_state(self._dataset)
         if self._dataset_ended:
             self._dataset_fetcher.ended = True
+        _progress.order_is_drawn(loader, self._progress)
         rest = None if self._iterable else _progress.skipped(loader, self._progress)
-        if rest is not None:
-            self._sampler_iter = rest
+        self._sampler_iter = iter(self._index_sampler) if rest is None else rest
         self._left = _progress.batches_left(loader, self._progress)  # None: not known
+
+    def resumed_behind_end(self) -> bool:
+        """Whether this resumes an epoch of an iterable dataset of which nothing is left."""
+        if not self._iterable or self._progress.resumed is None:
+            return False
+        try:
+            self._first.append(self._fetched())
+        except StopIteration:
+            return True
+        return False
+
+    def _fetched(self) -> Any:
+        while self._ahead:  # of an iterable dataset: delivered before
+            super()._next_data()
+            self._ahead -= 1
+        return super()._next_data()
 
     def _went_on(self, dataset: Any) -> int:
         """An iterable dataset that has a state goes on from it; how many batches it left out."""
@@ -468,10 +525,7 @@ class LocalIterator(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[
         if self._group is not None:
             self._group.check()
         try:
-            while self._ahead:  # of an iterable dataset: delivered before
-                super()._next_data()
-                self._ahead -= 1
-            data = super()._next_data()
+            data = self._first.pop() if self._first else self._fetched()
         except StopIteration:
             self._progress.finished = True
             raise

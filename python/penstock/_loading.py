@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 import torch
 import torch.utils.data
 
-from penstock import _mistakes, _seeds, _shards, _tensors
+from penstock import _content, _mistakes, _seeds, _shards, _tensors
 
 if TYPE_CHECKING:
     from penstock import _worker
@@ -51,6 +51,7 @@ class Order(NamedTuple):
     world_size: int
     on_bad_sample: str  # raise, skip, replace
     last_attempt: int  # of a batch, the one that runs alone: what it raises is its result
+    verified: bool = False  # batches carry a digest of their content
     states: Optional[str] = None  # of an iterable dataset that has a state: where those of its shards are (_shards.py)
 
 
@@ -75,6 +76,7 @@ class Loaded(NamedTuple):
     bad: tuple[tuple[int, str], ...] = ()  # places in the batch whose samples raised, and the traceback
     over: bool = False  # nothing is left: of the shard; or of the batch
     state: Optional[_shards.ShardState] = None  # of the shard behind this batch
+    digest: Optional[bytes] = None  # of the content, taken before anything of it was in its slot
 
 
 class Marks:
@@ -105,7 +107,6 @@ class _Stage:
         self.failed: Any = None  # what its beginning raised
         self.by_value = False  # plain pickle cannot pickle its batches
         self.samples_are_slow = True  # until it is known
-        self.expected = 0  # bytes of the next batch, by the last one
         self.in_place = order.collate_fn is torch_loader._utils.collate.default_collate
         self.seeds: Optional[_seeds.SampleSeeds] = None
         self.source: Optional[_Source] = None
@@ -162,7 +163,7 @@ class _Source:
 
 class _PlaceOfBatch:
     """Where torch's default_collate puts the tensors of a large batch: where the caller will read them. Only while it runs as the
-    loader's own collate_fn: nobody else can keep them then."""
+    loader's own collate_fn, and with torch's functions alone: they keep no tensor beyond the batch."""
 
     room: Optional[_tensors.Room] = None
     open = False
@@ -171,7 +172,7 @@ class _PlaceOfBatch:
         try:
             self.room = _tensors.Room(call.reserve(size), size)
         except Exception:
-            self.room = None  # too large: it will be said when it is given
+            self.room = None  # too large: call.give() reports it
 
     def stacked(self, samples: Any) -> Any:
         """The samples in it; None if they do not fit, or are special."""
@@ -185,6 +186,7 @@ class _PlaceOfBatch:
 
 
 _room = _PlaceOfBatch()
+_collating_types: frozenset[Any] = frozenset()  # those that torch itself has functions for
 _marks: Optional[Marks] = None
 _stages: dict[tuple[int, int], _Stage] = {}  # by order, and identity
 
@@ -214,8 +216,6 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
             return _give(call, stage, Loaded(failed))
         stage.show()
         try:
-            if stage.in_place and stage.expected >= WORTH_A_ROOM:
-                _room.take_from(call, stage.expected)
             loaded = _from_source(call, stage, batch, marks) if stage.order.iterable else _loaded(call, stage, batch, marks)
         except Exception as failed:
             if isinstance(failed, MemoryError) and call.attempt < stage.order.last_attempt:
@@ -224,6 +224,9 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
         if stage.states is not None and not loaded.over:
             loaded = loaded._replace(state=stage.behind)
         _give(call, stage, loaded)
+    except _tensors.PartOutsideRangeError as broken:
+        made_of = f"batch {batch.first} of shard {batch.shard}" if stage.order.iterable else f"the batch of the samples {batch.index}"
+        raise RuntimeError(f"{made_of} cannot be delivered: {broken}") from broken
     except MemoryError:
         _leave(OUT_OF_MEMORY)
     except SystemExit as left:
@@ -254,10 +257,18 @@ def _stage_of(batch: Batch, worker: int) -> _Stage:
 _MISSING: Any = object()
 
 
-def _collated(order: Order, samples: list[Any]) -> Any:
+def _collated(call: "_worker.Call", stage: _Stage, samples: list[Any]) -> Loaded:
+    order = stage.order
+    given = samples if order.collated else samples[0]
+    size = _tensors.room_for(samples) if stage.in_place and order.collated and _only_torch_collates() else 0
+    if size < WORTH_A_ROOM:
+        data = order.collate_fn(given)
+        return Loaded(data, digest=_content.digest(data) if order.verified else None)
+    digest = _content.digest(order.collate_fn(given)) if order.verified else None
+    _room.take_from(call, size)
     _room.open = _room.room is not None
     try:
-        return order.collate_fn(samples if order.collated else samples[0])
+        return Loaded(order.collate_fn(given), digest=digest)
     finally:
         _room.open = False
 
@@ -279,7 +290,7 @@ def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks) -> 
     if not samples and (bad or batch.bad):
         return Loaded(None, tuple(bad), True)
     marks.write(call.job, Marks.PLACE_OF_COLLATE)
-    return Loaded(_collated(order, samples), tuple(bad))
+    return _collated(call, stage, samples)._replace(bad=tuple(bad))
 
 
 def _samples(
@@ -363,7 +374,7 @@ def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks
     if not samples or (stage.order.collated and stage.order.drop_last and len(samples) < size):
         return Loaded(None, (), True)
     marks.write(call.job, Marks.PLACE_OF_COLLATE)
-    return Loaded(_collated(stage.order, samples))
+    return _collated(call, stage, samples)
 
 
 def _taken(call: "_worker.Call", stage: _Stage, source: _Source, size: int, marks: Marks) -> list[Any]:
@@ -392,9 +403,10 @@ def _give(call: "_worker.Call", stage: _Stage, loaded: Loaded) -> None:
     if not stage.by_value:
         try:
             parts = _tensors.batch_parts(result)
-            stage.expected = sum(map(len, parts)) + 64 * len(parts) + 4096
             size = None if _room.room is None else _room.room.finished(parts)
-            return call.give(parts) if size is None else call.finish(size)
+            if size is not None:
+                return call.finish(size)
+            return call.give(parts)  # copies the parts out that lie in the room
         except (AttributeError, TypeError, ValueError, pickle.PicklingError):
             pass  # the caller could not import its classes; or it cannot be pickled at all
     try:
@@ -469,3 +481,11 @@ def _collate_in_private_memory() -> None:
 
     module.collate_tensor_fn = collate_tensor_fn
     known[torch.Tensor] = collate_tensor_fn
+    global _collating_types
+    _collating_types = frozenset(known)
+
+
+def _only_torch_collates() -> bool:
+    """Whether no program has added functions of its own to default_collate, which could keep what they get."""
+    known = getattr(torch_loader._utils.collate, "default_collate_fn_map", None)
+    return known is not None and known.keys() == _collating_types

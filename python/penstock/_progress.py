@@ -1,10 +1,11 @@
 """How far a DataLoader is: its state, and going on from one (DataLoader.state_dict, load_state_dict).
 
-A state names a position, not samples: the epoch, how many samples of the sampler's order were delivered, and the generators as they
-were at the epoch's beginning. So it has the same size whatever the dataset's, and another number of workers or batch size goes on
-from it. Used by torch.py and _loader.py.
+A state names a position, not samples: the epoch, the number of samples of the sampler's order that were delivered, the seed, and the
+generators just before the order was drawn. So its size does not depend on the dataset's, and a loader with another number of workers or
+batch size can resume from it. Used by torch.py and _loader.py.
 """
 
+import contextlib
 import itertools
 import pickle
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import torch.utils.data
 from penstock import _seeds, _shards
 from penstock._errors import state_mismatch_error, usage_error
 
-__all__ = ["Progress", "batches_left", "begin", "check", "facts_of", "shard_states", "skipped", "state_of"]
+__all__ = ["Progress", "batches_left", "begin", "check", "facts_of", "order_is_drawn", "program_generator_kept", "shard_states", "skipped", "state_of"]
 
 SCHEMA = "penstock.loader/1"
 
@@ -24,14 +25,16 @@ SCHEMA = "penstock.loader/1"
 class Progress:
     """Of one epoch."""
 
-    def __init__(self, epoch: int, generators: list[Any], resumed: Optional[dict[str, Any]]) -> None:
+    def __init__(self, epoch: int, resumed: Optional[dict[str, Any]]) -> None:
         self.epoch = epoch
-        self.generators = generators  # their states at the beginning
-        self.resumed = resumed  # the state that it goes on from
+        self.generators: list[Any] = []  # their states just before the order was drawn
+        self.resumed = resumed  # the state that it resumes from
         self.base_seed: Optional[int] = None if resumed is None else resumed["base_seed"]
         self.samples: int = 0 if resumed is None else resumed["samples"]  # that the sampler gave, and were delivered
         self.batches: int = 0 if resumed is None else resumed["batches"]
-        self.shards: Optional[dict[str, Any]] = None  # of an iterable dataset
+        self.shards: Optional[dict[str, Any]] = None if resumed is None else resumed["shards"]  # of an iterable dataset
+        if self.shards is not None and "states" in self.shards:
+            self.shards = {**self.shards, "states": shard_states(self.shards, len(self.shards["given"]))}
         self.finished = False
         self.ordered = True
 
@@ -41,17 +44,48 @@ class Progress:
 
 
 def begin(loader: Any, epoch: int, resumed: Optional[dict[str, Any]]) -> Progress:
-    """Before the sampler is asked for its order, and the seed is drawn."""
-    generators = _generators(loader)
+    """Call before anything is drawn for the epoch, within program_generator_kept()."""
     if resumed is not None:
-        for generator, state in zip(generators, resumed["generators"]):
-            generator.set_state(state)
         sampler = _sampler_of(loader)
         if resumed["sampler_epoch"] is not None and hasattr(sampler, "set_epoch"):
             sampler.set_epoch(resumed["sampler_epoch"])
-    if loader._own_generator is not None:
-        loader._own_generator.manual_seed(_seeds.mixed(int(loader.seed), epoch) >> 1)
-    return Progress(epoch, [generator.get_state() for generator in generators], resumed)
+        _set_generators(loader, resumed)
+    _seed_own_generator(loader, epoch)
+    return Progress(epoch, resumed)
+
+
+@contextlib.contextmanager
+def program_generator_kept(resumed: Optional[dict[str, Any]]) -> Iterator[None]:
+    """While an epoch is resumed, its seed and order are drawn from generators in the saved states. torch's global generator belongs to
+    the program: it gets its state back."""
+    before = None if resumed is None else torch.default_generator.get_state()
+    try:
+        yield
+    finally:
+        if before is not None:
+            torch.default_generator.set_state(before)
+
+
+def order_is_drawn(loader: Any, progress: Progress) -> None:
+    """Call when the seed is known and just before iter(sampler): the order must not depend on whether the seed was drawn before it, as it is
+    for a new iterator, or not, as for a persistent one."""
+    if _seed_own_generator(loader, progress.epoch):
+        torch.empty((), dtype=torch.int64).random_(generator=loader.generator)  # in place of the seed
+    elif progress.resumed is not None and progress.resumed["base_seed"] is not None:
+        _set_generators(loader, progress.resumed)
+    progress.generators = [generator.get_state() for generator in _generators(loader)]
+
+
+def _seed_own_generator(loader: Any, epoch: int) -> bool:
+    if loader._own_generator is None:
+        return False
+    loader._own_generator.manual_seed(_seeds.mixed(int(loader.seed), epoch) >> 1)
+    return True
+
+
+def _set_generators(loader: Any, state: dict[str, Any]) -> None:
+    for generator, saved in zip(_generators(loader), state["generators"]):
+        generator.set_state(saved)
 
 
 def state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dict[str, Any]:
@@ -68,6 +102,8 @@ def state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dict
     }
     if progress is None or progress.finished:
         state["generators"] = [generator.get_state() for generator in _generators(loader)]
+        if progress is not None and loader._iterator is not None:  # a persistent iterator keeps its seed
+            state["base_seed"] = progress.base_seed
         return state
     if not progress.ordered:
         raise usage_error("in_order=False: batches come in any order, so there is no position within an epoch; save at its end")
@@ -121,16 +157,19 @@ def facts_of(loader: Any) -> dict[str, Any]:
 
 
 def skipped(loader: Any, progress: Progress) -> Optional[Iterator[Any]]:
-    """The sampler's order from the resumed position on; None: from its beginning."""
-    if progress.resumed is None or not (progress.samples or progress.batches):
+    """The sampler's order from the resumed position on, of which the first batch is drawn at once; None: from its beginning."""
+    if progress.resumed is None:
         return None
     if _is_plain(loader):
-        samples = iter(loader.batch_sampler.sampler)
-        next(itertools.islice(samples, progress.samples, progress.samples), None)
+        samples = _behind(iter(loader.batch_sampler.sampler), progress.samples)
         return iter(torch.utils.data.BatchSampler(samples, loader.batch_size, loader.drop_last))  # type: ignore[arg-type,unused-ignore]
-    batches: Iterator[Any] = iter(loader._index_sampler)
-    next(itertools.islice(batches, progress.batches, progress.batches), None)
-    return batches
+    return _behind(iter(loader._index_sampler), progress.batches)
+
+
+def _behind(order: Iterator[Any], count: int) -> Iterator[Any]:
+    """Samplers draw their order when the first index is taken: here, while the generators are in the saved states."""
+    first = list(itertools.islice(order, count, count + 1))
+    return itertools.chain(first, order)
 
 
 def batches_left(loader: Any, progress: Progress) -> Optional[int]:
@@ -155,12 +194,10 @@ def _sampler_of(loader: Any) -> Any:
 
 
 def _generators(loader: Any) -> list[Any]:
-    """What the order and the seed are drawn from."""
-    if loader._own_generator is not None:
-        return []
+    """What the order and the seed are drawn from, except the loader's own generator, which is seeded for each epoch."""
     sampler = _sampler_of(loader)
     known: list[Any] = []
     for generator in (loader.generator, getattr(sampler, "generator", None), getattr(loader.batch_sampler, "generator", None)):
-        if isinstance(generator, torch.Generator) and not any(generator is other for other in known):
+        if isinstance(generator, torch.Generator) and not any(generator is other for other in (loader._own_generator, *known)):
             known.append(generator)
     return [*known, torch.default_generator]

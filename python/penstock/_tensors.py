@@ -4,6 +4,8 @@ Pickling a tensor in torch's own way copies it twice, or opens a file in shared 
 workers, by _loading.py.
 """
 
+import bisect
+import collections.abc
 import contextlib
 import copyreg
 import ctypes
@@ -23,7 +25,7 @@ from typing import Any, Optional, Union
 import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import torch
 
-__all__ = ["Room", "batch_from", "batch_parts", "dataset_parts", "map_published", "pickled", "published", "view_of"]
+__all__ = ["PartOutsideRangeError", "Room", "batch_from", "batch_parts", "dataset_parts", "map_published", "pickled", "published", "room_for", "view_of"]
 
 Buffer = Union[bytes, bytearray, memoryview]
 
@@ -153,44 +155,97 @@ def batch_parts(value: Any, by_value: bool = False) -> list[Any]:
     return [whole.getbuffer(), *[buffer.raw() for buffer in buffers]]
 
 
+class PartOutsideRangeError(RuntimeError):
+    """Writing this part of a batch would overwrite another one."""
+
+
 class Room:
-    """Memory where a batch is put together at the place where the caller reads it: tensors one after the other, then the
-    pickle, then a table of where they are. The first 16 bytes say where the table is."""
+    """Memory in which a batch is put together where the caller reads it, so that its tensors are not copied again.
+
+    Layout: 64 bytes, of which the first 16 hold the number of parts and the table's offset; the tensors, each in a range of its own;
+    the pickle and the parts that were made elsewhere; the table: offset and length of each part.
+
+    Args:
+        address: of memory that call.reserve() gave. It must outlive the tensors' last use.
+        size: bytes there, from room_for() of the same batch: what the batch before needed says nothing about this one.
+    """
 
     def __init__(self, address: int, size: int) -> None:
         memory = (ctypes.c_char * size).from_address(address)
         self._view = memoryview(memory).cast("B")
         self._bytes = torch.frombuffer(memory, dtype=torch.uint8)
         self._address, self._size, self._used = address, size, ALIGNMENT
+        self._begins: list[int] = []  # of the ranges that tensor() has given, ascending
+        self._ends: list[int] = []
 
     def tensor(self, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """A tensor in it, whose elements are not set; None if it is full."""
+        """A tensor in a range of its own, whose elements are not set; None if the rest is too small."""
         at = self._used
         size = torch.empty(0, dtype=dtype).element_size() * math.prod(shape)
         if size == 0 or at + size > self._size:
             return None
-        self._used = at + -(-size // ALIGNMENT) * ALIGNMENT
+        self._begins.append(at)
+        self._ends.append(at + size)
+        self._used = at + _aligned(size)
         return self._bytes[at : at + size].view(dtype).view(shape)
 
     def finished(self, parts: list[Any]) -> Optional[int]:
-        """Writes what batch_parts() made and is not here yet; gives the size of all. None: there is no room for it."""
-        table = []
-        for part in parts:
-            size = len(part)
-            at = ctypes.addressof(ctypes.c_char.from_buffer(part)) - self._address if size and not part.readonly else 0
-            if not 0 < at < self._size:
-                at = self._used
-                if at + size > self._size:
-                    return None
-                self._view[at : at + size] = part
-                self._used = at + -(-size // ALIGNMENT) * ALIGNMENT
-            table += [at, size]
-        end = self._used + 8 * len(table)
+        """Adds the parts of batch_parts() that are not here yet, and the table. Returns the bytes of all; None if the rest is too small.
+
+        Raises:
+            PartOutsideRangeError: a part overlaps the room and leaves the range of its tensor; nothing was written.
+        """
+        placed, used = [], self._used
+        for number, part in enumerate(parts):
+            size, offset = len(part), self._offset_of(part)
+            if offset is None:
+                offset = used
+                used += _aligned(size)
+            elif not self._in_one_range(offset, offset + size):
+                raise PartOutsideRangeError(f"part {number} leaves the range of its tensor: {size} bytes at offset {offset} of {self._size}")
+            placed.append((part, offset, size))
+        end = used + 16 * len(parts)
         if end > self._size:
             return None
-        struct.pack_into(f"<{len(table)}Q", self._view, self._used, *table)
-        struct.pack_into("<QQ", self._view, 0, IN_ROOM | len(parts), self._used)
+        for part, offset, size in placed:
+            if offset >= self._used:
+                self._view[offset : offset + size] = part
+        table = [number for _, offset, size in placed for number in (offset, size)]
+        struct.pack_into(f"<{len(table)}Q", self._view, used, *table)
+        struct.pack_into("<QQ", self._view, 0, IN_ROOM | len(parts), used)
         return end
+
+    def _offset_of(self, part: Any) -> Optional[int]:
+        """Where the part lies in this memory; None if it lies elsewhere. Negative if it begins before the room and reaches into it."""
+        size = len(part)
+        if size == 0 or part.readonly:
+            return None
+        offset = ctypes.addressof(ctypes.c_char.from_buffer(part)) - self._address
+        return offset if -size < offset < self._size else None
+
+    def _in_one_range(self, begin: int, end: int) -> bool:
+        place = bisect.bisect_right(self._begins, begin) - 1
+        return place >= 0 and end <= self._ends[place]
+
+
+def room_for(samples: list[Any]) -> int:
+    """Bytes that a Room needs for what default_collate makes of these samples. Reads the first sample only: the others have the same
+    shapes, or cannot be stacked. Texts may differ: a pickle that turns out larger than this does not fit the room (Room.finished)."""
+    count = len(samples)
+
+    def leaves(value: Any) -> int:
+        if isinstance(value, torch.Tensor):
+            return _aligned(value.numel() * value.element_size() * count)
+        if isinstance(value, (str, bytes)):
+            return (4 * len(value) + 16) * count
+        if isinstance(value, collections.abc.Mapping):
+            return sum(leaves(each) for each in value.values()) + 64 * len(value)
+        if isinstance(value, collections.abc.Sequence):
+            return sum(map(leaves, value)) + 64 * len(value)
+        size = getattr(value, "nbytes", 8)  # of an array; else a number
+        return _aligned(size * count) if isinstance(size, int) else 0
+
+    return leaves(samples[0]) + 4096 if samples else 0
 
 
 def pickled(value: Any) -> bytes:
@@ -209,11 +264,11 @@ def batch_from(whole: Any) -> Any:
         parts = [view[begin : begin + size] for begin, size in zip(table[::2], table[1::2])]
         return pickle.loads(parts[0], buffers=parts[1:])
     lengths = struct.unpack_from(f"<{count}Q", view, 8)
-    at = -(-8 * (1 + count) // ALIGNMENT) * ALIGNMENT
+    at = _aligned(8 * (1 + count))
     parts = []
     for length in lengths:
         parts.append(view[at : at + length])
-        at += -(-length // ALIGNMENT) * ALIGNMENT
+        at += _aligned(length)
     return pickle.loads(parts[0], buffers=parts[1:])
 
 
@@ -284,6 +339,10 @@ def map_published(path: str) -> Any:
         parts.append(view[at : at + length])
         at += _pages(length)
     return pickle.loads(parts[0], buffers=parts[1:])
+
+
+def _aligned(length: int) -> int:
+    return -(-length // ALIGNMENT) * ALIGNMENT
 
 
 def _pages(length: int) -> int:

@@ -6,25 +6,54 @@
         ...
 """
 
+import inspect
 import os
 import warnings
-from typing import Any, Optional, TypeVar, Union
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Optional, TypedDict, TypeVar, Union, overload
 
 import torch
 import torch.utils.data
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 from penstock._errors import config_error
 
 __all__ = ["DataLoader"]
 
-_GENERATOR = 12  # the place of `generator` among torch's arguments
 _ON_BAD_SAMPLE = ("raise", "skip", "replace")
 
+Sample = TypeVar("Sample")
+BatchOfLoader = TypeVar("BatchOfLoader")
+Batch_co = TypeVar("Batch_co", covariant=True)
+Device = Union[str, torch.device]
 
-T_co = TypeVar("T_co", covariant=True)
+
+class _Options(TypedDict, total=False):
+    """The arguments that do not change what a loader gives."""
+
+    pin_memory: bool
+    drop_last: bool
+    timeout: float
+    worker_init_fn: Optional[Callable[[int], None]]
+    multiprocessing_context: Any
+    generator: Optional[torch.Generator]
+    prefetch_factor: Optional[int]
+    persistent_workers: bool
+    pin_memory_device: str
+    in_order: bool
+    device: Optional[Device]
+    on_bad_sample: str
+    quarantine: Optional[Union[str, "os.PathLike[str]"]]
+    seed: Optional[int]
+    seeding: Optional[str]
+    name: Optional[str]
+    group: bool
+    pool: Optional[dict[str, Any]]
 
 
-class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused-ignore]
+class DataLoader(torch.utils.data.DataLoader[Any], Generic[Batch_co]):  # type: ignore[misc,unused-ignore]
     """torch.utils.data.DataLoader, whose workers are supervised: what dies is replaced, and its batch loaded again.
 
     It takes torch's arguments, has torch's attributes, and is a subclass of it. Workers are executed, not forked: the dataset is
@@ -52,16 +81,84 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
             values; when a rank is lost, the next batch of every other one raises the first cause. What each rank loads is its sampler's
             business (DistributedSampler), as without a group. Loaders that not every rank has do not join. `loader.group` is the
             penstock.Group.
+        in_order: False: batches come as they are finished; also with a torch that does not have this argument yet.
         pool: further options of the pool of workers, as for penstock.Pool: {"loader": {"limits": {"memory": "4GiB"}}}.
 
     Raises:
         ValueError, TypeError: as torch does; config_error (a ValueError) for the arguments above.
     """
 
+    @overload
+    def __init__(
+        self: "DataLoader[BatchOfLoader]",
+        dataset: "torch.utils.data.Dataset[Sample]",
+        batch_size: int = 1,
+        shuffle: Optional[bool] = None,
+        sampler: Optional[Iterable[Any]] = None,
+        batch_sampler: Optional[Iterable[Sequence[Any]]] = None,
+        num_workers: int = 0,
+        *,
+        collate_fn: Callable[[list[Sample]], BatchOfLoader],
+        **options: "Unpack[_Options]",
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "DataLoader[Sample]",
+        dataset: "torch.utils.data.Dataset[Sample]",
+        batch_size: None,
+        shuffle: Optional[bool] = None,
+        sampler: Optional[Iterable[Any]] = None,
+        *,
+        num_workers: int = 0,
+        collate_fn: None = None,
+        **options: "Unpack[_Options]",
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "DataLoader[torch.Tensor]",
+        dataset: "torch.utils.data.Dataset[torch.Tensor]",
+        batch_size: int = 1,
+        shuffle: Optional[bool] = None,
+        sampler: Optional[Iterable[Any]] = None,
+        batch_sampler: Optional[Iterable[Sequence[Any]]] = None,
+        num_workers: int = 0,
+        *,
+        collate_fn: None = None,
+        **options: "Unpack[_Options]",
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "DataLoader[Any]",
+        dataset: "torch.utils.data.Dataset[Any]",
+        batch_size: Optional[int] = 1,
+        shuffle: Optional[bool] = None,
+        sampler: Optional[Iterable[Any]] = None,
+        batch_sampler: Optional[Iterable[Sequence[Any]]] = None,
+        num_workers: int = 0,
+        collate_fn: Optional[Callable[[Any], Any]] = None,
+        **options: "Unpack[_Options]",
+    ) -> None: ...
     def __init__(
         self,
-        *args: Any,
-        device: Optional[Union[str, torch.device]] = None,
+        dataset: Any,
+        batch_size: Optional[int] = 1,
+        shuffle: Optional[bool] = None,
+        sampler: Optional[Iterable[Any]] = None,
+        batch_sampler: Optional[Iterable[Sequence[Any]]] = None,
+        num_workers: int = 0,
+        collate_fn: Optional[Callable[[Any], Any]] = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Optional[Callable[[int], None]] = None,
+        multiprocessing_context: Any = None,
+        generator: Optional[torch.Generator] = None,
+        *,
+        prefetch_factor: Optional[int] = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        device: Optional[Device] = None,
         on_bad_sample: str = "raise",
         quarantine: Optional[Union[str, "os.PathLike[str]"]] = None,
         seed: Optional[int] = None,
@@ -69,7 +166,6 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
         name: Optional[str] = None,
         group: bool = False,
         pool: Optional[dict[str, Any]] = None,
-        **kwargs: Any,
     ) -> None:
         if on_bad_sample not in _ON_BAD_SAMPLE:
             raise config_error(f"on_bad_sample is {on_bad_sample!r}: it is one of {', '.join(_ON_BAD_SAMPLE)}")
@@ -91,9 +187,28 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
         self._progress: Any = None  # of that
         self._resume: Any = None  # the state that the next iteration goes on from
         self._own_generator: Any = None
-        if seed is not None and len(args) <= _GENERATOR and kwargs.get("generator") is None:
-            self._own_generator = kwargs["generator"] = torch.Generator()
-        super().__init__(*args, **kwargs)
+        if seed is not None and generator is None:
+            self._own_generator = generator = torch.Generator()
+        newer: dict[str, Any] = {"prefetch_factor": prefetch_factor, "pin_memory_device": pin_memory_device or None, "in_order": None if in_order else False}
+        known = inspect.signature(torch.utils.data.DataLoader.__init__).parameters
+        super().__init__(
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            collate_fn,
+            pin_memory,
+            drop_last,
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            generator,
+            persistent_workers=persistent_workers,
+            **{name: value for name, value in newer.items() if value is not None and name in known},
+        )
+        self.in_order = in_order
         ignored = {"on_bad_sample": on_bad_sample != "raise", "quarantine": quarantine is not None, "seeding": seeding == "sample"}
         if self.num_workers == 0 and any(ignored.values()):
             names = ", ".join(name for name, given in ignored.items() if given)
@@ -135,7 +250,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
             self._progress = None
 
     def _begin(self) -> Any:
-        """An epoch. Gives its Progress."""
+        """An epoch. Returns its Progress."""
         from penstock import _progress
 
         resumed, self._resume = self._resume, None
@@ -143,11 +258,17 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc,unused
         self._progress = _progress.begin(self, self._epoch, resumed)
         return self._progress
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Batch_co]:  # type: ignore[override,unused-ignore]
+        from penstock import _progress
+
         iterator: Any = self._iterator
         if iterator is not None and iterator._pool.pid != os.getpid():
             self._iterator = None  # a persistent one, made before a fork
-        return super().__iter__()
+        with _progress.program_generator_kept(self._resume):
+            iterator = super().__iter__()
+        if iterator.resumed_behind_end():
+            iterator = super().__iter__()
+        return iterator  # type: ignore[no-any-return]
 
     @property
     def group(self) -> Any:

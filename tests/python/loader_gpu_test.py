@@ -6,6 +6,7 @@ Needs a GPU and torch (label gpu).
 import gc
 import unittest
 
+import loader_content_test
 from loader_data import DataLoader, LoaderCase, Values, crash, torch
 from package import *
 from package import children_of
@@ -56,6 +57,28 @@ class LoaderGpuTest(LoaderCase):
                 batch.record_stream(stream)
         torch.cuda.synchronize()
         self.assertEqual(torch.cat(sums).tolist(), [100000.0 * index for index in range(400)])
+
+
+@unittest.skipIf(not torch.cuda.is_available(), "no GPU")
+class ContentOnGpuTest(loader_content_test.LoaderContentTest):
+    """Each byte of each batch, as in loader_content_test.py; the batches are moved to the GPU."""
+
+    device = "cuda"
+
+    def equal(self, batch, other):
+        return loader_content_test.LoaderContentTest.equal(self, on_host(batch), other)
+
+
+def on_host(value):
+    if isinstance(value, torch.Tensor):
+        return value.cpu()
+    if isinstance(value, dict):
+        return {key: on_host(each) for key, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(on_host, value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(on_host, value))
+    return value
 
 
 if __name__ == "__main__":

@@ -116,8 +116,7 @@ class LoaderStateTest(LoaderCase):
             self.assertEqual([shard["state"] for shard in state["shards"]["states"]], [{"next": None}] * max(1, workers))
             other = SharingLoader(dataset, **options)
             other.load_state_dict(state)
-            self.assertEqual(plain(other), [])
-            self.assertEqual(len(plain(other)), batches)  # the next epoch is a whole one
+            self.assertEqual(len(plain(other)), batches)  # nothing is left of the saved epoch: the next one, whole
             self.assertEqual(list(iterator), [])
 
     def test_a_batch_that_was_an_error_is_not_loaded_again_after_going_on(self):
@@ -134,6 +133,125 @@ class LoaderStateTest(LoaderCase):
         del iterator
         loader.load_state_dict(state)
         self.assertEqual([batch.tolist() for batch in loader], [[8, 9, 10, 11], [12, 13, 14, 15]])
+
+
+    def samplers(self, generator):
+        """Each of torch's, a batch sampler of one's own, and one that draws as soon as it is iterated; by name."""
+        data = torch.utils.data
+
+        class Batches:
+            def __len__(self):
+                return 8
+
+            def __iter__(self):
+                order = torch.randperm(30, generator=generator).tolist()
+                for at in range(0, 30, 4):
+                    yield order[at : at + 4]
+
+        class Eager(data.Sampler):
+            def __init__(self):
+                pass
+
+            def __len__(self):
+                return 30
+
+            def __iter__(self):
+                return iter(torch.randperm(30, generator=generator).tolist())
+        return {
+            "shuffle": {"shuffle": True, "batch_size": 4},
+            "sequential": {"batch_size": 4},
+            "random": {"sampler": data.RandomSampler(range(30), generator=generator), "batch_size": 4},
+            "replacement": {"sampler": data.RandomSampler(range(30), replacement=True, num_samples=40, generator=generator), "batch_size": 4},
+            "subset": {"sampler": data.SubsetRandomSampler(range(3, 29), generator=generator), "batch_size": 4, "drop_last": True},
+            "weighted": {"sampler": data.WeightedRandomSampler(torch.arange(1.0, 31.0), 30, generator=generator), "batch_size": 4},
+            "distributed": {"sampler": data.DistributedSampler(range(30), num_replicas=2, rank=1, seed=3), "batch_size": 4},
+            "batches": {"batch_sampler": Batches()},
+            "eager": {"sampler": Eager(), "batch_size": 4},
+            "single": {"shuffle": True, "batch_size": None},
+        }
+
+    def test_what_was_given_before_a_state_and_what_comes_after_it_are_the_epoch(self):
+        def give(index):
+            return torch.tensor([index, int(random.random() * 1e9)])
+
+        def rows(batches):
+            return [row for batch in batches for row in batch.reshape(-1, 2).tolist()]
+
+        def made(how, workers, persistent, owner):
+            generator = torch.Generator().manual_seed(5) if owner == "generator" else None
+            options = self.samplers(generator)[how]
+            return SharingLoader(Values(give, 30), num_workers=workers, persistent_workers=persistent and workers > 0, generator=generator,
+                                 seed=5 if owner == "seed" else None, **options)
+        draw = random.Random(17)
+        for how in self.samplers(None):
+            for owner in ("generator", "seed", "program"):
+                workers, persistent, last = draw.choice((0, 1, 2)), draw.random() < 0.7, draw.randrange(3)
+                where = (how, owner, workers, persistent, last)
+                torch.manual_seed(9)
+                loader = made(how, workers, persistent, owner)
+                for _ in range(last):
+                    list(loader)
+                    torch.rand(3)  # the program draws, too
+                iterator = iter(loader)
+                before = [next(iterator) for _ in range(draw.randrange(4))]
+                state = loader.state_dict()
+                rest = rows(iterator)
+                self.assertGreater(len(rest), 0)
+                for other_workers, other_persistent in ((1, True), (2, False), (0, False)):
+                    torch.manual_seed(1000)
+                    program = torch.default_generator.get_state()
+                    other = made(how, other_workers, other_persistent, owner)
+                    other.load_state_dict(state)
+                    comes = rows(other)
+                    if workers and other_workers:
+                        self.assertEqual(comes, rest, where)
+                    self.assertEqual([index for index, _ in comes], [index for index, _ in rest], where)
+                    self.assertTrue(torch.equal(program, torch.default_generator.get_state()), "the program's generator was touched")
+                    self.assertEqual(len(rows(other)), len(rows(before)) + len(rest))  # the next epoch is a whole one
+                loader.load_state_dict(state)  # and in the loader that gave it
+                self.assertEqual([index for index, _ in rows(loader)], [index for index, _ in rest], where)
+
+    def test_a_state_after_an_iterable_datasets_last_batch_resumes_with_the_next_epoch(self):
+        for workers in (0, 1, 2):
+            for dataset in (Shards(20), Counting(20, os.path.join(self.folder, "log"))):
+                if workers == 0 and type(dataset) is Shards:
+                    dataset = range_stream(20)
+                loader = SharingLoader(dataset, num_workers=workers, batch_size=2, seed=1)
+                whole = len(list(SharingLoader(dataset, num_workers=workers, batch_size=2, seed=1)))
+                iterator = iter(loader)
+                for _ in range(whole):
+                    next(iterator)
+                state = loader.state_dict()
+                for persistent in (False, True)[: 1 + (workers > 0)]:
+                    other = SharingLoader(dataset, num_workers=workers, batch_size=2, seed=1, persistent_workers=persistent)
+                    other.load_state_dict(state)
+                    self.assertEqual(len(list(other)), whole)
+                    other.load_state_dict(state)
+                    iterator = iter(other)
+                    next(iterator)
+                    self.assertEqual(other.state_dict()["epoch"], 1)
+
+    def test_a_state_taken_before_the_first_batch_of_a_resumed_epoch_is_the_resumed_one(self):
+        loader = SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=1)
+        iterator = iter(loader)
+        first = [next(iterator).tolist() for _ in range(3)]
+        state = loader.state_dict()
+        rest = [batch.tolist() for batch in iterator]
+        other = SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=1)
+        other.load_state_dict(state)
+        iterator = iter(other)
+        again = other.state_dict()
+        self.assertEqual((again["samples"], again["shards"]), (state["samples"], state["shards"]))
+        other.load_state_dict(again)
+        self.assertEqual([batch.tolist() for batch in other], rest)
+        self.assertEqual(len(first), 3)
+
+
+def range_stream(length):
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(range(length))
+    return Stream()
 
 
 if __name__ == "__main__":

@@ -60,6 +60,20 @@ class LoaderTest(LoaderCase):
         with self.assertRaises(StopIteration):
             next(loader)
 
+    def test_a_map_dataset_that_raises_stop_iteration_is_treated_as_by_torchs_workers(self):
+        def give(index):
+            if index == 5:
+                raise StopIteration("at five")
+            return index
+
+        def taken(loader):
+            """Lists of batches: each `for` loop ends at an exception of this kind."""
+            iterator = iter(loader)
+            return [[batch.tolist() for batch in iterator] for _ in range(3)]
+        mine = taken(SharingLoader(Values(give, 16), batch_size=4, num_workers=2))
+        theirs = taken(torch.utils.data.DataLoader(Values(give, 16), batch_size=4, num_workers=2))
+        self.assertEqual(mine, theirs)
+
     def test_worker_init_fn_and_get_worker_info_are_torchs(self):
         def begin(worker):
             info = torch.utils.data.get_worker_info()

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import json
+import textwrap
 
 from package import *
 
@@ -24,6 +25,37 @@ class TypingTest(PackageTest):
                                   capture_output=True, text=True, cwd=self.folder,
                                   env={**self.environment, "MYPYPATH": os.path.join(TOP, "python")})
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_mistakes_in_a_loaders_arguments_are_found_and_batches_have_types(self):
+        if importlib.util.find_spec("mypy") is None:
+            self.skipTest("mypy is not installed")
+        self.need_torch()
+        program = os.path.join(self.folder, "program.py")
+        with open(program, "w") as file:
+            file.write(textwrap.dedent("""
+                import torch
+                from torch.utils.data import Dataset
+                from penstock.torch import DataLoader
+
+                tensors: Dataset[torch.Tensor]
+                pairs: Dataset[tuple[torch.Tensor, int]]
+                def joined(samples: list[tuple[torch.Tensor, int]]) -> dict[str, torch.Tensor]: ...
+
+                for one in DataLoader(tensors, batch_size=4, shuffle=True, num_workers=2, seed=1): reveal_type(one)
+                for two in DataLoader(pairs, 4, collate_fn=joined, num_workers=2, device="cuda"): reveal_type(two)
+                for three in DataLoader(pairs, batch_size=None): reveal_type(three)
+                DataLoader(pairs, batchsize=3)
+                DataLoader(pairs, batch_size="3")
+                DataLoader(pairs, on_bad_sample=3)
+                """))
+        done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.path.join(os.path.dirname(BIN), "mypy-cache"), program],
+                              capture_output=True, text=True, cwd=self.folder, env={**self.environment, "MYPYPATH": os.path.join(TOP, "python")})
+        lines = done.stdout.splitlines()
+        told = [line.split('"')[1] for line in lines if "Revealed type" in line]
+        told = [each.replace("builtins.", "") for each in told]
+        self.assertEqual(told, ["torch._tensor.Tensor", "dict[str, torch._tensor.Tensor]", "tuple[torch._tensor.Tensor, int]"], done.stdout)
+        for line in (13, 14, 15):
+            self.assertTrue([each for each in lines if each.startswith("program.py:%d: error" % line)], done.stdout)
 
     def test_the_stubs_name_what_the_modules_have(self):
         for name in ("_core", "_group", "_worker"):

@@ -26,13 +26,14 @@ class PENSTOCK_API JobCall {
   [[nodiscard]] std::string_view text() const noexcept;  ///< the same as characters
 
   /// Space for a result of `bytes` bytes, in the memory where the caller will read it: in the slot if it
-  /// fits, else in a memfd of its own. Contents are undefined. A second call replaces the first. Throws error
+  /// fits, else in a memfd of its own. Contents are undefined. A second call replaces the first, whose memory must
+  /// not be used any more. Throws error
   /// (errc::out_of_memory) for more than [jobs] memory: the job ends as too_large.
   [[nodiscard]] std::span<std::byte> result(std::uint64_t bytes);
   /// Sets the final size of a result that turned out shorter. Throws error (errc::usage) for more than
   /// result() was asked for.
   void shorten_result(std::uint64_t bytes);
-  /// Copies `bytes` as the result. A function that calls none of these has an empty result.
+  /// Copies `bytes` as the result; they may lie in what result() returned. A function that calls none of these has an empty result.
   void give(std::span<const std::byte> bytes);
   void give(std::string_view text);
 
@@ -61,6 +62,7 @@ class PENSTOCK_API JobCall {
  private:
   std::span<const std::byte> argument_;
   room& room_;
+  std::span<const std::byte> result_;  // from the last call of result()
   std::uint64_t job_;
   std::uint32_t attempt_;
   std::uint32_t worker_;

@@ -81,6 +81,25 @@ TEST_CASE("a function that writes its result in place makes no copy, and may giv
   CHECK(w.table().read(1)->result_offset < w.table().read(0)->result_offset + 1000);
 }
 
+TEST_CASE("bytes of a result that are given as the result arrive whole, from its slot and from a file beside it") {
+  const auto give_again = [](std::uint64_t bytes, std::uint64_t from) {
+    return [=](JobCall& call) {
+      const auto first = call.result(bytes);
+      for (std::size_t i = 0; i < first.size(); ++i) first[i] = static_cast<std::byte>(i % 251);
+      call.give(first.subspan(from));
+    };
+  };
+  one_worker w({{"slot", give_again(3000, 1)}, {"file", give_again(5'000'000, 100)}});
+  const auto rows = w.run({{"slot"}, {"file"}});
+  const auto expected = [](std::uint64_t bytes, std::uint64_t from) {
+    std::string text;
+    for (std::uint64_t i = from; i < bytes; ++i) text.push_back(static_cast<char>(i % 251));
+    return text;
+  };
+  CHECK(rows[0].result == expected(3000, 1));
+  CHECK(rows[1].result == expected(5'000'000, 100));
+}
+
 TEST_CASE("a hundred jobs in one lease all have their own results, and are reported in one message") {
   one_worker w({{"echo", echo}});
   std::vector<job> jobs;
