@@ -1,6 +1,6 @@
-"""What a pool's initializer assigns to globals of __main__, for the jobs after it. Used by workers.
+"""What a pool's initializer assigns to globals of the program, for the jobs after it. Used by workers.
 
-Functions of __main__ travel by value (cloudpickle), each pickle with globals of its own. So what the initializer assigns would be
+Functions of the program travel by value (_by_value.py), each pickle with globals of its own. So what the initializer assigns would be
 seen by itself alone, where a program that uses the standard library's executors expects it in each job.
 """
 
@@ -9,8 +9,9 @@ import io
 import pickle
 from typing import Any, Callable
 
-__all__ = ["call_initializer", "loads"]
+__all__ = ["PROGRAM", "call_initializer", "loads"]
 
+PROGRAM = ("__main__", "__mp_main__")  # modules that no worker can import; the second one of a process that multiprocessing has spawned
 _UNSET = object()
 _assigned: dict[str, Any] = {}
 
@@ -34,14 +35,14 @@ def call_initializer(pickled: bytes, failed: Callable[[Any, BaseException], None
 
 
 def loads(pickled: Any, buffers: Any) -> Any:
-    """pickle.loads; functions of __main__ have the globals that the initializer has assigned."""
+    """pickle.loads; functions of the program have the globals that the initializer has assigned."""
     if not _assigned:
         return pickle.loads(pickled, buffers=buffers)
     return _Unpickler(pickled, _complete, buffers).load()
 
 
 class _Unpickler(pickle.Unpickler):
-    """`more(function, globals that it got)` is called for each function of __main__."""
+    """`more(function, globals that it got)` is called for each function of the program."""
 
     def __init__(self, pickled: Any, more: Callable[[Any, dict[str, Any]], None], buffers: Any = None) -> None:
         super().__init__(io.BytesIO(pickled), buffers=buffers)
@@ -58,7 +59,7 @@ class _Unpickler(pickle.Unpickler):
 def _set_state(original: Callable[[Any, Any], None], more: Callable[[Any, dict[str, Any]], None], function: Any, state: Any) -> None:
     received = dict(state[1]["__globals__"])
     original(function, state)
-    if function.__globals__.get("__name__") == "__main__":
+    if function.__globals__.get("__name__") in PROGRAM:
         more(function, received)
 
 

@@ -8,9 +8,7 @@ import struct
 import types
 from typing import Any, Union
 
-import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
-
-from penstock import _globals
+from penstock import _by_value, _globals
 
 __all__ = ["pickled_call", "pickled_result", "split", "unpickled"]
 
@@ -24,17 +22,17 @@ _SIMPLE = frozenset({type(None), bool, int, float, complex, str, bytes})
 def pickled_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Part]:
     """A call as a pickle of protocol 5, and after it the buffers that it leaves out: NumPy's data, for example. No copies.
 
-    Functions and classes that a worker could not import (of __main__, lambdas, closures) travel by value.
+    Functions and classes that a worker cannot import travel by value (_by_value.py).
     """
     call = (function, args, kwargs)
-    # Not objects that can be called: what is inside of them may be of __main__.
-    by_name = type(function) in (types.FunctionType, types.BuiltinFunctionType) and function.__module__ not in ("__main__", None)
+    # Not callable objects: what is inside of them may be of the program.
+    by_name = type(function) in (types.FunctionType, types.BuiltinFunctionType) and function.__module__ not in (*_globals.PROGRAM, None)
     if by_name and all(type(each) in _SIMPLE for each in (*args, *kwargs.values())):
         try:
             return [pickle.dumps(call, protocol=5)]
         except (pickle.PicklingError, AttributeError, TypeError):
             pass  # a lambda, a closure, a method
-    return _by_value(call)
+    return _parts_by_value(call)
 
 
 def pickled_result(value: Any) -> list[Part]:
@@ -43,13 +41,13 @@ def pickled_result(value: Any) -> list[Part]:
     try:
         whole = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return _by_value(value)
+        return _parts_by_value(value)
     return [whole, *(_raw(buffer) for buffer in buffers)]
 
 
-def _by_value(value: Any) -> list[Part]:
+def _parts_by_value(value: Any) -> list[Part]:
     buffers: list[pickle.PickleBuffer] = []
-    whole = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    whole = _by_value.dumps(value, buffers.append)
     return [whole, *(_raw(buffer) for buffer in buffers)]
 
 

@@ -14,9 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional, TypeVar, overload
 
-import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
-
-from penstock import _core, _parts
+from penstock import _by_value, _core, _parts
 from penstock._arguments import LARGEST, LARGEST_WORKER, NUMBER_OF_WORKERS, check_seconds, whole_number
 from penstock._config import Path, load_config
 from penstock._errors import error, job_failed_error, remote_traceback, usage_error, workers_exhausted_error
@@ -400,7 +398,7 @@ def _setup_file(initializer: Optional[Callable[..., object]], arguments: tuple[A
     with open(file, "wb", closefd=False) as opened:
         opened.write(pickle.dumps(_absolute(sys.path)))
         opened.write(pickle.dumps(_key_of_multiprocessing()))
-        opened.write(pickle.dumps(cloudpickle.dumps((initializer, arguments))))
+        opened.write(pickle.dumps(_by_value.dumps((initializer, arguments))))
         return file, opened.tell()
 
 

@@ -180,11 +180,11 @@ def _text_of(raised: BaseException) -> str:
 def _pickled_error(raised: BaseException, taken: int) -> bytes:
     import base64
 
-    import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    from penstock import _by_value
 
     try:
         raised.__traceback__ = None
-        pickled = base64.b64encode(cloudpickle.dumps(raised))
+        pickled = base64.b64encode(_by_value.dumps(raised))
         pickle.loads(base64.b64decode(pickled))  # some can be pickled, and not be made again
     except Exception:
         return b""

@@ -1,0 +1,86 @@
+"""Pickles by value what a worker cannot import: functions and classes of the program itself, lambdas, closures (cloudpickle).
+
+In a process that multiprocessing has spawned, the program is the module `__mp_main__`, which no worker can import either. Code keeps
+the name of its file, and brings its lines where there is no such file (a notebook's cell): tracebacks and warnings of a worker
+show what those of the program would. Used by everything that pickles for another process.
+"""
+
+import io
+import linecache
+import os
+import pickle
+import sys
+import types
+from collections import ChainMap
+from collections.abc import Callable
+from typing import Any, Optional
+
+import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+__all__ = ["OF_CODE", "Pickler", "dumps"]
+
+LONGEST = 100_000  # characters of lines that one function brings
+
+
+def _reduce_code(code: types.CodeType) -> Any:
+    make, arguments = _cloudpickle_reduces_code(code)
+    return _made_again, (make, arguments, code.co_filename, _lines_of(code))
+
+
+_cloudpickle_reduces_code: Callable[[Any], Any] = cloudpickle.Pickler.dispatch_table[types.CodeType]
+OF_CODE: dict[type, Callable[[Any], Any]] = {types.CodeType: _reduce_code}  # for a dispatch_table in front of cloudpickle's
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc,unused-ignore]
+    """cloudpickle's, with the rules above. A subclass with its own dispatch_table includes OF_CODE in it."""
+
+    dispatch_table = ChainMap(OF_CODE, cloudpickle.Pickler.dispatch_table)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        program = sys.modules.get("__main__")
+        if getattr(program, "__name__", None) == "__mp_main__":
+            cloudpickle.register_pickle_by_value(program)
+
+
+def dumps(value: Any, buffer_callback: Optional[Callable[[pickle.PickleBuffer], Any]] = None) -> bytes:
+    """cloudpickle.dumps with protocol 5."""
+    whole = io.BytesIO()
+    Pickler(whole, protocol=5, buffer_callback=buffer_callback).dump(value)
+    return whole.getvalue()
+
+
+# ---- code and its lines --------------------------------------------------------------------------------------------
+
+
+def _lines_of(code: types.CodeType) -> Optional[tuple[int, str]]:
+    """The number of its first line, and its lines. None if every process can read them in the file, or none can."""
+    name = code.co_filename
+    if os.path.isabs(name) and os.path.isfile(name):
+        return None
+    known = linecache.getlines(name)
+    if not known and hasattr(linecache, "_getlines_from_code"):  # since Python 3.13, of the interactive interpreter and of -c
+        known = linecache._getlines_from_code(code)
+    first = max(1, code.co_firstlineno)
+    lines = known[first - 1 : max([first, *(line for *_, line in code.co_lines() if line), *(end for _, end, *_ in code.co_positions() if end)])]
+    text = "".join(lines)
+    return (first, text) if 0 < len(text) <= LONGEST else None
+
+
+def _made_again(make: Callable[..., types.CodeType], arguments: tuple[Any, ...], filename: str, lines: Optional[tuple[int, str]]) -> types.CodeType:
+    if lines is not None:
+        _remember(filename, *lines)
+    return make(*arguments).replace(co_filename=filename)
+
+
+_received: dict[str, list[str]] = {}  # files that no file system has, as far as their functions have arrived
+
+
+def _remember(filename: str, first: int, text: str) -> None:
+    if filename in linecache.cache and filename not in _received:
+        return  # in the program itself, to which a function has come back
+    lines = _received.setdefault(filename, [])
+    new = text.splitlines(keepends=True)
+    lines.extend(["\n"] * (first - 1 + len(new) - len(lines)))
+    lines[first - 1 : first - 1 + len(new)] = new
+    linecache.cache[filename] = (sum(map(len, lines)), None, lines, filename)  # None: there is no file that could be newer
