@@ -274,6 +274,11 @@ class Pool(concurrent.futures.Executor):
 
     # ---- control --------------------------------------------------------------------------------------------------
 
+    @property
+    def _max_workers(self) -> int:
+        """The number of workers, under the name that ProcessPoolExecutor has for it: dask asks for it."""
+        return int(self.report()["workers"]["configured"])
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Takes no more jobs, and ends the workers when those that are there have ended.
 
