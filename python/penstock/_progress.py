@@ -30,6 +30,7 @@ class Progress:
         self.generators: list[Any] = []  # their states just before the order was drawn
         self.resumed = resumed  # the state that it resumes from
         self.base_seed: Optional[int] = None if resumed is None else resumed["base_seed"]
+        self.shared_seed: Optional[int] = None if resumed is None else resumed.get("shared_seed")  # of datapipes
         self.samples: int = 0 if resumed is None else resumed["samples"]  # that the sampler gave, and were delivered
         self.batches: int = 0 if resumed is None else resumed["batches"]
         self.shards: Optional[dict[str, Any]] = None if resumed is None else resumed["shards"]  # of an iterable dataset
@@ -97,6 +98,7 @@ def state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dict
         "samples": 0,
         "batches": 0,
         "base_seed": None,
+        "shared_seed": None,
         "sampler_epoch": getattr(_sampler_of(loader), "epoch", None),
         "shards": None,
     }
@@ -107,7 +109,8 @@ def state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dict
         return state
     if not progress.ordered:
         raise usage_error("in_order=False: batches come in any order, so there is no position within an epoch; save at its end")
-    state["epoch"], state["generators"], state["base_seed"] = progress.epoch, progress.generators, progress.base_seed
+    state["epoch"], state["generators"] = progress.epoch, progress.generators
+    state["base_seed"], state["shared_seed"] = progress.base_seed, progress.shared_seed
     state["samples"], state["batches"], state["shards"] = progress.samples, progress.batches, progress.shards
     if progress.shards is not None and "states" in progress.shards:
         state["shards"] = {**progress.shards, "states": [each and _told(each) for each in progress.shards["states"]]}

@@ -4,9 +4,41 @@ import json
 import os
 from typing import Any, Optional
 
-from penstock._errors import state_mismatch_error
+from penstock._errors import sample_error, state_mismatch_error
 
-__all__ = ["Quarantine"]
+__all__ = ["BadSamples", "Quarantine", "error_of_sample"]
+
+
+class BadSamples:
+    """What a loader does about them.
+
+    Args:
+        policy: on_bad_sample.
+        quarantine: those that killed workers before.
+        listed: loader.bad_samples, which is appended to.
+    """
+
+    def __init__(self, policy: str, quarantine: "Quarantine", listed: list[dict[str, Any]]) -> None:
+        self.policy, self.quarantine, self._listed = policy, quarantine, listed
+
+    def refuse(self, index: Any) -> None:
+        """Raises sample_error for one in quarantine, if samples are not left out."""
+        causes = self.quarantine.indices.get(index, [])
+        raise error_of_sample(f"sample {index} is in quarantine: it killed workers before ({', '.join(causes)})", index, causes)
+
+    def note(self, index: Any, epoch: int, position: int, why: dict[str, Any]) -> None:
+        self._listed.append({"index": index, "epoch": epoch, "position": position, **why})
+
+    def killed(self, index: Any, epoch: int, position: int, causes: list[str]) -> None:
+        """A sample that killed its workers, or took too long, is left out from now on."""
+        self.quarantine.add(index, causes)
+        self.note(index, epoch, position, {"causes": causes})
+
+
+def error_of_sample(text: str, index: Any, causes: list[str]) -> sample_error:
+    made = sample_error(text)
+    made.index, made.causes = index, causes
+    return made
 
 
 class Quarantine:

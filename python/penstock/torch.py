@@ -262,7 +262,7 @@ class DataLoader(torch.utils.data.DataLoader[Any], Generic[Batch_co]):  # type: 
         from penstock import _progress
 
         iterator: Any = self._iterator
-        if iterator is not None and iterator._pool.pid != os.getpid():
+        if iterator is not None and iterator._workers.pid != os.getpid():
             self._iterator = None  # a persistent one, made before a fork
         with _progress.program_generator_kept(self._resume):
             iterator = super().__iter__()
@@ -283,11 +283,14 @@ class DataLoader(torch.utils.data.DataLoader[Any], Generic[Batch_co]):  # type: 
         return self._group
 
     def _get_iterator(self) -> Any:
-        from penstock._loader import Iterator, LocalIterator
+        from penstock._loader import IterablePass, MapPass
+        from penstock._local import LocalPass
 
         if self.group is not None:
             self.group.check()
-        return LocalIterator(self) if self.num_workers == 0 else Iterator(self)
+        if self.num_workers == 0:
+            return LocalPass(self)
+        return IterablePass(self) if isinstance(self.dataset, torch.utils.data.IterableDataset) else MapPass(self)
 
     def _quarantine_here(self) -> Any:
         if self._quarantine is None:
@@ -300,7 +303,7 @@ class DataLoader(torch.utils.data.DataLoader[Any], Generic[Batch_co]):  # type: 
 
     def _workers_here(self) -> Any:
         """The worker processes, of this process."""
-        from penstock._loader import Workers
+        from penstock._workers import Workers
 
         if self._workers is None or self._workers.pid != os.getpid():
             name = self._name

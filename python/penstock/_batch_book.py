@@ -1,0 +1,178 @@
+"""Decides what of an epoch is loaded, tried again, given up and delivered next, for penstock.torch.DataLoader.
+
+Pure: no jobs, no torch, no clock. _loader.py carries out: it loads what plan() returns, reports how that ended, and delivers.
+"""
+
+import collections
+import itertools
+from typing import Any, Optional, Protocol
+
+__all__ = ["BatchBook", "Planned", "Shards"]
+
+TRIES = 3  # of a batch that takes longer than the loader's timeout
+
+
+class Progress(Protocol):
+    """Where a book records how far the epoch is (_progress.Progress)."""
+
+    samples: int
+    shards: Optional[dict[str, Any]]
+    finished: bool
+
+    def delivered(self, samples: int) -> None: ...
+
+
+class Planned:
+    """A batch that is planned and not delivered yet.
+
+    Attributes:
+        shard: the worker that has to load it, for an iterable dataset; else 0.
+        first: the position in the epoch of its first sample; for an iterable dataset the batch's number in its shard.
+        index: what the sampler said.
+        bad: places in the batch to leave out.
+        timeouts: how often it took too long.
+        loaded: its result, where that is known before it is delivered.
+    """
+
+    __slots__ = ("shard", "first", "index", "bad", "timeouts", "loaded")
+
+    def __init__(self, shard: int, first: int, index: Any, bad: tuple[int, ...]) -> None:
+        self.shard, self.first, self.index, self.bad = shard, first, index, bad
+        self.timeouts = 0
+        self.loaded: Any = None
+
+
+class Shards:
+    """The turns of an iterable dataset's shards, one shard for each worker.
+
+    Several batches of a shard may be planned before its end is known: those behind it are dropped.
+
+    Args:
+        saved: a dict that saved() returned, to resume from.
+        behind: the dataset's own state of each shard at that point.
+    """
+
+    def __init__(self, count: int, saved: Optional[dict[str, Any]] = None, behind: Optional[list[Any]] = None) -> None:
+        first = 0 if saved is None else saved["next"]
+        self.active: list[bool] = [True] * count if saved is None else list(saved["active"])
+        self.delivered: list[int] = [0] * count if saved is None else list(saved["given"])
+        self.behind: list[Any] = [None] * count if behind is None else list(behind)
+        self._planned = list(self.delivered)
+        self._turns = itertools.cycle([*range(first, count), *range(first)])
+
+    def plan(self) -> Optional[tuple[int, int]]:
+        """The shard whose turn it is, and the number of its next batch; None: all have ended."""
+        if not any(self.active):
+            return None
+        shard = next(turn for turn in self._turns if self.active[turn])
+        self._planned[shard] += 1
+        return shard, self._planned[shard] - 1
+
+    def saved(self, following: int) -> dict[str, Any]:
+        """The position: `following` is the shard of the next batch."""
+        return {"given": list(self.delivered), "active": list(self.active), "next": following, "states": list(self.behind)}
+
+
+class BatchBook:
+    """One epoch of a loader.
+
+    Args:
+        progress: told of each batch that is delivered, or of which nothing was left.
+        collated: whether an index from the sampler is a list of samples; else it is one sample.
+        leaves_out: whether a sample that kills its workers or takes too long is left out; else its batch is given up.
+        shards: for an iterable dataset, of which no sample can be left out.
+    """
+
+    def __init__(self, progress: Progress, collated: bool, leaves_out: bool, shards: Optional[Shards] = None) -> None:
+        self.under_way: collections.deque[Planned] = collections.deque()  # in the order of delivery
+        self.shards = shards
+        self._progress, self._collated = progress, collated
+        self._leaves_out = leaves_out and shards is None
+        self._exhausted = False
+        self._position = progress.samples  # of the next sample that the sampler gives
+
+    # ---- what to load ---------------------------------------------------------------------------------------------
+
+    def plan(self, index: Any, bad: tuple[int, ...] = ()) -> Optional[Planned]:
+        """The next batch, behind all others under way; None: all shards have ended."""
+        shard, first = 0, self._position
+        if self.shards is None:
+            self._position += self._samples(index)
+        else:
+            turn = self.shards.plan()
+            if turn is None:
+                self.exhaust()
+                return None
+            shard, first = turn
+        planned = Planned(shard, first, index, bad)
+        self.under_way.append(planned)
+        return planned
+
+    def exhaust(self) -> None:
+        """The sampler has nothing more."""
+        self._exhausted = True
+
+    def next(self) -> Optional[Planned]:
+        """The batch to deliver next, if its order counts; None: the epoch is over."""
+        if self.under_way:
+            return self.under_way[0]
+        self._progress.finished |= self._exhausted
+        return None
+
+    def is_behind_end(self, planned: Planned) -> bool:
+        """Whether its shard ended before it: drop() it, nothing takes its place."""
+        return self.shards is not None and not self.shards.active[planned.shard]
+
+    def drop(self, planned: Planned) -> None:
+        self.under_way.remove(planned)
+
+    # ---- how loading ended ----------------------------------------------------------------------------------------
+    # Call one of took() and gave_up(), then plan() the batch in its place, then count(): the position names the shard that follows.
+
+    def took(self, planned: Planned, over: bool, state: Any) -> None:
+        """It was loaded.
+
+        Args:
+            over: nothing is left: of its shard; or of the batch, because all of its samples were left out.
+            state: the dataset's own, of the shard behind this batch.
+        """
+        self.under_way.remove(planned)
+        if self.shards is not None:
+            self.shards.active[planned.shard] &= not over
+            self.shards.delivered[planned.shard] += not over
+            self.shards.behind[planned.shard] = state
+
+    def gave_up(self, planned: Planned) -> None:
+        """Its error is delivered in its place."""
+        self.under_way.remove(planned)
+        if self.shards is not None:
+            self.shards.delivered[planned.shard] += 1
+
+    def count(self, planned: Planned) -> None:
+        """It was delivered, its error was, or nothing of it was left: a resumed loader continues behind it."""
+        self._progress.delivered(self._samples(planned.index))
+        self._progress.finished = self._exhausted and not self.under_way
+        if self.shards is not None:
+            self._progress.shards = self.shards.saved(self.under_way[0].shard if self.under_way else 0)
+
+    def is_tried_again(self, planned: Planned, status: str, place: Optional[int]) -> bool:
+        """Whether to load it again after a failure, perhaps with one more sample left out.
+
+        Args:
+            status: of its job: "timed_out", or "poisoned" when it killed its workers.
+            place: in the batch, of the sample that its worker was at; None if it was at none.
+        """
+        if status == "timed_out":
+            planned.timeouts += 1
+            if planned.timeouts < TRIES:
+                return True
+        elif status != "poisoned":
+            return False
+        if not self._leaves_out or place is None:
+            return False
+        planned.bad = (*planned.bad, place)
+        planned.timeouts = 0
+        return True
+
+    def _samples(self, index: Any) -> int:
+        return len(index) if self._collated else 1

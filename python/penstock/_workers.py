@@ -1,0 +1,101 @@
+"""The worker processes of a penstock.torch.DataLoader: a pool that lives as long as the loader. Used by torch.py and _loader.py."""
+
+import itertools
+import os
+import weakref
+from typing import Any, Optional
+
+from penstock import _beginning, _core, _loading, _mistakes, _tensors
+from penstock._device import pool_options
+from penstock._errors import workers_exhausted_error
+from penstock._pool import Pool
+
+__all__ = ["Workers"]
+
+COPIED_BELOW = 1 << 16  # smaller batches are copied out of their slots
+
+
+class _LoaderPool(Pool):
+    _usual_name = "loader"
+
+    def _at_exit(self) -> None:
+        self.abort()
+
+
+class Workers:
+    """A loader's worker processes, and what they share with it."""
+
+    def __init__(self, count: int, name: Optional[str], device: Any, options: dict[str, Any]) -> None:
+        self.pid = os.getpid()
+        self.orders = itertools.count(1)
+        self.living: set[int] = set()  # orders that an iterator still uses
+        marks = os.memfd_create("penstock-marks", os.MFD_CLOEXEC)
+        os.ftruncate(marks, 16 * _loading.Marks.JOBS)
+        self.marks = _loading.Marks(marks)
+        gate = _beginning.Gate()
+        # Memory of its own is the dataset's business, and importing torch takes long where many do it.
+        usual = {"loader.slot_bytes": "4MiB", "jobs.memory": "8GiB", "loader.limits.memory": "1TiB", "loader.hang.start_deadline": "5m"}
+        given = {**usual, **pool_options(device), **_flat(options)}
+        begin = (f"/proc/{self.pid}/fd/{marks}", gate.path, _beginning.at_once())
+        self.pool = _LoaderPool(count, initializer=_beginning.prepare, initargs=begin, name=name, **given)
+        self.most_lent = self.pool._config["jobs.memory"] // 4 if isinstance(self.pool._config["jobs.memory"], int) else 1 << 28
+        self.lent = _Lending()
+        self.have_begun = False  # some worker has answered
+        weakref.finalize(self, _end, self.pid, self.pool, marks, gate).atexit = False
+
+    def submit(self, batch: _loading.Batch, timeout: Optional[float], worker: Optional[int]) -> _core.Job:
+        rest = () if worker is None else (worker,)
+        try:
+            return self.pool._core.submit([_tensors.pickled((None, (tuple(batch),), {}))], timeout, True, False, None, *rest)
+        except workers_exhausted_error as broken:
+            told = self.explained(broken)
+            raise told from told.__cause__
+
+    def explained(self, broken: Any) -> Any:
+        """An error of the whole pool, with advice if no worker could even begin."""
+        self.pool._explain(broken)
+        if self.have_begun or "PYTHONPATH=" in str(broken):
+            return broken
+        return _mistakes.not_started(broken, self.pool._config["loader.command"], self.pool._config["loader.env.PYTHONPATH"])
+
+    def outcome_of(self, job: _core.Job) -> tuple[Any, ...]:
+        """("ok", the batch's memory), or the status and what the job's error consists of. Large batches are read where their worker wrote
+        them, as long as the caller keeps no more than a quarter of [jobs] memory so."""
+        status, *rest = job.outcome(COPIED_BELOW if self.lent.bytes < self.most_lent else 1 << 62)
+        self.have_begun |= status in ("ok", "exception")
+        if status != "ok":
+            return (status, *rest)
+        whole = rest[0]
+        return status, _tensors.view_of(_Lent(whole, self.lent)) if isinstance(whole, _core.Kept) else memoryview(whole)
+
+
+def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in options.items():
+        flat.update(_flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value})
+    return flat
+
+
+def _end(pid: int, pool: Pool, marks: int, gate: _beginning.Gate) -> None:
+    if pid == os.getpid():
+        pool.abort()
+    os.close(marks)
+    gate.close()
+
+
+class _Lending:
+    """How many bytes of results the caller reads where they lie."""
+
+    bytes = 0
+
+
+class _Lent:
+    """A result that the caller keeps. It may outlive the workers: what keeps a batch must not keep them."""
+
+    def __init__(self, held: _core.Kept, lending: _Lending) -> None:
+        self._held, self._lending = held, lending
+        self.address, self.nbytes = held.address, held.nbytes
+        lending.bytes += self.nbytes
+
+    def __del__(self) -> None:
+        self._lending.bytes -= self.nbytes
