@@ -26,6 +26,7 @@ nanoseconds hang_settings::tick() const noexcept {
 
 void hang_detector::watch(std::uint32_t worker, steady_time now) {
   watched_[worker] = {now, now, now, 0, 0};
+  if (!last_look_) last_look_ = now;
 }
 
 void hang_detector::forget(std::uint32_t worker) {
@@ -36,8 +37,13 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
   const nanoseconds shortest =
       std::min({settings_.start_deadline, settings_.heartbeat_timeout, settings_.item_timeout});
   const bool late = last_look_ && now - *last_look_ > settings_.tick() + shortest / 2;
-  const nanoseconds slept = late ? now - *last_look_ : nanoseconds(0);
+  const nanoseconds slept = late ? now - *last_look_ : nanoseconds(0);  // it proves nothing
   last_look_ = now;
+  for (auto& [worker, c] : watched_) {  // also those that are being started, of which there is no sign yet
+    c.started += slept;
+    c.last_heartbeat += slept;
+    c.last_work += slept;
+  }
 
   std::vector<hang_verdict> verdicts;
   std::vector<hang_verdict> ordered;  // of items with their own limit
@@ -45,11 +51,6 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
     const auto it = watched_.find(sign.worker);
     if (it == watched_.end()) continue;
     clocks& c = it->second;
-    if (slept.count() > 0) {  // this poll is late: the time in between proves nothing
-      c.started += slept;
-      c.last_heartbeat += slept;
-      c.last_work += slept;
-    }
     if (sign.traced) c.started = now;  // its deadline restarts when the debugger detaches
     if (sign.heartbeats != c.heartbeats || sign.traced) c.last_heartbeat = now;
     if (sign.work_mark != c.work_mark || !sign.busy || sign.traced) c.last_work = now;

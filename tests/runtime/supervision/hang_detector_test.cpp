@@ -120,6 +120,27 @@ TEST_CASE("nobody is blamed for the time in which the supervisor itself did not 
   CHECK(w.pass(1300ms, false).size() == 1);
 }
 
+TEST_CASE(
+    "time in which nobody looked does not count for a child that is being started, nor before the first "
+    "look") {
+  const hang_settings clocks{1s, 1s, 1s};
+  hang_detector detector(clocks);
+  steady_time now{};
+  detector.watch(0, now);
+  now += 1h;
+  CHECK(detector.look(now, {}).empty());  // its start has not returned
+  const std::vector<child_sign> starting{{0, false, 0, 0, false, false}};
+  for (int i = 0; i < 15; ++i) {
+    now += clocks.tick();
+    CHECK(detector.look(now, starting).empty());
+  }
+  now += 1h;
+  CHECK(detector.look(now, {}).empty());
+  CHECK(detector.look(now, starting).empty());
+  now += 2 * clocks.tick();
+  CHECK(detector.look(now, starting).size() == 1);
+}
+
 TEST_CASE("a child under a debugger may stand still") {
   watcher w(1);
   w.signs[0].busy = true;
