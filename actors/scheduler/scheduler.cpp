@@ -363,7 +363,10 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings 
         if (self->state.ledger) self->state.ledger->release_from_quarantine(order.sample);
         decide_soon(self);
       },
-      [self](const tell_accounts& order) { order.to->set_value(accounts_of(self->state, order.epochs)); },
+      [self](const tell_accounts& order) {
+        order.to->set_value(accounts_of(self->state, order.epochs));
+        self->state.around.news->answered();
+      },
       [self](const decide&) { act(self); },
       [self](const stop_scheduling&) {
         self->state.others = {};

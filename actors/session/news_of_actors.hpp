@@ -160,6 +160,8 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void stream_finished(std::uint64_t seek_number) override { session_.consumer_->finish(seek_number); }
 
+  void answered() override { session_.pulse_.scheduler_answered(); }
+
   // ---- from the session actor -----------------------------------------------------------------------------
 
   void planned(std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
@@ -184,7 +186,10 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   // ---- from the actors of a group -------------------------------------------------------------------------
 
-  void group_changed(const group_status& facts) override { board_.group_changed(facts); }
+  void group_changed(const group_status& facts) override {
+    board_.group_changed(facts);
+    session_.pulse_.member_stepped();
+  }
 
   void group_event(event_kind what, std::string text) override {
     session_.tell(session::event_of(what, std::move(text)));
@@ -207,7 +212,10 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     caf::anon_send(engine_.owner, order);
   }
 
-  void member_gone() override { session_.ending_.group_actor_gone(); }
+  void member_gone() override {
+    session_.pulse_.member_gone();
+    session_.ending_.group_actor_gone();
+  }
   void coordinator_gone() override { session_.ending_.group_actor_gone(); }
 
  private:

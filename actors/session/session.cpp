@@ -94,6 +94,10 @@ void Session::Epoch::iterator::past_the_end() {
   throw error({errc::usage, "this iterator is already at the end of its epoch", 0});
 }
 
+std::optional<std::uint64_t> session::beats_of(const Session& session) {
+  return session.held().beats();
+}
+
 Session::outline Session::dry_run(const config& given) {
   const config settings = value_or_throw(config_file::accept(given, config_file::process_environment()));
   outline o;

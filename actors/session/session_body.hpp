@@ -25,6 +25,7 @@
 #include "actors/session/owner_inside.hpp"
 #include "actors/session/process_logs.hpp"
 #include "actors/session/progress_ticker.hpp"
+#include "actors/session/pulse.hpp"
 #include "actors/session/session_actor.hpp"
 #include "actors/session/session_events.hpp"
 #include "actors/session/stream_cursor.hpp"
@@ -73,6 +74,7 @@ class Session::body {
   [[nodiscard]] session_status status() const;
   [[nodiscard]] run_report report();
   [[nodiscard]] std::vector<std::byte> state();
+  [[nodiscard]] std::optional<std::uint64_t> beats() const { return pulse_.beats(); }
 
  private:
   class news_of_actors;
@@ -171,6 +173,7 @@ class Session::body {
   std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
   session::stream_cursor cursor_;  // the consumer's position
   session::ending ending_;         // the progress of the shutdown
+  session::pulse pulse_;           // whether the actors work
   const std::shared_ptr<batch_home> home_ = std::make_shared<batch_home>();
 
   mutable std::mutex mutex_;  // guards the members below

@@ -151,6 +151,7 @@ result<void> Session::body::try_start() {
   if (!trouble) caf::anon_send(e->owner, gpu_owner::open_device{});
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
+  pulse_.begins();
   // scale() could not tell the supervisor until now.
   if (workers_ != begun_with) caf::anon_send(engine_->supervisor, supervisor::scale_pool{workers_});
   tell_group_of_earlier_failure();
@@ -283,6 +284,7 @@ void Session::body::close() noexcept {
     e = engine_.get();
     // Later callers get this answer: the scheduler is about to end.
     if (e != nullptr) final_accounts_ = ask_for_accounts(*e, true);
+    pulse_.ends();
   }
   static_cast<void>(accounts(true));  // the events of deliveries must precede that of the end
   if (cut_short) tell_ended(run_outcome::stopped);
@@ -313,8 +315,12 @@ void Session::body::close() noexcept {
   // Actors hold each other's handles, so all of them must have ended before we drop ours.
   e->system->await_all_actors_done();
   if (listener_) listener_->stop(patience_with_callbacks);
-  const std::lock_guard hold(mutex_);
-  session::on_a_fresh_thread([&] { engine_.reset(); });
+  std::unique_ptr<engine> gone;  // freeing its memory takes time, in which others may ask
+  {
+    const std::lock_guard hold(mutex_);
+    gone = std::move(engine_);
+  }
+  session::on_a_fresh_thread([&] { gone.reset(); });
 }
 
 void Session::body::tell_ended(run_outcome how) {

@@ -174,6 +174,8 @@ class scheduler_news {
   virtual void counted(std::uint64_t stale_dropped, std::uint64_t quarantined) = 0;
   virtual void gave_up(const failure& why) = 0;
   virtual void stream_finished(std::uint64_t seek_number) = 0;
+  /// It has answered tell_accounts.
+  virtual void answered() = 0;
 
  protected:
   ~scheduler_news() = default;

@@ -21,6 +21,11 @@
 
 namespace penstock {
 
+class Session;
+namespace session {
+std::optional<std::uint64_t> beats_of(const Session& session);
+}
+
 struct session_options {
   bool digests = false;                    ///< hash every batch as it is delivered
   std::optional<std::uint64_t> batches{};  ///< deliver this many batches in total, then end as "stopped"
@@ -143,6 +148,7 @@ class PENSTOCK_API Session {
 
  private:
   friend class Epoch;
+  friend std::optional<std::uint64_t> session::beats_of(const Session& session);  // for `penstock launch`
   class body;
   [[nodiscard]] body& held() const;
   std::unique_ptr<body> body_;
