@@ -205,23 +205,6 @@ void follow_rules_of(launch_rules& rules, const config_file::loaded_config& load
 
 // ---- the end ----------------------------------------------------------------------------------------------
 
-/// An exit code says little: adds what the session says. The first process to end may have heard of another rank's
-/// failure; then that rank is the cause.
-void explain_cause(launch_result& r, const session_work& sessions) {
-  if (!r.cause) return;
-  const reported_cause why = cause_in(text_of_file(report_path(sessions, r.cause->rank)));
-  if (why.text.empty()) return;
-  std::string text = why.text;
-  if (!why.rank || *why.rank >= r.ranks.size() || *why.rank == r.cause->rank) {
-    r.cause->text += ": " + text;
-    return;
-  }
-  const rank_facts& other = r.ranks[*why.rank];
-  // Its end says how, unless it was a consequence.
-  if (other.pid == why.pid && other.code == exit_failed) text = other.end + ": " + text;
-  r.cause = launch_cause{*why.rank, why.pid, std::move(text)};
-}
-
 int tell_end(const launch_options& o, const launch_work& work, const launch_result& r,
              const session_work* sessions, int signal) {
   const nlohmann::ordered_json report = group_report(work, r, sessions);
