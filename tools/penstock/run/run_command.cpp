@@ -347,12 +347,15 @@ int refuse_start(const run_options& o, const config& settings, exit_code code, c
 
 /// Joins the group only to say so: the other ranks must not wait for this one.
 int refuse_start_of_rank(const run_options& o, const config& settings, exit_code code, const failure& why,
-                         stop_signals& signals) {
+                         stop_signals& signals, launcher_link& launcher) {
   try {
     session_options options;
     options.join_group = true;
     options.cannot_begin = why;
     Session session(settings, options);
+    std::optional<position_teller> teller;
+    if (launcher.there())
+      teller.emplace(launcher, session, settings.group.lost_after, position_teller::tells::life);
     const struct deaf_at_end {  // a signal must not find the session gone
       stop_signals& signals;
       ~deaf_at_end() { signals.ignore(); }
@@ -363,6 +366,7 @@ int refuse_start_of_rank(const run_options& o, const config& settings, exit_code
     } catch (const error&) {  // `why`, or the group's first cause
     }
     session.close();
+    teller.reset();
     signals.ignore();
     run_report report = session.report();
     report.outcome = run_outcome::failed;
@@ -395,7 +399,7 @@ int run(const run_options& o) {
   stop_signals signals;
   launcher_link launcher;
   const auto refuse_here = [&](exit_code code, const failure& why) {
-    return *joins ? refuse_start_of_rank(o, settings, code, why, signals)
+    return *joins ? refuse_start_of_rank(o, settings, code, why, signals, launcher)
                   : refuse_start(o, settings, code, why);
   };
   if (auto ok = check_places(o); !ok)
@@ -405,6 +409,8 @@ int run(const run_options& o) {
   if (!begin) return refuse_here(exit_failed, begin.error());
   // The others have ended: what this rank has left it delivers alone.
   if (begin->alone) settings.group.communicator = communicator_kind::none;
+  if (launcher.there())
+    settings.loader.start = start_rule::lazy;  // signs of life first, then the dataset's listing
   try {
     session_options options;
     options.join_group = *joins && !begin->alone;
@@ -415,7 +421,7 @@ int run(const run_options& o) {
     options.sink_out = o.out;
     Session session(settings, options);
     std::optional<position_teller> teller;
-    if (launcher.there()) teller.emplace(launcher, session);
+    if (launcher.there()) teller.emplace(launcher, session, settings.group.lost_after);
     signals.listen([&](int times) {
       if (times == 1) session.stop();
       if (times == 2) session.stop(end_after_second_signal);
