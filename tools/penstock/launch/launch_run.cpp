@@ -126,7 +126,8 @@ void launch_run::arm() {
 
 void launch_run::look() {
   look_at_ = clock::now() + book_.tick();
-  reap_strays([this](pid_t pid) { return is_rank(pid); });
+  // A process that was just started, and may have ended already, is not known as a rank yet.
+  if (starting_ == 0) reap_strays([this](pid_t pid) { return is_rank(pid); });
   if (work_.resumable) oom_.look(clock::now());
   std::vector<rank_sign> signs;
   for (std::uint32_t rank = 0; work_.resumable && rank < ranks_.size(); ++rank) {
@@ -194,11 +195,13 @@ void launch_run::start(const start_rank& order) {
   // std::function must be copyable.
   auto ends =
       std::make_shared<rank_ends>(rank_ends{std::move(out->read), std::move(err->read), std::move(channel)});
+  ++starting_;
   auto done = [this, &context = io_.context(), alive = std::weak_ptr(alive_), rank,
                ends](result<process::unclaimed_child> child) {
     auto made = std::make_shared<result<process::unclaimed_child>>(std::move(child));
     boost::asio::post(context, [this, alive, rank, ends, made] {
       if (alive.expired()) return;
+      --starting_;
       started(rank, std::move(*made), std::move(*ends));
       act();
     });

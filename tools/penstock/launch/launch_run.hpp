@@ -113,6 +113,7 @@ class launch_run {
   process::oom_watch oom_;
   boost::asio::steady_timer timer_;
   steady_time look_at_{};     // the next look at the ranks
+  std::size_t starting_ = 0;  // processes that may exist without being known here
   std::promise<void> over_;
   bool told_over_ = false;
   std::shared_ptr<void> alive_ = std::make_shared<char>();  // a start may return after our destruction
