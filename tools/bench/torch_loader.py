@@ -2,11 +2,11 @@
 """penstock.torch.DataLoader beside torch's own, in the same run. Prints one JSON object a measurement, then the ratios.
 
     torch_loader.py [tiny] [photos] [start] [--seconds 5] [--workers 2]
-    torch_loader.py --gpu [--workers 8] [--seconds 8] [--rounds 2]
+    torch_loader.py --gpu [--only-penstock] [--workers 8] [--seconds 8] [--rounds 2]
 
 tiny: samples of 64 bytes, batches of 32. photos: a Pillow transform (decode a JPEG, resize, crop, to a float tensor), images and CPU
 seconds. start: to the first batch. --gpu: 600 kB float32 samples sliced from an array in memory, batches of 32, to the GPU, beside
-the best of torch with 4 to 16 workers and pin_memory. Needs torch and penstock, nothing else: no network, no files.
+the best of torch with 4 to 16 workers and pin_memory; --only-penstock leaves torch out, to compare two builds in turn. Needs torch and penstock, nothing else: no network, no files.
 """
 
 import argparse
@@ -24,13 +24,14 @@ import penstock.torch
 
 class Tiny(torch.utils.data.Dataset):
     def __init__(self, length):
-        self.data = torch.zeros(length, 16, dtype=torch.float32)
+        self.data = torch.zeros(1 << 16, 16, dtype=torch.float32)
+        self.length = length
 
     def __len__(self):
-        return len(self.data)
+        return self.length
 
     def __getitem__(self, index):
-        return self.data[index]
+        return self.data[index & 0xFFFF]
 
 
 class Photos(torch.utils.data.Dataset):
@@ -178,9 +179,9 @@ def on_the_host(given, what):
     if "tiny" in what:
         options = {"batch_size": 32, "num_workers": given.workers}
         compare("tiny", {
-            "torch": lambda: theirs(Tiny(20_000_000 // 16), **options),
-            "penstock, seeds per sample": lambda: ours(Tiny(20_000_000 // 16), **options),
-            "penstock, seeding=worker": lambda: ours(Tiny(20_000_000 // 16), seeding="worker", **options),
+            "torch": lambda: theirs(Tiny(1 << 26), **options),
+            "penstock, seeds per sample": lambda: ours(Tiny(1 << 26), **options),
+            "penstock, seeding=worker": lambda: ours(Tiny(1 << 26), seeding="worker", **options),
         }, given.seconds, 200, given.rounds)
     if "photos" in what:
         options = {"batch_size": 32, "num_workers": given.workers}
@@ -203,7 +204,7 @@ def on_the_gpu(given):
         assert batch.device.type == "cuda" and batch.shape[1:] == expected and bool(torch.isfinite(batch).all())
 
     for turn in range(given.rounds):
-        for workers in (4, 8, 12, 16):
+        for workers in () if given.only_penstock else (4, 8, 12, 16):
             loader = torch.utils.data.DataLoader(Slices(1 << 24), batch_size=32, num_workers=workers, pin_memory=True, prefetch_factor=3)
             batches, _ = rate(loader, given.seconds, 2 * workers, lambda batch: batch.to(device, non_blocking=True))
             best["torch"] = max(best.get("torch", 0), batches * size / 1e9)
@@ -218,6 +219,8 @@ def on_the_gpu(given):
             best["penstock"] = max(best.get("penstock", 0), batches * size / 1e9)
             told(what="gpu", kind="penstock", workers=given.workers, seeding=seeding, GB_per_second=round(batches * size / 1e9, 2))
             del loader
+    if given.only_penstock:
+        return
     told(what="gpu", best_torch=round(best["torch"], 2), best_penstock=round(best["penstock"], 2), ratio=round(best["penstock"] / best["torch"], 2))
     if not given.no_starts:
         starts(16, given.rounds)
@@ -228,6 +231,7 @@ def main():
     parser.add_argument("what", nargs="*", help="tiny, photos, start; default: all")
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--no-starts", action="store_true", help="with --gpu: only the rates")
+    parser.add_argument("--only-penstock", action="store_true", help="with --gpu: without torch's own loader")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=2)
