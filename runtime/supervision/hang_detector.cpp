@@ -47,6 +47,7 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
 
   std::vector<hang_verdict> verdicts;
   std::vector<hang_verdict> ordered;  // of items with their own limit
+  std::size_t late_soon = 0;          // or late
   for (const child_sign& sign : signs) {
     const auto it = watched_.find(sign.worker);
     if (it == watched_.end()) continue;
@@ -56,13 +57,15 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
     if (sign.work_mark != c.work_mark || !sign.busy || sign.traced) c.last_work = now;
     c.heartbeats = sign.heartbeats;
     c.work_mark = sign.work_mark;
-    const auto verdict = judge(c, sign, now);
-    if (!verdict) continue;
-    (verdict->kind == hang::item && sign.limit ? ordered : verdicts).push_back(*verdict);
+    const auto has_own_limit = [&sign](const hang_verdict& v) { return v.kind == hang::item && sign.limit; };
+    if (const auto soon = judge(c, sign, now, 3); soon && !has_own_limit(*soon)) ++late_soon;
+    if (const auto verdict = judge(c, sign, now, 4))
+      (has_own_limit(*verdict) ? ordered : verdicts).push_back(*verdict);
   }
 
   // If over half the pool is late at once, assume that the machine is slow, but only for a limited time.
-  const bool together = signs.size() >= pool_size_for_joint_misses && verdicts.size() * 2 > signs.size();
+  const bool together =
+      signs.size() >= pool_size_for_joint_misses && late_soon * 2 > signs.size() && !verdicts.empty();
   if (!together) {
     held_since_.reset();
     verdicts.insert(verdicts.end(), ordered.begin(), ordered.end());
@@ -76,16 +79,17 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
   return verdicts;
 }
 
-std::optional<hang_verdict> hang_detector::judge(const clocks& c, const child_sign& sign,
-                                                 steady_time now) const {
+std::optional<hang_verdict> hang_detector::judge(const clocks& c, const child_sign& sign, steady_time now,
+                                                 int quarters) const {
+  const auto part = [quarters](nanoseconds timeout) { return timeout * quarters / 4; };
   if (!sign.ready) {
-    if (now - c.started < settings_.start_deadline) return std::nullopt;
+    if (now - c.started < part(settings_.start_deadline)) return std::nullopt;
     return hang_verdict{sign.worker, hang::start, now - c.started};
   }
-  if (now - c.last_heartbeat >= settings_.heartbeat_timeout) {
+  if (now - c.last_heartbeat >= part(settings_.heartbeat_timeout)) {
     return hang_verdict{sign.worker, hang::heartbeat, now - c.last_heartbeat};
   }
-  if (sign.busy && now - c.last_work >= sign.limit.value_or(settings_.item_timeout)) {
+  if (sign.busy && now - c.last_work >= part(sign.limit.value_or(settings_.item_timeout))) {
     return hang_verdict{sign.worker, hang::item, now - c.last_work};
   }
   return std::nullopt;

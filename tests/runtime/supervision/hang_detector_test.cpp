@@ -168,6 +168,16 @@ TEST_CASE("when over half of four or more miss together, fire is held for one fu
   CHECK(w.pass(500ms, false).size() == 4);
 }
 
+TEST_CASE("four that stop together miss together, though their last heartbeats are not of one moment") {
+  watcher w(4);
+  for (const std::size_t beating : {3, 2, 1, 0}) {  // each stops a look after the one before
+    CHECK(w.pass(62ms, false).empty());
+    for (std::size_t i = 0; i < beating; ++i) ++w.signs[i].heartbeats;
+  }
+  CHECK(w.pass(1600ms, false).empty());
+  CHECK(w.pass(500ms, false).size() == 4);
+}
+
 TEST_CASE("fire is held for the timeout that was missed, not for a shorter one") {
   watcher w(4, {1s, 1s, 4s});
   for (child_sign& sign : w.signs) sign.busy = true;
