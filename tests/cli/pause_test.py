@@ -173,10 +173,10 @@ class PauseTest(PenstockTest):
         seed = random.randrange(1 << 32)
         random.seed(seed)
         print("seed", seed)
-        config = self.stream(samples=1200 * PAUSES)
+        config = self.stream(samples=60000 * PAUSES)  # it must not end before the last pause
         process = self.start_group(config, lost_after=10)
         self.wait_for_batches()
-        ranks = self.rank_pids(process)
+        ranks, replaced = self.rank_pids(process), 0
         for _ in range(PAUSES):
             kind = random.choice(["all", "launcher", "rank"])
             seconds = random.uniform(5, 60)
@@ -187,14 +187,17 @@ class PauseTest(PenstockTest):
                 self.wait_until(lambda: self.rank_pids(process).get(lost, ranks[lost]) != ranks[lost], "rank %d is replaced" % lost, 40)
                 after = self.rank_pids(process)
                 self.assertEqual({**ranks, lost: after[lost]}, after)
-                ranks = after
+                ranks, replaced = after, replaced + 1
             else:
                 self.pause(self.tree_of(process) if kind == "all" else [process.pid], seconds)
                 time.sleep(1)
                 self.assertEqual(self.rank_pids(process), ranks)
             self.wait_for_batches()
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, EXIT_TERMINATED, err)
+        report = json.loads(out)
+        self.assertEqual((report["outcome"], report["restarts"], report["first_cause"]), ("stopped", replaced, None))
 
 
 if __name__ == "__main__":
