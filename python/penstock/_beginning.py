@@ -1,8 +1,8 @@
-"""The beginning of a DataLoader's worker: imports torch, the first worker before the others.
+"""Starts a DataLoader's workers in two steps, because each imports torch.
 
-Importing torch takes a second or more, and longer for each of many processes that do it at once. The first batch needs one
-worker. So a few begin, by the number of cores; the others wait until one of these is ready. Used by _loader.py as its
-pool's initializer; it must be light, and imports what is heavy itself.
+The import takes a second or more, and longer when many processes do it at once, but the first batch needs one worker only. So one
+worker per four cores starts first; the rest follow when one of them is ready. Used by _workers.py as the pool's initializer: keep its
+imports light.
 """
 
 import gc
@@ -11,12 +11,12 @@ import select
 
 __all__ = ["Gate", "prepare"]
 
-NUMBER = "PENSTOCK_WORKER"  # the environment variable that has it
-LONGEST_WAIT = 10.0  # seconds; nothing is wrong then, those that began are slow
+NUMBER = "PENSTOCK_WORKER"  # environment variable
+LONGEST_WAIT = 10.0  # seconds; those that started first are merely slow
 
 
 class Gate:
-    """The caller's half: a pipe that has something to read as soon as a worker is ready."""
+    """The caller's side: a pipe that becomes readable when the first worker is ready."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -28,17 +28,17 @@ class Gate:
 
 
 def at_once() -> int:
-    """How many workers begin before one is ready."""
+    """The number of workers that start at once."""
     return max(1, len(os.sched_getaffinity(0)) // 4)
 
 
 def prepare(marks: str, gate: str, first: int) -> None:
-    """In a worker, before it says that it is there.
+    """Runs in a worker before it reports ready.
 
     Args:
         marks: the loader's marks (_loading.Marks).
-        gate: of Gate.path.
-        first: the workers with numbers below this one begin. An iterable dataset's first batch is of worker 0.
+        gate: Gate.path.
+        first: workers with lower numbers start at once. Worker 0 loads an iterable dataset's first batch.
     """
     opened = os.open(gate, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -47,7 +47,7 @@ def prepare(marks: str, gate: str, first: int) -> None:
             ready.register(opened, select.POLLIN)
             ready.poll(LONGEST_WAIT * 1e3)
         collects = gc.isenabled()
-        gc.disable()  # what modules make stays; looking through all of it again and again takes a tenth of the time
+        gc.disable()  # objects of modules live for ever; collecting among them takes a tenth of the time
         try:
             from penstock import _loading
 
@@ -59,6 +59,6 @@ def prepare(marks: str, gate: str, first: int) -> None:
         try:
             os.write(opened, b"r")
         except BlockingIOError:
-            pass  # many were ready before
+            pass  # other workers were ready before
     finally:
         os.close(opened)

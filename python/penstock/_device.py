@@ -1,7 +1,7 @@
-"""Batches of a DataLoader on their way to a device: torch copies them from where their workers wrote them.
+"""Moves a DataLoader's batches to a device: torch copies them straight from the slots that workers filled.
 
-On a GPU the copies run on a stream of their own, behind which the caller's stream waits; memory that a copy reads is held until it is
-done. The slots are page-locked by the pool's GPU owner ([jobs] gpu), which does nothing else here. Used by _loader.py.
+On a GPU the copies run on a separate stream, for which the caller's stream waits. Memory stays alive until its copy is done. The pool's
+GPU owner ([jobs] gpu) page-locks the slots and does nothing else here. Used by _loader.py and _local.py.
 """
 
 import collections
@@ -16,7 +16,7 @@ cuda: Any = torch.cuda
 
 
 def pool_options(device: Any) -> dict[str, Any]:
-    """Settings of the pool of a loader whose batches go there."""
+    """Pool settings of a loader whose batches go to this device."""
     if device is None or device.type != "cuda":
         return {}
     number = cuda.current_device() if device.index is None else device.index
@@ -27,8 +27,8 @@ class ToDevice:
     """Moves batches.
 
     Args:
-        ahead: how many copies may be under way; more wait for the first of them.
-        source: whose memory is copied, which stays page-locked as long as this lives.
+        ahead: at most this many copies run at once; the next one waits for the oldest.
+        source: owner of the memory; it stays page-locked as long as this object lives.
     """
 
     def __init__(self, device: Any, ahead: int, source: Any = None) -> None:
@@ -52,7 +52,7 @@ class ToDevice:
         under_way.append((copied, data))
         current.wait_event(copied)
         for tensor in _tensors_in(there):
-            tensor.record_stream(current)  # its memory was allocated for our stream
+            tensor.record_stream(current)  # its memory belongs to our stream
         return there
 
     def __del__(self) -> None:
@@ -61,7 +61,7 @@ class ToDevice:
 
 
 def moved(data: Any, device: Any) -> Any:
-    """The same structure with its tensors, and what else has to(), on the device."""
+    """The same structure with its tensors, and other objects that have to(), on the device."""
     if isinstance(data, torch.Tensor) or callable(getattr(data, "to", None)):
         return data.to(device, non_blocking=True)
     if isinstance(data, collections.abc.Mapping):

@@ -1,7 +1,7 @@
-"""Loads batches in a worker process, for penstock.torch.DataLoader: its other half is _loader.py.
+"""Loads batches in a worker process, for penstock.torch.DataLoader; the caller's side is in _loader.py.
 
-A worker gets a loader's description (an `Order`: the dataset, how to collate, ...) once, from a file in memory, and then one
-batch after the other as jobs of the pool. Before each sample it writes down which one it is at, for the case that it dies.
+A worker reads a loader's description (an `Order`: the dataset, how to collate, ...) once, from a memory file. It then receives batches
+as jobs of the pool. Before each sample it records which one it loads, so that a crash can be attributed.
 """
 
 import importlib
@@ -29,8 +29,8 @@ torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
 ExceptionWrapper: Any = torch_loader.ExceptionWrapper
 
 OUT_OF_MEMORY = 12  # exit code of a worker in which a sample raised MemoryError
-WORTH_A_ROOM = 1 << 16  # bytes of a batch
-SLOW_SAMPLE = 50e-6  # seconds: from there on, status names each sample
+WORTH_A_ROOM = 1 << 16  # bytes: larger batches are collated in their slot
+SLOW_SAMPLE = 50e-6  # seconds: slower samples are named in status
 
 
 class Order(NamedTuple):
@@ -50,37 +50,37 @@ class Order(NamedTuple):
     rank: int
     world_size: int
     on_bad_sample: str  # raise, skip, replace
-    last_attempt: int  # of a batch, the one that runs alone: what it raises is its result
+    last_attempt: int  # the attempt that runs alone: an exception in it is the batch's result
     verified: bool = False  # batches carry a digest of their content
-    states: Optional[str] = None  # of an iterable dataset that has a state: where those of its shards are (_shards.py)
+    states: Optional[str] = None  # path of the shards' states (_shards.py), if an iterable dataset has state_dict()
 
 
 class Batch(NamedTuple):
     """What to load: one job."""
 
-    order: int  # its number,
-    file: str  # and where it is
-    oldest: int  # orders before this one are over
+    order: int  # number of its Order
+    file: str  # path of that Order
+    oldest: int  # earlier orders are no longer used
     epoch: int
     shared_seed: Optional[int]  # of datapipes
-    shard: int  # of an iterable dataset: whose turn it is
-    first: int  # position in the epoch of its first sample; of an iterable one: the number of the shard's batch
-    index: Any  # what the sampler said
-    bad: tuple[int, ...] = ()  # places in the batch that are known to be bad
+    shard: int  # for an iterable dataset: the shard to read
+    first: int  # epoch position of its first sample; for an iterable dataset the batch's number in its shard
+    index: Any  # from the sampler
+    bad: tuple[int, ...] = ()  # places in the batch to leave out
 
 
 class Loaded(NamedTuple):
-    """What a job gives."""
+    """A job's result."""
 
     data: Any
     bad: tuple[tuple[int, str], ...] = ()  # places in the batch whose samples raised, and the traceback
-    over: bool = False  # nothing is left: of the shard; or of the batch
-    state: Optional[_shards.ShardState] = None  # of the shard behind this batch
-    digest: Optional[bytes] = None  # of the content, taken before anything of it was in its slot
+    over: bool = False  # the shard has ended, or every sample of the batch was left out
+    state: Optional[_shards.ShardState] = None  # the shard's state after this batch
+    digest: Optional[bytes] = None  # of the content, taken before any of it was in a slot
 
 
 class Marks:
-    """Where each worker is, as its loader sees it even when the worker is gone: pairs of job and place in its batch."""
+    """Which sample each worker is loading, as pairs of job and place in its batch. The loader can read them after the worker's death."""
 
     JOBS = 4096  # more than are ever under way
     PLACE_OF_SETUP, PLACE_OF_COLLATE = (1 << 62), (1 << 62) + 1
@@ -100,13 +100,13 @@ class Marks:
 
 
 class _Stage:
-    """An order as it is carried out here; of an iterable dataset: for one shard."""
+    """An order in this worker; for an iterable dataset, one shard of it."""
 
     def __init__(self, order: Order, identity: int, batch: Batch) -> None:
         self.order, self.identity = order, identity
-        self.failed: Any = None  # what its beginning raised
-        self.by_value = False  # plain pickle cannot pickle its batches
-        self.samples_are_slow = True  # until it is known
+        self.failed: Any = None  # exception of its setup
+        self.by_value = False  # plain pickle cannot handle its batches
+        self.samples_are_slow = True  # until measured
         self.in_place = order.collate_fn is torch_loader._utils.collate.default_collate
         self.seeds: Optional[_seeds.SampleSeeds] = None
         self.source: Optional[_Source] = None
@@ -130,7 +130,7 @@ class _Stage:
         torch_loader._utils.worker._worker_info = self._info
 
     def raised(self) -> Any:
-        """The exception that is being handled, as torch gives it to the caller."""
+        """The exception being handled, wrapped as torch passes it to the caller."""
         wrapper = ExceptionWrapper(where=f"in DataLoader worker process {self.identity}")
         wrapper.exc_msg += _mistakes.cuda_is_hidden(sys.exc_info()[1])
         return wrapper
@@ -142,16 +142,16 @@ class _Stage:
             self.dataset = _datapipe_seeded(self.dataset, batch.shared_seed)
         self._epoch = batch.epoch
         self.source = None
-        self.behind: Optional[_shards.ShardState] = None  # what the dataset said after the last batch
+        self.behind: Optional[_shards.ShardState] = None  # the dataset's state after the last batch
         if self.order.seeds_samples:
             self.seeds = _seeds.SampleSeeds(_seeds.mixed(self.order.base_seed, batch.epoch))
 
 
 class _Source:
-    """An iterable dataset's iterator, and how far it is.
+    """An iterable dataset's iterator and its position.
 
     Args:
-        state: where it goes on, if its dataset can.
+        state: where to resume, if the dataset supports it.
     """
 
     def __init__(self, dataset: Any, state: Optional[_shards.ShardState]) -> None:
@@ -175,7 +175,7 @@ class _PlaceOfBatch:
             self.room = None  # too large: call.give() reports it
 
     def stacked(self, samples: Any) -> Any:
-        """The samples in it; None if they do not fit, or are special."""
+        """The samples stacked in the room; None if they do not fit, or are not plain tensors."""
         first = samples[0]
         same = all(type(each) is torch.Tensor and not each.is_nested and each.shape == first.shape and each.dtype == first.dtype for each in samples)
         if not same or any(each.requires_grad or each.layout is not torch.strided or each.device.type != "cpu" for each in samples):
@@ -186,13 +186,13 @@ class _PlaceOfBatch:
 
 
 _room = _PlaceOfBatch()
-_collating_types: frozenset[Any] = frozenset()  # those that torch itself has functions for
+_collating_types: frozenset[Any] = frozenset()  # types that torch itself collates
 _marks: Optional[Marks] = None
-_stages: dict[tuple[int, int], _Stage] = {}  # by order, and identity
+_stages: dict[tuple[int, int], _Stage] = {}  # by order and worker
 
 
 def prepare(marks: str) -> None:
-    """Before the first batch, when the process is not ready yet."""
+    """Call before the first batch, while the process is not ready yet."""
     global _marks
     torch.set_num_threads(1)
     file = os.open(marks, os.O_RDWR | os.O_CLOEXEC)
@@ -204,7 +204,7 @@ def prepare(marks: str) -> None:
 
 
 def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
-    """Loads one batch, and gives it to the caller. `facts` are those of a Batch."""
+    """Loads one batch and delivers it. `facts` are the fields of a Batch."""
     batch, marks = Batch._make(facts), _marks
     assert marks is not None
     job = call.job
@@ -296,7 +296,7 @@ def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks) -> 
 def _samples(
     call: "_worker.Call", stage: _Stage, batch: Batch, indices: Any, bad: list[tuple[int, str]], marks: Marks
 ) -> list[Any]:
-    """The samples; those that raised are missing, if they may be."""
+    """Loads the samples. Those that raised are missing, if on_bad_sample allows it."""
     order, dataset, seeds, job, write = stage.order, stage.dataset, stage.seeds, call.job, marks.write
     describe = call.describe if stage.samples_are_slow else None
     raises = order.on_bad_sample == "raise"
@@ -327,7 +327,7 @@ def _samples(
 
 
 def _completed(order: Order, samples: list[Any]) -> list[Any]:
-    """Without those that are missing; or with the sample before them in their place, or the one after."""
+    """Drops missing samples, or replaces each by the one before or after it."""
     there = [sample for sample in samples if sample is not _MISSING]
     if order.on_bad_sample != "replace" or not there:
         return there
@@ -359,7 +359,7 @@ def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks
             stage.seeds(_seeds.mixed(0, 1 + stage.identity))
         known = None if stage.states is None else stage.states.before(stage.identity, batch.epoch, batch.first)
         source = stage.source = _Source(stage.dataset, known)
-    while source.batches < batch.first and not source.ended:  # delivered by this worker's predecessor
+    while source.batches < batch.first and not source.ended:  # already delivered by this worker's predecessor
         try:
             _taken(call, stage, source, size, marks)
         except Exception as again:
@@ -378,7 +378,7 @@ def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks
 
 
 def _taken(call: "_worker.Call", stage: _Stage, source: _Source, size: int, marks: Marks) -> list[Any]:
-    """The shard's next batch, not collated; nothing at its end."""
+    """The shard's next batch before collation; empty at its end."""
     job, seeds = call.job, stage.seeds
     source.batches += 1
     samples: list[Any] = []
@@ -406,9 +406,9 @@ def _give(call: "_worker.Call", stage: _Stage, loaded: Loaded) -> None:
             size = None if _room.room is None else _room.room.finished(parts)
             if size is not None:
                 return call.finish(size)
-            return call.give(parts)  # copies the parts out that lie in the room
+            return call.give(parts)  # copies parts out of the room first
         except (AttributeError, TypeError, ValueError, pickle.PicklingError):
-            pass  # the caller could not import its classes; or it cannot be pickled at all
+            pass  # its classes cannot be imported by the caller, or it cannot be pickled at all
     try:
         parts = _tensors.batch_parts(result, by_value=True)
         stage.by_value = True
@@ -424,7 +424,7 @@ def _give(call: "_worker.Call", stage: _Stage, loaded: Loaded) -> None:
 
 
 def _leave(code: int) -> None:
-    """Ends this process; the pool replaces it and tries the batch again."""
+    """Exits. The pool replaces this process and retries the batch."""
     traceback.print_exc()
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -445,7 +445,7 @@ def _datapipe_seeded(dataset: Any, shared_seed: Optional[int]) -> Any:
 
 
 def _seed_worker(base_seed: int, identity: int) -> None:
-    """The generators as torch seeds them at a worker's beginning."""
+    """Seeds the global generators as torch does when a worker starts."""
     seed = base_seed + identity
     random.seed(seed)
     torch.default_generator.manual_seed(seed)
@@ -460,7 +460,7 @@ def _seed_worker(base_seed: int, identity: int) -> None:
 
 
 def _collate_in_private_memory() -> None:
-    """torch's collate functions would open a file in /dev/shm for each tensor, because they run in a worker."""
+    """Keeps torch's collate functions from opening a file in /dev/shm for each tensor, as they do in workers."""
     module: Any = torch_loader._utils.collate
     told = torch_loader._utils.worker
     original = getattr(module, "collate_tensor_fn", None)
@@ -486,6 +486,6 @@ def _collate_in_private_memory() -> None:
 
 
 def _only_torch_collates() -> bool:
-    """Whether no program has added functions of its own to default_collate, which could keep what they get."""
+    """Whether default_collate calls torch's functions only. A program's own could keep their tensors."""
     known = getattr(torch_loader._utils.collate, "default_collate_fn_map", None)
     return known is not None and known.keys() == _collating_types

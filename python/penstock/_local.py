@@ -12,7 +12,7 @@ torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
 
 
 class LocalPass(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[misc]
-    """One pass without workers: torch's own, which knows how far it is."""
+    """torch's own pass, which also records its position."""
 
     def __init__(self, loader: Any) -> None:
         self._progress = loader._begin()
@@ -32,7 +32,7 @@ class LocalPass(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[misc
         _progress.order_is_drawn(loader, self._progress)
         rest = None if self._iterable else _progress.skipped(loader, self._progress)
         self._sampler_iter = iter(self._index_sampler) if rest is None else rest
-        self._left = _progress.batches_left(loader, self._progress)  # None: not known
+        self._left = _progress.batches_left(loader, self._progress)  # None if unknown
 
     def resumed_behind_end(self) -> bool:
         """Whether this resumes an epoch of an iterable dataset of which nothing is left."""
@@ -45,13 +45,13 @@ class LocalPass(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[misc
         return False
 
     def _fetched(self) -> Any:
-        while self._ahead:  # of an iterable dataset: delivered before
+        while self._ahead:  # already delivered
             super()._next_data()
             self._ahead -= 1
         return super()._next_data()
 
     def _went_on(self, dataset: Any) -> int:
-        """An iterable dataset that has a state goes on from it; how many batches it left out."""
+        """Restores an iterable dataset's own state, if it has one. Returns the number of batches skipped."""
         resumed = self._progress.resumed
         if resumed is None or resumed["shards"] is None or not _shards.has_state(dataset):
             return 0

@@ -1,4 +1,4 @@
-"""What to say when a DataLoader's dataset, environment or user code breaks a rule of workers. Used by _loader.py and _loading.py."""
+"""Errors for datasets, environments and user code that break a rule of workers. Used by _loader.py, _workers.py and _loading.py."""
 
 import shlex
 import types
@@ -10,15 +10,15 @@ from penstock._errors import error, usage_error
 __all__ = ["cuda_in_a_worker", "cuda_is_hidden", "not_pickled", "not_started"]
 
 CUDA_RULE = 'GPUs are hidden from workers: return tensors on the host, and pass device="cuda" to the loader, which moves the batches'
-DEEPEST = 12  # attributes of attributes that are looked at
+DEEPEST = 12  # depth of the search through attributes
 
 
 def not_pickled(parts: dict[str, Any], broken: Exception) -> Exception:
-    """The error for a loader of which something cannot be pickled: it names the attribute.
+    """The error for a loader with an object that cannot be pickled. Names the attribute.
 
     Args:
-        parts: of the loader, by name.
-        broken: what pickling all of them raised.
+        parts: the loader's objects, by name.
+        broken: the exception of pickling all of them.
     """
     for name, part in parts.items():
         why = _refused(part)
@@ -43,7 +43,7 @@ def _refused(value: Any) -> Optional[Exception]:
 
 
 def _innermost(path: str, value: Any, why: Exception, seen: set[int]) -> tuple[str, Any, Exception]:
-    """The part of a part that is to blame: a dataset may hold another one, in a list perhaps."""
+    """The innermost object that cannot be pickled: a dataset may hold another one, perhaps in a list."""
     if len(seen) > DEEPEST:
         return path, value, why
     for name, each in _parts_of(path, value):
@@ -62,14 +62,14 @@ def _parts_of(path: str, value: Any) -> list[tuple[str, Any]]:
         if isinstance(value, types.FunctionType):
             cells = zip(value.__code__.co_freevars, value.__closure__ or ())
             return [(f"{path}'s variable {name}", cell.cell_contents) for name, cell in cells]
-        state = value.__reduce_ex__(4)[2]  # without what its __getstate__ leaves out
+        state = value.__reduce_ex__(4)[2]  # as its __getstate__ leaves it
     except Exception:
         return []
     return [(f"{path}.{name}", each) for name, each in state.items()] if isinstance(state, dict) else []
 
 
 def not_started(broken: error, command: Any, path: Any) -> error:
-    """The error for workers of which none could begin: how to see why."""
+    """The error when no worker could start. Says how to find out why."""
     words = [str(word) for word in command]
     text = (
         f"{broken}\nNo worker could begin. A worker is this command, whose interpreter has to find penstock, cloudpickle and torch:\n"
@@ -87,7 +87,7 @@ def cuda_in_a_worker(samples: Any) -> error:
 
 
 def cuda_is_hidden(raised: Optional[BaseException]) -> str:
-    """What to add to an exception of user code in a worker that looked for a GPU; empty for others."""
+    """Text to add to an exception of user code that looked for a GPU in a worker; empty for other exceptions."""
     if not isinstance(raised, (RuntimeError, AssertionError)):
         return ""
     text = str(raised)

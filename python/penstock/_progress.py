@@ -1,4 +1,4 @@
-"""How far a DataLoader is: its state, and going on from one (DataLoader.state_dict, load_state_dict).
+"""A DataLoader's position, and resuming from it (DataLoader.state_dict, load_state_dict).
 
 A state names a position, not samples: the epoch, the number of samples of the sampler's order that were delivered, the seed, and the
 generators just before the order was drawn. So its size does not depend on the dataset's, and a loader with another number of workers or
@@ -23,7 +23,7 @@ SCHEMA = "penstock.loader/1"
 
 
 class Progress:
-    """Of one epoch."""
+    """The position in one epoch."""
 
     def __init__(self, epoch: int, resumed: Optional[dict[str, Any]]) -> None:
         self.epoch = epoch
@@ -31,7 +31,7 @@ class Progress:
         self.resumed = resumed  # the state that it resumes from
         self.base_seed: Optional[int] = None if resumed is None else resumed["base_seed"]
         self.shared_seed: Optional[int] = None if resumed is None else resumed.get("shared_seed")  # of datapipes
-        self.samples: int = 0 if resumed is None else resumed["samples"]  # that the sampler gave, and were delivered
+        self.samples: int = 0 if resumed is None else resumed["samples"]  # of the sampler's order, delivered so far
         self.batches: int = 0 if resumed is None else resumed["batches"]
         self.shards: Optional[dict[str, Any]] = None if resumed is None else resumed["shards"]  # of an iterable dataset
         if self.shards is not None and "states" in self.shards:
@@ -90,7 +90,7 @@ def _set_generators(loader: Any, state: dict[str, Any]) -> None:
 
 
 def state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dict[str, Any]:
-    """What state_dict() gives."""
+    """The result of state_dict()."""
     state: dict[str, Any] = {
         "schema": SCHEMA,
         "facts": facts_of(loader),
@@ -118,7 +118,7 @@ def state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dict
 
 
 def shard_states(shards: dict[str, Any], count: int) -> list[Optional[_shards.ShardState]]:
-    """What the dataset said of each shard, as state_of() has given it; of one without a state: None."""
+    """Each shard's state from a dict of state_of(); None for a shard without one."""
     said = shards.get("states") or [None] * count
     return [
         each and _shards.ShardState(each["batches"], each["samples"], pickle.dumps(each["state"], protocol=5), each.get("ended", False))
@@ -131,7 +131,7 @@ def _told(shard: _shards.ShardState) -> dict[str, Any]:
 
 
 def check(loader: Any, state: dict[str, Any]) -> None:
-    """Raises state_mismatch_error if the state is not of such a loader."""
+    """Raises state_mismatch_error if the state belongs to another kind of loader."""
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
         raise state_mismatch_error(f"this is no state of a penstock.torch.DataLoader ({SCHEMA})")
     ours, theirs = facts_of(loader), state["facts"]
@@ -160,7 +160,7 @@ def facts_of(loader: Any) -> dict[str, Any]:
 
 
 def skipped(loader: Any, progress: Progress) -> Optional[Iterator[Any]]:
-    """The sampler's order from the resumed position on, of which the first batch is drawn at once; None: from its beginning."""
+    """The sampler's order from the resumed position on; its first batch is drawn at once. None if nothing is resumed."""
     if progress.resumed is None:
         return None
     if _is_plain(loader):
@@ -170,13 +170,13 @@ def skipped(loader: Any, progress: Progress) -> Optional[Iterator[Any]]:
 
 
 def _behind(order: Iterator[Any], count: int) -> Iterator[Any]:
-    """Samplers draw their order when the first index is taken: here, while the generators are in the saved states."""
+    """Takes the first index now, while the generators are in the saved states: that is when samplers draw their order."""
     first = list(itertools.islice(order, count, count + 1))
     return itertools.chain(first, order)
 
 
 def batches_left(loader: Any, progress: Progress) -> Optional[int]:
-    """How many the epoch has from the resumed position on; None: not known."""
+    """The number of batches from the resumed position on; None if unknown."""
     try:
         if not _is_plain(loader):
             return int(len(loader._index_sampler)) - progress.batches
@@ -197,7 +197,7 @@ def _sampler_of(loader: Any) -> Any:
 
 
 def _generators(loader: Any) -> list[Any]:
-    """What the order and the seed are drawn from, except the loader's own generator, which is seeded for each epoch."""
+    """The generators that order and seed are drawn from. The loader's own is not among them: it is seeded for each epoch."""
     sampler = _sampler_of(loader)
     known: list[Any] = []
     for generator in (loader.generator, getattr(sampler, "generator", None), getattr(loader.batch_sampler, "generator", None)):

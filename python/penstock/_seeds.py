@@ -1,7 +1,7 @@
-"""Seeds of samples: the global generators of Python, NumPy and torch before each sample, and penstock.sample_rng().
+"""Seeds the global generators of Python, NumPy and torch before each sample; penstock.sample_rng().
 
-The seed of a sample depends on the loader's seed, the number of the epoch and the sample's key, and on nothing else: not
-on the worker, the number of workers, the batch, or what died (semantics 51). Used by _loading.py and _loader.py.
+A sample's seed depends on the loader's seed, the epoch and the sample's key alone: not on the worker, the number of workers, the
+batch or crashes (semantics 51). Used by _loading.py and _loader.py.
 """
 
 import _random
@@ -15,11 +15,11 @@ __all__ = ["SampleSeeds", "mixed", "sample_rng"]
 
 MASK = (1 << 64) - 1
 
-_current: Optional[int] = None  # the seed of the sample that is being loaded
+_current: Optional[int] = None  # of the sample being loaded
 
 
 def mixed(a: int, b: int) -> int:
-    """64 bits of hash of two numbers (the finaliser of SplitMix64)."""
+    """A 64-bit hash of two numbers (SplitMix64's finaliser)."""
     z = (a ^ (b * 0x9E3779B97F4A7C15)) & MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
@@ -27,10 +27,10 @@ def mixed(a: int, b: int) -> int:
 
 
 def sample_rng() -> Any:
-    """A generator of its own for the sample that is being loaded: numpy.random.Generator, or random.Random without NumPy.
+    """A generator for the sample being loaded: numpy.random.Generator, or random.Random without NumPy.
 
-    Call it in a dataset's __getitem__ or in a transform. It depends on the loader's seed, the epoch and the sample only. Each
-    call within one sample begins anew. Outside of a loader's worker its numbers are different every time.
+    Call it in a dataset's __getitem__ or in a transform. It depends on the loader's seed, the epoch and the sample alone. Each
+    call within one sample restarts it. Outside a loader's worker it is seeded randomly.
     """
     try:
         import numpy
@@ -43,21 +43,21 @@ TwisterState = ctypes.c_uint32 * 625  # the place of the next word, then the wor
 
 
 def _state_address(generator: random.Random) -> Optional[int]:
-    """Where CPython keeps a generator's state: behind the head of the object. None if that is not so in this interpreter."""
+    """The address where CPython keeps a generator's state: behind the object's header. None if this interpreter keeps it elsewhere."""
     head = object.__basicsize__
     if (sys.implementation.name != "cpython" or type(generator) is not random.Random
             or _random.Random.__basicsize__ < head + ctypes.sizeof(TwisterState)):
         return None
-    tried = random.Random(1)  # from which nobody else draws meanwhile
+    tried = random.Random(1)  # private, so no other thread draws from it
     words = tried.getstate()[1]
     seen = TwisterState.from_address(id(tried) + head)
     return id(generator) + head if tuple(seen) == (words[-1], *words[:-1]) else None
 
 
 class PythonGenerator:
-    """Sets a random.Random to a state that a seed alone decides.
+    """Sets a random.Random to a state derived from a seed alone.
 
-    It is not the state that random.seed(seed) makes: that takes 3.6 us, this 0.5, and all else of a sample of 64 bytes 7. Where
+    The state differs from that of random.seed(seed), which takes 3.6 us; this takes 0.5, and the rest of a 64-byte sample 7. Where
     the interpreter keeps the state elsewhere, setstate() sets the same one, in 12 us.
     """
 
@@ -79,7 +79,7 @@ class PythonGenerator:
 
 
 class SampleSeeds:
-    """Seeds the global generators for one sample after the other.
+    """Seeds the global generators for each sample in turn.
 
     Args:
         seed: of the loader, in this epoch.
@@ -94,7 +94,7 @@ class SampleSeeds:
 
     def __call__(self, key: int) -> None:
         global _current
-        _current = seed = mixed(self._seed, key) >> 1  # as torch's seeds, it fits a tensor of integers
+        _current = seed = mixed(self._seed, key) >> 1  # fits an int64 tensor, as torch's seeds do
         self._python(seed)
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed(seed & 0xFFFFFFFF)
@@ -102,6 +102,6 @@ class SampleSeeds:
 
     @staticmethod
     def over() -> None:
-        """No sample is being loaded."""
+        """Call when no sample is being loaded any more."""
         global _current
         _current = None

@@ -1,7 +1,7 @@
-"""How far each shard of an iterable dataset is, in the dataset's own words (state_dict), where its workers' replacements find it.
+"""The position of each shard of an iterable dataset (its state_dict()), kept where a replacement worker can read it.
 
-A file in memory with two places for each shard, which its worker writes in turn: one after each batch. So the state before the
-batch at which a worker died is there, whatever was half written. Used by _loader.py, which makes the file, and _loading.py.
+A memory file holds two records for each shard. Its worker writes them in turn, one after each batch, so the state before the batch that
+killed the worker survives even if the other record is half written. Used by _loader.py, which creates the file, and _loading.py.
 """
 
 import os
@@ -12,22 +12,22 @@ from typing import Any, NamedTuple, Optional
 
 __all__ = ["ShardState", "ShardStates", "has_state", "state_of"]
 
-ROOM = 1 << 30  # for one state; pages that are not written take no memory
+ROOM = 1 << 30  # bytes for one state; unwritten pages take no memory
 MAGIC = 0x70656E73686172_02
 _FACTS = struct.Struct("<QQQ?")  # epoch, batches, samples, ended
 _HEAD = struct.Struct("<QQQQ?QI")  # MAGIC, the facts, length, checksum
 
 
 class ShardState(NamedTuple):
-    """A shard's position, and what the dataset said there."""
+    """A shard's position and the dataset's state there."""
 
     batches: int
     samples: int
     pickled: bytes
-    ended: bool = False  # nothing is left of it, whatever the dataset says: many say the same before their beginning
+    ended: bool = False  # exhausted, whatever the state says: many datasets look identical before iteration starts
 
     def go_on(self, dataset: Any) -> int:
-        """Puts the dataset where it was, unless it has ended. How many batches it leaves out."""
+        """Restores the dataset's position, unless the shard has ended. Returns the number of batches skipped."""
         if self.ended:
             return self.batches
         dataset.load_state_dict(pickle.loads(self.pickled))
@@ -41,7 +41,7 @@ def has_state(dataset: Any) -> bool:
 class ShardStates:
     """
     Args:
-        file: a descriptor, which is this object's from now on.
+        file: a descriptor, which this object closes.
     """
 
     def __init__(self, file: int) -> None:
@@ -60,7 +60,7 @@ class ShardStates:
 
     @property
     def path(self) -> str:
-        """As other processes open it."""
+        """The path by which other processes open it."""
         return f"/proc/{os.getpid()}/fd/{self._file}"
 
     def clear(self) -> None:
@@ -78,7 +78,7 @@ class ShardStates:
             left, at = left[written:], at + written
 
     def before(self, shard: int, epoch: int, batch: int) -> Optional[ShardState]:
-        """The last state of the shard in this epoch before its batch of this number, or behind the batch before; None: there is none."""
+        """The shard's latest state in this epoch that does not lie behind batch number `batch`; None if there is none."""
         found = [state for state in (self._read(shard, epoch, which) for which in (0, 1)) if state is not None and state.batches <= batch]
         return max(found, default=None)
 
@@ -101,7 +101,7 @@ class ShardStates:
 
 
 def state_of(dataset: Any, batches: int, samples: int, ended: bool) -> ShardState:
-    """What the dataset says now, behind this many batches and samples."""
+    """The dataset's state now, after this many batches and samples."""
     said = dataset.state_dict()
     try:
         return ShardState(batches, samples, pickle.dumps(said, protocol=5), ended)

@@ -1,7 +1,6 @@
-"""Pickles of datasets and batches with their memory beside them: tensors and arrays are not copied into the pickle.
+"""Pickles datasets and batches without copying the memory of tensors and arrays into the pickle.
 
-Pickling a tensor in torch's own way copies it twice, or opens a file in shared memory for it. Used by _loader.py and, in
-workers, by _loading.py.
+torch's own way copies a tensor twice, or opens a file in shared memory for it. Used by _loader.py and, in workers, by _loading.py.
 """
 
 import bisect
@@ -30,10 +29,10 @@ __all__ = ["PartOutsideRangeError", "Room", "batch_from", "batch_parts", "datase
 Buffer = Union[bytes, bytearray, memoryview]
 
 PAGE = 4096
-ALIGNMENT = 64  # of parts, as in core/parts.hpp
-IN_ROOM = 1 << 63  # a result that was put together in a Room, not by core/parts.hpp
+ALIGNMENT = 64  # of parts, in bytes, as in core/parts.hpp
+IN_ROOM = 1 << 63  # marks a result laid out by a Room, not by core/parts.hpp
 
-# torch's dtypes by name: pickle would look for them in every module.
+# By name: pickle would search every module for torch's dtypes.
 _DTYPES: dict[str, Any] = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
 _NAMES: dict[Any, str] = {value: name for name, value in _DTYPES.items()}
 
@@ -42,7 +41,7 @@ _NAMES: dict[Any, str] = {value: name for name, value in _DTYPES.items()}
 
 
 def _reduce_tensor(tensor: Any) -> Any:
-    """Of a batch: its elements, in order."""
+    """Pickles a batch's tensor as its elements, in order."""
     if not _is_plain(tensor):
         return _reduce_special(tensor)
     flat = tensor.detach().contiguous().reshape(-1)
@@ -50,7 +49,7 @@ def _reduce_tensor(tensor: Any) -> Any:
         return _tensor, (None, _NAMES[tensor.dtype], tuple(tensor.shape), tensor.requires_grad)
     try:
         array = flat.numpy()
-    except TypeError:  # a type that NumPy does not have
+    except TypeError:  # NumPy lacks this dtype
         array = flat.view(torch.uint8).numpy()
     return _tensor, (pickle.PickleBuffer(array), _NAMES[tensor.dtype], tuple(tensor.shape), tensor.requires_grad)
 
@@ -64,7 +63,7 @@ def _tensor(buffer: Any, dtype: str, shape: tuple[int, ...], gradient: bool) -> 
 
 
 def _reduce_special(tensor: Any) -> Any:
-    if tensor.is_nested and tensor.layout is torch.strided:  # not every version of torch can pickle these
+    if tensor.is_nested and tensor.layout is torch.strided:  # some versions of torch cannot pickle these
         return _nested, ([each.detach() for each in tensor.unbind()], tensor.requires_grad)
     return tensor.__reduce_ex__(5)
 
@@ -86,7 +85,7 @@ def _is_plain(tensor: Any) -> bool:
 
 
 class _Storages:
-    """Of a dataset: views of one memory stay views of one memory, in the workers too."""
+    """Pickles a dataset's tensors so that views of one storage remain views of one storage in workers."""
 
     def __init__(self) -> None:
         self._known: dict[int, "_Storage"] = {}
@@ -98,7 +97,7 @@ class _Storages:
         if storage.nbytes() == 0 or tensor.numel() == 0:
             return _reduce_tensor(tensor)
         if storage.nbytes() > 2 * tensor.numel() * tensor.element_size():
-            return _reduce_tensor(tensor)  # a small part of something large
+            return _reduce_tensor(tensor)  # a small view of a large storage
         held = self._known.get(storage.data_ptr())
         if held is None:
             held = self._known[storage.data_ptr()] = _Storage(storage)
@@ -108,7 +107,7 @@ class _Storages:
 
 class _Storage:
     def __init__(self, storage: Any) -> None:
-        self.storage = storage  # keeps the address, too
+        self.storage = storage  # also keeps the address valid
 
     def __reduce__(self) -> Any:
         whole = torch.empty(0, dtype=torch.uint8)
@@ -143,10 +142,10 @@ class _PicklerByValue(cloudpickle.Pickler):  # type: ignore[misc,unused-ignore]
 
 
 def batch_parts(value: Any, by_value: bool = False) -> list[Any]:
-    """A pickle, and after it the memory that it leaves out.
+    """The pickle, followed by the buffers left out of it.
 
     Args:
-        by_value: for classes and functions that the reader could not import.
+        by_value: also pickle classes and functions that the reader cannot import.
     """
     buffers: list[pickle.PickleBuffer] = []
     whole = io.BytesIO()
@@ -166,8 +165,8 @@ class Room:
     the pickle and the parts that were made elsewhere; the table: offset and length of each part.
 
     Args:
-        address: of memory that call.reserve() gave. It must outlive the tensors' last use.
-        size: bytes there, from room_for() of the same batch: what the batch before needed says nothing about this one.
+        address: from call.reserve(). The memory must stay valid until the tensors' last use.
+        size: bytes there, from room_for() of this batch. Another batch's size says nothing about this one.
     """
 
     def __init__(self, address: int, size: int) -> None:
@@ -175,7 +174,7 @@ class Room:
         self._view = memoryview(memory).cast("B")
         self._bytes = torch.frombuffer(memory, dtype=torch.uint8)
         self._address, self._size, self._used = address, size, ALIGNMENT
-        self._begins: list[int] = []  # of the ranges that tensor() has given, ascending
+        self._begins: list[int] = []  # of the ranges that tensor() returned, ascending
         self._ends: list[int] = []
 
     def tensor(self, dtype: Any, shape: tuple[int, ...]) -> Any:
@@ -249,12 +248,12 @@ def room_for(samples: list[Any]) -> int:
 
 
 def pickled(value: Any) -> bytes:
-    """As one piece; for what is small."""
+    """In one piece; for small objects."""
     return pickle.dumps(value, protocol=5)
 
 
 def batch_from(whole: Any) -> Any:
-    """What batch_parts() got. Its tensors and arrays are views of `whole`, which can be written, and keep it."""
+    """The value that batch_parts() pickled. Its tensors and arrays are writable views of `whole` and keep it alive."""
     view = memoryview(whole)
     (count,) = struct.unpack_from("<Q", view)
     if count & IN_ROOM:
@@ -272,11 +271,11 @@ def batch_from(whole: Any) -> Any:
     return pickle.loads(parts[0], buffers=parts[1:])
 
 
-_ARRAYS: dict[int, Any] = {}  # by size: batches mostly have few
+_ARRAYS: dict[int, Any] = {}  # by size: most loaders have few
 
 
 def view_of(held: Any) -> Any:
-    """Memory of a result that is read where it lies, as a buffer that keeps it."""
+    """A buffer over a result in its slot; keeps it alive."""
     kind: Any = _ARRAYS.get(held.nbytes)
     if kind is None:
         if len(_ARRAYS) > 64:
@@ -291,7 +290,7 @@ def view_of(held: Any) -> Any:
 
 
 def dataset_parts(value: Any) -> list[Any]:
-    """A pickle, and after it the memory that it leaves out."""
+    """The pickle, followed by the buffers left out of it."""
     buffers: list[pickle.PickleBuffer] = []
     whole = io.BytesIO()
 
@@ -304,7 +303,7 @@ def dataset_parts(value: Any) -> list[Any]:
 
 
 def published(value: Any) -> int:
-    """A sealed file in memory that holds a pickle and, page by page, the memory that it leaves out; its descriptor."""
+    """Writes the pickle and, page-aligned, the buffers left out of it to a sealed memory file. Returns its descriptor."""
     parts = dataset_parts(value)
     lengths = [len(part) for part in parts]
     head = struct.pack(f"<{1 + len(parts)}Q", len(parts), *lengths)
@@ -323,7 +322,7 @@ def published(value: Any) -> int:
 
 
 def map_published(path: str) -> Any:
-    """What was published. Its large memory is mapped: one copy for all processes, until one of them writes to it."""
+    """The published value. Large buffers are mapped copy-on-write: all processes share one copy."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(file).st_size
@@ -363,7 +362,7 @@ def _seal(file: int) -> None:
 
 
 def _shared_by_processes() -> dict[Any, Any]:
-    """How multiprocessing pickles its values, arrays, connections and locks."""
+    """multiprocessing's reducers of its values, arrays, connections and locks."""
     known = multiprocessing.reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined,unused-ignore]
     theirs = ("multiprocessing.sharedctypes", "multiprocessing.heap", "multiprocessing.connection")
     shared = {kind: reduce for kind, reduce in known.items() if getattr(reduce, "__module__", None) in theirs}
@@ -383,7 +382,7 @@ def _reduce_lock(lock: Any) -> Any:
 
 
 class _ParentsFile:
-    """A descriptor of this process as a worker opens it: for locks, values and queues of multiprocessing."""
+    """Lets a worker open a descriptor of this process: for multiprocessing's locks, values and queues."""
 
     def __init__(self, descriptor: int) -> None:
         self.path = f"/proc/{os.getpid()}/fd/{descriptor}"
@@ -393,7 +392,7 @@ class _ParentsFile:
 
 
 class _Spawning:
-    """What multiprocessing's objects ask for while they are pickled for a process that is being started."""
+    """What multiprocessing's objects expect while they are pickled for a starting process."""
 
     DupFd = _ParentsFile
 

@@ -28,19 +28,19 @@ class Workers:
     def __init__(self, count: int, name: Optional[str], device: Any, options: dict[str, Any]) -> None:
         self.pid = os.getpid()
         self.orders = itertools.count(1)
-        self.living: set[int] = set()  # orders that an iterator still uses
+        self.living: set[int] = set()  # orders in use by a pass
         marks = os.memfd_create("penstock-marks", os.MFD_CLOEXEC)
         os.ftruncate(marks, 16 * _loading.Marks.JOBS)
         self.marks = _loading.Marks(marks)
         gate = _beginning.Gate()
-        # Memory of its own is the dataset's business, and importing torch takes long where many do it.
+        # The dataset decides how much memory it takes, and many concurrent imports of torch take long.
         usual = {"loader.slot_bytes": "4MiB", "jobs.memory": "8GiB", "loader.limits.memory": "1TiB", "loader.hang.start_deadline": "5m"}
         given = {**usual, **pool_options(device), **_flat(options)}
         begin = (f"/proc/{self.pid}/fd/{marks}", gate.path, _beginning.at_once())
         self.pool = _LoaderPool(count, initializer=_beginning.prepare, initargs=begin, name=name, **given)
         self.most_lent = self.pool._config["jobs.memory"] // 4 if isinstance(self.pool._config["jobs.memory"], int) else 1 << 28
         self.lent = _Lending()
-        self.have_begun = False  # some worker has answered
+        self.have_begun = False  # a worker has answered
         weakref.finalize(self, _end, self.pid, self.pool, marks, gate).atexit = False
 
     def submit(self, batch: _loading.Batch, timeout: Optional[float], worker: Optional[int]) -> _core.Job:
@@ -52,15 +52,15 @@ class Workers:
             raise told from told.__cause__
 
     def explained(self, broken: Any) -> Any:
-        """An error of the whole pool, with advice if no worker could even begin."""
+        """An error of the whole pool, with advice if no worker could start."""
         self.pool._explain(broken)
         if self.have_begun or "PYTHONPATH=" in str(broken):
             return broken
         return _mistakes.not_started(broken, self.pool._config["loader.command"], self.pool._config["loader.env.PYTHONPATH"])
 
     def outcome_of(self, job: _core.Job) -> tuple[Any, ...]:
-        """("ok", the batch's memory), or the status and what the job's error consists of. Large batches are read where their worker wrote
-        them, as long as the caller keeps no more than a quarter of [jobs] memory so."""
+        """("ok", the batch's memory), or the status and the fields of the job's error. Large batches are read in their slots, as long as the
+        caller keeps at most a quarter of [jobs] memory there."""
         status, *rest = job.outcome(COPIED_BELOW if self.lent.bytes < self.most_lent else 1 << 62)
         self.have_begun |= status in ("ok", "exception")
         if status != "ok":
@@ -84,13 +84,13 @@ def _end(pid: int, pool: Pool, marks: int, gate: _beginning.Gate) -> None:
 
 
 class _Lending:
-    """How many bytes of results the caller reads where they lie."""
+    """Counts the bytes of results that the caller reads in their slots."""
 
     bytes = 0
 
 
 class _Lent:
-    """A result that the caller keeps. It may outlive the workers: what keeps a batch must not keep them."""
+    """A result in its slot that the caller keeps. It may outlive the workers: a kept batch must not keep them alive."""
 
     def __init__(self, held: _core.Kept, lending: _Lending) -> None:
         self._held, self._lending = held, lending
