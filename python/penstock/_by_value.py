@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
-__all__ = ["OF_CODE", "Pickler", "dumps"]
+__all__ = ["Pickler", "dumps"]
 
 LONGEST = 100_000  # characters of lines that one function brings
 
@@ -28,13 +28,12 @@ def _reduce_code(code: types.CodeType) -> Any:
 
 
 _cloudpickle_reduces_code: Callable[[Any], Any] = cloudpickle.Pickler.dispatch_table[types.CodeType]
-OF_CODE: dict[type, Callable[[Any], Any]] = {types.CodeType: _reduce_code}  # for a dispatch_table in front of cloudpickle's
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc,unused-ignore]
-    """cloudpickle's, with the rules above. A subclass with its own dispatch_table includes OF_CODE in it."""
+    """cloudpickle's, with the rules above."""
 
-    dispatch_table = ChainMap(OF_CODE, cloudpickle.Pickler.dispatch_table)
+    dispatch_table = ChainMap({types.CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -16,6 +16,7 @@ import torch.utils.data
 
 from penstock import _seeds, _shards
 from penstock._errors import state_mismatch_error, usage_error
+from penstock._globals import PROGRAM
 
 __all__ = ["Progress", "batches_left", "begin", "check", "facts_of", "order_is_drawn", "program_generator_kept", "shard_states", "skipped", "state_of"]
 
@@ -153,7 +154,8 @@ def facts_of(loader: Any) -> dict[str, Any]:
     except TypeError:
         length = None
     sampler = type(_sampler_of(loader))
-    facts = {"dataset": f"{kind.__module__}.{kind.__qualname__}", "length": length, "sampler": sampler.__qualname__, "seed": loader.seed}
+    module = "__main__" if kind.__module__ in PROGRAM else kind.__module__  # a state is for a rank that was started in another way, too
+    facts = {"dataset": f"{module}.{kind.__qualname__}", "length": length, "sampler": sampler.__qualname__, "seed": loader.seed}
     if iterable or not _is_plain(loader):
         facts["batch_size"] = loader.batch_size
     return facts

@@ -21,8 +21,9 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator
 from typing import Any, Optional, Union
 
-import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import torch
+
+from penstock import _by_value
 
 __all__ = ["PartOutsideRangeError", "Room", "batch_from", "batch_parts", "dataset_parts", "map_published", "pickled", "published", "room_for", "view_of"]
 
@@ -137,8 +138,8 @@ class _Pickler(pickle.Pickler):
     dispatch_table = {**copyreg.dispatch_table, **_OF_BATCHES}
 
 
-class _PicklerByValue(cloudpickle.Pickler):  # type: ignore[misc,unused-ignore]
-    dispatch_table = ChainMap({**_OF_BATCHES}, cloudpickle.Pickler.dispatch_table)
+class _PicklerByValue(_by_value.Pickler):
+    dispatch_table = ChainMap({**_OF_BATCHES}, _by_value.Pickler.dispatch_table)
 
 
 def batch_parts(value: Any, by_value: bool = False) -> list[Any]:
@@ -294,8 +295,8 @@ def dataset_parts(value: Any) -> list[Any]:
     buffers: list[pickle.PickleBuffer] = []
     whole = io.BytesIO()
 
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc,unused-ignore]
-        dispatch_table = ChainMap({torch.Tensor: _Storages().reduce}, _shared_by_processes(), cloudpickle.Pickler.dispatch_table)
+    class Pickler(_by_value.Pickler):
+        dispatch_table = ChainMap({torch.Tensor: _Storages().reduce}, _shared_by_processes(), _by_value.Pickler.dispatch_table)
 
     with _as_if_spawning():
         Pickler(whole, protocol=5, buffer_callback=buffers.append).dump(value)

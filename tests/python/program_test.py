@@ -63,7 +63,7 @@ def rank_of(rank, folder):
     batches = list(loader)
     ok = [squares for squares, _ in batches] == [[0, 1, 4, 9], [16, 25, 36, 49], [64, 81, 100, 121]]
     with open(os.path.join(folder, "rank%d" % rank), "w") as file:
-        print(ok and all(parents == {os.getpid()} for _, parents in batches), file=file)
+        print(ok and all(parents == {os.getpid()} for _, parents in batches), loader.state_dict()["facts"]["dataset"], file=file)
 
 if __name__ == "__main__":
     torch.multiprocessing.start_processes(rank_of, args=(sys.argv[2],), nprocs=2, start_method=sys.argv[1])
@@ -116,11 +116,20 @@ class ProgramTest(PackageTest):
 
     def test_ranks_that_torch_spawns_load_datasets_of_the_program(self):
         self.need_torch()
-        self.assertEqual(self.run_file(OF_TORCH, "spawn", self.folder)[0], ["True"] * 2)
+        self.assertEqual(self.run_file(OF_TORCH, "spawn", self.folder)[0], ["True", "__main__.Squares"] * 2)
 
     def test_ranks_of_a_fork_server_load_datasets_of_the_program(self):
         self.need_torch()
-        self.assertEqual(self.run_file(OF_TORCH, "forkserver", self.folder)[0], ["True"] * 2)
+        self.assertEqual(self.run_file(OF_TORCH, "forkserver", self.folder)[0], ["True", "__main__.Squares"] * 2)
+
+    def test_the_program_s_arguments_are_those_of_its_workers(self):
+        out = self.ran("""
+            import sys
+            import penstock
+            with penstock.Pool(1, control_socket=False) as pool:
+                print(pool.submit(lambda: sys.argv == ["-c", "--one", "2"]).result())
+            """, "--one", "2")
+        self.assertEqual(out.split(), ["True"])
 
     # ---- files and lines ------------------------------------------------------------------------------------------
 
@@ -170,6 +179,24 @@ class ProgramTest(PackageTest):
             print(back.__code__.co_filename, linecache.getlines("/tmp/ipykernel_17/2044.py") == before)
             """.replace("\n            ", "\n"), CELL)
         self.assertEqual(told.split(), ["/tmp/ipykernel_17/2044.py", "True"])
+
+    def test_the_traceback_of_a_dataset_of_the_program_has_its_file_and_its_line(self):
+        self.need_torch()
+        told = self.ran(NOTEBOOK + """
+            from penstock.torch import DataLoader
+            run_cell('''class Broken:
+                def __len__(self):
+                    return 3
+                def __getitem__(self, index):
+                    raise KeyError(index)  # the line of the dataset
+            ''', "/tmp/ipykernel_17/3000.py")
+            try:
+                next(iter(DataLoader(Broken(), num_workers=1)))
+            except KeyError as error:
+                print(error)
+            """.replace("\n            ", "\n"), CELL)
+        self.assertIn("ipykernel_17/3000.py", told)
+        self.assertIn("raise KeyError(index)  # the line of the dataset", told)
 
 
 if __name__ == "__main__":
