@@ -14,7 +14,7 @@ from typing import Any, Callable, Optional
 import torch
 import torch.utils.data
 
-from penstock import _content, _core, _loading, _mistakes, _progress, _shards, _tensors
+from penstock import _content, _core, _loading, _mistakes, _processes, _progress, _shards, _tensors
 from penstock._batch_book import TRIES, BatchBook, Planned, Shards
 from penstock._device import ToDevice
 from penstock._errors import error, job_failed_error, usage_error, workers_exhausted_error
@@ -96,10 +96,15 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             self._shared_seed = progress.shared_seed
         progress.shared_seed, progress.base_seed = self._shared_seed, self._base_seed
         progress.ordered = getattr(loader, "in_order", True)
-        self._cancel_all()
+        self._shutdown_workers()
         self._book = self._begun(loader)
         for _ in range((loader.prefetch_factor or 2) * self._num_workers):
             self._load_next()
+
+    @property
+    def _workers(self) -> "list[_processes.WorkerProcess]":
+        """As in torch's iterators."""
+        return _processes.processes_of(self._pool.pool)
 
     # ---- what the subclasses say ----------------------------------------------------------------------------------
 
@@ -136,8 +141,8 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         worker = None if self._book.shards is None else planned.shard
         self._jobs[planned] = self._workers.submit(batch, self._timeout if self._timeout > 0 else None, worker)
 
-    def _cancel_all(self) -> None:
-        """The processes stay with the loader."""
+    def _shutdown_workers(self) -> None:
+        """As in torch's iterators, but the processes stay with the loader."""
         for job in self._jobs.values():
             job.cancel_if_waiting()
         self._jobs.clear()

@@ -2,8 +2,8 @@
 
     torch_own_tests.py .../pytorch-1.13.1/test/test_dataloader.py [--only WORD ...] [--jobs N] [--plain] [--json]
 
-The file is that of the installed version: `apt-get source pytorch`, or the tag of its repository. It needs expecttest (and
-psutil for some). With --plain torch's own DataLoader runs them: what fails there, too, is not ours. Exits with 1 if fewer than
+The file is that of the installed version: `apt-get source pytorch`, or the tag of its repository. It needs expecttest and
+psutil. With --plain torch's own DataLoader runs them: what fails there, too, is not ours. Exits with 1 if fewer than
 95 % of the tests that apply pass, or one hangs.
 """
 
@@ -23,11 +23,12 @@ EXCLUDED = {
     "*.test_fd_limit_exceeded": "patches torch.multiprocessing's file descriptors, which are not used",
     "*.test_segfault": "wants a crash in a worker to be an error: here it is survived, or names its sample",
     "*.test_no_segfault": "about threads of the fork server's parent: workers are not forked",
-    "*.test_get_worker_info": "compares with pids in the private attribute _workers",
-    "*.test_iterable_style_dataset": "joins processes in the private attribute _workers",
-    "*.test_partial_workers": "joins processes in the private attribute _workers",
+    "*.test_iterable_style_dataset": "wants exit codes from the private attribute _workers: processes are the pool's, which collects their codes",
     "*.test_ind_worker_queue": "wants batch k to come from worker k modulo n: here a free worker takes the next batch",
     "TestDataLoaderDeviceTypeCUDA.*": "wants samples that lie on the GPU in workers: GPUs are hidden from them",
+    "TestDataLoaderDeviceCUDA.*": "wants samples that lie on the GPU in workers: GPUs are hidden from them",
+    "*.test_persistent_workers_pin_memory_atexit_registered_once": "about the function that torch's own iterators register for the exit",
+    "*.test_persistent_workers_pin_memory_atexit_uses_iterator_shutdown": "about the function that torch's own iterators register for the exit",
     "TestOutOfOrderDataLoader.test_in_order_index_ds": "wants batch k to come from worker k modulo n: here a free worker takes the next batch",
     "TestOutOfOrderDataLoader.test_out_of_order_index_ds": "wants batches to wait behind a slow one of their worker: here a free worker takes the next batch",
     "TestConvAfterFork.*": "about fork: workers are executed",
