@@ -401,7 +401,7 @@ def _setup_file(initializer: Optional[Callable[..., object]], arguments: tuple[A
     """
     file = os.memfd_create("penstock-pool-setup", os.MFD_CLOEXEC)
     with open(file, "wb", closefd=False) as opened:
-        opened.write(pickle.dumps(_absolute(sys.path)))
+        opened.write(pickle.dumps((_absolute(sys.path), list(getattr(sys, "argv", [])))))
         opened.write(pickle.dumps(_key_of_multiprocessing()))
         opened.write(pickle.dumps(_by_value.dumps((initializer, arguments))))
         return file, opened.tell()

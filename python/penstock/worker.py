@@ -36,15 +36,14 @@ def main() -> None:
 
 
 def _begin() -> None:
-    """Takes over the caller's import path and key of multiprocessing, then runs the pool's initializer."""
+    """Takes over the caller's import path, arguments and key of multiprocessing, then runs the pool's initializer."""
     file = os.environ.pop(SETUP, None)
     if file is None:
         return
     from penstock import _globals
 
     with open(file, "rb") as opened:
-        path = pickle.load(opened)
-        sys.path[:] = path
+        sys.path[:], sys.argv[:] = pickle.load(opened)
         key = pickle.load(opened)
         if key is not None:
             import multiprocessing
