@@ -38,12 +38,12 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     def __init__(self, loader: Any) -> None:
         self._progress = loader._begin()
         super().__init__(loader)
-        self._workers: Workers = loader._workers_here()
+        self._pool: Workers = loader._workers_here()
         self._lock = threading.Lock()
         self._jobs: dict[Planned, _core.Job] = {}
         self._bad = BadSamples(loader.on_bad_sample, loader._quarantine_here(), loader.bad_samples)
         self._group = loader.group
-        self._to_device = None if loader.device is None else ToDevice(loader.device, self._num_workers, self._workers)
+        self._to_device = None if loader.device is None else ToDevice(loader.device, self._num_workers, self._pool)
         if loader.seed is not None:
             self._base_seed = int(loader.seed)
         elif self._progress.base_seed is not None:
@@ -52,7 +52,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._reset(loader, first_iter=True)
 
     def _publish(self, loader: Any) -> None:
-        number = next(self._workers.orders)
+        number = next(self._pool.orders)
         world_size, rank = torch_loader._get_distributed_settings() if hasattr(torch_loader, "_get_distributed_settings") else (1, 0)
         order = _loading.Order(
             number=number,
@@ -69,7 +69,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             rank=rank,
             world_size=world_size,
             on_bad_sample=self._bad.policy,
-            last_attempt=self._workers.pool._config["quarantine.max_attempts"],
+            last_attempt=self._pool.pool._config["quarantine.max_attempts"],
             verified=_content.is_verified(),
             states=self._states_path(),
         )
@@ -78,8 +78,8 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         except Exception as broken:
             raise _mistakes.not_pickled({name: getattr(order, name) for name in PICKLED}, broken) from broken
         self._order = number, f"/proc/{os.getpid()}/fd/{file}"
-        self._workers.living.add(number)
-        self._end = weakref.finalize(self, _over, file, self._workers.living, number, self._jobs)
+        self._pool.living.add(number)
+        self._end = weakref.finalize(self, _over, file, self._pool.living, number, self._jobs)
         self._end.atexit = False
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
@@ -105,6 +105,10 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     def _workers(self) -> "list[_processes.WorkerProcess]":
         """As in torch's iterators."""
         return _processes.processes_of(self._pool.pool)
+
+    def _shutdown_workers(self) -> None:
+        """As in torch's iterators, but the processes stay with the loader."""
+        self._cancel_all()
 
     # ---- what the subclasses say ----------------------------------------------------------------------------------
 
@@ -136,10 +140,10 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     def _load(self, planned: Planned) -> None:
         number, file = self._order
         batch = _loading.Batch(
-            number, file, min(self._workers.living), self._progress.epoch, self._shared_seed, planned.shard, planned.first, planned.index, planned.bad
+            number, file, min(self._pool.living), self._progress.epoch, self._shared_seed, planned.shard, planned.first, planned.index, planned.bad
         )
         worker = None if self._book.shards is None else planned.shard
-        self._jobs[planned] = self._workers.submit(batch, self._timeout if self._timeout > 0 else None, worker)
+        self._jobs[planned] = self._pool.submit(batch, self._timeout if self._timeout > 0 else None, worker)
 
     def _shutdown_workers(self) -> None:
         """As in torch's iterators, but the processes stay with the loader."""
@@ -164,12 +168,12 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
 
     def _next_data(self) -> Any:
         with self._lock:
-            if self._workers.pid != os.getpid():
+            if self._pool.pid != os.getpid():
                 raise usage_error("this iterator was made before a fork: make a new one, iter(loader), in this process")
             try:
                 data = self._next_loaded()
             except workers_exhausted_error as broken:
-                told = self._workers.explained(broken)
+                told = self._pool.explained(broken)
                 raise told from told.__cause__
         if isinstance(data, ExceptionWrapper):
             data.reraise()
@@ -227,7 +231,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             self._bad.refuse(self._index_at(planned, planned.bad[0]))
         while True:
             self._wait_for(self._jobs[planned])
-            status, *rest = self._workers.outcome_of(self._jobs[planned])
+            status, *rest = self._pool.outcome_of(self._jobs[planned])
             if status == "ok":
                 loaded = _tensors.batch_from(rest[0])
                 if loaded[4] is not None and loaded[4] != _content.digest(loaded[0]):
@@ -250,7 +254,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             raise _Interrupted(interrupted) from None
 
     def _is_tried_again(self, planned: Planned, status: str, rest: list[Any]) -> bool:
-        place = self._workers.marks.place_of(self._jobs[planned].number)
+        place = self._pool.marks.place_of(self._jobs[planned].number)
         if place is not None and place >= _loading.Marks.PLACE_OF_SETUP:
             place = None
         timeouts, known = planned.timeouts, len(planned.bad)
@@ -279,7 +283,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
 
     def _place_of_death(self, planned: Planned) -> tuple[str, Any]:
         """Where a worker was when it died of this batch, in words; and the index of the sample, if it was at one."""
-        place = self._workers.marks.place_of(self._jobs[planned].number)
+        place = self._pool.marks.place_of(self._jobs[planned].number)
         if place is None or place == _loading.Marks.PLACE_OF_SETUP:
             return "the beginning in a worker (making the dataset again, worker_init_fn)", None
         if place == _loading.Marks.PLACE_OF_COLLATE:

@@ -29,6 +29,8 @@ BatchOfLoader = TypeVar("BatchOfLoader")
 Batch_co = TypeVar("Batch_co", covariant=True)
 Device = Union[str, torch.device]
 
+_context_of_torch: Any = torch.utils.data.DataLoader.multiprocessing_context
+
 
 class _Options(TypedDict, total=False):
     """The arguments that do not change what a loader gives."""
@@ -51,6 +53,10 @@ class _Options(TypedDict, total=False):
     name: Optional[str]
     group: bool
     pool: Optional[dict[str, Any]]
+
+
+class _OwnGenerator(torch.Generator):
+    """Made for `seed`, and seeded for each epoch; also of a loader that a library makes from the attributes of this one."""
 
 
 class DataLoader(torch.utils.data.DataLoader[Any], Generic[Batch_co]):  # type: ignore[misc,unused-ignore]
@@ -173,6 +179,11 @@ class DataLoader(torch.utils.data.DataLoader[Any], Generic[Batch_co]):  # type: 
             raise config_error(f'seeding is {seeding!r}: it is "sample", "worker" or None')
         if pool is not None and not isinstance(pool, dict):
             raise TypeError(f"pool is {pool!r}: a loader has workers of its own; pass a dict of their options, such as {{'loader': {{'slot_bytes': '32MiB'}}}}")
+        # Under the arguments' names, too: libraries make loaders from the attributes of others (Lightning, accelerate).
+        self._options: dict[str, Any] = dict(
+            device=device, on_bad_sample=on_bad_sample, quarantine=quarantine, seed=seed, seeding=seeding, name=name, group=group, pool=pool
+        )
+        self.__dict__.update(self._options)
         self.device = None if device is None else torch.device(device)
         self.on_bad_sample = on_bad_sample
         self.bad_samples: list[dict[str, Any]] = []
@@ -187,8 +198,8 @@ class DataLoader(torch.utils.data.DataLoader[Any], Generic[Batch_co]):  # type: 
         self._progress: Any = None  # of that
         self._resume: Any = None  # the state that the next iteration goes on from
         self._own_generator: Any = None
-        if seed is not None and generator is None:
-            self._own_generator = generator = torch.Generator()
+        if seed is not None and (generator is None or isinstance(generator, _OwnGenerator)):
+            self._own_generator = generator = generator or _OwnGenerator()
         newer: dict[str, Any] = {"prefetch_factor": prefetch_factor, "pin_memory_device": pin_memory_device or None, "in_order": None if in_order else False}
         known = inspect.signature(torch.utils.data.DataLoader.__init__).parameters
         super().__init__(
@@ -213,7 +224,25 @@ class DataLoader(torch.utils.data.DataLoader[Any], Generic[Batch_co]):  # type: 
         if self.num_workers == 0 and any(ignored.values()):
             names = ", ".join(name for name, given in ignored.items() if given)
             warnings.warn(f"num_workers=0 loads in this process, as torch does, where {names} has no effect: set num_workers to 1 or more", stacklevel=2)
-        self.seeding = seeding or ("worker" if self.worker_init_fn is not None else "sample")
+        if self.num_workers > 0:
+            self.seeding = seeding or ("worker" if self.worker_init_fn is not None else "sample")
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """As in torch, with what a library needs that makes a loader from the attributes of this one."""
+        given = _context_of_torch.fget(self)
+        if self.num_workers == 0:
+            return given
+        from penstock._copies import context_of
+
+        kind = type(self) if type(self).__init__ is DataLoader.__init__ else DataLoader
+        return context_of(kind, self._options, given)
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, given: Any) -> None:
+        from penstock._copies import Context
+
+        _context_of_torch.fset(self, given.origin.original if isinstance(given, Context) else given)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what belongs to this process."""
@@ -262,7 +291,7 @@ class DataLoader(torch.utils.data.DataLoader[Any], Generic[Batch_co]):  # type: 
         from penstock import _progress
 
         iterator: Any = self._iterator
-        if iterator is not None and iterator._workers.pid != os.getpid():
+        if iterator is not None and iterator._pool.pid != os.getpid():
             self._iterator = None  # a persistent one, made before a fork
         with _progress.program_generator_kept(self._resume):
             iterator = super().__iter__()
