@@ -85,16 +85,15 @@ class PauseTest(PenstockTest):
         return [process.pid, *descendants_of(process.pid)]
 
     def check_nobody_lost(self, process, ranks, config):
-        if process.poll() is None:
-            self.assertEqual(self.rank_pids(process), ranks)
+        self.assertLessEqual(self.rank_pids(process).items(), ranks.items())  # some may have finished
         report, _ = self.report_of(process)
         self.assertEqual((report["restarts"], report["first_cause"]), (0, None))
         self.assertEqual([rank["process"]["pid"] for rank in report["ranks"]], [ranks[rank] for rank in range(RANKS)])
         self.assertEqual(self.digests_in(report), self.expected(config))
 
-    def check_pauses(self, pids_of, pauses):
-        config = self.stream()
-        process = self.start_group(config)
+    def check_pauses(self, pids_of, pauses, samples=1200, lost_after=LOST_AFTER):
+        config = self.stream(samples=samples)
+        process = self.start_group(config, lost_after=lost_after)
         self.wait_for_batches()
         ranks = self.rank_pids(process)
         for seconds in pauses:
@@ -106,10 +105,11 @@ class PauseTest(PenstockTest):
         self.check_pauses(self.tree_of, [1.5 * LOST_AFTER, 0.6 * LOST_AFTER, 3 * LOST_AFTER])
 
     def test_a_launcher_that_stands_still_alone_loses_nobody(self):
-        self.check_pauses(lambda process: [process.pid], [1.5 * LOST_AFTER, 0.6 * LOST_AFTER, 2 * LOST_AFTER])
+        self.check_pauses(lambda process: [process.pid], [1.5 * LOST_AFTER, 0.6 * LOST_AFTER, 2 * LOST_AFTER],
+                          samples=4000)  # the ranks go on meanwhile
 
     def test_ranks_that_all_stand_still_for_less_than_twice_their_time_are_not_lost(self):
-        self.check_pauses(lambda process: list(self.rank_pids(process).values()), [1.3 * LOST_AFTER])
+        self.check_pauses(lambda process: list(self.rank_pids(process).values()), [2.6 * LOST_AFTER], lost_after=2 * LOST_AFTER)
 
     def check_replaced(self, process, config, lost, why):
         """This rank was replaced once and named; the others were not touched."""
