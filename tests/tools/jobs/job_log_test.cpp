@@ -2,6 +2,12 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 using namespace penstock;
 using namespace penstock::cli;
@@ -46,4 +52,21 @@ TEST_CASE("a job log that cannot be written says so by its name") {
   const auto full = job_log::open("/dev/full");
   REQUIRE(full);
   CHECK((*full)->add("x\n").error().message == "writing the job log '/dev/full': No space left on device");
+}
+
+TEST_CASE("half a line that an earlier run left in the job log is ended before the next one") {
+  std::string path = (std::filesystem::temp_directory_path() / "penstock-log-XXXXXX").string();
+  const unique_fd made(::mkstemp(path.data()));
+  REQUIRE(::write(made.get(), R"({"time":"2027)", 13) == 13);
+  const auto log = job_log::open(path);
+  REQUIRE(log);
+  REQUIRE((*log)->add("{}\n"));
+  std::ifstream in(path);
+  std::string torn;
+  std::string whole;
+  std::getline(in, torn);
+  std::getline(in, whole);
+  CHECK(torn == R"({"time":"2027)");
+  CHECK(whole == "{}");
+  std::filesystem::remove(path);
 }

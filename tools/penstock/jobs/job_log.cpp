@@ -1,11 +1,11 @@
 #include "tools/penstock/jobs/job_log.hpp"
 
 #include "runtime/base/text.hpp"
-#include "runtime/base/write_all.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <utility>
@@ -25,14 +25,17 @@ std::string job_log_line(std::chrono::system_clock::time_point ended, std::uint6
 }
 
 result<std::unique_ptr<job_log>> job_log::open(const std::string& path) {
-  unique_fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  // Reading is for half a line that an earlier run left. A pipe that we could read would never break.
+  struct stat facts {};
+  const bool is_file = ::stat(path.c_str(), &facts) != 0 || S_ISREG(facts.st_mode);
+  unique_fd file(::open(path.c_str(), (is_file ? O_RDWR : O_WRONLY) | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file) return refuse_os(errc::io, errno, fmt::format("opening the job log '{}'", printable(path)));
   return std::unique_ptr<job_log>(new job_log(path, std::move(file)));
 }
 
 result<void> job_log::add(std::string_view line) {
   const std::lock_guard hold(mutex_);
-  if (const int why = write_all(file_.get(), line); why != 0)
+  if (const int why = file_.append(line); why != 0)
     return refuse_os(errc::io, why, fmt::format("writing the job log '{}'", printable(path_)));
   return {};
 }

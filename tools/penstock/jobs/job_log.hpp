@@ -4,7 +4,7 @@
 //   {"time":"2026-11-22T04:17:02.330582Z","index":6,"status":"ok","attempts":1,"exit":0,"seconds":1.302,"text":null,"line":"cat.jpg"}
 #pragma once
 
-#include "runtime/base/fd.hpp"
+#include "runtime/base/line_file.hpp"
 #include "runtime/base/result.hpp"
 #include "tools/penstock/jobs/job_outcome.hpp"
 
@@ -32,8 +32,8 @@ class job_log {
   job_log(std::string path, unique_fd file) : path_(std::move(path)), file_(std::move(file)) {}
 
   const std::string path_;
-  const unique_fd file_;
-  std::mutex mutex_;  // lines are whole even if a write is split
+  line_file file_;
+  std::mutex mutex_;  // guards file_
 };
 
 }  // namespace penstock::cli
