@@ -1,5 +1,6 @@
 #include "actors/session/group_membership.hpp"
 
+#include "runtime/base/fnv1a.hpp"
 #include "runtime/config/describe.hpp"
 #include "runtime/group/group_address.hpp"
 #include "runtime/group/group_secret.hpp"
@@ -25,9 +26,7 @@ std::string name_without_rank(const std::string& name, const group::launcher_pla
 std::string shortened(const std::string& value) {
   constexpr std::size_t longest = 200;
   if (value.size() <= longest) return value;
-  std::uint64_t sum = 0xcbf29ce484222325;  // FNV-1a
-  for (const char c : value) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return fmt::format("{}... ({} bytes, hash {:016x})", value.substr(0, 100), value.size(), sum);
+  return fmt::format("{}... ({} bytes, hash {:016x})", value.substr(0, 100), value.size(), fnv1a(value));
 }
 
 group::rank_card card_of(const config& settings, const session_options& options,

@@ -518,6 +518,13 @@ class LaunchTest(PenstockTest):
         self.assertIn("penstock sessions --prune", row["remedy"])
         _, _, err = self.penstock("sessions")
         self.assertIn("1 folder was left by launchers that are gone\nnext: penstock sessions --prune\n", err)
+        mine = self.environment["XDG_RUNTIME_DIR"]
+        self.environment["XDG_RUNTIME_DIR"] = os.path.join(self.folder, "of-another")
+        os.mkdir(self.environment["XDG_RUNTIME_DIR"])
+        pruned = self.group_verb("sessions", "--prune")
+        self.assertEqual((pruned["left_folders"], pruned["removed_folders"]), (0, 0))
+        self.assertTrue(os.path.isdir(folder), "another one's stays")
+        self.environment["XDG_RUNTIME_DIR"] = mine
         _, _, err = self.penstock("sessions", "--prune")
         self.assertIn("removed 1 folder of launchers that are gone\n", err)
         self.assertEqual(os.listdir(temporary), [os.path.basename(other)])
