@@ -92,13 +92,15 @@ result<group_membership> membership_of(const config& settings, const session_opt
   const std::string session = name_without_rank(settings.name, place);
   auto address = group::address_of(place, group::variable_of_this_process, ::getuid(), session);
   if (!address) return tl::unexpected(std::move(address.error()));
-  auto secret = group::find_secret(g.secret_file, group::variable_of_this_process);
+  const std::string name = place.job.empty() ? session : fmt::format("{}/{}", place.job, session);
+  auto secret =
+      group::secret_of_links(*address, name, g.secret_file, g.insecure, group::variable_of_this_process);
   if (!secret) return tl::unexpected(std::move(secret.error()));
   if (auto ok = group::check_secret(*address, secret->has_value(), g.insecure); !ok)
     return tl::unexpected(std::move(ok.error()));
 
   group_membership m;
-  m.name = place.job.empty() ? session : fmt::format("{}/{}", place.job, session);
+  m.name = name;
   m.links.address = std::move(*address);
   m.links.group = m.name;
   m.links.secret = std::move(*secret);

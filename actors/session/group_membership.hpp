@@ -33,7 +33,7 @@ struct group_membership {
   group::member_settings member;  ///< without the device
   group::group_settings group;    ///< for rank 0
 };
-/// Refuses (errc::config) what address_of, find_secret and check_secret refuse.
+/// Refuses (errc::config) what address_of and secret_of_links refuse.
 [[nodiscard]] result<group_membership> membership_of(const config& settings, const session_options& options,
                                                      const group::launcher_place& place);
 

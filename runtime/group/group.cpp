@@ -74,9 +74,9 @@ group::program_group_setup setup_of(const group_options& options, const group::l
   setup.collectives_done = options.collectives;
   setup.links.address =
       value_or_throw(group::address_of(place, group::variable_of_this_process, ::getuid(), name));
-  setup.links.secret = value_or_throw(group::find_secret(g.secret_file, group::variable_of_this_process));
-  value_or_throw(group::check_secret(setup.links.address, setup.links.secret.has_value(), g.insecure));
   setup.links.group = place.job.empty() ? name : fmt::format("{}/{}", place.job, name);
+  setup.links.secret = value_or_throw(group::secret_of_links(
+      setup.links.address, setup.links.group, g.secret_file, g.insecure, group::variable_of_this_process));
   setup.links.insecure = g.insecure;
   setup.links.world_size = place.world_size;
   setup.links.lost_after = g.lost_after;
