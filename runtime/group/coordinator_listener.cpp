@@ -25,6 +25,8 @@ using boost::system::error_code;
 
 constexpr int accepts_a_turn = 16;
 constexpr auto listen_again = 100ms;
+// An earlier process of this rank may still have the address, and sees whoever asks.
+constexpr std::uint32_t refusals_before_asking = 20;
 constexpr auto accept_again = 100ms;  // when this process has no descriptors left
 
 /// A rank, a process that takes its place, and both once more, for connections that are not known to be dead yet.
@@ -82,7 +84,8 @@ class coordinator_listener::body : public std::enable_shared_from_this<body> {
   std::map<link_id, connection> links_;
   link_id ids_ = 0;
   stranger_tally tally_;
-  std::string why_not_;  // as it was told last
+  std::string why_not_;         // as it was told last
+  std::uint32_t refusals_ = 0;  // of the address, in a row
   std::size_t watches_ = 0;
   bool stopped_ = false;
 };
@@ -93,8 +96,9 @@ void coordinator_listener::body::listen() {
   if (stopped_) return;
   if (!share_) share_port();
   const auto patience = std::chrono::ceil<std::chrono::seconds>(side_->settings.handshake_deadline);
-  auto socket = listen_at(side_->settings.address, patience);
+  auto socket = listen_at(side_->settings.address, patience, refusals_ % refusals_before_asking == 0);
   if (!socket) {
+    ++refusals_;
     try_again(listen_again, &body::listen);
     if (!share_ || !share_->is_held_by_another()) return cannot(socket.error().message);
     if (!std::exchange(shares_, true) && calls_.listening) calls_.listening(text_of(side_->settings.address));
@@ -102,6 +106,9 @@ void coordinator_listener::body::listen() {
   }
   if (share_) share_->hold();
   const group_address where = listening_at(socket->get(), side_->settings.address);
+  if (where.name != side_->settings.address.name)
+    log::warn("group", "another user has taken the name {}; the group meets at {}",
+              text_of(side_->settings.address), text_of(where));
   listening_.assign(socket->release());
   why_not_.clear();
   accept_more();

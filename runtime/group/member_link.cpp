@@ -57,6 +57,7 @@ class member_link::body : public std::enable_shared_from_this<body> {
  private:
   void ask();
   void answered(addresses found);
+  void connect_here();
   void connect_next();
   void connected_socket(unique_fd socket);
   void opened();
@@ -97,6 +98,7 @@ class member_link::body : public std::enable_shared_from_this<body> {
 void member_link::body::attempt() {
   if (stopped_) return;
   to_try_.clear();
+  if (side_->settings.address.what == group_address::kind::abstract_socket) return connect_here();
   if (const auto known = address_without_asking(side_->settings.address)) {
     to_try_.push_back(*known);
     return connect_next();
@@ -146,13 +148,19 @@ void member_link::body::no_answer() {
                       side_->settings.address.name));
 }
 
+void member_link::body::connect_here() {
+  auto made = connect_locally(side_->settings.address);
+  if (!made) return give_up(made.error().message);
+  trying_ = made->at;
+  coordinator_ = std::move(made->peer.process);
+  connected_socket(std::move(made->socket));
+}
+
 void member_link::body::connect_next() {
   trying_ = to_try_.front();
   to_try_.pop_front();
   auto socket = begin_connect(trying_);
   if (!socket) return give_up(socket.error().message);
-  if (side_->settings.address.what == group_address::kind::abstract_socket)
-    return connected_socket(std::move(*socket));
   socket_.assign(socket->release());
   within_deadline(&body::no_connection);
   socket_.async_wait(
@@ -176,14 +184,6 @@ void member_link::body::no_connection() {
 void member_link::body::connected_socket(unique_fd socket) {
   ++step_;
   timer_.cancel();
-  if (side_->settings.address.what == group_address::kind::abstract_socket) {
-    local_peer who = local_peer_of(socket.get());
-    if (who.user != ::geteuid()) {
-      return give_up(fmt::format("the name {} was taken by user {}, and this process is of user {}",
-                                 text_of(trying_), who.user, ::geteuid()));
-    }
-    coordinator_ = std::move(who.process);
-  }
   const std::weak_ptr<body> weak = weak_from_this();
   stream_ = group_stream::make(io_, std::move(socket), side_,
                                {.opened =
