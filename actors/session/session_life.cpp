@@ -49,9 +49,10 @@ std::unique_ptr<session::group_side> group_of(const config& settings, const sess
 }
 
 /// The state is parsed in the constructor; its bytes need not live longer.
-session_options without_state(session_options options) {
+session_options kept(session_options options) {
   options.state = {};
-  return options;
+  if (!options.join_group) return options;
+  return session::options_as_rank(std::move(options), value_or_throw(session::place_of_this_process()));
 }
 
 }  // namespace
@@ -65,7 +66,7 @@ result<std::optional<prepared_dataset>> prepare(const config& settings) {
 
 Session::body::body(config settings, session_options options)
     : settings_(accepted(std::move(settings), options)),
-      options_(without_state(options)),
+      options_(kept(options)),
       group_(group_of(settings_, options)),
       workers_(session::workers_of(settings_)),
       board_(settings_.name, std::string(name_of(settings_.gpu.placement))),

@@ -41,7 +41,8 @@ struct session_options {
   /// defines their stream; losing one ends all; stop() stops all at the same step (docs/groups.md). Sessions that not
   /// every rank has, such as one for validation on rank 0, do not join. Throws error (errc::config) where no launcher
   /// has started this process, and for a rank or world size in the settings that is another one; next() and run_for()
-  /// throw errc::group_failed with the first cause.
+  /// throw errc::group_failed with the first cause. Files, folder and port that all ranks were given alike become the
+  /// rank's own: journal:PATH-rank1, DIR/rank1, [metrics] listen + 1.
   bool join_group = false;
   /// With join_group: why this process cannot begin. The session then joins only to say so, and next() and run_for()
   /// throw it: all other ranks end with this cause, instead of waiting for a rank that never comes.
