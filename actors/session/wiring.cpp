@@ -2,6 +2,9 @@
 
 #include "actors/protocol/config_bytes.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/group/launcher_environment.hpp"
+#include "runtime/group/rank_files.hpp"
+#include "runtime/group/this_process.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <boost/asio/post.hpp>
@@ -54,9 +57,22 @@ void check_worker(const session_status& status, std::uint32_t worker) {
                0});
 }
 
+namespace {
+
+/// Not only of those that join: a rank that delivers what is left of its group is one too.
+std::optional<control::rank_note> rank_named(const std::string& name) {
+  const auto place = group::place_in(group::variable_of_this_process).value_or(std::nullopt);
+  if (!place) return std::nullopt;
+  const std::string suffix = group::with_rank("", place->rank);
+  if (!name.ends_with(suffix)) return std::nullopt;
+  return control::rank_note{place->job, name.substr(0, name.size() - suffix.size()), place->rank};
+}
+
+}  // namespace
+
 void open_control_socket(process::io_thread& io, const std::string& name, session_controls controls,
                          std::unique_ptr<control::control_server>& server) {
-  auto bound = control::bind_session_socket(name, ::getpid());
+  auto bound = control::bind_session_socket(name, ::getpid(), rank_named(name));
   if (!bound) {
     log::warn("control", "{}; `penstock status` and the other verbs cannot reach this session",
               bound.error().message);

@@ -69,7 +69,8 @@ session_controls controls_of(Body& body, board& facts, const telemetry::event_jo
 }
 
 /// The server is created, used and must be destroyed on the io thread. A socket that cannot be created is
-/// only a warning: the work does not depend on it.
+/// only a warning: the work does not depend on it. A name that ends in the rank of a launcher's environment
+/// makes it that rank's.
 void open_control_socket(process::io_thread& io, const std::string& name, session_controls controls,
                          std::unique_ptr<control::control_server>& server);
 /// The same for the metrics port.

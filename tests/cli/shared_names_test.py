@@ -177,6 +177,61 @@ class GroupStateTest(NamesTest):
         self.assertEqual(sorted(delivered), list(range(400)))
 
 
+class TwoLaunchesTest(NamesTest):
+    """Of one file: their sessions have the same names, as far as there are enough."""
+
+    def setUp(self):
+        super().setUp()
+        config = self.stream(samples=400000, wait="5ms", more='[group]\nlost_after = "60s"\n')
+        self.small = self.start("launch", config, "--gpus", "host:2", "--quiet")
+        self.wait_until(lambda: len(self.live()) == 2, "the first launch is live")
+        self.large = self.start("launch", config, "--gpus", "host:3", "--quiet")
+        self.wait_until(lambda: len(self.live()) == 5, "both launches are live", seconds=60)
+
+    def live(self):
+        code, out, _ = self.penstock("sessions", "--json")
+        return {one["session"]: one for one in json.loads(out)["sessions"]} if code == EXIT_OK else {}
+
+    @staticmethod
+    def full_name(launch):
+        return "launch-%d/photos" % launch.pid
+
+    def states(self, launch):
+        code, out, err = self.penstock("status", "--group", self.full_name(launch), "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        group = json.loads(out)
+        self.assertEqual((group["group"], group["job"]), ("photos", "launch-%d" % launch.pid))
+        pids = [rank["status"]["pid"] for rank in group["ranks"]]
+        self.assertEqual(sorted(pids), sorted(self.rank_pids(launch).values()))
+        return [rank["status"]["state"] for rank in group["ranks"]]
+
+    def test_a_verb_acts_on_the_ranks_of_one_launch_and_is_refused_where_it_could_mean_two(self):
+        for words in (["status"], ["pause"], ["stop"], ["deaths"], ["logs", "gpu"], ["scale", "2"], ["restart", "workers"]):
+            code, _, err = self.penstock(*words, "--group", "photos")
+            self.assertEqual(code, EXIT_NO_SESSION, err)
+            self.assertIn("2 groups named 'photos' are live; choose one: ", err)
+            self.assertIn("--group %s (2 live ranks)" % self.full_name(self.small), err)
+            self.assertIn("--group %s (3 live ranks)" % self.full_name(self.large), err)
+            code, _, err = self.penstock(*words)
+            self.assertEqual(code, EXIT_NO_SESSION, err)
+        self.assertEqual(self.penstock("pause", "--group", self.full_name(self.large))[0], EXIT_OK)
+        self.assertEqual(self.states(self.large), ["paused"] * 3)
+        self.assertNotIn("paused", self.states(self.small))
+        # A launch whose ranks do not answer is still told from the other one.
+        for pid in self.rank_pids(self.small).values():
+            signal_process(pid, signal.SIGSTOP)
+        code, _, err = self.penstock("stop", "--group", self.full_name(self.large), "--wait")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertEqual(self.large.wait(timeout=60), EXIT_OK)
+        for pid in self.rank_pids(self.small).values():
+            signal_process(pid, signal.SIGCONT)
+        self.assertIsNone(self.small.poll())
+        self.assertEqual(self.penstock("stop", "--group", "photos", "--wait")[0], EXIT_OK)
+        self.assertEqual(self.small.wait(timeout=60), EXIT_OK)
+        left = [name for name in os.listdir(os.path.join(self.folder, "penstock")) if name.endswith((".sock", ".rank"))]
+        self.assertEqual(left, [])
+
+
 class SecretTest(NamesTest):
     def test_a_secret_is_drawn_into_a_file_that_only_its_owner_may_read(self):
         drawn = set()

@@ -1,5 +1,6 @@
 #include "tools/penstock/session_link.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
@@ -27,8 +28,8 @@ void add_group_choice(CLI::App& verb, session_choice& into) {
   into.for_groups = true;
   verb.get_option("--group")
       ->description(
-          "all ranks of this group: NAME of sessions NAME-rank0, NAME-rank1, ...; optional if nothing else "
-          "is live")
+          "all ranks of this group: NAME of sessions NAME-rank0, NAME-rank1, ..., or JOB/NAME if several "
+          "launches of NAME are live; optional if nothing else is")
       ->group(verb.get_option("--session")->get_group());
 }
 
@@ -42,18 +43,24 @@ std::string not_a_target(const std::string& word) {
 
 namespace {
 
+/// What to type for it among these.
+std::string short_name(const live_group& group, const std::vector<live_group>& groups) {
+  return groups_named(groups, group.name).size() == 1 ? group.name : group.full_name();
+}
+
 std::string names_of(const std::vector<live_group>& groups) {
   std::string names;
-  for (const live_group& group : groups) names += (names.empty() ? "" : ", ") + group.name;
+  for (const live_group& group : groups) names += (names.empty() ? "" : ", ") + short_name(group, groups);
   return names;
 }
 
 /// The verb, or its target, means one session.
 chosen_socket refuse_group(const session_choice& choice, const std::vector<live_group>& groups) {
-  const auto group = std::ranges::find(groups, choice.group, &live_group::name);
-  if (group == groups.end()) return {{}, no_such_group(choice, groups)};
+  const std::vector<live_group> meant = groups_named(groups, choice.group);
+  if (meant.empty()) return {{}, no_such_group(choice, groups)};
+  if (meant.size() > 1) return {{}, refuse_ambiguous(choice, meant)};
   std::string ranks;
-  for (const live_rank& r : group->ranks) ranks += (ranks.empty() ? "" : ", ") + r.session.name;
+  for (const live_rank& r : meant.front().ranks) ranks += (ranks.empty() ? "" : ", ") + r.session.name;
   const std::string why =
       fmt::format("this is done to one session at a time: choose a rank of '{}' with --session ({})",
                   printable(choice.group), ranks);
@@ -66,6 +73,16 @@ int no_such_group(const session_choice& choice, const std::vector<live_group>& g
   const std::string names = names_of(groups);
   const std::string why = fmt::format("there is no live group '{}'; live: {}", printable(choice.group),
                                       names.empty() ? "none" : names);
+  return refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json);
+}
+
+int refuse_ambiguous(const session_choice& choice, const std::vector<live_group>& groups) {
+  std::string choices;
+  for (const live_group& group : groups)
+    choices += fmt::format("{}--group {} ({})", choices.empty() ? "" : " or ", printable(group.full_name()),
+                           counted(group.ranks.size(), "live rank"));
+  const std::string why = fmt::format("{} groups named '{}' are live; choose one: {}", groups.size(),
+                                      printable(groups.front().name), choices);
   return refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json);
 }
 
@@ -84,7 +101,7 @@ chosen_socket choose(const session_choice& choice) {
   std::vector<named_session> named;
   for (const auto& s : live) {
     names += (names.empty() ? "" : ", ") + s.name;
-    named.push_back({s.name, s.path});
+    named.push_back({s.name, s.path, s.rank});
   }
   if (!choice.session.empty()) {
     for (const auto& s : live) {
@@ -103,7 +120,7 @@ chosen_socket choose(const session_choice& choice) {
         fmt::format("several sessions are live, choose one with --session, or all ranks of a group with "
                     "--group ({}): {}",
                     names_of(groups), names),
-        "penstock status --group " + groups.front().name);
+        "penstock status --group " + short_name(groups.front(), groups));
   }
   if (live.size() > 1) {
     return no(fmt::format("several sessions are live, choose one with --session: {}", names),

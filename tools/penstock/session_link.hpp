@@ -42,6 +42,9 @@ void add_group_choice(CLI::App& verb, session_choice& into);
 /// Tells that none of these is the group that --group names; gives the exit code.
 int no_such_group(const session_choice& choice, const std::vector<live_group>& groups);
 
+/// Tells that --group may mean any of these, and how to name each; gives the exit code.
+int refuse_ambiguous(const session_choice& choice, const std::vector<live_group>& groups);
+
 /// Tells that a verb's target does not exist; gives the exit code.
 int no_such_target(const session_choice& choice, const std::string& why);
 /// For that: "'x' is not a target; there are: ...".

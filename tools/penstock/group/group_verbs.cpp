@@ -28,13 +28,9 @@ constexpr auto first_look = 300ms;  // of one screen: rates need two looks
 std::vector<named_session> live_sessions() {
   std::vector<named_session> live;
   for (auto& s : control::find_sessions()) {
-    if (s.alive) live.push_back({s.name, s.path});
+    if (s.alive) live.push_back({s.name, s.path, std::move(s.rank)});
   }
   return live;
-}
-
-json head_of(const live_group& group) {
-  return {{"group", group.name}, {"ranks", json::array()}};
 }
 
 json row_of(const rank_answer& answer) {
@@ -76,11 +72,16 @@ meant_group group_meant(const session_choice& choice) {
   if (!choice.session.empty() || !choice.socket.empty()) return {};
   const std::vector<named_session> live = live_sessions();
   if (choice.group.empty()) return {only_group(live), exit_ok};
-  std::vector<live_group> groups = groups_among(live);
-  for (live_group& group : groups) {
-    if (group.name == choice.group) return {std::move(group), exit_ok};
-  }
-  return {std::nullopt, no_such_group(choice, groups)};
+  const std::vector<live_group> groups = groups_among(live);
+  std::vector<live_group> meant = groups_named(groups, choice.group);
+  if (meant.empty()) return {std::nullopt, no_such_group(choice, groups)};
+  if (meant.size() > 1) return {std::nullopt, refuse_ambiguous(choice, meant)};
+  return {std::move(meant.front()), exit_ok};
+}
+
+json head_of(const live_group& group) {
+  return {
+      {"group", group.name}, {"job", group.job.empty() ? json() : json(group.job)}, {"ranks", json::array()}};
 }
 
 // ---- all ranks at once ------------------------------------------------------------------------------------
@@ -182,7 +183,8 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
 }
 
 json status_of_group(const live_group& group) {
-  json all{{"schema", "penstock.group-status/1"}, {"group", group.name}, {"ranks", json::array()}};
+  json all{{"schema", "penstock.group-status/1"}};
+  all.update(head_of(group));
   for (const rank_answer& a : ask_ranks(group, {{"verb", "status"}}, look_deadline)) {
     all["ranks"].push_back(row_of(a));
     all["ranks"].back()["status"] = a.result.value_or(json());
@@ -282,7 +284,7 @@ namespace {
 /// Ranks come back with other sockets, and new ones appear.
 std::optional<live_group> again(const live_group& group) {
   for (live_group& one : groups_among(live_sessions())) {
-    if (one.name == group.name) return std::move(one);
+    if (one.name == group.name && one.job == group.job) return std::move(one);
   }
   return std::nullopt;
 }

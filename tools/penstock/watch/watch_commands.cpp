@@ -147,7 +147,7 @@ struct describe_options {
 };
 
 int describe_group(const describe_options& o, const live_group& group, const target& meant) {
-  json all{{"group", group.name}, {"ranks", json::array()}};
+  json all = head_of(group);
   rank_outcomes outcomes;
   for (rank_answer& a : ask_ranks(group, {{"verb", "pipeline"}}, answer_deadline)) {
     json about = a.result ? description_of(*a.result, meant) : json();
