@@ -37,7 +37,7 @@ enum class job_status : std::uint8_t {
   timed_out,
   cancelled,
   worker_lost,  ///< not idempotent, and its worker died while it ran
-  too_large,    ///< its argument or its result does not fit
+  too_large,    ///< its argument or its result does not fit, or it wrote past the room for its result
   device,  ///< its device program failed, the device has no memory for it, or there is no device any more
 };
 PENSTOCK_API const char* name_of(job_status status) noexcept;
