@@ -250,8 +250,8 @@ void act(self_pointer self, notify callers) {
     notify_callers(s);
   }
   // A replacement that never comes is no event: while jobs wait, the book is asked again. Nor is a caller who keeps what
-  // jobs at the device wait for.
-  if ((s.book->waiting() > 0 || s.device->size() > 0) && !std::exchange(s.asks_in_a_second, true))
+  // jobs at the device wait for, nor a job that has ended and is not reported yet.
+  if ((s.book->unsettled() > 0 || s.device->size() > 0) && !std::exchange(s.asks_in_a_second, true))
     self->delayed_send(job_scheduler_actor(self), ask_again, decide_jobs{decide_jobs::reason::second});
   const auto look = s.book->next_look();
   if (look && (!s.looks_at || *look < *s.looks_at)) {

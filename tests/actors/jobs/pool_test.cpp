@@ -47,6 +47,17 @@ TEST_CASE("a worker whose bundled jobs take longer than expected may report each
 }
 
 TEST_CASE("an empty result and an empty argument are results and arguments") {
+TEST_CASE("a job of a bundle ends for its caller though the next one takes long") {
+  Pool pool(odd_jobs(1), quietly());
+  for (int i = 0; i < 50; ++i) pool.submit("sleep", "0").get();  // teach the pool that the function is quick
+  pool.pause();
+  Job quick = pool.submit("sleep", "0");
+  Job slow = pool.submit("sleep", "60000");
+  pool.resume();
+  CHECK(quick.wait_for(20s));
+  CHECK(!slow.done());
+}
+
   Pool pool(odd_jobs(1), quietly());
   CHECK(pool.submit("nothing", {}).get().bytes().empty());
   CHECK(pool.submit("echo", {}).get().bytes().empty());
