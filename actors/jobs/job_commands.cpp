@@ -140,7 +140,8 @@ struct carry_out {
     if (record->rules().to_device) return hand_to_device(record, end);
     const lease_ref& lease = end.at->lease;
     const place_slots& place = s.places.at(lease.holder.worker);
-    auto result = place.result_of(lease, end.at->row, parcel_of(end), s.around.left, s.around.meter);
+    auto result =
+        place.result_of(record->number(), lease, end.at->row, parcel_of(end), s.around.left, s.around.meter);
     if (!result) {
       if (end.keeps_slot) s.book->result_gone(lease);
       return fail_job(s, record,
@@ -157,8 +158,8 @@ struct carry_out {
   /// For the book the job has ended, but its slot is kept.
   void hand_to_device(const std::shared_ptr<job_record>& record, const schedule::settle_job& end) {
     const lease_ref& lease = end.at->lease;
-    auto result =
-        s.places.at(lease.holder.worker).result_in_slot(lease, end.at->row, s.around.left, s.around.meter);
+    auto result = s.places.at(lease.holder.worker)
+                      .result_in_slot(record->number(), lease, end.at->row, s.around.left, s.around.meter);
     if (!result) {
       static_cast<void>(s.parcels->take(lease, end.at->row, socket_of(lease.holder)));  // and dropped
       s.book->result_gone(lease);
@@ -232,6 +233,8 @@ void act(self_pointer self, notify callers) {
   s.decision_due = false;
   carry_out orders{self};
   const steady_time now = self->clock().now();
+  const admission::room room = s.around.meter->room_now();
+  s.book->set_memory(room.kept, room.results, s.around.meter->memory());
   for (schedule::job_command& c : s.book->advance(now)) std::visit(orders, c);
   if (orders.begun > 0) s.around.meter->begun(orders.begun);
   tell_owner(self);
@@ -243,7 +246,9 @@ void act(self_pointer self, notify callers) {
     s.sacrificial = s.book->wants_sacrificial();
     self->send(s.supervisor, supervisor::want_sacrificial{s.sacrificial});
   }
-  s.around.news->counted(s.book->unsettled() - s.book->waiting() + s.device->size(), s.book->stale_dropped());
+  const std::uint64_t running = s.book->unsettled() - s.book->waiting() + s.device->size();
+  s.around.meter->decided(running, s.book->lacks_memory(), room);
+  s.around.news->counted(running, s.book->stale_dropped());
   if (callers == notify::later && !s.ended.empty()) {
     decide_soon(self);
   } else {

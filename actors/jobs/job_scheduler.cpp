@@ -114,6 +114,8 @@ job_scheduler_actor::behavior_type behave(self_pointer self, job_scheduler_surro
   scheduler_state& state = self->state;
   state.around = std::move(around);
   state.book = std::make_unique<schedule::job_book>(state.around.rules);
+  state.book->set_results_before(
+      [meter = state.around.meter.get()](schedule::job_id job) { return meter->results_before(job); });
   state.parcels.emplace(state.around.shape.slots, state.around.rules.rows_max);
   state.device = std::make_unique<device_jobs>(state.around.buffers, state.around.meter);
   return {

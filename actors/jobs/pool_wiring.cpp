@@ -55,6 +55,9 @@ result<void> Pool::body::spawn_actors(engine& e) {
       std::make_shared<const jobs::slot_left>([pool = weak_from_this()](const lease_ref& lease) {
         if (const auto alive = pool.lock()) alive->result_left(lease);
       });
+  admission_->wake_with([pool = weak_from_this()] {
+    if (const auto alive = pool.lock()) alive->memory_freed();
+  });
   if (e.device) scheduling.buffers = e.device->buffers();
   e.scheduler = jobs::spawn_job_scheduler(*e.system, std::move(scheduling));
 
@@ -115,6 +118,12 @@ void Pool::body::watch_progress(engine& e) {
   };
   e.progress = std::make_unique<session::progress_ticker>(
       *e.io, [this] { return progress_now(); }, tell_news);
+}
+
+/// Jobs that lack memory may begin.
+void Pool::body::memory_freed() {
+  const std::lock_guard hold(mutex_);
+  if (engine_) caf::anon_send(engine_->scheduler, jobs::decide_jobs{});
 }
 
 void Pool::body::result_left(const lease_ref& lease) {

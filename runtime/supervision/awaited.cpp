@@ -209,13 +209,19 @@ awaited operator_who_paused(std::string_view what) {
           fmt::format("an operator, who paused the {}; `penstock resume` continues it", what)};
 }
 
-/// A job may run for as long as its function does: only jobs that wait while none runs are owed.
+/// A job may run for as long as its function does: only while none runs are those owed that wait, or that callers wait to submit.
 bool are_jobs_owed(const pool_statistics& jobs) {
-  return jobs.waiting > 0 && jobs.running == 0;
+  return (jobs.waiting > 0 || jobs.callers_wait) && jobs.running == 0;
 }
 
 awaited workers_or_callers_of(const progress_facts& f, const pool_statistics& jobs) {
   if (jobs.running > 0) return {stall_kind::sample, counted(jobs.running, "running job")};
+  if (jobs.callers_hold_everything) {
+    return {stall_kind::consumer,
+            fmt::format(
+                "callers to free results: {} of {} ([jobs] memory) are kept, and the next job has no room",
+                bytes_for_people(jobs.result_bytes), bytes_for_people(jobs.memory_bytes))};
+  }
   if (jobs.waiting == 0) return {stall_kind::consumer, "jobs to be submitted"};
   if (f.status.state == "paused") return operator_who_paused("pool");
   if (auto r = trial_of(f)) return *r;

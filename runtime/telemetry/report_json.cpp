@@ -148,6 +148,9 @@ json as_json(const pool_statistics& p) {
           {"retried", p.retried},
           {"argument_bytes", p.argument_bytes},
           {"result_bytes", p.result_bytes},
+          {"memory_bytes", p.memory_bytes},
+          {"callers_wait", p.callers_wait},
+          {"callers_hold_everything", p.callers_hold_everything},
           {"functions", std::move(functions)}};
 }
 

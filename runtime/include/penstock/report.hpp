@@ -132,10 +132,13 @@ struct pool_statistics {
   std::uint64_t waiting = 0;  ///< not started yet, as far as the pool knows
   std::uint64_t running = 0;  ///< handed to workers, small jobs in bundles
   std::uint64_t ok = 0;
-  std::uint64_t failed = 0;          ///< ended without a result
-  std::uint64_t retried = 0;         ///< retries after a worker's death that was charged to the job
-  std::uint64_t argument_bytes = 0;  ///< of jobs that have not ended
-  std::uint64_t result_bytes = 0;    ///< kept outside of slots
+  std::uint64_t failed = 0;              ///< ended without a result
+  std::uint64_t retried = 0;             ///< retries after a worker's death that was charged to the job
+  std::uint64_t argument_bytes = 0;      ///< of jobs that have not ended
+  std::uint64_t result_bytes = 0;        ///< kept outside of slots
+  std::uint64_t memory_bytes = 0;        ///< [jobs] memory
+  bool callers_wait = false;             ///< some wait in submit()
+  bool callers_hold_everything = false;  ///< nothing begins until callers free results
   std::vector<function_statistics> functions{};  ///< those that were called
 };
 
