@@ -210,7 +210,7 @@ void device_side::close() {
 
 void device_side::opened(const device::identity& what) {
   if (what.uuid && !around_.settings->gpu.share) {
-    auto ours = device::exclusive_use::take(*what.uuid);
+    auto ours = device::exclusive_use::take(*what.uuid, around_.settings->name);
     if (!ours) return failed(ours.error());
     lock_.emplace(std::move(*ours));
   }

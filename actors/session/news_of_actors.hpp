@@ -30,8 +30,9 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
 
   void opened(const device::identity& what) override {
     if (what.uuid && !session_.settings_.gpu.share) {
-      auto ours = device::exclusive_use::take(*what.uuid);
+      auto ours = device::exclusive_use::take(*what.uuid, session_.settings_.name);
       if (!ours) return gave_up(ours.error());
+      const std::lock_guard hold(lock_guard_);
       lock_.emplace(std::move(*ours));
     }
     // Never from a session that leaves the GPU to another process: the query opens the GPU's device files.
@@ -45,6 +46,12 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     } else {
       caf::anon_send(engine_.session, session::device_ready{});
     }
+  }
+
+  /// Nothing will be uploaded any more: other sessions may use the GPU. From any thread.
+  void release_gpu() {
+    const std::lock_guard hold(lock_guard_);
+    lock_.reset();
   }
 
   void attached(const gpu_owner::attached_partition& what) override {
@@ -227,6 +234,7 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
   body& session_;
   session::board& board_;
   engine& engine_;
+  std::mutex lock_guard_;                           // of lock_
   std::optional<device::exclusive_use> lock_;       // of the GPU
   std::optional<device::gpu_process_watch> watch_;  // of the GPU, when it is ours
   session::worker_watch workers_;                   // used only by the supervisor's calls

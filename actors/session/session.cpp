@@ -39,6 +39,9 @@ bool Session::run_for(std::chrono::milliseconds at_most) {
 void Session::stop(std::optional<std::chrono::milliseconds> at_most) noexcept {
   if (body_ && !body_->process().left()) body_->stop(at_most);
 }
+void Session::retire() noexcept {
+  if (body_ && !body_->process().left()) body_->retire();
+}
 void Session::close() noexcept {
   if (body_ && !body_->process().left()) body_->close();
 }

@@ -65,6 +65,7 @@ class Session::body {
   bool run_for(std::chrono::milliseconds at_most);
   void start();
   void stop(std::optional<std::chrono::milliseconds> at_most) noexcept;
+  void retire() noexcept;
   void close() noexcept;
   void pause(bool paused);
   void scale(std::uint32_t workers);
@@ -131,6 +132,7 @@ class Session::body {
   gpu_owner::hand_over::taken take_from_queue();
   void open_control_socket(engine& e);
   void open_metrics(engine& e);
+  void close_sockets(engine& e);
   void watch_progress(engine& e);
   [[nodiscard]] supervision::progress_facts progress_now(const engine& e) const;
   void fail(const failure& why);

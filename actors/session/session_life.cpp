@@ -296,15 +296,7 @@ void Session::body::close() noexcept {
   ending_.wait_for_group();
   drop_group(*e);
   // Shut down from the outside in: the sockets, the workers, the owner, the actors.
-  std::promise<void> deaf;
-  boost::asio::post(e->io->context(), [&] {
-    e->server.reset();
-    e->metrics.reset();
-    e->progress.reset();
-    board_.stalled(std::nullopt);  // no batch is due any more
-    deaf.set_value();
-  });
-  deaf.get_future().wait();
+  close_sockets(*e);
   e->processes->shut_down();
   wait_for_owner(false);
   if (e->owner_process) e->owner_process->shut_down();

@@ -141,4 +141,34 @@ void Session::body::open_metrics(engine& e) {
       e.metrics);
 }
 
+/// And looks no longer whether the stream moves. On any thread but the io thread.
+void Session::body::close_sockets(engine& e) {
+  std::promise<void> closed;
+  boost::asio::post(e.io->context(), [&] {
+    e.server.reset();
+    e.metrics.reset();
+    e.progress.reset();
+    board_.stalled(std::nullopt);  // no batch is due any more
+    closed.set_value();
+  });
+  closed.get_future().wait();
+}
+
+/// Without workers nothing is uploaded any more.
+void Session::body::retire() noexcept {
+  if (!ending_.stopped()) end_within(std::nullopt);
+  leave_group();
+  wait_for_pool();
+  engine* e = nullptr;
+  {
+    const std::lock_guard hold(mutex_);
+    e = engine_.get();
+  }
+  if (e == nullptr) return;
+  ending_.wait_for_group();
+  drop_group(*e);
+  close_sockets(*e);
+  e->news->release_gpu();
+}
+
 }  // namespace penstock

@@ -292,6 +292,7 @@ void bind_batches(nb::module_& m) {
       .def_ro("cuda_device", &lease::cuda_device)
       .def("tensors", [](const std::shared_ptr<lease>& held) { return tensors_of(held, false); })
       .def("records", [](const std::shared_ptr<lease>& held) { return tensors_of(held, true); })
+      .def_prop_ro("viewed", &lease::is_viewed)
       .def("release", &lease::release)
       .def("record_stream",
            [](lease& held, std::uint64_t stream) { held.record({reinterpret_cast<void*>(stream)}); });

@@ -100,6 +100,9 @@ class PENSTOCK_API Session {
   /// [supervisor] shutdown, or `at_most` if that is less. From any thread; a second call with less time
   /// shortens a shutdown in progress. Does not wait.
   void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
+  /// Waits until the workers are gone, and leaves batches that are still held as they are, until close(). Their memory alone is no
+  /// use of the GPU: another session may use it from now on ([gpu] share).
+  void retire() noexcept;
   /// Waits until the shutdown that stop() began is complete, and frees all memory, including that of batches
   /// still held: their members throw errc::usage from then on. Call it from the thread that takes batches;
   /// the destructor does it too.
