@@ -101,7 +101,7 @@ run_cell(sys.argv[1], "/tmp/ipykernel_17/2044.py")
 
 
 class ProgramTest(PackageTest):
-    def run_file(self, text, *arguments, timeout=100):
+    def run_file(self, text, *arguments, timeout=270):
         file = self.write("program.py", text)
         process = subprocess.run([sys.executable, "-B", file, *arguments], capture_output=True, text=True, env=self.environment,
                                  cwd=self.folder, timeout=timeout)
@@ -194,7 +194,7 @@ class ProgramTest(PackageTest):
                 next(iter(DataLoader(Broken(), num_workers=1)))
             except KeyError as error:
                 print(error)
-            """.replace("\n            ", "\n"), CELL)
+            """.replace("\n            ", "\n"), CELL, timeout=270)
         self.assertIn("ipykernel_17/3000.py", told)
         self.assertIn("raise KeyError(index)  # the line of the dataset", told)
 
