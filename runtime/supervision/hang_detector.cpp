@@ -1,6 +1,7 @@
 #include "runtime/supervision/hang_detector.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock::supervision {
 namespace {
@@ -67,7 +68,10 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
   const bool together =
       signs.size() >= pool_size_for_joint_misses && late_soon * 2 > signs.size() && !verdicts.empty();
   if (!together) {
-    held_since_.reset();
+    // Those that recover more slowly than the others get half a timeout to follow.
+    if (std::exchange(held_since_, std::nullopt)) {
+      for (const hang_verdict& v : std::exchange(verdicts, {})) give_half(watched_.at(v.worker), v.kind, now);
+    }
     verdicts.insert(verdicts.end(), ordered.begin(), ordered.end());
     return verdicts;
   }
@@ -77,6 +81,13 @@ std::vector<hang_verdict> hang_detector::look(steady_time now, const std::vector
   if (now - *held_since_ < missed) return ordered;
   verdicts.insert(verdicts.end(), ordered.begin(), ordered.end());
   return verdicts;
+}
+
+void hang_detector::give_half(clocks& c, hang kind, steady_time now) const {
+  const steady_time since = now - timeout_of(settings_, kind) / 2;
+  if (kind == hang::start) c.started = since;
+  if (kind == hang::heartbeat) c.last_heartbeat = since;
+  if (kind == hang::item) c.last_work = since;
 }
 
 std::optional<hang_verdict> hang_detector::judge(const clocks& c, const child_sign& sign, steady_time now,

@@ -178,6 +178,20 @@ TEST_CASE("four that stop together miss together, though their last heartbeats a
   CHECK(w.pass(500ms, false).size() == 4);
 }
 
+TEST_CASE("of four that stopped together, one that recovers after the others has half a timeout to do so") {
+  watcher w(4);
+  CHECK(w.pass(1500ms, false).empty());
+  const auto beat_but_the_last = [&] {
+    for (std::size_t i = 0; i < 3; ++i) ++w.signs[i].heartbeats;
+    return w.pass(62ms, false);
+  };
+  for (int i = 0; i < 7; ++i) CHECK(beat_but_the_last().empty());
+  std::vector<hang_verdict> found;
+  for (int i = 0; i < 3 && found.empty(); ++i) found = beat_but_the_last();
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].worker == 3);
+}
+
 TEST_CASE("fire is held for the timeout that was missed, not for a shorter one") {
   watcher w(4, {1s, 1s, 4s});
   for (child_sign& sign : w.signs) sign.busy = true;

@@ -44,8 +44,9 @@ constexpr nanoseconds left_behind_after = 2s;
 constexpr nanoseconds killing = 5s;
 // A longer pause of the launcher is known as one.
 constexpr nanoseconds late_look = 1s;
-// The hang detector holds its decision for one more timeout where over half of the ranks seem to hang together.
-constexpr nanoseconds found_within = start_deadline + start_deadline + 1s;
+// The hang detector holds its decision for one more timeout where over half of the ranks seem to hang together, and then gives
+// half a timeout to those that recover after the others.
+constexpr nanoseconds found_within = start_deadline + start_deadline + start_deadline / 2 + 1s;
 
 class world {
  public:
