@@ -219,6 +219,9 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     caf::anon_send(engine_.owner, order);
   }
 
+  void cannot_listen(const std::string& why) override {
+    caf::anon_send(engine_.member, group::cannot_listen{why});
+  }
   void member_gone() override {
     session_.pulse_.member_gone();
     session_.ending_.group_actor_gone();

@@ -161,6 +161,7 @@ bool coordinator_listener::body::accept_one() {
 
 void coordinator_listener::body::admit(unique_fd socket) {
   connection next{.stream = {}, .name = peer_name(socket.get()), .process = {}};
+  std::int32_t pid = 0;
   if (side_->settings.address.what == group_address::kind::abstract_socket) {
     local_peer who = local_peer_of(socket.get());
     if (who.user != ::geteuid()) {
@@ -168,12 +169,13 @@ void coordinator_listener::body::admit(unique_fd socket) {
       return;
     }
     next.process = std::move(who.process);
+    pid = who.pid;
   }
   make_room_for_pending();
   const link_id id = ++ids_;
   const std::weak_ptr<body> weak = weak_from_this();
   const auto stream =
-      group_stream::make(io_, std::move(socket), side_,
+      group_stream::make(io_, std::move(socket), pid, side_,
                          {.opened =
                               [weak, id] {
                                 if (const auto self = weak.lock()) self->greeted(id);
@@ -185,6 +187,11 @@ void coordinator_listener::body::admit(unique_fd socket) {
                           .closed =
                               [weak, id](std::optional<stranger_kind> kind, const std::string& why) {
                                 if (const auto self = weak.lock()) self->ended(id, kind, why);
+                              },
+                          .held =
+                              [weak, id] {
+                                const auto self = weak.lock();
+                                if (self && !self->stopped_ && self->calls_.held) self->calls_.held(id);
                               }});
   next.stream = stream;
   pending_.emplace(id, std::move(next));

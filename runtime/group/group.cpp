@@ -1,5 +1,6 @@
 // Group, the public face of program_group (penstock/group.hpp).
 #include "runtime/base/home_process.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/group/group_address.hpp"
@@ -155,17 +156,20 @@ class Group::body {
            0});
     }
     enter(what, std::move(value));
-    const steady_time until = after(deadline);
     const std::uint64_t number = open_->number;
+    const nanoseconds limit = std::min(deadline, at_any_time);
+    patient_deadline waited(limit, looked_every);  // a pause of all ranks blames nobody
+    waited.restart(now());
     program_group_news news;
     while (true) {
       const auto over = [&](const program_group_news& one) {
         return one.collectives_done >= number || one.end.has_value() || one.refused.has_value();
       };
-      const bool settled = group_->wait(std::min(until, now() + looked_every), over);
+      const nanoseconds left = limit - waited.counted();
+      const bool settled = group_->wait(now() + std::min<nanoseconds>(left, looked_every), over);
       news = group_->news();
       if (settled) break;
-      if (now() >= until) throw_timed_out(news, deadline);
+      if (waited.is_over(now()) || left <= nanoseconds(0)) throw_timed_out(news, deadline);
       if (options_.while_waiting) options_.while_waiting();
     }
     if (news.collectives_done < number) {

@@ -200,6 +200,8 @@ class group_news {
   virtual void group_over(group_outcome how, const std::optional<group_cause>& cause) = 0;
   /// For the GPU owner of this rank.
   virtual void communicator_ordered(const gpu_owner::communicate& order) { static_cast<void>(order); }
+  /// Of the coordinator, for this rank's member: it cannot take the group's address; empty: it has it.
+  virtual void cannot_listen(const std::string& why) { static_cast<void>(why); }
   /// The actor has ended: nobody needs this session any more.
   virtual void member_gone() = 0;
   virtual void coordinator_gone() = 0;
