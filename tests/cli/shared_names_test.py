@@ -166,6 +166,15 @@ class GroupStateTest(NamesTest):
         self.assertEqual(delivered | set(again), set(range(4000)))
         self.assertLess(len(again), 4000 + 2, "it did not begin from the beginning")
 
+    def test_ranks_that_end_after_so_many_batches_leave_exactly_that_step(self):
+        config = self.stream(samples=400)
+        for turn in range(3):
+            self.run_ranks("mpirun", 2, config, "--batches", "2", "--state", "photos.state", "--sink", "journal:turn%d" % turn)
+        delivered = [sample for turn in range(3) for rank in range(2)
+                     for batch in self.samples_in("turn%d-rank%d" % (turn, rank)) for sample in batch]
+        self.assertEqual(len(delivered), 3 * 2 * 2 * 10)
+        self.assertEqual(len(set(delivered)), len(delivered), "no sample twice")
+
     def test_a_state_of_launch_is_continued_by_mpirun(self):
         config = self.stream(samples=400)
         code, _, err = self.penstock("launch", config, "--gpus", "host:2", "--quiet", "--batches", 5, "--state", "photos.state",

@@ -381,7 +381,8 @@ int run(run_options o) {
       report.error = trouble;
     }
     if (!trouble) {
-      if (auto ok = state.finish(session); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+      if (auto ok = state.finish(session, signals.received() != 0); !ok)
+        return refuse_with(exit_failed, ok.error(), o.json);
     }
     return tell_end(o, report, signals.received());
   } catch (const error& e) {

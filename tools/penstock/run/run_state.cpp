@@ -9,8 +9,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 namespace penstock::cli {
@@ -18,6 +21,8 @@ namespace {
 
 // A rank may be a few periods behind; after that its file is somewhere else.
 constexpr std::uint32_t incomplete_max = 3;
+constexpr auto last_states_within = std::chrono::seconds(5);
+constexpr auto look_again_after = std::chrono::milliseconds(20);
 
 std::string_view as_text(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -28,10 +33,14 @@ void warn_not_updated(const std::string& path, const std::string& why) {
                   why));
 }
 
-/// All ranks have stopped at one step, or finished.
+/// This rank has heard that all ranks have stopped at one step, or finished.
 bool ended_with_group(const Session& session) {
   const auto group = session.status().group;
   return group && (group->outcome == "finished" || group->outcome == "stopped");
+}
+
+std::pair<std::uint64_t, std::uint64_t> place_of(const schedule::stream_state& s) {
+  return {s.epoch, s.start + s.next_batch * s.identity.batch_size * s.identity.world_size};
 }
 
 }  // namespace
@@ -93,13 +102,30 @@ result<void> run_state::save(const Session& session) {
   return save_of_group(false);
 }
 
-result<void> run_state::finish(const Session& session) {
+result<void> run_state::finish(const Session& session, bool in_a_hurry) {
   if (path_.empty()) return {};
   const auto saved = save_own(session);
   if (!saved) return tl::unexpected(saved.error());
   if (!rank_ || rank_->rank != 0) return {};
   delivered_ = delivered_ || session.status().batches_delivered > 0;
-  return save_of_group(ended_with_group(session));
+  const bool together = ended_with_group(session);
+  // A rank that has delivered everything leaves before it hears how the group ends.
+  if (!together && !in_a_hurry) wait_for_last_states();
+  return save_of_group(together);
+}
+
+/// Rank 0 ends when all ranks have delivered everything: they write their last positions at this moment. One that failed
+/// meanwhile does not.
+void run_state::wait_for_last_states() {
+  const auto until = std::chrono::steady_clock::now() + last_states_within;
+  while (std::chrono::steady_clock::now() < until) {
+    const auto states = states_of_ranks();
+    const auto is_there = [&](const schedule::stream_state& s) {
+      return place_of(s) == place_of(states->front());
+    };
+    if (states && std::ranges::all_of(*states, is_there)) return;
+    std::this_thread::sleep_for(look_again_after);
+  }
 }
 
 /// Until something was delivered, files of ranks may be of an earlier run.

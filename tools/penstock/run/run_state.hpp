@@ -38,11 +38,12 @@ class run_state {
 
   /// While the session runs.
   result<void> save(const Session& session);
-  /// After its end.
-  result<void> finish(const Session& session);
+  /// After its end. Rank 0 waits up to 5 s for the last positions of the others, unless it is in a hurry.
+  result<void> finish(const Session& session, bool in_a_hurry);
 
  private:
   result<bool> save_own(const Session& session);
+  void wait_for_last_states();
   result<void> save_of_group(bool ended_together);
   /// Of all ranks, by rank; nothing while one has written none.
   std::optional<std::vector<schedule::stream_state>> states_of_ranks();
