@@ -139,8 +139,8 @@ class Model(torch.nn.Module):
         super().__init__()
         self.net = Net()
 
-    def forward(self, input, label, index, ours):
-        loss = ((self.net(input) - label) ** 2).mean()
+    def forward(self, input, labels, index, ours):  # Trainer collates "label" as "labels"
+        loss = ((self.net(input) - labels) ** 2).mean()
         note(0, dict(index=index, ours=ours), loss.item())
         return {{"loss": loss}}
 
