@@ -100,9 +100,13 @@ std::string remedy(const value_form& form, const value_limits& limits, bool elem
                  ? fmt::format("write {} without quotes", from.text)
                  : "";
     case scalar::boolean:
-      return from.kind == node_kind::text && (from.text == "true" || from.text == "false")
-                 ? fmt::format("write {} without quotes", from.text)
-                 : "";
+      if (from.kind == node_kind::text && (from.text == "true" || from.text == "false"))
+        return fmt::format("write {} without quotes", from.text);
+      if (from.kind != node_kind::text && from.kind != node_kind::integer) return {};
+      if (const auto meant = foreign_boolean(from.kind == node_kind::text ? from.text : written);
+          !meant.empty())
+        return fmt::format("did you mean {}?", meant);
+      return {};
     default: return {};
   }
 }
