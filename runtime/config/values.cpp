@@ -139,6 +139,11 @@ bool value_reader::read_entry(const member& from, string_map& into) {
   const std::optional<std::string> value = text(from.value);
   leave_element();
   bool sound = value.has_value();
+  if (sound) {
+    std::vector<breach> found;
+    check_text(key_.limits, *value, found);
+    sound = check_element(from.value, found);
+  }
   if (key_.limits.kind == limit_kind::variable_names &&
       (from.name.empty() || from.name.find('=') != std::string::npos)) {
     sound =
