@@ -151,7 +151,7 @@ void add_bench_command(verb_table& verbs) {
         return run_bench(
             *o, [&] { return bench_transform(o->transform); }, tell_transform);
       });
-  verb.add_option("what", o->what, "what to measure")
+  verb.add_option("WHAT", o->what, "what to measure: upload or transform")
       ->required()
       ->check(CLI::IsMember({"upload", "transform"}))
       ->type_name("upload|transform");

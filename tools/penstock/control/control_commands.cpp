@@ -11,7 +11,6 @@
 #include "tools/penstock/targets.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <thread>
 
 namespace penstock::cli {
@@ -22,6 +21,7 @@ using json = nlohmann::ordered_json;
 
 constexpr std::chrono::milliseconds appearance_deadline = 3s;  // for a session that is just starting
 constexpr auto look_again_after = 20ms;
+constexpr std::uint64_t workers_max = 1024;  // [loader.limits] max cannot be more
 
 struct request_options {
   session_choice choice;
@@ -283,8 +283,7 @@ void add_changes(verb_table& verbs) {
         {"penstock scale 6 --group photos", "six in each rank of a group"}}},
       scale);
   add_group_choice(scale_verb, scale_options->choice);
-  takes_whole_number(scale_verb.add_option("N", scale_options->workers, "workers"),
-                     {0, std::numeric_limits<std::uint32_t>::max()})
+  takes_whole_number(scale_verb.add_option("N", scale_options->workers, "how many workers"), {1, workers_max})
       ->required();
 }
 

@@ -323,7 +323,7 @@ void add_launch_command(verb_table& verbs) {
       ->type_name("N");
   verb->add_option("--slots", o->source.slots, "for each session: slots of each worker")->type_name("N");
   takes_whole_number(verb->add_option("--batches", o->batches, "each session stops after N batches"),
-                     {0, std::numeric_limits<std::uint64_t>::max()});
+                     {0, count_max});
   verb->add_flag("--digest", o->digest, "each session hashes every batch as it is on the device");
   verb->add_option("--sink", o->sink, "where each session's batches go: null, npy, journal:PATH")
       ->type_name("SINK");
