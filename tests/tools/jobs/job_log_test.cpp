@@ -24,6 +24,7 @@ TEST_CASE("a command's line in the job log tells when it ended, how, how long it
   outcome.attempts = 2;
   outcome.exit_code = 3;
   outcome.seconds = 1.25;
+  outcome.started = then - std::chrono::milliseconds(1250);
   const std::string line = job_log_line(then, 6, outcome, "a \"b\"\xff");
   CHECK(line.find('\n') == line.size() - 1);
   CHECK(json::parse(line) == json{{"time", "2027-01-15T08:00:00.000000Z"},
@@ -33,7 +34,9 @@ TEST_CASE("a command's line in the job log tells when it ended, how, how long it
                                   {"exit", 3},
                                   {"seconds", 1.25},
                                   {"text", nullptr},
-                                  {"line", "a \"b\"\xEF\xBF\xBD"}});
+                                  {"line", "a \"b\"\xEF\xBF\xBD"},
+                                  {"started", "2027-01-15T07:59:58.750000Z"},
+                                  {"signal", nullptr}});
 }
 
 TEST_CASE("what a job has not, is null in the job log") {
@@ -44,6 +47,8 @@ TEST_CASE("what a job has not, is null in the job log") {
   CHECK(line.at("exit").is_null());
   CHECK(line.at("seconds").is_null());
   CHECK(line.at("text") == "it killed 3 workers");
+  CHECK(line.at("started").is_null());
+  CHECK(line.at("signal").is_null());
 }
 
 TEST_CASE("a job log that cannot be written says so by its name") {

@@ -14,14 +14,17 @@ namespace penstock::cli {
 
 std::string job_log_line(std::chrono::system_clock::time_point ended, std::uint64_t index,
                          const job_outcome& outcome, std::string_view input_line) {
-  return fmt::format(
-             R"({{"time":"{}","index":{},"status":"{}","attempts":{},"exit":{},"seconds":{},"text":{},"line":{}}})",
-             telemetry::as_utc(ended), index, name_of(outcome.status), outcome.attempts,
-             outcome.exit_code ? std::to_string(*outcome.exit_code) : "null",
-             outcome.seconds ? fmt::format("{:.6f}", *outcome.seconds) : "null",
-             outcome.text.empty() ? std::string("null") : json_string(outcome.text),
-             json_string(input_line)) +
-         "\n";
+  const auto text_or_null = [](const std::string& text) { return text.empty() ? "null" : json_string(text); };
+  std::string line = fmt::format(
+      R"({{"time":"{}","index":{},"status":"{}","attempts":{},"exit":{},"seconds":{},"text":{},"line":{})",
+      telemetry::as_utc(ended), index, name_of(outcome.status), outcome.attempts,
+      outcome.exit_code ? std::to_string(*outcome.exit_code) : "null",
+      outcome.seconds ? fmt::format("{:.6f}", *outcome.seconds) : "null", text_or_null(outcome.text),
+      json_string(input_line));
+  line += fmt::format(R"(,"started":{},"signal":{}}})",
+                      outcome.started ? '"' + telemetry::as_utc(*outcome.started) + '"' : "null",
+                      text_or_null(outcome.signal));
+  return line + "\n";
 }
 
 result<std::unique_ptr<job_log>> job_log::open(const std::string& path) {
