@@ -217,6 +217,7 @@ void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job
   ++s.tally.failed;
   if (record->rules().stays_there) s.stay_there.erase(record->number());
   s.around.meter->ended(record->argument().size());
+  if (why.attempts > 0) why.ran = record->ran_for(std::chrono::steady_clock::now());
   s.around.news->job_failed(record->number(), record->function(), why);
   s.ended.push_back([record, why = std::move(why)]() mutable { record->fail(std::move(why)); });
 }

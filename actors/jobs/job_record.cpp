@@ -1,7 +1,8 @@
 #include "actors/jobs/job_record.hpp"
 
 #include "actors/jobs/callback_thread.hpp"
-#include "runtime/arena/job_slot.hpp"
+
+#include <algorithm>
 
 namespace penstock::jobs {
 
@@ -125,13 +126,26 @@ std::optional<job_failure> job_record::why() const {
 std::uint32_t job_record::attempts() const {
   const std::lock_guard hold(mutex_);
   if (done_ || !place_) return attempts_;
+  return latest_begun() ? row_.attempt : row_.attempt - 1;
+}
+
+/// The row of its latest attempt, if that has begun. Requires the lock, and a place.
+std::optional<arena::job_reading> job_record::latest_begun() const {
   const arena::job_slot table(row_.slot);
   const auto rows = table.rows(row_.generation);
-  if (!rows || row_.row >= *rows) return row_.attempt - 1;
+  if (!rows || row_.row >= *rows) return std::nullopt;
   const auto found = table.read(row_.row);
   const bool begun = found && found->job == number_ && found->state != arena::row_state::waiting &&
                      found->state != arena::row_state::revoked;
-  return begun ? row_.attempt : row_.attempt - 1;
+  return begun ? std::optional(*found) : std::nullopt;
+}
+
+std::optional<nanoseconds> job_record::ran_for(steady_time now) const {
+  const std::lock_guard hold(mutex_);
+  const auto row = done_ || !place_ ? std::nullopt : latest_begun();
+  if (!row) return std::nullopt;
+  // The worker may have written anything there.
+  return std::max(row->state == arena::row_state::begun ? now - row->begun : row->busy, nanoseconds(0));
 }
 
 void job_record::leased_to(std::shared_ptr<const lent_place> place, leased_row where) {

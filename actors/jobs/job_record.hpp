@@ -5,6 +5,7 @@
 #include "actors/jobs/kept_result.hpp"
 #include "actors/jobs/short_waits.hpp"
 #include "actors/protocol/local/job_messages.hpp"
+#include "runtime/arena/job_slot.hpp"
 #include "runtime/base/home_process.hpp"
 #include "runtime/base/upload_order.hpp"
 
@@ -98,6 +99,8 @@ class job_record : public std::enable_shared_from_this<job_record> {
   [[nodiscard]] std::optional<job_failure> why() const;
   /// How often it was begun; while it has not ended, the row of its latest attempt says so.
   [[nodiscard]] std::uint32_t attempts() const;
+  /// How long its latest attempt has run until `now`, or ran. Empty if none began, and once the job has ended.
+  [[nodiscard]] std::optional<nanoseconds> ran_for(steady_time now) const;
   bool end(bool only_waiting, bool at_once);
   void then(std::function<void(Job)> callback);
   /// Calls `ended` on the thread that ends the job, or at once if it has ended. It must not block, nor run the caller's code.
@@ -106,6 +109,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
  private:
   void over(std::unique_lock<std::mutex> hold);
   void call(const std::function<void(Job)>& callback);
+  [[nodiscard]] std::optional<arena::job_reading> latest_begun() const;
   void wait_until_done(std::unique_lock<std::mutex>& hold) const;
   void poll(steady_time deadline) const;
   [[nodiscard]] std::optional<std::string> why_in_vain() const;

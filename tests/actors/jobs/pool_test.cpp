@@ -469,6 +469,8 @@ TEST_CASE("a job that exceeds its time-out is ended and named, and its sibling g
   CHECK(status_of(slow) == job_status::timed_out);
   CHECK(std::chrono::steady_clock::now() - begun >= 250ms);
   CHECK(slow.why()->text.find("hang took longer than its time-out of 300 ms") != std::string::npos);
+  CHECK(slow.why()->ran >= 300ms);
+  CHECK(slow.why()->ran < std::chrono::steady_clock::now() - begun + 1s);
   for (Job& job : others) CHECK(job.get().text() == "awake");
 }
 
@@ -482,6 +484,7 @@ TEST_CASE(
   await([&] { return pool.status().workers.size() == 1 && pool.status().workers[0].current_sample; });
   CHECK(waiting.cancel_if_waiting());
   CHECK(status_of(waiting) == job_status::cancelled);
+  CHECK_FALSE(waiting.why()->ran);
   CHECK(!running.cancel_if_waiting());
   CHECK(!running.done());
   CHECK(running.cancel());

@@ -58,6 +58,7 @@ job_outcome outcome_of(const job_failure& why) {
   job_outcome outcome;
   outcome.status = why.status;
   outcome.attempts = why.attempts;
+  if (why.ran) outcome.seconds = std::chrono::duration<double>(*why.ran).count();
   json error = json::object();
   if (!why.type.empty()) error["type"] = why.type;
   error["text"] = why.text;
