@@ -214,6 +214,19 @@ class EndTest(MapTest):
             self.assertLess(line["started"], line["time"])
             self.assertRegex(line["started"], r"^\d{4}-\d\d-\d\dT.*Z$")
 
+    def test_jobs_that_had_begun_at_ctrl_c_have_an_attempt_and_its_seconds(self):
+        self.write("in", "a\nb\nc\n")
+        process = self.start("map", "--command", "sh -c 'touch run-$1; sleep 1000.5' sh {}", "--input", "in", "--output", "out.jsonl", "--job-log", "log",
+                             "--workers", 2, "--quiet")
+        self.wait_until(lambda: sum(name.startswith("run-") for name in os.listdir(self.folder)) == 2, "two commands")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=20), EXIT_INTERRUPTED)
+        begun = {name[len("run-"):] for name in os.listdir(self.folder) if name.startswith("run-")}
+        self.assertEqual({line["input"]: line["attempts"] for line in self.lines()}, {name: int(name in begun) for name in "abc"})
+        with open(self.path("log")) as file:
+            for line in map(json.loads, file):
+                self.assertEqual((line["seconds"] is not None, line["started"] is not None), (line["line"] in begun,) * 2, line)
+
 
 if __name__ == "__main__":
     main()
