@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,8 +33,10 @@ struct job_outcome {
   std::optional<std::chrono::system_clock::time_point> started{};
   std::string signal{};              ///< that ended its last attempt: "SIGSEGV"
   std::optional<failure> trouble{};  ///< its files could not be written: no other job's could
-  bool again = false;                ///< --retries may repeat it
-  bool ends_run = false;             ///< every job would end like this: there is no such function
+  /// What counts against [jobs] memory for `result`, until the outcome is written.
+  std::shared_ptr<const void> held{};
+  bool again = false;     ///< --retries may repeat it
+  bool ends_run = false;  ///< every job would end like this: there is no such function
 };
 
 /// A JSON value unchanged (numbers keep their digits), on one line. Anything else becomes a JSON string, with

@@ -210,7 +210,7 @@ result<void> map_run::bad_line(const input_line& line, const std::string& why) {
 }
 
 result<void> map_run::start(const std::shared_ptr<job>& what) {
-  return around_.start({what->index, what->line},
+  return around_.start({what->index, what->line, what->tries > 0},
                        [this, what](job_outcome outcome) { settled(what, std::move(outcome)); });
 }
 
@@ -233,7 +233,7 @@ void map_run::settled(const std::shared_ptr<job>& what, job_outcome outcome) {
   over(what, outcome, !wanted_again && !outcome.ends_run);
 }
 
-/// On the writing thread, because starting a job may wait for others to settle.
+/// On the writing thread. It does not wait there: the job is urgent.
 void map_run::try_again(const std::shared_ptr<job>& what) {
   const job_outcome before = std::move(what->last);
   if (!stopping()) {
@@ -260,7 +260,7 @@ void map_run::over(const std::shared_ptr<job>& what, const job_outcome& outcome,
   }
   if (outcome.status != job_status::ok && outcome.status != job_status::cancelled && !outcome.ends_run)
     note_failure(*what, outcome);
-  arrived(*what, outcome.status, std::move(line), false);
+  arrived(*what, outcome.status, std::move(line), false, outcome.held);
 }
 
 void map_run::note_failure(const job& what, const job_outcome& outcome) {
@@ -284,9 +284,10 @@ void map_run::note_failure(const job& what, const job_outcome& outcome) {
   if (around_.halt) around_.halt();
 }
 
-void map_run::arrived(const job& what, job_status status, std::string line, bool known) {
+void map_run::arrived(const job& what, job_status status, std::string line, bool known,
+                      std::shared_ptr<const void> held) {
   const std::lock_guard hold(mutex_);
-  lines_.arrived(what.index, std::move(line));
+  lines_.arrived(what.index, std::move(line), std::move(held));
   ++counts_.by_status.at(static_cast<std::size_t>(status));
   ++counts_.jobs;
   counts_.from_journal += known ? 1 : 0;

@@ -36,6 +36,7 @@ namespace penstock::cli {
 struct map_line {
   std::uint64_t index = 0;
   std::shared_ptr<const std::string> text{};
+  bool again = false;  ///< it is tried again: lines that have finished wait for it
 };
 
 struct map_rules {
@@ -116,7 +117,8 @@ class map_run {
   void settled(const std::shared_ptr<job>& what, job_outcome outcome);
   void try_again(const std::shared_ptr<job>& what);
   void over(const std::shared_ptr<job>& what, const job_outcome& outcome, bool is_final);
-  void arrived(const job& what, job_status status, std::string line, bool known);
+  void arrived(const job& what, job_status status, std::string line, bool known,
+               std::shared_ptr<const void> held = {});
   void note_failure(const job& what, const job_outcome& outcome);
   void fail(failure why);
   void lose_output(failure why);

@@ -86,8 +86,10 @@ class command_work final : public work {
 
 job_outcome outcome_of_job(Job job, const work& what, std::uint64_t index) {
   if (const auto why = job.why()) return outcome_of(*why);
-  const Result result = job.get();
-  job_outcome outcome = what.outcome_of_result(index, result.bytes());
+  auto result = std::make_shared<Result>(job.get());
+  job_outcome outcome = what.outcome_of_result(index, result->bytes());
+  result->count_as(outcome.result.size() + outcome.error.size());
+  outcome.held = std::move(result);
   outcome.attempts = job.attempts();
   return outcome;
 }
@@ -135,6 +137,7 @@ result<void> job_starter::start(const map_line& line, const map_run::settle& set
   try {
     job_options options;
     options.program = what_.program();
+    options.urgent = line.again;
     Job job = pool_.submit(what_.function(), what_.argument_of(line), options);
     add(job);
     job.then([this, settled, index = line.index](const Job& ended) {
