@@ -1,6 +1,7 @@
 #include "runtime/schedule/ledger.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/counted.hpp"
 
 #include <algorithm>
 
@@ -323,13 +324,13 @@ void ledger::tell_quarantined(sample_quarantined lost) {
   outbox_.emplace_back(std::move(lost));
   const std::uint64_t all = suspicion_.quarantined().size();
   if (settings_.on_bad_sample == bad_sample_rule::fail) {
-    fail_run(
-        {errc::sample, fmt::format("{} killed {} workers (on_bad_sample = \"fail\")", name, attempts), 0});
+    fail_run({errc::sample,
+              fmt::format("{} killed {} (on_bad_sample = \"fail\")", name, counted(attempts, "worker")), 0});
   } else if (all > settings_.quarantine_max) {
     fail_run({errc::quarantine_full,
               fmt::format("{} samples are quarantined and [quarantine] allows {}: the fault is "
                           "systematic, not in the samples; the last one was {}",
-                          all, settings_.quarantine_max, name),
+                          counted(all, "sample is", "samples are"), settings_.quarantine_max, name),
               0});
   }
 }
