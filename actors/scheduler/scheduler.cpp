@@ -267,9 +267,9 @@ void deliver(scheduler_state& s, const batch_delivered& batch) {
   if (!s.ledger) return;
   const auto done = s.ledger->acknowledged(batch.upload);
   if (!done) return;
-  const schedule::epoch_account& account =
-      s.book->delivered({done->position, done->delivered, done->failed, done->quarantined, batch.digest,
-                         batch.demanded, batch.taken.value_or(std::chrono::steady_clock::now())});
+  const schedule::epoch_account& account = s.book->delivered(
+      {done->position, done->delivered, done->failed, done->quarantined, batch.digest, batch.demanded,
+       batch.taken.value_or(std::chrono::steady_clock::now()), done->replaced});
   s.around.news->batch_delivered(*done, account.epoch);
   if (account.complete) s.around.news->epoch_done(account);
   if (const auto too_many = s.failures->check(account)) s.around.news->gave_up(*too_many);

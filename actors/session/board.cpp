@@ -88,6 +88,7 @@ void board::workers_changed(const std::vector<worker_status>& workers, bool degr
   report_.restarts = restarts;
 }
 
+  status_.worker_restarts = restarts;
 void board::worker_died(const death_report& death) {
   const std::lock_guard hold(mutex_);
   if (report_.deaths.size() >= deaths_kept) report_.deaths.erase(report_.deaths.begin());
@@ -150,6 +151,7 @@ void board::delivered(const schedule::delivery& batch, std::uint64_t epoch) {
   status_.samples_delivered += batch.delivered;
   ++report_.batches;
   report_.samples += batch.delivered;
+  status_.samples_done += batch.delivered + batch.failed + batch.quarantined;
 }
 
 void board::counted(std::uint64_t stale_dropped, std::uint64_t quarantined) {
@@ -269,3 +271,4 @@ run_report board::report(const std::vector<schedule::epoch_account>& accounts, s
 }
 
 }  // namespace penstock::session
+    e.replaced = a.replaced;

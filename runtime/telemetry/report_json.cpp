@@ -40,6 +40,7 @@ json as_json(const epoch_report& e) {
           {"delivered", e.delivered},
           {"failed", e.failed},
           {"quarantined", e.quarantined},
+          {"replaced", e.replaced},
           {"batches", e.batches},
           {"digest", or_null(e.digest)},
           {"seconds", rounded(e.seconds)}};
@@ -237,9 +238,10 @@ json as_json(const session_status& s) {
          {"batches_delivered", s.batches_delivered},
          {"samples_delivered", s.samples_delivered},
          {"samples_expected", s.samples_expected},
+         {"samples_done", s.samples_done},
          {"samples_before", s.samples_before},
          {"bytes_uploaded", s.bytes_uploaded}};
-  j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name}, {"uuid", or_null(s.gpu.uuid)},
+  j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name},        {"uuid", or_null(s.gpu.uuid)},
               {"state", s.gpu_state},      {"pid", or_null(s.gpu_pid)}, {"placement", s.gpu_placement},
               {"restarts", s.gpu_restarts}};
   j["gpu"]["ended_unexpectedly"] = s.owners_ended_unexpectedly;
@@ -252,6 +254,7 @@ json as_json(const session_status& s) {
   }
   j["workers"] = json::array();
   for (const worker_status& w : s.workers) j["workers"].push_back(as_json(w));
+  j["worker_restarts"] = s.worker_restarts;
   j["workers_ended_unexpectedly"] = s.workers_ended_unexpectedly;
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;

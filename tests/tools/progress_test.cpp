@@ -18,3 +18,19 @@ TEST_CASE("the time left is told while there is something left") {
   CHECK(time_left(0, 2).empty());
   CHECK(time_left(10, 0).empty());
 }
+
+TEST_CASE(
+    "a run is done when each expected sample was delivered or left out, and its restarts are the report's") {
+  penstock::session_status s;
+  s.state = "ok";
+  s.samples_expected = 100;
+  s.samples_delivered = 40;
+  s.samples_done = 50;
+  s.failed = 10;
+  s.worker_restarts = 4;
+  s.workers.resize(2);
+  s.workers[1].restarts = 3;
+  const std::string line = progress_line(s, s, 1, 200, false);
+  CHECK(line.find(" 50 %") != std::string::npos);
+  CHECK(line.find("4 restarts") != std::string::npos);
+}

@@ -45,6 +45,8 @@ struct epoch_report {
 
 /// How a process ended, in one word: the field `cause` in reports.
 enum class death_cause : std::uint8_t {
+  /// Of those that this process delivered: in place of a bad sample (on_bad_sample = "replace").
+  std::uint64_t replaced = 0;
   signal,
   exit,
   hang,       ///< a sample took longer than item_timeout, or the start longer than start_deadline
@@ -179,6 +181,7 @@ struct workers_report {
       0;  ///< ordered neither by an operator nor by a limit of the config
 };
 
+  /// Processes that replaced another one. The sacrificial worker's starts are no restarts: it exists only while it is needed.
 /// What became of the GPU owner of a run.
 struct owner_report {
   std::string placement;  ///< embedded, process
@@ -263,6 +266,8 @@ struct session_status {
   std::string gpu_state;                ///< idle, starting, ready, failed, stopped
   std::optional<std::int32_t> gpu_pid;  ///< the session's own with placement = embedded; empty: no owner runs
   std::string gpu_placement;            ///< embedded, process
+  /// Of the expected ones: those of delivered batches, whether they were delivered, failed or are quarantined.
+  std::uint64_t samples_done = 0;
   std::uint32_t gpu_restarts = 0;
   /// The owner's and all others, polled every 10 s. Empty: NVML is missing or has not been polled yet.
   std::optional<std::vector<gpu_process>> gpu_processes{};
@@ -274,6 +279,7 @@ struct session_status {
   std::optional<owner_death_report> last_owner_death{};
   std::optional<pool_statistics> jobs{};  ///< of a pool
   std::optional<group_status> group{};    ///< of a rank
+  std::uint32_t worker_restarts = 0;  ///< as in run_report: `restarts`
   /// empty: there is progress, or nothing is due; checked every second
   std::optional<stall_report> stalled{};
 };

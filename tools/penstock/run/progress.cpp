@@ -23,9 +23,7 @@ std::string trouble(const session_status& s) {
   std::string text;
   const auto ready = std::ranges::count(s.workers, std::string("ready"), &worker_status::state);
   text += "  " + counted(static_cast<std::uint64_t>(ready), "worker");
-  std::uint32_t restarts = 0;
-  for (const worker_status& w : s.workers) restarts += w.restarts;
-  if (restarts > 0) text += "  " + counted(restarts, "restart");
+  if (s.worker_restarts > 0) text += "  " + counted(s.worker_restarts, "restart");
   if (s.failed > 0) text += fmt::format("  {} failed", s.failed);
   if (s.quarantined > 0) text += fmt::format("  {} quarantined", s.quarantined);
   if (s.state != "ok") text += "  " + s.state;
@@ -62,7 +60,8 @@ std::string progress_line(const session_status& now, const session_status& befor
                           : 0;
   std::string text;
   if (now.samples_expected > 0) {
-    const double share = std::min(1.0, done / static_cast<double>(now.samples_expected));
+    const double share =
+        std::min(1.0, static_cast<double>(now.samples_done) / static_cast<double>(now.samples_expected));
     if (with_bar) text += progress_bar(share) + " ";
     text += fmt::format("{:3.0f} %", std::floor(share * 100));
   } else {
@@ -70,7 +69,9 @@ std::string progress_line(const session_status& now, const session_status& befor
   }
   text += fmt::format("  epoch {}  {}  {}/s", now.epoch, rate_for_people(rate, "sample"),
                       bytes_for_people(static_cast<std::uint64_t>(bytes_rate)));
-  if (now.samples_expected > 0) text += time_left(static_cast<double>(now.samples_expected) - done, rate);
+  if (now.samples_expected > 0)
+    text += time_left(
+        static_cast<double>(now.samples_expected - std::min(now.samples_done, now.samples_expected)), rate);
   text += trouble(now);
   if (text.size() > width) text.resize(width);
   return text;
