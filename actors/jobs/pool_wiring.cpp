@@ -85,7 +85,7 @@ result<void> Pool::body::spawn_actors(engine& e) {
 }
 
 void Pool::body::open_control_socket(engine& e) {
-  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_);
+  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_, options_.ends);
   controls.status = [this] { return status(); };
   controls.progress = [this] { return progress_now(); };
   controls.times = std::make_shared<batch_times>();  // unused: a pool has no batches

@@ -115,7 +115,7 @@ void Session::body::restart_owner(engine& e) {
 
 void Session::body::open_control_socket(engine& e) {
   engine* const all = &e;
-  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_);
+  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_, options_.ends);
   controls.status = [this, all] { return session::look_closer(board_.status(), *all->flights, now()); };
   controls.progress = [this, all] { return progress_now(*all); };
   controls.times = times_;

@@ -70,6 +70,13 @@ std::optional<control::rank_note> rank_named(const std::string& name) {
 
 }  // namespace
 
+std::function<const char*()> end_of(session_scope scope) {
+  return [scope, parent = ::getppid()] {
+    if (scope == session_scope::parent && ::getppid() == parent) return "parent";
+    return scope == session_scope::session ? "session" : "process";
+  };
+}
+
 void open_control_socket(process::io_thread& io, const std::string& name, session_controls controls,
                          std::unique_ptr<control::control_server>& server) {
   auto bound = control::bind_session_socket(name, ::getpid(), rank_named(name));

@@ -40,13 +40,17 @@ struct shared_descriptors {
 /// Throws error (errc::usage) when there is no such worker.
 void check_worker(const session_status& status, std::uint32_t worker);
 
+/// What ends with a session of this process, for its answers. A launcher that is gone ends no more.
+[[nodiscard]] std::function<const char*()> end_of(session_scope scope);
+
 /// The verbs with the same meaning for every Body: stop, pause, scale, restart, drain, and queries of the
 /// board and the journal. The caller fills in the rest.
 template <class Body>
 session_controls controls_of(Body& body, board& facts, const telemetry::event_journal& journal,
-                             process_logs& logs) {
+                             process_logs& logs, session_scope scope) {
   session_controls controls;
-  controls.waited_seconds = [&facts] { return facts.waited_seconds(); };
+  controls.ends = end_of(scope);
+  controls.waited_seconds = [&facts] { return facts.waited_seconds(std::chrono::steady_clock::now()); };
   controls.events = [&journal](std::uint64_t after, std::size_t limit) {
     return journal.events_after(after, limit);
   };

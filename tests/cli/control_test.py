@@ -80,6 +80,45 @@ class ControlTest(PenstockTest):
         process.communicate(timeout=5)
         self.assertEqual(self.penstock("stop", "--timeout", "1s")[0], EXIT_USAGE)
 
+    def test_a_run_whose_end_was_waited_for_has_written_its_report_and_its_state(self):
+        report, state = (os.path.join(self.folder, name) for name in ("report.json", "run.state"))
+        written = ("--quiet", "--report", report, "--state", state, "--state-every", "1h", "--json")
+        self.start("run", self.write("live.toml", ENDLESS), "--workers", 2, *written)
+        self.assertEqual(self.penstock("wait", "--timeout", "20s")[0], EXIT_OK)
+        self.assertEqual(self.penstock("stop", "--wait")[0], EXIT_OK)
+        with open(report) as file:
+            self.assertEqual(json.load(file)["outcome"], "stopped")
+        os.remove(report)
+        os.remove(state)
+        self.start("run", self.write("short.toml", synthetic(samples=200, dataset='wait = "5ms"', epochs=1)), *written)
+        self.assertEqual(self.penstock("wait", "--for=finished", "--timeout", "20s")[0], EXIT_OK)
+        with open(report) as file:
+            self.assertEqual(json.load(file)["outcome"], "finished")
+        self.assertTrue(os.path.exists(state))
+
+    def test_stop_wait_waits_for_a_run_that_cannot_write_its_report_yet(self):
+        reading, writing = os.pipe()
+        self.addCleanup(os.close, reading)
+        os.set_blocking(writing, False)
+        try:
+            while True:
+                os.write(writing, bytes(1 << 16))
+        except BlockingIOError:
+            os.set_blocking(writing, True)
+        process = subprocess.Popen([PENSTOCK, "run", self.write("live.toml", ENDLESS), "--json", "--quiet"], stdout=writing,
+                                   stderr=subprocess.DEVNULL, env=self.environment, cwd=self.folder)
+        self._running.append(process)
+        os.close(writing)
+        self.assertEqual(self.penstock("wait", "--timeout", "20s")[0], EXIT_OK)
+        code, _, err = self.penstock("stop", "--wait", "--timeout", "2s")
+        self.assertEqual(code, EXIT_TIMED_OUT)
+        self.assertIn("not stopped within 2s: the session is over, but its process has not ended: it may still write its report", err)
+        self.assertFalse(os.path.exists(self.socket("live")))
+        self.assertIsNone(process.poll())
+        while os.read(reading, 1 << 16):
+            pass
+        self.assertEqual(process.wait(timeout=10), EXIT_OK)
+
     def test_an_operator_s_drain_is_no_unexpected_end(self):
         process = self.start("run", self.write("drained.toml", ENDLESS), "--workers", 2)
         self.assertEqual(self.penstock("wait", "--timeout", "20s", "--session", "drained")[0], EXIT_OK)

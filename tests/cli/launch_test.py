@@ -275,6 +275,14 @@ class LaunchTest(PenstockTest):
                          [("slow-rank0", {"stopped": True}), ("slow-rank1", {"stopped": True})])
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 
+    def test_stop_wait_returns_when_the_launcher_has_written_its_report(self):
+        report = os.path.join(self.folder, "report.json")
+        self.start_sessions(self.slow_stream(samples=4000), "--report", report, ranks=2)
+        self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")
+        self.group_verb("stop", "--wait")
+        with open(report) as file:
+            self.assertEqual(json.load(file)["outcome"], "stopped")
+
     def test_orders_to_workers_reach_all_ranks_and_verbs_for_one_session_say_what_to_type(self):
         process = self.start_sessions(self.slow_stream(samples=40000), "--set", "loader.limits.max=4", ranks=2)
         self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")

@@ -19,6 +19,13 @@ enum class run_outcome : std::uint8_t {
   failed,
 };
 
+/// What ends with a session: `penstock stop --wait` and `penstock wait --for=finished` return when it is gone.
+enum class session_scope : std::uint8_t {
+  session,  ///< nothing else: the program goes on
+  process,  ///< the program, which writes its reports after close() and ends
+  parent,   ///< also the process that started it, such as a launcher that collects the reports of its ranks
+};
+
 struct device_report {
   std::string kind;  ///< "host" or "cuda"; empty until the device is open
   std::string name;
@@ -38,6 +45,8 @@ struct epoch_report {
   std::uint64_t delivered = 0;
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
+  /// Of those that this process delivered: in place of a bad sample (on_bad_sample = "replace").
+  std::uint64_t replaced = 0;
   std::uint64_t batches = 0;
   std::optional<std::string> digest;  ///< only if digests were requested
   double seconds = 0;                 ///< from the request for its first batch to the delivery of its last
@@ -45,8 +54,6 @@ struct epoch_report {
 
 /// How a process ended, in one word: the field `cause` in reports.
 enum class death_cause : std::uint8_t {
-  /// Of those that this process delivered: in place of a bad sample (on_bad_sample = "replace").
-  std::uint64_t replaced = 0;
   signal,
   exit,
   hang,       ///< a sample took longer than item_timeout, or the start longer than start_deadline
@@ -174,6 +181,7 @@ struct group_status {
 struct workers_report {
   std::uint32_t workers_configured = 0;
   std::uint32_t workers_started = 0;  ///< incarnations, the sacrificial worker's included
+  /// Processes that replaced another one. The sacrificial worker's starts are no restarts: it exists only while it is needed.
   std::uint32_t restarts = 0;
   std::uint64_t stale_dropped = 0;   ///< messages that were late or wrong
   std::vector<death_report> deaths;  ///< the last 1000
@@ -181,7 +189,6 @@ struct workers_report {
       0;  ///< ordered neither by an operator nor by a limit of the config
 };
 
-  /// Processes that replaced another one. The sacrificial worker's starts are no restarts: it exists only while it is needed.
 /// What became of the GPU owner of a run.
 struct owner_report {
   std::string placement;  ///< embedded, process
@@ -259,6 +266,8 @@ struct session_status {
   std::uint64_t batches_delivered = 0;
   std::uint64_t samples_delivered = 0;
   std::uint64_t samples_expected = 0;  ///< of the whole run; 0 until the dataset is known
+  /// Of the expected ones: those of delivered batches, whether they were delivered, failed or are quarantined.
+  std::uint64_t samples_done = 0;
   /// Of the stream before the position at which this run began: not 0 if it was resumed, or is a restarted rank.
   std::uint64_t samples_before = 0;
   std::uint64_t bytes_uploaded = 0;  ///< tensor bytes copied to the device
@@ -266,12 +275,11 @@ struct session_status {
   std::string gpu_state;                ///< idle, starting, ready, failed, stopped
   std::optional<std::int32_t> gpu_pid;  ///< the session's own with placement = embedded; empty: no owner runs
   std::string gpu_placement;            ///< embedded, process
-  /// Of the expected ones: those of delivered batches, whether they were delivered, failed or are quarantined.
-  std::uint64_t samples_done = 0;
   std::uint32_t gpu_restarts = 0;
   /// The owner's and all others, polled every 10 s. Empty: NVML is missing or has not been polled yet.
   std::optional<std::vector<gpu_process>> gpu_processes{};
   std::vector<worker_status> workers;
+  std::uint32_t worker_restarts = 0;  ///< as in run_report: `restarts`
   std::uint64_t quarantined = 0;
   std::uint64_t failed = 0;
   std::uint64_t workers_ended_unexpectedly = 0;  ///< total of unexpected ends, as in run_report
@@ -279,7 +287,6 @@ struct session_status {
   std::optional<owner_death_report> last_owner_death{};
   std::optional<pool_statistics> jobs{};  ///< of a pool
   std::optional<group_status> group{};    ///< of a rank
-  std::uint32_t worker_restarts = 0;  ///< as in run_report: `restarts`
   /// empty: there is progress, or nothing is due; checked every second
   std::optional<stall_report> stalled{};
 };

@@ -4,6 +4,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
+#include "tools/penstock/control/session_end.hpp"
 #include "tools/penstock/group/group_tables.hpp"
 #include "tools/penstock/watch/full_screen.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
@@ -22,7 +23,6 @@ using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 using clock = std::chrono::steady_clock;
 
-constexpr auto look_again_after = 20ms;
 constexpr auto first_look = 300ms;  // of one screen: rates need two looks
 
 std::vector<named_session> live_sessions() {
@@ -47,11 +47,6 @@ int tell_silent(const session_choice& choice, const std::vector<rank_answer>& an
     if (!a.result && !choice.as_json) say(fmt::format("rank {} ({}): {}", a.rank, a.session, a.why_not));
   }
   return outcomes.code();
-}
-
-bool is_gone(const std::filesystem::path& socket) {
-  const auto connected = control::connect_to(socket);
-  return !connected && connected.error().code != errc::timed_out;  // busy is not gone
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -155,6 +150,8 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
                std::optional<std::chrono::milliseconds> longest) {
   const json question{{"verb", "stop"}, {"now", now}};
   if (!wait) return order_group(choice, group, question, "told to stop:");
+  std::vector<session_end> ends;
+  for (const live_rank& r : group.ranks) ends.emplace_back(r.session.socket);
   const std::vector<rank_answer> answers = ask_ranks(group, question, answer_deadline);
   const int code = tell_silent(choice, answers);
   if (!choice.as_json) say(order_in_words(group, answers, "stopping"));
@@ -163,16 +160,14 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
     return code;
   }
   const auto until = clock::now() + longest.value_or(24h * 365);
-  for (const live_rank& r : group.ranks) {
-    while (!is_gone(r.session.socket)) {
-      if (clock::now() >= until) {
-        return refuse_with(
-            exit_timed_out,
-            {errc::timed_out, fmt::format("rank {} is still stopping after the timeout", r.rank), 0},
-            choice.as_json);
-      }
-      std::this_thread::sleep_for(look_again_after);
-    }
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    ends[i].says(answers[i].result.value_or(json::object()));
+    if (ends[i].wait_until(until)) continue;
+    return refuse_with(
+        exit_timed_out,
+        {errc::timed_out,
+         fmt::format("rank {} has not stopped in time: {}", group.ranks[i].rank, ends[i].what_is_left()), 0},
+        choice.as_json);
   }
   if (choice.as_json) {
     print_order(group, answers, {{"stopped", true}});

@@ -208,6 +208,7 @@ int run_all(const map_options& o, const config& settings, map_files& files, cons
             stop_signals& signals) {
   std::atomic<map_run*> running = nullptr;
   pool_options options;
+  options.ends = session_scope::process;  // what is left to write comes after the pool's end
   // `penstock stop`, or no worker is left: the run may be waiting for lines, or for the reader of its output.
   options.on_event = [&running](const event& news) {
     map_run* const run = running;

@@ -352,6 +352,8 @@ int run(run_options o) {
     settings.loader.start = start_rule::lazy;  // signs of life first, then the dataset's listing
   try {
     session_options options;
+    // Its report comes after the session's end, and a launcher's after that.
+    options.ends = launcher.there() ? session_scope::parent : session_scope::process;
     options.join_group = *joins && !begin->alone;
     options.digests = o.digest;
     if (o.batches) options.batches = *o.batches - std::min(*o.batches, begin->delivered);
