@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace penstock::session {
 namespace {
 
@@ -86,9 +88,9 @@ void board::workers_changed(const std::vector<worker_status>& workers, bool degr
   degraded_ = degraded;
   report_.workers_started = started;
   report_.restarts = restarts;
+  status_.worker_restarts = restarts;
 }
 
-  status_.worker_restarts = restarts;
 void board::worker_died(const death_report& death) {
   const std::lock_guard hold(mutex_);
   if (report_.deaths.size() >= deaths_kept) report_.deaths.erase(report_.deaths.begin());
@@ -149,9 +151,9 @@ void board::delivered(const schedule::delivery& batch, std::uint64_t epoch) {
   status_.epoch = epoch;
   ++status_.batches_delivered;
   status_.samples_delivered += batch.delivered;
+  status_.samples_done += batch.delivered + batch.failed + batch.quarantined;
   ++report_.batches;
   report_.samples += batch.delivered;
-  status_.samples_done += batch.delivered + batch.failed + batch.quarantined;
 }
 
 void board::counted(std::uint64_t stale_dropped, std::uint64_t quarantined) {
@@ -181,9 +183,29 @@ void board::batch_taken(steady_time taken) {
   if (!first_batch_) first_batch_ = taken;
 }
 
-void board::waited(nanoseconds in_all) {
+void board::waited(nanoseconds in_all, std::optional<steady_time> waits_at) {
   const std::lock_guard hold(mutex_);
-  report_.device_waited_seconds = seconds(in_all);
+  waited_ = in_all;
+  waits_since_ = waits_at;
+}
+
+void board::wait_begins(steady_time now) {
+  const std::lock_guard hold(mutex_);
+  waits_since_ = now;
+}
+
+void board::wait_ends(steady_time now) {
+  const std::lock_guard hold(mutex_);
+  waited_ = waited_until(now);
+  waits_since_.reset();
+}
+
+/// Call with mutex_ held.
+nanoseconds board::waited_until(steady_time now) const {
+  const nanoseconds in_progress =
+      waits_since_ ? std::max(now - *waits_since_, nanoseconds(0)) : nanoseconds(0);
+  waited_told_ = std::max(waited_told_, waited_ + in_progress);
+  return waited_told_;
 }
 
 bool board::ended(run_outcome how, const std::optional<failure>& why, steady_time now) {
@@ -229,9 +251,9 @@ session_status board::status() const {
   return now;
 }
 
-double board::waited_seconds() const {
+double board::waited_seconds(steady_time now) const {
   const std::lock_guard hold(mutex_);
-  return report_.device_waited_seconds;
+  return seconds(waited_until(now));
 }
 
 telemetry::metrics_facts board::metrics(steady_time now) const {
@@ -247,6 +269,7 @@ telemetry::metrics_facts board::metrics(steady_time now) const {
 run_report board::report(const std::vector<schedule::epoch_account>& accounts, steady_time now) const {
   const std::lock_guard hold(mutex_);
   run_report r = report_;
+  r.device_waited_seconds = seconds(waited_until(now));
   if (begun_) {
     r.seconds = seconds(ended_.value_or(now) - *begun_);
     if (first_batch_) r.first_batch_seconds = seconds(*first_batch_ - *begun_);
@@ -262,6 +285,7 @@ run_report board::report(const std::vector<schedule::epoch_account>& accounts, s
     e.delivered = a.delivered;
     e.failed = a.failed;
     e.quarantined = a.quarantined;
+    e.replaced = a.replaced;
     e.batches = a.batches;
     e.digest = a.digest;
     e.seconds = seconds(a.took);
@@ -271,4 +295,3 @@ run_report board::report(const std::vector<schedule::epoch_account>& accounts, s
 }
 
 }  // namespace penstock::session
-    e.replaced = a.replaced;

@@ -111,7 +111,9 @@ class Session::body::news_of_actors final : public gpu_owner::owner_news,
     board_.owner_recovered(incarnation, seconds_since_its_end);
   }
 
-  void owner_waited(nanoseconds in_all) override { board_.waited(in_all); }
+  void owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) override {
+    board_.waited(in_all, waits_at);
+  }
 
   void gpu_processes_seen(std::vector<gpu_process> processes) override {
     board_.gpu_processes_seen(std::move(processes));

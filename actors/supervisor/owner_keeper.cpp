@@ -81,6 +81,7 @@ struct carry_out {
 
   void operator()(const supervision::start_owner_process& order) {
     s.flight = 0;
+    s.waited_before += std::exchange(s.waited, nanoseconds(0));
     s.around.flights->clear(s.around.flight_page);
     s.around.process->start(order.incarnation);
   }
@@ -133,7 +134,6 @@ struct carry_out {
   void operator()(const supervision::owner_died& death) {
     const std::string text = death_in_words(death);
     death.unasked ? log::warn("gpu", "{}", text) : log::info("gpu", "{}", text);
-    s.waited_before += std::exchange(s.waited, nanoseconds(0));
     s.around.news->owner_died(death.report);
   }
   void operator()(const supervision::owner_left_out& batch) { log::warn("gpu", "{}", batch.text); }
@@ -158,6 +158,14 @@ void advance(self_pointer self) {
 }
 
 // ---- messages of the session ------------------------------------------------------------------------------
+
+/// How long the sink has waited for batches so far: a wait in progress counts.
+void note_waited(keeper_state& s, const arena::flight_reading& flight, steady_time now, bool lives = true) {
+  s.waited = std::max(s.waited, flight.waited_until(now));
+  // Short waits end before the next look.
+  const bool waits = lives && flight.waits_since && now - *flight.waits_since >= look_every;
+  s.around.news->owner_waited(s.waited_before + s.waited, waits ? std::optional(now) : std::nullopt);
+}
 
 void prepare(keeper_state& s, const gpu_owner::prepare_device& order) {
   std::vector<tensor_spec> tensors;
@@ -227,7 +235,7 @@ struct hear {
         self->send(s.others.scheduler, scheduler::batches_delivered{s.around.deliveries});
     }
     if (news.snapshots) s.owner->keep_snapshot(news.snapshot);
-    note_counts(news.uploads, news.bytes, news.pinned, news.waited_ns);
+    note_counts(news.uploads, news.bytes, news.pinned);
   }
   void operator()(protocol::jobs_answered& news) {
     std::vector<jobs::device_answer> answers;
@@ -236,7 +244,7 @@ struct hear {
       answers.push_back(answer_of(a));
     }
     if (s.around.jobs != nullptr && !answers.empty()) s.around.jobs->jobs_answered(std::move(answers));
-    note_counts(news.uploads, news.bytes, news.pinned, news.waited_ns);
+    note_counts(news.uploads, news.bytes, news.pinned);
   }
   void operator()(const protocol::worker_gives_up& last) {
     s.owner->gave_up(incarnation, now, {static_cast<errc>(last.kind), last.reason, 0});
@@ -250,10 +258,9 @@ struct hear {
     s.around.news->gpu_processes_seen(processes_in(seen));
   }
 
-  void note_counts(std::uint64_t uploads, std::uint64_t bytes, bool pinned, std::uint64_t waited_ns) const {
-    s.waited = nanoseconds(static_cast<std::int64_t>(waited_ns));
+  void note_counts(std::uint64_t uploads, std::uint64_t bytes, bool pinned) const {
     s.around.news->progressed(uploads, bytes, pinned);
-    s.around.news->owner_waited(s.waited_before + s.waited);
+    note_waited(s, s.around.flights->read(s.around.flight_page), now);
   }
 };
 
@@ -276,6 +283,7 @@ void note_end(self_pointer self, const owner_exited& news) {
   if (s.communicator && news.incarnation == s.owner->incarnation())
     follow(self, s.communicator->ended(s.owner->finishes_with(news.report)));
   const arena::flight_reading flight = s.around.flights->read(s.around.flight_page);
+  if (news.incarnation == s.owner->incarnation()) note_waited(s, flight, now_of(self), false);
   const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now_of(self));
   s.owner->exited(news.incarnation, now_of(self), {news.report, in_hand(flight), news.last_lines, oom});
   if (!s.owner->has_process()) s.link.reset();
@@ -299,6 +307,7 @@ void look(self_pointer self) {
   if (const auto pid = s.owner->pid()) {
     const arena::flight_reading flight = s.around.flights->read(s.around.flight_page);
     note_taken(s, flight, now);
+    note_waited(s, flight, now);
     const auto facts = process::look_at(*pid);
     s.owner->look(now, {flight.heartbeats, flight.word, in_hand(flight), facts && facts->traced,
                         process::wait_channel(*pid)});

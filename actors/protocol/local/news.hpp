@@ -115,8 +115,9 @@ class keeper_news : public virtual gpu_owner::communicator_news, public virtual 
   /// Uploads have resumed after the death of this incarnation.
   virtual void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) = 0;
   virtual void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) = 0;
-  /// The total time that its sink has waited for batches, in all incarnations.
-  virtual void owner_waited(nanoseconds in_all) = 0;
+  /// The total time that its sink has waited for batches, in all incarnations; a wait in progress counts. `waits_at`: it has
+  /// waited for long, and was still waiting at that time.
+  virtual void owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) = 0;
   /// NVML's list of processes on the GPU.
   virtual void gpu_processes_seen(std::vector<gpu_process> processes) = 0;
   virtual void gave_up(const failure& why) = 0;
