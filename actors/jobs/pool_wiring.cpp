@@ -108,6 +108,7 @@ supervision::progress_facts Pool::body::progress_now() const {
   supervision::progress_facts facts;
   facts.status = status();
   facts.sacrificial_place = settings_.loader.limits.max;
+  facts.worker_start_deadline = settings_.loader.hang.start_deadline;
   return facts;
 }
 

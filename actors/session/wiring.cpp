@@ -86,8 +86,8 @@ void open_control_socket(process::io_thread& io, const std::string& name, sessio
     return;
   }
   if (bound->renamed) {
-    log::info("control", "another session named '{}' is running; this one is '{}'", name,
-              bound->path.stem().string());
+    log::debug("control", "another session named '{}' is running; this one is '{}'", name,
+               bound->path.stem().string());
   }
   boost::asio::post(io.context(), [&io, &server, controls = std::move(controls),
                                    socket = std::make_shared<control::bound_socket>(std::move(*bound))] {

@@ -234,9 +234,9 @@ class ControlTest(PenstockTest):
         self.assertEqual(stat.S_IMODE(folder.st_mode), 0o700)
         self.assertEqual(stat.S_IMODE(os.stat(self.socket("live")).st_mode), 0o600)
 
-    def test_a_second_session_of_the_same_name_gets_another_and_says_so(self):
+    def test_a_second_session_of_the_same_name_gets_another_and_says_so_at_the_level_debug(self):
         first = self.live()
-        second = self.start("run", self.write("other/live.toml", ENDLESS), "--workers", 1)
+        second = self.start("run", self.write("other/live.toml", ENDLESS), "--workers", 1, "--set", "log.level=debug")
         name = "live-%d" % second.pid
         self.wait_until(lambda: os.path.exists(self.socket(name)), "the second socket")
         self.assertEqual(self.status("--session", "live")["pid"], first.pid)
@@ -245,6 +245,10 @@ class ControlTest(PenstockTest):
         second.send_signal(signal.SIGINT)
         _, err = second.communicate(timeout=15)
         self.assertIn(b"another session named 'live' is running; this one is '" + name.encode(), err)
+        third = self.start("run", self.write("third/live.toml", ENDLESS), "--workers", 1)
+        self.wait_until(lambda: os.path.exists(self.socket("live-%d" % third.pid)), "the third socket")
+        third.send_signal(signal.SIGINT)
+        self.assertNotIn(b"another session", third.communicate(timeout=15)[1])
 
     def none_live(self, **facts):
         return dict({"sessions": [], "dead": 0, "removed": 0, "left_folders": 0, "removed_folders": 0}, **facts)
