@@ -57,6 +57,8 @@ TEST_CASE("the sacrificial worker is called so") {
   CHECK(cli::worker_name({{"id", 3}, {"sacrificial", false}}) == "worker/3");
   CHECK(cli::worker_name({{"id", 64}, {"sacrificial", true}}) == "worker/64 (sacrificial)");
   CHECK(cli::worker_name({{"worker", 64}, {"sacrificial", true}}) == "worker/64 (sacrificial)");
+  CHECK(cli::worker_cell({{"worker", 64}, {"sacrificial", true}}) == "worker/64*");
+  CHECK(cli::worker_cell({{"id", 3}, {"sacrificial", false}}) == "worker/3");
   // A session of an older version does not report it.
   CHECK(cli::worker_name({{"id", 64}}) == "worker/64");
 }
@@ -159,4 +161,51 @@ TEST_CASE("without a width no line of the status is cut, and with one all are") 
   CHECK(whole.find(s.session) != std::string::npos);
   CHECK(whole.find(s.gpu.name) != std::string::npos);
   CHECK(cli::status_for_people(answer, {}, 80).find(s.session) == std::string::npos);
+}
+
+TEST_CASE(
+    "on 80 columns the last death can be read, with a sacrificial worker and when it is not needed any "
+    "more") {
+  auto answer = telemetry::as_json(pool_status());
+  answer.erase("jobs");
+  auto& workers = answer.at("workers");
+  workers[0]["last_death"]["sample"] = 1'234'567;
+  workers[0]["last_death"].erase("job");
+  workers[0]["restarts"] = 12;
+  workers[0]["samples"] = 12'345;
+  workers[0]["rss_bytes"] = 123'000'000;
+  auto sacrificial = workers[0];
+  sacrificial["id"] = 64;
+  sacrificial["sacrificial"] = true;
+  workers.push_back(sacrificial);
+  SECTION("it runs") {
+    const std::string text = cli::status_for_people(answer, {}, 80);
+    INFO(text);
+    CHECK(text.find("\nworker/64* ") != std::string::npos);
+    CHECK(text.find("\n* the sacrificial worker") != std::string::npos);
+    CHECK(text.find("SIGSEGV on 1234567\n") != std::string::npos);
+  }
+  SECTION("it is not needed") {
+    workers[1]["state"] = "stopped";
+    workers[1]["why_stopped"] = "not needed";
+    const std::string text = cli::status_for_people(answer, {}, 80);
+    INFO(text);
+    CHECK(text.find("worker/64") == std::string::npos);
+    CHECK(text.find("SIGSEGV on 1234567\n") != std::string::npos);
+    cli::target one;
+    one.kind = cli::target_kind::worker;
+    one.worker = 64;
+    workers.erase(0);
+    CHECK(cli::status_for_people(answer, one, 80).find("worker/64*  stopped (not needed)") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("a pool that is stalled says so in its status") {
+  session_status s = pool_status();
+  CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock logs worker/1 --previous");
+  s.stalled = stall_report{"worker", "waiting for worker/1, which is starting", 8.4, 1};
+  CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock describe worker/1");
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200)
+            .find("\nstalled for 8 s, waiting for worker/1, which is starting\n") != std::string::npos);
 }

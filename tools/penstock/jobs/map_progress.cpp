@@ -18,6 +18,7 @@ std::string workers_of(const session_status& pool) {
   std::string text = "  " + counted(static_cast<std::uint64_t>(ready), "worker");
   if (pool.worker_restarts > 0) text += "  " + counted(pool.worker_restarts, "restart");
   if (pool.state != "ok") text += "  " + pool.state;
+  if (pool.stalled) text += fmt::format("  stalled for {:.0f} s", pool.stalled->seconds);
   return text;
 }
 

@@ -82,6 +82,21 @@ std::string worker_name(const json& one) {
   return "worker/" + text_of(id) + (one.value("sacrificial", false) ? " (sacrificial)" : "");
 }
 
+std::string worker_cell(const json& one) {
+  const json& id = one.contains("worker") ? one.at("worker") : one.at("id");
+  return "worker/" + text_of(id) + (one.value("sacrificial", false) ? "*" : "");
+}
+
+bool is_not_needed(const json& worker) {
+  return worker.value("sacrificial", false) && worker.at("state") == "stopped";
+}
+
+std::string stall_for_people(const json& status) {
+  const json stalled = status.value("stalled", json());
+  if (!stalled.is_object()) return "";
+  return fmt::format("{:.0f} s, {}", stalled.at("seconds").get<double>(), text_of(stalled.at("text")));
+}
+
 std::string ending_of(const json& d) {
   const std::string cause = text_of(d.at("cause"));
   if (cause == "exit") return "exit " + text_of(d.at("code"));
@@ -111,6 +126,8 @@ void add_pool(std::string& out, const json& s, std::size_t width) {
                             text_of(s.at("pid")), jobs_for_people(s.at("jobs"))),
                 width) +
          "\n";
+  if (const std::string stall = stall_for_people(s); !stall.empty())
+    out += fitted("stalled for " + stall, width) + "\n";
   out += functions_for_people(s.at("jobs"), width);
 }
 
@@ -131,10 +148,7 @@ void add_stream(std::string& out, const json& s, std::size_t width) {
                    counted(s.at("batches_delivered").get<std::uint64_t>(), "batch", "batches"),
                    counted(s.at("samples_delivered").get<std::uint64_t>(), "sample")));
   if (const json group = s.value("group", json()); group.is_object()) line(group_for_people(group));
-  const json stalled = s.value("stalled", json());
-  if (stalled.is_object())
-    line(fmt::format("stalled for {:.0f} s, {}", stalled.at("seconds").get<double>(),
-                     text_of(stalled.at("text"))));
+  if (const std::string stall = stall_for_people(s); !stall.empty()) line("stalled for " + stall);
 }
 
 void add_gpu(std::string& out, const json& gpu, std::size_t width) {
@@ -148,11 +162,15 @@ void add_gpu(std::string& out, const json& gpu, std::size_t width) {
     out += fitted(processes_on_gpu(gpu), width) + "\n";
 }
 
-void add_workers(std::string& out, const json& s, std::size_t width) {
+/// `all`: leaves out a worker that is not needed.
+void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
   const bool pool = is_pool(s);
+  bool starred = false;
   std::vector<std::vector<std::string>> rows;
   for (const json& w : s.at("workers")) {
-    rows.push_back({worker_name(w), state_of(w), text_of(w.at("pid")), text_of(w.at("restarts")),
+    if (all && is_not_needed(w)) continue;
+    starred |= w.value("sacrificial", false);
+    rows.push_back({worker_cell(w), state_of(w), text_of(w.at("pid")), text_of(w.at("restarts")),
                     text_of(w.at("samples")), bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()),
                     last_death_of(w)});
     if (pool) rows.back().push_back(work_of(w));
@@ -163,10 +181,11 @@ void add_workers(std::string& out, const json& s, std::size_t width) {
                                     {"pid", column_side::right},
                                     {"restarts", column_side::right},
                                     {pool ? "jobs" : "samples", column_side::right},
-                                    {"memory", column_side::right},
+                                    {"memory", column_side::right, false, true},
                                     {"last death", column_side::left, true}};
   if (pool) columns.push_back({"running", column_side::left, true});
   out += text_table(columns, rows, width);
+  if (starred) out += fitted(star_explained, width) + "\n";
 }
 
 }  // namespace
@@ -178,7 +197,7 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
   // A pool has no GPU of its own, unless it is asked for.
   if (meant.means(target_kind::gpu) && (!pool || meant.kind == target_kind::gpu))
     add_gpu(out, s.at("gpu"), width);
-  add_workers(out, s, width);
+  add_workers(out, s, meant.kind != target_kind::worker, width);
   if (!pool && meant.kind == target_kind::all && (s.at("failed") != 0 || s.at("quarantined") != 0))
     out += fitted(fmt::format("{} failed, {} quarantined",
                               counted(s.at("failed").get<std::uint64_t>(), "sample"),
@@ -189,6 +208,10 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
 }
 
 std::string hint_after_status(const json& s) {
+  // What it waits for now comes before what died earlier.
+  if (const json stalled = s.value("stalled", json());
+      stalled.is_object() && stalled.at("worker").is_number())
+    return "penstock describe worker/" + text_of(stalled.at("worker"));
   for (const json& w : s.at("workers")) {
     if (w.at("state") == "failed") return "penstock restart worker/" + text_of(w.at("id"));
   }
@@ -219,6 +242,7 @@ std::string hint_after_deaths(const json& deaths) {
 std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t width) {
   const char* const number = of_jobs ? "job" : "sample";
   const char* const name = of_jobs ? "work" : "path";
+  bool starred = false;
   std::vector<std::vector<std::string>> rows;
   for (const json& d : deaths) {
     const std::string lived = duration_for_people(
@@ -228,18 +252,21 @@ std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t widt
           {"gpu", text_of(d.at("pid")), ending_of(d), lived, "-", "-", text_of(d.at("last_words"))});
       continue;
     }
-    rows.push_back({worker_name(d), text_of(d.at("pid")), ending_of(d), lived,
+    starred |= d.value("sacrificial", false);
+    rows.push_back({worker_cell(d), text_of(d.at("pid")), ending_of(d), lived,
                     text_of(d.value(number, json()).is_null() ? d.at("phase") : d.at(number)),
                     d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), text_of(d.value(name, json()))});
   }
-  return text_table({{"process"},
-                     {"pid", column_side::right},
-                     {"ended by"},
-                     {"lived", column_side::right},
-                     {number, column_side::right},
-                     {"attempt", column_side::right},
-                     {name, column_side::left, true}},
-                    rows, width);
+  std::string out = text_table({{"process"},
+                                {"pid", column_side::right},
+                                {"ended by"},
+                                {"lived", column_side::right},
+                                {number, column_side::right},
+                                {"attempt", column_side::right},
+                                {name, column_side::left, true, false, true}},
+                               rows, width);
+  if (starred) out += fitted(star_explained, width) + "\n";
+  return out;
 }
 
 std::string event_for_people(const json& e, std::size_t width) {

@@ -100,8 +100,10 @@ json session_facts(const control::found_session& s) {
              {"age_seconds", nullptr},
              {"epoch", nullptr},
              {"samples_delivered", nullptr},
+             {"samples_done", nullptr},
              {"samples_expected", nullptr},
-             {"jobs", nullptr}};
+             {"jobs", nullptr},
+             {"stalled", nullptr}};
   // The socket is as old as the session.
   std::error_code fault;
   if (const auto made = std::filesystem::last_write_time(s.path, fault); !fault) {
@@ -110,7 +112,8 @@ json session_facts(const control::found_session& s) {
   }
   const auto answer = control::ask(s.path, {{"verb", "status"}}, look_deadline);
   if (!answer || !answer->value("ok", false)) return about;
-  for (const char* key : {"state", "pid", "epoch", "samples_delivered", "samples_expected", "jobs"})
+  for (const char* key :
+       {"state", "pid", "epoch", "samples_delivered", "samples_done", "samples_expected", "jobs", "stalled"})
     about[key] = answer->at("result").value(key, json());
   return about;
 }
@@ -128,7 +131,7 @@ std::vector<std::string> session_row(const json& s) {
                     counted(jobs.at("submitted").get<std::uint64_t>(), "job"));
   }
   if (s.at("samples_expected").is_number() && s.at("samples_expected") != 0) {
-    const double part = s.at("samples_delivered").get<double>() / s.at("samples_expected").get<double>();
+    const double part = s.at("samples_done").get<double>() / s.at("samples_expected").get<double>();
     progress = fmt::format("{:.0f} %, epoch {}", std::floor(std::min(part, 1.0) * 100), text("epoch"));
   }
   const json& seconds = s.at("age_seconds");
@@ -137,8 +140,10 @@ std::vector<std::string> session_row(const json& s) {
       : seconds.get<double>() < 1
           ? "0 s"
           : duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(seconds.get<double>())));
-  return {text("session"), s.at("state").is_null() ? "no answer" : text("state"), text("pid"), age, progress,
-          text("socket")};
+  std::string state = s.at("state").is_null() ? "no answer" : text("state");
+  if (const json& stall = s.at("stalled"); stall.is_object())
+    state += fmt::format(", stalled for {:.0f} s", stall.at("seconds").get<double>());
+  return {text("session"), state, text("pid"), age, progress, text("socket")};
 }
 
 int sessions(const request_options& o) {
