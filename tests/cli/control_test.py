@@ -60,7 +60,7 @@ class ControlTest(PenstockTest):
         self.assertEqual((death["cause"], death["signal"], death["incarnation"]), ("signal", "SIGKILL", 1))
         victim = next(w["id"] for w in self.status()["workers"] if w["last_death"])
         for verb in ("status", "deaths"):
-            self.assertIn("next: penstock logs worker/%d --previous" % victim, self.penstock(verb)[2])
+            self.assertIn("next: penstock describe worker/%d" % victim, self.penstock(verb)[2])
         code, out, _ = self.penstock("deaths", "--json")
         self.assertEqual(len(json.loads(out)["deaths"]), 1)
 

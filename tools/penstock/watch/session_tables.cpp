@@ -193,8 +193,7 @@ std::string hint_after_status(const json& s) {
     if (w.at("state") == "failed") return "penstock restart worker/" + text_of(w.at("id"));
   }
   for (const json& w : s.at("workers")) {
-    if (!w.at("last_death").is_null())
-      return fmt::format("penstock logs worker/{} --previous", text_of(w.at("id")));
+    if (!w.at("last_death").is_null()) return look_into(w.at("last_death"));
   }
   return s.at("state") == "paused" ? "penstock resume" : "";
 }
@@ -210,10 +209,7 @@ json all_deaths(const json& answer) {
 
 std::string hint_after_deaths(const json& deaths) {
   if (deaths.empty()) return "";
-  const json& last = deaths.back();
-  return last.contains("worker")
-             ? fmt::format("penstock logs worker/{} --previous", text_of(last.at("worker")))
-             : "penstock logs gpu --previous";
+  return look_into(deaths.back());
 }
 
 std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t width) {
@@ -228,6 +224,29 @@ std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t widt
           {"gpu", text_of(d.at("pid")), ending_of(d), lived, "-", "-", text_of(d.at("last_words"))});
       continue;
     }
+namespace {
+
+/// "11-24 18:33:44".
+std::string without_year(const std::string& time) {
+  return time.size() < 19 ? time : time.substr(5, 14);
+}
+
+std::string last_line(const std::string& text) {
+  return text.substr(text.rfind('\n') + 1);  // of npos: all of it
+}
+
+/// Its last output; describe tells the rest of a process that wrote nothing, as after SIGKILL.
+std::string look_into(const json& death) {
+  const bool of_worker = death.contains("worker");
+  const std::string target = of_worker ? "worker/" + text_of(death.at("worker")) : "gpu";
+  const bool crashed = death.at("cause") == "signal" && death.at("signal") != "SIGKILL";  // and wrote its stack
+  const bool wrote =
+      crashed || !death.at(of_worker ? "last_output" : "last_words").get<std::string>().empty();
+  return wrote ? fmt::format("penstock logs {} --previous", target) : "penstock describe " + target;
+}
+
+}  // namespace
+
     rows.push_back({worker_name(d), text_of(d.at("pid")), ending_of(d), lived,
                     text_of(d.value(number, json()).is_null() ? d.at("phase") : d.at(number)),
                     d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), text_of(d.value(name, json()))});
