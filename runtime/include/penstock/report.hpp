@@ -82,7 +82,9 @@ struct death_report {
   double lived_seconds = 0;
   std::uint64_t rss_bytes = 0;     ///< resident memory shortly before the end; 0: never reported
   std::string wait_channel;        ///< if it hung: "running", "stopped", or the kernel function it waited in
-  std::vector<std::string> stack;  ///< newest first, "/path/of/module+0x1a2b"; empty if not written
+  /// Newest first: "/path/of/module+0x1a2b in function", without " in ..." if the module has no symbol there; empty if not
+  /// written.
+  std::vector<std::string> stack;
   std::string last_output;         ///< the last lines of its output
 };
 
