@@ -91,6 +91,13 @@ std::vector<rank_answer> ask_ranks(const live_group& group, const json& question
   std::vector<std::future<rank_answer>> asked;
   for (const live_rank& r : group.ranks) {
     asked.push_back(std::async(std::launch::async, [&r, &question, deadline]() -> rank_answer {
+live_group live_ranks_of(const std::string& group) {
+  for (live_group& one : groups_among(live_sessions())) {
+    if (one.name == group) return std::move(one);
+  }
+  return {group, {}};
+}
+
       auto answer = control::ask(r.session.socket, question, deadline);
       if (!answer) {
         const int code = answer.error().code == errc::timed_out ? exit_timed_out : exit_no_session;

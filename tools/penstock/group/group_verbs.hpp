@@ -18,6 +18,8 @@ struct meant_group {
   int refused = exit_ok;            ///< an exit code; the reason has been printed
 };
 [[nodiscard]] meant_group group_meant(const session_choice& choice);
+/// The ranks of a group that live now; none if there are none.
+[[nodiscard]] live_group live_ranks_of(const std::string& group);
 
 /// {"group", "job", "ranks": []}: what the JSON of these verbs begins with.
 [[nodiscard]] nlohmann::ordered_json head_of(const live_group& group);
