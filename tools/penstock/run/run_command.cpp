@@ -46,6 +46,7 @@ struct run_options {
   std::string state_every = "10s";
   bool dry_run = false;
 };
+  int stopped_exit_code = exit_ok;
 
 // ---- the run ----------------------------------------------------------------------------------------------
 
@@ -158,11 +159,12 @@ void tell_report(const run_report& r) {
   if (r.error) say(styled(style::red, "error:") + " " + r.error->message);
 }
 
-int exit_code_of(const run_report& r, int signal) {
+int exit_code_of(const run_options& o, const run_report& r, int signal) {
   if (r.outcome == run_outcome::failed) return exit_failed;
   if (signal == SIGINT) return exit_interrupted;
   if (signal == SIGTERM || signal == SIGHUP) return exit_terminated;
-  return exit_ok;
+  const bool all_asked_for = o.batches && r.batches >= *o.batches;  // --batches stops it, as it was told to
+  return r.outcome == run_outcome::stopped && !all_asked_for ? o.stopped_exit_code : exit_ok;
 }
 
 result<void> write_report(const run_options& o, const run_report& report) {
@@ -180,7 +182,7 @@ int tell_end(const run_options& o, const run_report& report, int signal) {
   } else if (report.error && !o.json) {
     say(styled(style::red, "error:") + " " + report.error->message);
   }
-  return exit_code_of(report, signal);
+  return exit_code_of(o, report, signal);
 }
 
 /// Only the worker program knows a custom dataset, and a dry run starts nothing.
@@ -433,3 +435,7 @@ void add_run_command(verb_table& verbs) {
 }
 
 }  // namespace penstock::cli
+  takes_whole_number(verb->add_option("--stopped-exit-code", o->stopped_exit_code,
+                                      "the exit code if `penstock stop` ended it before it had delivered everything"),
+                     {0, 255})
+      ->capture_default_str();
