@@ -113,7 +113,9 @@ supervision::progress_facts Pool::body::progress_now() const {
 
 void Pool::body::watch_progress(engine& e) {
   const auto tell_news = [this](supervision::progress_watch::news what,
-                                const std::optional<stall_report>& stalled, double stood) {
+                                const std::optional<stall_report>& stalled, double stood,
+                                std::optional<double> rate) {
+    board_.measured(rate);
     session::announce(what, stalled, stood, "pool", board_, [this](event said) { tell(std::move(said)); });
   };
   e.progress = std::make_unique<session::progress_ticker>(

@@ -35,7 +35,10 @@ control::answer wait_for(const std::string& what, bool last_call, const session_
     return control::refusal(exit_refused, "usage",
                             fmt::format("cannot wait for '{}'; choose ready or finished", what));
   }
-  if (met) return control::good_answer({{"waited_for", what}, {"outcome", telemetry::name_of(s.outcome)}});
+  if (met) {
+    return control::good_answer(
+        {{"schema", "penstock.wait/1"}, {"waited_for", what}, {"outcome", telemetry::name_of(s.outcome)}});
+  }
   if (!over && !last_call) return std::nullopt;
   return control::refusal(
       exit_not_met, "not_met",
@@ -77,7 +80,8 @@ json deaths_of(const session_controls& controls) {
   mark_sacrificial(workers, "worker", controls);
   json owners = json::array();
   for (const owner_death_report& d : controls.owner_deaths()) owners.push_back(telemetry::as_json(d));
-  return control::good_answer({{"deaths", std::move(workers)},
+  return control::good_answer({{"schema", "penstock.deaths/1"},
+                               {"deaths", std::move(workers)},
                                {"owner_deaths", std::move(owners)},
                                {"of", controls.status().jobs ? "jobs" : "samples"}});
 }

@@ -84,6 +84,7 @@ event event_of(const owner_death_report& d) {
     text += fmt::format(", while working on batch {} of epoch {}", *d.sequence, d.epoch.value_or(0));
   if (!d.last_words.empty()) text += ": " + last_line(d.last_words);
   event e = event_of(event_kind::device_lost, std::move(text));
+  e.owner_death = std::make_shared<const owner_death_report>(d);
   e.time = d.time;
   if (d.pid > 0) e.pid = d.pid;
   e.epoch = d.epoch;

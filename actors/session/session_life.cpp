@@ -75,6 +75,7 @@ Session::body::body(config settings, session_options options)
   if (!options.state.empty()) resumed_ = value_or_throw(schedule::parse_state(options.state));
   board_.configured(workers_);
   board_.is_rank_of(settings_.sampler);
+  board_.read_from(options_.config_file);
   log::set_level(as_log_level(settings_.log.level));
   if (settings_.loader.start == start_rule::eager) start();
 }

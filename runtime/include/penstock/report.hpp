@@ -278,6 +278,12 @@ struct session_status {
   std::optional<group_status> group{};    ///< of a rank
   /// empty: there is progress, or nothing is due; checked every second
   std::optional<stall_report> stalled{};
+  std::optional<std::chrono::system_clock::time_point> started{};  ///< when the first batch was requested
+  double uptime_seconds = 0;                                       ///< since then; until the end, once it has ended
+  std::string config_file{};        ///< session_options::config_file
+  std::optional<double> rate{};     ///< samples, of a pool jobs, per second of the last 10 s; empty: not measured yet
+  std::optional<double> eta_seconds{};  ///< at this rate; empty: unknown
+  std::string failure{};                ///< of a failed run
 };
 
 }  // namespace penstock

@@ -33,6 +33,7 @@ struct session_options {
   bool control_socket = true;              ///< let `penstock status` and other verbs attach
   event_callback on_event{};               ///< receives deaths, bad samples, epochs, ...: see event.hpp
   /// For run_for(): null, npy, journal:PATH (appends one JSON line per batch: samples and digest),
+  std::string config_file{};               ///< where the settings come from, for `penstock status`
   /// plugin:PATH (a device program: device_program.hpp).
   std::string sink = "null";
   std::string sink_out{};  ///< folder of the npy sink
