@@ -157,11 +157,10 @@ json scale(const json& request, const session_controls& controls) {
 control::answer answer_request(const json& request, bool last_call, const session_controls& controls) {
   const json verb_value = request.value("verb", json());
   const std::string verb = verb_value.is_string() ? verb_value.get<std::string>() : std::string();
-  const session_status status = controls.status();
-  if (verb == "status") return control::good_answer(as_json(status, controls));
+  if (verb == "status") return control::good_answer(as_json(controls.status(), controls));
   if (verb == "wait") {
     const json what = request.value("for", json());
-    return wait_for(what.is_string() ? what.get<std::string>() : std::string(), last_call, status);
+    return wait_for(what.is_string() ? what.get<std::string>() : std::string(), last_call, controls.status());
   }
   if (verb == "deaths") return deaths_of(controls);
   if (verb == "pipeline") return pipeline(controls);
@@ -188,7 +187,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
     return control::good_answer({{"restart", "gpu"}});
   }
   if (verb == "restart" || verb == "drain") {
-    target t = worker_of(request, status);
+    target t = worker_of(request, controls.status());
     if (!t.worker) return std::move(t.refused);
     (verb == "restart" ? controls.restart : controls.drain)(*t.worker);
     return control::good_answer({{verb, *t.worker}});

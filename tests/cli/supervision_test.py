@@ -43,11 +43,6 @@ class SupervisionTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         return process
 
-    def worker_program(self, script):
-        path = self.write("worker-program", "#!/bin/sh\n" + script + '\nexec "%s/penstock-worker"\n' % BIN)
-        os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
-        return '[loader]\ncommand = ["%s"]\n' % path
-
     def read(self, name):
         with open(os.path.join(self.folder, name)) as file:
             return file.read()

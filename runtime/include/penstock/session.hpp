@@ -30,10 +30,11 @@ struct session_options {
   bool digests = false;                    ///< hash every batch as it is delivered
   std::optional<std::uint64_t> batches{};  ///< deliver this many batches in total, then end as "stopped"
   std::span<const std::byte> state{};      ///< continue after Session::state() of an earlier run
-  bool control_socket = true;              ///< let `penstock status` and other verbs attach
+  /// Let `penstock status` and other verbs attach, and read what remains when the session has ended ([log] record).
+  bool control_socket = true;
   event_callback on_event{};               ///< receives deaths, bad samples, epochs, ...: see event.hpp
-  /// For run_for(): null, npy, journal:PATH (appends one JSON line per batch: samples and digest),
   std::string config_file{};               ///< where the settings come from, for `penstock status`
+  /// For run_for(): null, npy, journal:PATH (appends one JSON line per batch: samples and digest),
   /// plugin:PATH (a device program: device_program.hpp).
   std::string sink = "null";
   std::string sink_out{};  ///< folder of the npy sink

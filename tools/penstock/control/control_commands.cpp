@@ -40,11 +40,8 @@ void wait_for_a_session(const session_choice& choice, std::chrono::milliseconds 
   const auto there = [&] {
     if (!choice.socket.empty()) return control::connect_to(choice.socket).has_value();
     const auto all = control::find_sessions();
+    if (!choice.group.empty()) return group_is_there(choice.group);
     return std::ranges::any_of(all, [&](const control::found_session& s) {
-      if (!choice.group.empty()) {
-        const auto rank = parse_rank_name(s.name);
-        return s.alive && rank && rank->group == choice.group;
-      }
       return s.alive && (choice.session.empty() || s.name == choice.session);
     });
   };

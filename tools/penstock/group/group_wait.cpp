@@ -16,9 +16,9 @@ using json = nlohmann::ordered_json;
 
 constexpr std::chrono::milliseconds no_limit = 24h * 365;
 
-/// Ranks that nobody has asked yet.
+/// Those of its ranks that live now and have not been asked yet.
 live_group not_asked(const live_group& group, const std::set<std::filesystem::path>& asked) {
-  live_group rest{group};
+  live_group rest = again(group).value_or(live_group{});
   std::erase_if(rest.ranks, [&](const live_rank& r) { return asked.contains(r.session.socket); });
   return rest;
 }
@@ -41,10 +41,13 @@ int wait_for_group(const session_choice& choice, const live_group& group, const 
       ranks.push_back(std::move(row));
       if (!a.result && !choice.as_json) say(fmt::format("rank {} ({}): {}", a.rank, a.session, a.why_not));
     }
-    next = not_asked(live_ranks_of(group.name), asked);
+    next = not_asked(group, asked);
   }
   if (choice.as_json) {
-    print_json({{"schema", "penstock.wait/1"}, {"waited_for", what}, {"group", group.name}, {"ranks", std::move(ranks)}});
+    json all{{"schema", "penstock.wait/1"}, {"waited_for", what}};
+    all.update(head_of(group));
+    all["ranks"] = std::move(ranks);
+    print_json(all);
   } else if (outcomes.code() == exit_ok) {
     say(fmt::format("{}: {} of {}", what, counted(ranks.size(), "rank"), group.name));
   }

@@ -1,6 +1,7 @@
 // top, describe and events: what a session is doing, or did.
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 #include "tools/penstock/watch/description.hpp"
@@ -38,6 +39,7 @@ int events_of_group(const events_options& o, const live_group& group, const std:
     json event;
   };
   std::mutex mutex;
+  std::vector<of_rank> past;
   std::atomic<int> code = exit_ok;
   const auto show = [&](const of_rank& one) {
     if (one.event.at("time").get<std::string>() < since) return;
@@ -53,12 +55,15 @@ int events_of_group(const events_options& o, const live_group& group, const std:
     readers.emplace_back([&] {
       const int refused = read_events(o.choice, r.session.socket, o.follow, [&](const json& e) {
         const std::lock_guard lock(mutex);
+        o.follow ? show({r.rank, e}) : past.push_back({r.rank, e});
       });
       if (refused != exit_ok) code = refused;
     });
   }
   for (std::thread& reader : readers) reader.join();
   const auto time_of = [](const of_rank& one) { return one.event.at("time").get<std::string>(); };
+  std::ranges::stable_sort(past, {}, time_of);
+  for (const of_rank& one : past) show(one);
   return code;
 }
 
@@ -97,6 +102,7 @@ void add_events(verb_table& verbs) {
          "one JSON object per line"}}},
       events);
   add_group_choice(verb, o->choice);
+  add_past_choice(verb, o->choice);
   verb.add_flag("-f,--follow", o->follow, "continue until the session ends");
   verb.add_option("--since", o->since, "only what happened since then")->type_name("TIME");
 }
@@ -164,6 +170,7 @@ void add_describe(verb_table& verbs) {
         {"penstock describe scheduler", "where batches are, and what the device waits for"}}},
       describe);
   add_group_choice(verb, o->choice);
+  add_past_choice(verb, o->choice);
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler or all")->required();
 }
 
