@@ -19,6 +19,7 @@
 #include "actors/session/ending.hpp"
 #include "actors/session/process_logs.hpp"
 #include "actors/session/progress_ticker.hpp"
+#include "actors/session/record_keeper.hpp"
 #include "actors/session/session_events.hpp"
 #include "actors/supervisor/supervisor.hpp"
 #include "actors/supervisor/worker_processes.hpp"
@@ -119,6 +120,7 @@ class Pool::body final : public jobs::job_control,
   void result_left(const lease_ref& lease);
   void memory_freed();
   void open_control_socket(engine& e);
+  void open_record();
   void open_metrics(engine& e);
   void watch_progress(engine& e);
   [[nodiscard]] supervision::progress_facts progress_now() const;
@@ -156,6 +158,7 @@ class Pool::body final : public jobs::job_control,
   mutable std::mutex mutex_;        // guards the members below
   std::unique_ptr<engine> engine_;
   std::unique_ptr<telemetry::event_caller> listener_;
+  std::unique_ptr<session::record_keeper> record_;
 };
 
 }  // namespace penstock

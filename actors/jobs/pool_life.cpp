@@ -51,7 +51,12 @@ void Pool::body::start() {
   tell(session::event_of(event_kind::run_started,
                          "the pool starts with " + penstock::counted(workers_.load(), "worker")));
   if (options_.on_event) listener_ = std::make_unique<telemetry::event_caller>(journal_, options_.on_event);
-  if (auto ok = try_start(); !ok) throw error(ok.error());
+  if (options_.control_socket && settings_.log.record) open_record();
+  if (auto ok = try_start(); !ok) {
+    board_.ended(run_outcome::failed, ok.error(), now_steady());
+    tell(session::event_of(event_kind::run_failed, ok.error().message));
+    throw error(ok.error());
+  }
 }
 
 arena::geometry Pool::body::shape() const {
@@ -345,6 +350,7 @@ void Pool::body::close() noexcept {
   }
   callbacks_.stop();
   if (listener_) listener_->stop(patience_with_callbacks);
+  if (record_) record_->stop();
   {
     const std::unique_lock nobody_sends(engine_stays_);
     const std::lock_guard hold(mutex_);

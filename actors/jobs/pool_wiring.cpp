@@ -84,6 +84,15 @@ result<void> Pool::body::spawn_actors(engine& e) {
   return {};
 }
 
+void Pool::body::open_record() {
+  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_);
+  controls.status = [this] { return status(); };
+  controls.workers_max = settings_.loader.limits.max;
+  record_ = std::make_unique<session::record_keeper>(
+      session::record_source{settings_.name, settings_.loader.limits.max, true, session::rank_named(settings_.name),
+                             journal_, session::make_request_handler(std::move(controls))});
+}
+
 void Pool::body::open_control_socket(engine& e) {
   session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_, options_.ends);
   controls.status = [this] { return status(); };
@@ -114,7 +123,9 @@ supervision::progress_facts Pool::body::progress_now() const {
 
 void Pool::body::watch_progress(engine& e) {
   const auto tell_news = [this](supervision::progress_watch::news what,
-                                const std::optional<stall_report>& stalled, double stood) {
+                                const std::optional<stall_report>& stalled, double stood,
+                                std::optional<double> rate) {
+    board_.measured(rate);
     session::announce(what, stalled, stood, "pool", board_, [this](event said) { tell(std::move(said)); });
   };
   e.progress = std::make_unique<session::progress_ticker>(

@@ -175,7 +175,9 @@ void board::planned(std::uint64_t samples_before, std::uint64_t samples_expected
 
 void board::begun(steady_time now) {
   const std::lock_guard hold(mutex_);
-  if (!begun_) begun_ = now;
+  if (begun_) return;
+  begun_ = now;
+  status_.started = std::chrono::system_clock::now();
 }
 
 void board::batch_taken(steady_time taken) {
@@ -239,6 +241,16 @@ void board::stalled(const std::optional<stall_report>& what) {
   status_.stalled = what;
 }
 
+void board::measured(std::optional<double> rate) {
+  const std::lock_guard hold(mutex_);
+  status_.rate = rate;
+}
+
+void board::read_from(std::string config_file) {
+  const std::lock_guard hold(mutex_);
+  status_.config_file = std::move(config_file);
+}
+
 session_status board::status() const {
   const std::lock_guard hold(mutex_);
   session_status now = status_;
@@ -248,6 +260,12 @@ session_status board::status() const {
               : degraded_                            ? "degraded"
                                                      : "ok";
   now.outcome = report_.outcome;
+  if (report_.outcome == run_outcome::failed && report_.error) now.failure = report_.error->message;
+  if (begun_) now.uptime_seconds = seconds(ended_.value_or(std::chrono::steady_clock::now()) - *begun_);
+  const bool goes_on = report_.outcome == run_outcome::running;
+  if (!goes_on) now.rate.reset();
+  if (now.rate.value_or(0) > 0 && now.samples_expected > now.samples_delivered)
+    now.eta_seconds = static_cast<double>(now.samples_expected - now.samples_delivered) / *now.rate;
   return now;
 }
 

@@ -62,6 +62,10 @@ class board {
   bool paused(bool is_paused);
   bool stopping();
   void stalled(const std::optional<stall_report>& what);
+  /// Samples, or jobs, per second.
+  void measured(std::optional<double> rate);
+  /// Where the settings come from.
+  void read_from(std::string config_file);
 
   [[nodiscard]] session_status status() const;
   [[nodiscard]] double waited_seconds(steady_time now) const;

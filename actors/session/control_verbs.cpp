@@ -37,7 +37,10 @@ control::answer wait_for(const std::string& what, bool last_call, const session_
   }
   if (met) {
     return control::good_answer(
-        {{"waited_for", what}, {"outcome", telemetry::name_of(s.outcome)}, {"ends", ends}});
+        {{"schema", "penstock.wait/1"},
+         {"waited_for", what},
+         {"outcome", telemetry::name_of(s.outcome)},
+         {"ends", ends}});
   }
   if (!over && !last_call) return std::nullopt;
   json no =
@@ -82,7 +85,8 @@ json deaths_of(const session_controls& controls) {
   mark_sacrificial(workers, "worker", controls);
   json owners = json::array();
   for (const owner_death_report& d : controls.owner_deaths()) owners.push_back(telemetry::as_json(d));
-  return control::good_answer({{"deaths", std::move(workers)},
+  return control::good_answer({{"schema", "penstock.deaths/1"},
+                               {"deaths", std::move(workers)},
                                {"owner_deaths", std::move(owners)},
                                {"of", controls.status().jobs ? "jobs" : "samples"}});
 }
@@ -158,11 +162,10 @@ json scale(const json& request, const session_controls& controls) {
 control::answer answer_request(const json& request, bool last_call, const session_controls& controls) {
   const json verb_value = request.value("verb", json());
   const std::string verb = verb_value.is_string() ? verb_value.get<std::string>() : std::string();
-  const session_status status = controls.status();
-  if (verb == "status") return control::good_answer(as_json(status, controls));
+  if (verb == "status") return control::good_answer(as_json(controls.status(), controls));
   if (verb == "wait") {
     const json what = request.value("for", json());
-    return wait_for(what.is_string() ? what.get<std::string>() : std::string(), last_call, status,
+    return wait_for(what.is_string() ? what.get<std::string>() : std::string(), last_call, controls.status(),
                     controls.ends());
   }
   if (verb == "deaths") return deaths_of(controls);
@@ -190,7 +193,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
     return control::good_answer({{"restart", "gpu"}});
   }
   if (verb == "restart" || verb == "drain") {
-    target t = worker_of(request, status);
+    target t = worker_of(request, controls.status());
     if (!t.worker) return std::move(t.refused);
     (verb == "restart" ? controls.restart : controls.drain)(*t.worker);
     return control::good_answer({{verb, *t.worker}});

@@ -26,6 +26,7 @@
 #include "actors/session/process_logs.hpp"
 #include "actors/session/progress_ticker.hpp"
 #include "actors/session/pulse.hpp"
+#include "actors/session/record_keeper.hpp"
 #include "actors/session/session_actor.hpp"
 #include "actors/session/session_events.hpp"
 #include "actors/session/stream_cursor.hpp"
@@ -131,6 +132,8 @@ class Session::body {
   gpu_owner::hand_over::taken take_through_gate();
   gpu_owner::hand_over::taken take_from_queue();
   void open_control_socket(engine& e);
+  void open_record();
+  void stop_readers();  // of the journal: all events have been noted
   void open_metrics(engine& e);
   void close_sockets(engine& e);
   void watch_progress(engine& e);
@@ -183,6 +186,7 @@ class Session::body {
   std::shared_future<scheduler::stream_accounts> final_accounts_;  // set once close() has requested them
   std::vector<schedule::epoch_account> epochs_told_;               // the scheduler's latest answer
   std::unique_ptr<telemetry::event_caller> listener_;
+  std::unique_ptr<session::record_keeper> record_;
   std::unique_ptr<gpu_owner::batch_sink> sink_;  // of run_for() with an embedded owner; the consumer's thread
   std::atomic<bool> taking_ = false;             // a thread is in next()
   std::atomic<bool> owner_is_irreplaceable_ = false;  // losing it would end the run

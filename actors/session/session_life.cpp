@@ -25,7 +25,6 @@ using namespace std::chrono_literals;
 constexpr std::size_t actor_threads = 2;
 constexpr auto accounts_deadline = 2s;
 constexpr std::chrono::milliseconds end_of_dropped = 500ms;  // for a session that is destroyed without stop()
-constexpr auto patience_with_callbacks = 200ms;              // to deliver the events still queued
 
 std::string_view name_of(placement_rule placement) {
   return placement == placement_rule::process ? "process" : "embedded";
@@ -75,6 +74,7 @@ Session::body::body(config settings, session_options options)
   if (!options.state.empty()) resumed_ = value_or_throw(schedule::parse_state(options.state));
   board_.configured(workers_);
   board_.is_rank_of(settings_.sampler);
+  board_.read_from(options_.config_file);
   log::set_level(as_log_level(settings_.log.level));
   if (settings_.loader.start == start_rule::eager) start();
 }
@@ -94,6 +94,7 @@ void Session::body::start() {
     const all_signals_blocked quiet;
     listener_ = std::make_unique<telemetry::event_caller>(journal_, options_.on_event);
   }
+  if (options_.control_socket && settings_.log.record) open_record();
   if (auto ok = try_start(); !ok) fail(ok.error());
 }
 
@@ -289,10 +290,7 @@ void Session::body::close() noexcept {
   }
   static_cast<void>(accounts(true));  // the events of deliveries must precede that of the end
   if (cut_short) tell_ended(run_outcome::stopped);
-  if (e == nullptr) {  // it never ran, or is already closed
-    if (listener_) listener_->stop(patience_with_callbacks);
-    return;
-  }
+  if (e == nullptr) return stop_readers();  // it never ran, or is already closed
   ending_.wait_for_group();
   drop_group(*e);
   // Shut down from the outside in: the sockets, the workers, the owner, the actors.
@@ -307,7 +305,7 @@ void Session::body::close() noexcept {
   caf::anon_send_exit(e->supervisor, caf::exit_reason::user_shutdown);
   // Actors hold each other's handles, so all of them must have ended before we drop ours.
   e->system->await_all_actors_done();
-  if (listener_) listener_->stop(patience_with_callbacks);
+  stop_readers();
   std::unique_ptr<engine> gone;  // freeing its memory takes time, in which others may ask
   {
     const std::lock_guard hold(mutex_);

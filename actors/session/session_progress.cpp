@@ -23,7 +23,9 @@ supervision::progress_facts Session::body::progress_now(const engine& e) const {
 void Session::body::watch_progress(engine& e) {
   const auto facts = [this, all = &e] { return progress_now(*all); };
   const auto tell_news = [this](supervision::progress_watch::news what,
-                                const std::optional<stall_report>& stalled, double stood) {
+                                const std::optional<stall_report>& stalled, double stood,
+                                std::optional<double> rate) {
+    board_.measured(rate);
     session::announce(what, stalled, stood, "stream", board_, [this](event said) { tell(std::move(said)); });
   };
   e.progress = std::make_unique<session::progress_ticker>(*e.io, facts, tell_news);

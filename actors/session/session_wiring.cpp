@@ -113,6 +113,22 @@ void Session::body::restart_owner(engine& e) {
   caf::anon_send(e.keeper, supervisor::restart_owner{});
 }
 
+void Session::body::open_record() {
+  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_);
+  controls.status = [this] { return status(); };
+  controls.workers_max = settings_.loader.limits.max;
+  record_ = std::make_unique<session::record_keeper>(
+      session::record_source{settings_.name, settings_.loader.limits.max, false, session::rank_named(settings_.name),
+                             journal_, session::make_request_handler(std::move(controls))});
+}
+
+void Session::body::stop_readers() {
+  using namespace std::chrono_literals;
+  constexpr auto patience_with_callbacks = 200ms;  // to deliver the events still queued
+  if (listener_) listener_->stop(patience_with_callbacks);
+  if (record_) record_->stop();
+}
+
 void Session::body::open_control_socket(engine& e) {
   engine* const all = &e;
   session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_, options_.ends);

@@ -57,9 +57,6 @@ void check_worker(const session_status& status, std::uint32_t worker) {
                0});
 }
 
-namespace {
-
-/// Not only of those that join: a rank that delivers what is left of its group is one too.
 std::optional<control::rank_note> rank_named(const std::string& name) {
   const auto place = group::place_in(group::variable_of_this_process).value_or(std::nullopt);
   if (!place) return std::nullopt;
@@ -67,8 +64,6 @@ std::optional<control::rank_note> rank_named(const std::string& name) {
   if (!name.ends_with(suffix)) return std::nullopt;
   return control::rank_note{place->job, name.substr(0, name.size() - suffix.size()), place->rank};
 }
-
-}  // namespace
 
 std::function<const char*()> end_of(session_scope scope) {
   return [scope, parent = ::getppid()] {

@@ -72,6 +72,9 @@ session_controls controls_of(Body& body, board& facts, const telemetry::event_jo
   return controls;
 }
 
+/// Which rank a session of this name is. Not only of those that join: a rank that delivers what is left of its group is one, too.
+[[nodiscard]] std::optional<control::rank_note> rank_named(const std::string& name);
+
 /// The server is created, used and must be destroyed on the io thread. A socket that cannot be created is
 /// only a warning: the work does not depend on it. A name that ends in the rank of a launcher's environment
 /// makes it that rank's.

@@ -1,5 +1,7 @@
 #include "actors/supervisor/owner_rules.hpp"
 
+#include "actors/supervisor/death_record.hpp"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -38,8 +40,7 @@ std::string owner_in_words(std::int32_t pid) {
 
 std::string death_in_words(const supervision::owner_died& death) {
   const owner_death_report& d = death.report;
-  return fmt::format("{} ended: {}{}", owner_in_words(d.pid),
-                     d.signal ? *d.signal : fmt::format("exit {}", d.code.value_or(-1)),
+  return fmt::format("{} {}{}", owner_in_words(d.pid), end_text(d.cause, d.signal, d.code),
                      death.in_hand ? ", while its sink was working on " + *death.in_hand : "");
 }
 

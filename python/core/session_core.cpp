@@ -93,6 +93,7 @@ session_core::session_core(config settings, core_options options)
   given.state = options.state;
   given.control_socket = options.control_socket;
   given.join_group = options.join_group;
+  given.config_file = options.config_file;
   given.on_event = std::move(options.on_event);
   given.while_waiting = [this] { while_waiting(); };
   session_ = std::make_unique<Session>(std::move(settings), std::move(given));

@@ -27,6 +27,7 @@ struct core_options {
   std::vector<std::byte> state;
   bool control_socket = true;
   bool join_group = false;
+  std::string config_file{};
   std::function<void(const event&)> on_event;
   std::function<void()> look_after_signals;  ///< may throw; called without the GIL
 };

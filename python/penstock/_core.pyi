@@ -23,6 +23,7 @@ class Session:
         control_socket: bool,
         on_event: Optional[Callable[[str], None]],
         join_group: bool,
+        config_file: str,
     ) -> None: ...
     @property
     def closed(self) -> bool: ...

@@ -262,7 +262,7 @@ owner_death_report owner_supervision::report_of(const owner_end& end,
     d.epoch = suspect->epoch;
     d.sequence = suspect->sequence;
   }
-  if (gave_up_) d.last_words = gave_up_->message;
+  d.last_words = gave_up_ ? gave_up_->message : end.last_lines;
   d.time = end.report.noticed;
   d.lived_seconds = std::chrono::duration<double>(now - started_at_).count();
   return d;

@@ -191,6 +191,11 @@ death worker_supervision::death_of(const child& c, bool charged, std::uint64_t s
   return d;
 }
 
+/// A program that exits successfully before its hello does something else, and would do the same in every place.
+bool worker_supervision::is_no_worker_program(const child& c) const {
+  return c.at == stage::started && c.ended->exited_with(exit_codes::finished) && !closing_ && !c.ending.cause();
+}
+
 worker_supervision::settled worker_supervision::judged(worker_ref who, steady_time now, bool charged,
                                                        std::uint64_t samples_done,
                                                        const std::string& last_words) {
@@ -198,14 +203,20 @@ worker_supervision::settled worker_supervision::judged(worker_ref who, steady_ti
   if (c == nullptr || !c->ended) return {};
   const bool asked = c->ending.cause_of(*c->ended) == death_cause::stopped;
   const settled news{c->cause, !asked, !(asked && (closing_ || c->sacrificial))};
-  const death d = death_of(*c, charged, samples_done);
+  death d = death_of(*c, charged, samples_done);
   if (c->gave_up && d.ending == death::how::no_restart && !closing_ && !c->sacrificial) {
     outbox_.emplace_back(
         workers_failed{{c->gave_up->code, fmt::format("worker {}: {}", who.worker, c->gave_up->message), 0}});
   }
+  std::string cause = news.cause;
+  if (is_no_worker_program(*c)) {
+    d.ending = death::how::no_restart;
+    cause += " before its hello ([loader] command is not a worker program: its main() calls neither penstock::worker_main nor, "
+             "for a pool, penstock::job_main)";
+  }
   const std::string words = c->gave_up ? c->gave_up->message : last_words;
   children_.erase(who.worker);
-  pool_.child_died(who, now, d, news.cause, words);
+  pool_.child_died(who, now, d, cause, words);
   return news;
 }
 

@@ -200,6 +200,7 @@ class worker_supervision {
   void carry_out_pool_commands(steady_time now);
   void enforce_deadlines(steady_time now);
   [[nodiscard]] std::string text_of(const hang_verdict& v, const child& c, const worker_sign& sign) const;
+  [[nodiscard]] bool is_no_worker_program(const child& c) const;
   [[nodiscard]] static death death_of(const child& c, bool charged, std::uint64_t samples_done);
 
   worker_rules rules_;

@@ -60,7 +60,7 @@ class ControlTest(PenstockTest):
         self.assertEqual((death["cause"], death["signal"], death["incarnation"]), ("signal", "SIGKILL", 1))
         victim = next(w["id"] for w in self.status()["workers"] if w["last_death"])
         for verb in ("status", "deaths"):
-            self.assertIn("next: penstock logs worker/%d --previous" % victim, self.penstock(verb)[2])
+            self.assertIn("next: penstock describe worker/%d" % victim, self.penstock(verb)[2])
         code, out, _ = self.penstock("deaths", "--json")
         self.assertEqual(len(json.loads(out)["deaths"]), 1)
 
@@ -251,7 +251,7 @@ class ControlTest(PenstockTest):
         self.assertNotIn(b"another session", third.communicate(timeout=15)[1])
 
     def none_live(self, **facts):
-        return dict({"sessions": [], "dead": 0, "removed": 0, "left_folders": 0, "removed_folders": 0}, **facts)
+        return dict({"schema": "penstock.sessions/1", "sessions": [], "dead": 0, "removed": 0, "left_folders": 0, "removed_folders": 0}, **facts)
 
     def test_a_stale_socket_is_replaced_and_sessions_removes_others(self):
         self.environment["TMPDIR"] = self.folder  # what others have left elsewhere does not count
@@ -267,7 +267,7 @@ class ControlTest(PenstockTest):
         code, _, err = self.penstock("sessions")
         self.assertIn("1 socket was left by dead sessions\nnext: penstock sessions --prune\n", err)
         self.assertEqual(json.loads(self.penstock("sessions", "--prune", "--json")[1]), self.none_live(removed=1))
-        self.assertEqual(os.listdir(os.path.join(self.folder, "penstock")), [])
+        self.assertEqual([name for name in os.listdir(os.path.join(self.folder, "penstock")) if not name.endswith(".record")], [])
 
     def test_sessions_tells_how_each_one_stands(self):
         process = self.live()

@@ -74,8 +74,32 @@ TEST_CASE("deaths of workers and of GPU owners are one list in the order in whic
   REQUIRE(all.size() == 2);
   CHECK_FALSE(all[0].contains("worker"));
   CHECK(all[1].contains("worker"));
-  CHECK(cli::hint_after_deaths(all) == "penstock logs worker/0 --previous");
-  CHECK(cli::deaths_for_people(all, false, 0).find("\ngpu ") != std::string::npos);
+  CHECK(cli::hint_after_deaths(all) == "penstock describe worker/0");
+  CHECK(cli::deaths_for_people(all, false, 0).find("  gpu  ") != std::string::npos);
+}
+
+TEST_CASE("after a death people are sent to the logs only if the dead process can have written something") {
+  const auto hint = [](const auto& death) {
+    return cli::hint_after_deaths(nlohmann::ordered_json::array({telemetry::as_json(death)}));
+  };
+  death_report worker;
+  worker.worker = 3;
+  worker.cause = death_cause::signal;
+  worker.signal = "SIGKILL";
+  CHECK(hint(worker) == "penstock describe worker/3");
+  worker.last_output = "reading shard 7";
+  CHECK(hint(worker) == "penstock logs worker/3 --previous");
+  worker.last_output.clear();
+  worker.signal = "SIGSEGV";  // its handler writes the stack
+  CHECK(hint(worker) == "penstock logs worker/3 --previous");
+  owner_death_report owner;
+  owner.cause = death_cause::stopped;
+  owner.signal = "SIGKILL";
+  CHECK(hint(owner) == "penstock describe gpu");
+  owner.last_words = "allocating the buffers\nout of memory";
+  CHECK(hint(owner) == "penstock logs gpu --previous");
+  const auto all = nlohmann::ordered_json::array({telemetry::as_json(owner)});
+  CHECK(cli::deaths_for_people(all, false, 0).find("  out of memory\n") != std::string::npos);
 }
 
 namespace {

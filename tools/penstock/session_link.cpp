@@ -3,7 +3,10 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_client.hpp"
+#include "runtime/control/session_record.hpp"
 #include "runtime/control/socket_place.hpp"
+#include "tools/penstock/past/choose_past.hpp"
+#include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/targets.hpp"
 
 #include <CLI/App.hpp>
@@ -88,6 +91,7 @@ int refuse_ambiguous(const session_choice& choice, const std::vector<live_group>
 
 chosen_socket choose(const session_choice& choice) {
   if (!choice.socket.empty()) return {choice.socket, exit_ok};
+  if (means_past(choice)) return choose_past(choice);
   std::vector<control::found_session> live;
   for (auto& s : control::find_sessions()) {
     if (s.alive) live.push_back(std::move(s));
@@ -96,6 +100,11 @@ chosen_socket choose(const session_choice& choice) {
     const int code = refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json);
     if (!choice.as_json) say("next: " + next);
     return chosen_socket{{}, code};
+  };
+  /// What the reading verbs can still show of it.
+  const auto or_past = [&](const std::string& next) {
+    const std::string past = next_for_past(choice);
+    return past.empty() ? next : past;
   };
   std::string names;
   std::vector<named_session> named;
@@ -109,12 +118,12 @@ chosen_socket choose(const session_choice& choice) {
     }
     return no(fmt::format("there is no live session '{}'; live: {}", printable(choice.session),
                           names.empty() ? "none" : names),
-              "penstock sessions");
+              or_past("penstock sessions"));
   }
   const std::vector<live_group> groups = groups_among(named);
   if (!choice.group.empty()) return refuse_group(choice, groups);
   if (live.empty())
-    return no("there is no live session in " + control::socket_folder().string(), "penstock run FILE");
+    return no("there is no live session in " + control::socket_folder().string(), or_past("penstock run FILE"));
   if (live.size() > 1 && choice.for_groups && !groups.empty()) {
     return no(
         fmt::format("several sessions are live, choose one with --session, or all ranks of a group with "
@@ -133,9 +142,15 @@ int refuse_unreached(const session_choice& choice, const failure& why) {
   return refuse_with(why.code == errc::timed_out ? exit_timed_out : exit_no_session, why, choice.as_json);
 }
 
+result<json> ask(const std::filesystem::path& session, json question,
+                 std::optional<std::chrono::milliseconds> deadline) {
+  if (control::is_record(session)) return ask_record(session, question);
+  return control::ask(session, std::move(question), deadline);
+}
+
 session_answer request(const session_choice& choice, const std::filesystem::path& socket, json question,
                        std::optional<std::chrono::milliseconds> deadline) {
-  auto answer = control::ask(socket, std::move(question), deadline);
+  auto answer = ask(socket, std::move(question), deadline);
   if (!answer) return {{}, refuse_unreached(choice, answer.error())};
   return understand(choice, *answer);
 }

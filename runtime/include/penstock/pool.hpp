@@ -173,7 +173,7 @@ class PENSTOCK_API Job {
 };
 
 struct pool_options {
-  bool control_socket = true;                   ///< let `penstock status` and other verbs attach
+  bool control_socket = true;                   ///< as session_options::control_socket
   session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
   event_callback on_event{};
 };

@@ -27,12 +27,14 @@ std::optional<std::uint64_t> beats_of(const Session& session);
 }
 
 struct session_options {
-  bool digests = false;                         ///< hash every batch as it is delivered
-  std::optional<std::uint64_t> batches{};       ///< deliver this many batches in total, then end as "stopped"
-  std::span<const std::byte> state{};           ///< continue after Session::state() of an earlier run
-  bool control_socket = true;                   ///< let `penstock status` and other verbs attach
+  bool digests = false;                    ///< hash every batch as it is delivered
+  std::optional<std::uint64_t> batches{};  ///< deliver this many batches in total, then end as "stopped"
+  std::span<const std::byte> state{};      ///< continue after Session::state() of an earlier run
+  /// Let `penstock status` and other verbs attach, and read what remains when the session has ended ([log] record).
+  bool control_socket = true;
   session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
   event_callback on_event{};                    ///< receives deaths, bad samples, epochs, ...: see event.hpp
+  std::string config_file{};                    ///< where the settings come from, for `penstock status`
   /// For run_for(): null, npy, journal:PATH (appends one JSON line per batch: samples and digest),
   /// plugin:PATH (a device program: device_program.hpp).
   std::string sink = "null";

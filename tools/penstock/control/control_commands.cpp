@@ -7,6 +7,7 @@
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/control/session_end.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/group/group_wait.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
@@ -41,6 +42,7 @@ void wait_for_a_session(const session_choice& choice, std::chrono::milliseconds 
   const auto there = [&] {
     if (!choice.socket.empty()) return control::connect_to(choice.socket).has_value();
     const auto all = control::find_sessions();
+    if (!choice.group.empty()) return group_is_there(choice.group);
     return std::ranges::any_of(all, [&](const control::found_session& s) {
       return s.alive && (choice.session.empty() || s.name == choice.session);
     });
@@ -92,6 +94,9 @@ int wait(const request_options& o) {
     const auto gone = std::chrono::floor<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
     deadline = std::max(*deadline - gone, std::chrono::milliseconds(0));
   }
+  const meant_group group = group_meant(o.choice);
+  if (group.refused != exit_ok) return group.refused;
+  if (group.group) return wait_for_group(o.choice, *group.group, o.wait_for, deadline);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) {
     if (socket.refused == exit_no_session && !o.choice.as_json && !o.choice.session.empty())
@@ -244,8 +249,10 @@ void add_wait(verb_table& verbs) {
        "it is still running after the timeout, 5 if it is gone.",
        {{"penstock run photos.toml & penstock wait --for=ready --timeout 60s",
          "start a run and continue once it works"},
-        {"penstock wait --for=finished", "wait until the last batch is delivered and the report written"}}},
+        {"penstock wait --for=finished", "wait until the last batch is delivered and the report written"},
+        {"penstock wait --group photos", "until all ranks of a group are ready"}}},
       wait);
+  add_group_choice(verb, o->choice);
   verb.add_option("--for", o->wait_for, "the state to wait for")
       ->type_name("WHAT")
       ->check(CLI::IsMember({"ready", "finished"}))

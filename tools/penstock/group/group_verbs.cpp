@@ -2,10 +2,10 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
-#include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/control/session_end.hpp"
 #include "tools/penstock/group/group_tables.hpp"
+#include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/watch/full_screen.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
@@ -65,6 +65,12 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 meant_group group_meant(const session_choice& choice) {
   if (!choice.session.empty() || !choice.socket.empty()) return {};
+  if (choice.last && choice.group.empty()) return {};
+  if (choice.last) {
+    if (auto past = past_group(choice.group)) return {std::move(past), exit_ok};
+    const std::string why = fmt::format("no ended session of the group '{}' has left a record", printable(choice.group));
+    return {std::nullopt, refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json)};
+  }
   const std::vector<named_session> live = live_sessions();
   if (choice.group.empty()) return {only_group(live), exit_ok};
   const std::vector<live_group> groups = groups_among(live);
@@ -79,6 +85,17 @@ json head_of(const live_group& group) {
       {"group", group.name}, {"job", group.job.empty() ? json() : json(group.job)}, {"ranks", json::array()}};
 }
 
+bool group_is_there(const std::string& name) {
+  return !groups_named(groups_among(live_sessions()), name).empty();
+}
+
+std::optional<live_group> again(const live_group& group) {
+  for (live_group& one : groups_among(live_sessions())) {
+    if (one.name == group.name && one.job == group.job) return std::move(one);
+  }
+  return std::nullopt;
+}
+
 // ---- all ranks at once ------------------------------------------------------------------------------------
 
 std::vector<rank_answer> ask_ranks(const live_group& group, const json& question,
@@ -86,7 +103,7 @@ std::vector<rank_answer> ask_ranks(const live_group& group, const json& question
   std::vector<std::future<rank_answer>> asked;
   for (const live_rank& r : group.ranks) {
     asked.push_back(std::async(std::launch::async, [&r, &question, deadline]() -> rank_answer {
-      auto answer = control::ask(r.session.socket, question, deadline);
+      auto answer = ask(r.session.socket, question, deadline);
       if (!answer) {
         const int code = answer.error().code == errc::timed_out ? exit_timed_out : exit_no_session;
         return {r.rank, r.session.name, std::nullopt, answer.error().message, code};
@@ -193,7 +210,7 @@ int show_group(const session_choice& choice, const live_group& group, bool check
     print_json(all);
   } else {
     print_raw(group_for_people(all, json(), 0, terminal_width(STDOUT_FILENO)));
-    say("next: penstock status --session " + group.ranks.front().session.name);
+    say("next: penstock status --session " + group.ranks.front().session.name + (choice.last ? " --last" : ""));
   }
   return check && !all_well(all) ? exit_not_met : exit_ok;
 }
@@ -212,14 +229,13 @@ lost_ranks losses_in(const live_group& group) {
   lost_ranks lost;
   const live_rank& first = group.ranks.front();
   if (first.rank != 0) return lost;
-  const auto status = control::ask(first.session.socket, {{"verb", "status"}}, answer_deadline);
+  const auto status = ask(first.session.socket, {{"verb", "status"}}, answer_deadline);
   if (!status || !status->value("ok", false)) return lost;
   const json facts = status->at("result").value("group", json());
   const std::uint64_t generation = facts.is_object() ? facts.value("generation", std::uint64_t{0}) : 0;
   lost.of_rank_0 = generation > 0 ? generation - 1 : 0;
   for (std::uint64_t after = 0;;) {
-    const auto page =
-        control::ask(first.session.socket, {{"verb", "events"}, {"after", after}}, answer_deadline);
+    const auto page = ask(first.session.socket, {{"verb", "events"}, {"after", after}}, answer_deadline);
     if (!page || !page->value("ok", false)) return lost;
     const json& events = page->at("result").at("events");
     for (const json& e : events) {
@@ -249,7 +265,8 @@ std::string text_of(const lost_ranks& lost) {
 int deaths_of_group(const session_choice& choice, const live_group& group) {
   const std::vector<rank_answer> answers = ask_ranks(group, {{"verb", "deaths"}}, answer_deadline);
   const lost_ranks lost = losses_in(group);
-  json all = head_of(group);
+  json all{{"schema", "penstock.group-deaths/1"}};
+  all.update(head_of(group));
   all["lost_ranks"] = lost.known ? lost.seen : json();
   all["rank_0_lost"] = lost.known ? json(lost.of_rank_0) : json();
   std::string text = text_of(lost);
@@ -275,14 +292,6 @@ int deaths_of_group(const session_choice& choice, const live_group& group) {
 // ---- top --------------------------------------------------------------------------------------------------
 
 namespace {
-
-/// Ranks come back with other sockets, and new ones appear.
-std::optional<live_group> again(const live_group& group) {
-  for (live_group& one : groups_among(live_sessions())) {
-    if (one.name == group.name && one.job == group.job) return std::move(one);
-  }
-  return std::nullopt;
-}
 
 int watch_group(const live_group& group, std::chrono::milliseconds every) {
   auto screen = full_screen::take();

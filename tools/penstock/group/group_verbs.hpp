@@ -18,6 +18,10 @@ struct meant_group {
   int refused = exit_ok;            ///< an exit code; the reason has been printed
 };
 [[nodiscard]] meant_group group_meant(const session_choice& choice);
+/// Whether a rank of a group that --group may mean lives.
+[[nodiscard]] bool group_is_there(const std::string& name);
+/// The same group now: ranks come back with other sockets, and new ones appear. Nothing if none lives.
+[[nodiscard]] std::optional<live_group> again(const live_group& group);
 
 /// {"group", "job", "ranks": []}: what the JSON of these verbs begins with.
 [[nodiscard]] nlohmann::ordered_json head_of(const live_group& group);

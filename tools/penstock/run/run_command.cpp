@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 
 namespace penstock::cli {
@@ -45,6 +46,7 @@ struct run_options {
   std::string state;
   std::string state_every = "10s";
   bool dry_run = false;
+  int stopped_exit_code = exit_ok;
 };
 
 // ---- the run ----------------------------------------------------------------------------------------------
@@ -159,11 +161,12 @@ void tell_report(const run_report& r) {
   if (r.error) say(styled(style::red, "error:") + " " + r.error->message);
 }
 
-int exit_code_of(const run_report& r, int signal) {
+int exit_code_of(const run_options& o, const run_report& r, int signal) {
   if (r.outcome == run_outcome::failed) return exit_failed;
   if (signal == SIGINT) return exit_interrupted;
   if (signal == SIGTERM || signal == SIGHUP) return exit_terminated;
-  return exit_ok;
+  const bool all_asked_for = o.batches && r.batches >= *o.batches;  // --batches stops it, as it was told to
+  return r.outcome == run_outcome::stopped && !all_asked_for ? o.stopped_exit_code : exit_ok;
 }
 
 result<void> write_report(const run_options& o, const run_report& report) {
@@ -181,7 +184,7 @@ int tell_end(const run_options& o, const run_report& report, int signal) {
   } else if (report.error && !o.json) {
     say(styled(style::red, "error:") + " " + report.error->message);
   }
-  return exit_code_of(report, signal);
+  return exit_code_of(o, report, signal);
 }
 
 /// Only the worker program knows a custom dataset, and a dry run starts nothing.
@@ -360,6 +363,9 @@ int run(run_options o) {
     options.state = begin->state;
     options.sink = o.files.sink;
     options.sink_out = o.files.out;
+    std::error_code unknown;  // of the current folder: then as it was given
+    options.config_file = std::filesystem::absolute(o.source.file, unknown).string();
+    if (unknown) options.config_file = o.source.file;
     Session session(settings, options);
     std::optional<position_teller> teller;
     if (launcher.there()) teller.emplace(launcher, session, settings.group.lost_after);
@@ -403,7 +409,9 @@ void add_run_command(verb_table& verbs) {
                   "load batches onto the device as a config file says",
                   "Starts the workers, delivers every batch of every epoch to the sink and prints a report. "
                   "Ctrl-C ends it cleanly (exit code 130); a second Ctrl-C ends it within two seconds. While "
-                  "it runs, the verbs for live sessions work on it.",
+                  "it runs, the verbs for live sessions work on it; afterwards `penstock events --last` and others "
+                  "read what remains. A run that `penstock stop` has ended exits 0, too: --stopped-exit-code, or "
+                  "the report's \"outcome\", tells it from one that has finished.",
                   {{"penstock run photos.toml", "with a progress bar and a final report"},
                    {"penstock run photos.toml --workers 8 --set sampler.batch_size=64",
                     "override some keys of the file"},
@@ -432,6 +440,10 @@ void add_run_command(verb_table& verbs) {
       ->type_name("FILE");
   verb->add_option("--state-every", o->state_every, "how often to save the state")
       ->type_name("TIME")
+      ->capture_default_str();
+  takes_whole_number(verb->add_option("--stopped-exit-code", o->stopped_exit_code,
+                                      "the exit code if `penstock stop` ended it before it had delivered everything"),
+                     {0, 255})
       ->capture_default_str();
   verb->add_flag("--dry-run", o->dry_run, "print what would be done, but start nothing");
 }
