@@ -85,12 +85,12 @@ result<void> Pool::body::spawn_actors(engine& e) {
 }
 
 void Pool::body::open_record() {
-  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_);
+  session::session_controls controls = session::controls_of(*this, board_, *journal_, logs_, options_.ends);
   controls.status = [this] { return status(); };
   controls.workers_max = settings_.loader.limits.max;
-  record_ = std::make_unique<session::record_keeper>(
-      session::record_source{settings_.name, settings_.loader.limits.max, true, session::rank_named(settings_.name),
-                             journal_, session::make_request_handler(std::move(controls))});
+  record_ = std::make_unique<session::record_keeper>(session::record_source{
+      settings_.name, settings_.loader.limits.max, true, session::rank_named(settings_.name), journal_,
+      session::make_request_handler(std::move(controls))});
 }
 
 void Pool::body::open_control_socket(engine& e) {

@@ -79,7 +79,8 @@ void open(self_pointer self, const protocol::open_dataset& order) {
   if (order.pool) {
     give_up(self, exit_codes::configuration,
             {errc::worker_program,
-             "the worker program ([loader] command) loads a dataset (penstock::worker_main); a pool needs one that "
+             "the worker program ([loader] command) loads a dataset (penstock::worker_main); a pool needs "
+             "one that "
              "serves functions (penstock::job_main)",
              0});
     return;

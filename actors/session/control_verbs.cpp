@@ -36,11 +36,10 @@ control::answer wait_for(const std::string& what, bool last_call, const session_
                             fmt::format("cannot wait for '{}'; choose ready or finished", what));
   }
   if (met) {
-    return control::good_answer(
-        {{"schema", "penstock.wait/1"},
-         {"waited_for", what},
-         {"outcome", telemetry::name_of(s.outcome)},
-         {"ends", ends}});
+    return control::good_answer({{"schema", "penstock.wait/1"},
+                                 {"waited_for", what},
+                                 {"outcome", telemetry::name_of(s.outcome)},
+                                 {"ends", ends}});
   }
   if (!over && !last_call) return std::nullopt;
   json no =

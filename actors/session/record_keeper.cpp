@@ -69,7 +69,8 @@ struct record_keeper::work {
                {"started", telemetry::as_utc(started)},
                {"workers_max", source.workers_max},
                {"of", source.of_jobs ? "jobs" : "samples"}};
-    if (const auto& r = source.rank) about["rank"] = {{"job", r->job}, {"group", r->group}, {"rank", r->rank}};
+    if (const auto& r = source.rank)
+      about["rank"] = {{"job", r->job}, {"group", r->group}, {"rank", r->rank}};
     return line_of("record", about);
   }
 
@@ -124,7 +125,8 @@ struct record_keeper::work {
     seen = json::object();
     take_events(events);
     take_logs(logs);
-    return header() + last_of(events, source.bytes_max / events_share) + last_of(logs, source.bytes_max / logs_share) + status_now();
+    return header() + last_of(events, source.bytes_max / events_share) +
+           last_of(logs, source.bytes_max / logs_share) + status_now();
   }
 
   // ---- the thread
@@ -204,8 +206,8 @@ void record_keeper::stop() noexcept {
   std::unique_lock hold(w.mutex);
   try {
     w.status_due = {};
-    w.last_words = w.news(true, clock::now()) +
-                   line_of("ended", telemetry::as_utc(std::chrono::system_clock::now()));
+    w.last_words =
+        w.news(true, clock::now()) + line_of("ended", telemetry::as_utc(std::chrono::system_clock::now()));
   } catch (const std::exception& e) {  // no memory
     log::warn("control", "the session's record stays without its end: {}", e.what());
   }

@@ -6,6 +6,7 @@
 #include "actors/supervisor/owner_communicator.hpp"
 #include "actors/supervisor/owner_rules.hpp"
 #include "actors/supervisor/owner_uploads.hpp"
+#include "actors/supervisor/sink_wait.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/oom_watch.hpp"
@@ -43,11 +44,10 @@ struct keeper_state {
   std::optional<protocol::prepare_owner> preparation;
   std::set<std::uint32_t> partitions;
 
-  device::identity device;       // as the last incarnation opened it
-  owner_facts told;              // the latest facts published
-  steady_time wake_at = never;   // a wake-up is scheduled for this time
-  nanoseconds waited_before{0};  // by the sinks of earlier incarnations
-  nanoseconds waited{0};
+  device::identity device;      // as the last incarnation opened it
+  owner_facts told;             // the latest facts published
+  steady_time wake_at = never;  // a wake-up is scheduled for this time
+  sink_wait waits{look_every};
   std::optional<owner_communicator> communicator;  // of a group that has one
   std::uint64_t flight = 0;                        // which upload the sink is working on, and since when
   steady_time flight_since{};
@@ -81,7 +81,7 @@ struct carry_out {
 
   void operator()(const supervision::start_owner_process& order) {
     s.flight = 0;
-    s.waited_before += std::exchange(s.waited, nanoseconds(0));
+    s.waits.begin_owner();
     s.around.flights->clear(s.around.flight_page);
     s.around.process->start(order.incarnation);
   }
@@ -158,14 +158,6 @@ void advance(self_pointer self) {
 }
 
 // ---- messages of the session ------------------------------------------------------------------------------
-
-/// How long the sink has waited for batches so far: a wait in progress counts.
-void note_waited(keeper_state& s, const arena::flight_reading& flight, steady_time now, bool lives = true) {
-  s.waited = std::max(s.waited, flight.waited_until(now));
-  // Short waits end before the next look.
-  const bool waits = lives && flight.waits_since && now - *flight.waits_since >= look_every;
-  s.around.news->owner_waited(s.waited_before + s.waited, waits ? std::optional(now) : std::nullopt);
-}
 
 void prepare(keeper_state& s, const gpu_owner::prepare_device& order) {
   std::vector<tensor_spec> tensors;
@@ -260,7 +252,7 @@ struct hear {
 
   void note_counts(std::uint64_t uploads, std::uint64_t bytes, bool pinned) const {
     s.around.news->progressed(uploads, bytes, pinned);
-    note_waited(s, s.around.flights->read(s.around.flight_page), now);
+    s.waits.report_to(*s.around.news, s.around.flights->read(s.around.flight_page), now);
   }
 };
 
@@ -283,7 +275,8 @@ void note_end(self_pointer self, const owner_exited& news) {
   if (s.communicator && news.incarnation == s.owner->incarnation())
     follow(self, s.communicator->ended(s.owner->finishes_with(news.report)));
   const arena::flight_reading flight = s.around.flights->read(s.around.flight_page);
-  if (news.incarnation == s.owner->incarnation()) note_waited(s, flight, now_of(self), false);
+  if (news.incarnation == s.owner->incarnation())
+    s.waits.report_to(*s.around.news, flight, now_of(self), false);
   const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now_of(self));
   s.owner->exited(news.incarnation, now_of(self), {news.report, in_hand(flight), news.last_lines, oom});
   if (!s.owner->has_process()) s.link.reset();
@@ -307,7 +300,7 @@ void look(self_pointer self) {
   if (const auto pid = s.owner->pid()) {
     const arena::flight_reading flight = s.around.flights->read(s.around.flight_page);
     note_taken(s, flight, now);
-    note_waited(s, flight, now);
+    s.waits.report_to(*s.around.news, flight, now);
     const auto facts = process::look_at(*pid);
     s.owner->look(now, {flight.heartbeats, flight.word, in_hand(flight), facts && facts->traced,
                         process::wait_channel(*pid)});

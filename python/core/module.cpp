@@ -125,9 +125,11 @@ std::optional<std::chrono::milliseconds> as_time(std::optional<double> seconds) 
 void bind_sessions(nb::module_& m) {
   const auto core = [](const session_handle& s) -> session_core& { return *s.core(); };
   nb::class_<session_handle>(m, "Session", nb::type_slots(session_slots))
-      .def(nb::init<const config&, bool, std::optional<std::uint64_t>, nb::bytes, bool, nb::object, bool, std::string>(),
+      .def(nb::init<const config&, bool, std::optional<std::uint64_t>, nb::bytes, bool, nb::object, bool,
+                    std::string>(),
            nb::arg("settings"), nb::arg("digests"), nb::arg("batches").none(), nb::arg("state"),
-           nb::arg("control_socket"), nb::arg("on_event").none(), nb::arg("join_group"), nb::arg("config_file"))
+           nb::arg("control_socket"), nb::arg("on_event").none(), nb::arg("join_group"),
+           nb::arg("config_file"))
       .def("next",
            [core](const session_handle& s) {
              const nb::gil_scoped_release others_run;

@@ -18,7 +18,8 @@ std::string thrown_type() {
   std::string text = status == 0 ? name.get() : type->name();
   // What std::throw_with_nested() throws derives from the type that its caller named.
   constexpr std::string_view nested = "std::_Nested_exception<";
-  if (text.starts_with(nested) && text.ends_with('>')) text = text.substr(nested.size(), text.size() - nested.size() - 1);
+  if (text.starts_with(nested) && text.ends_with('>'))
+    text = text.substr(nested.size(), text.size() - nested.size() - 1);
   return text;
 }
 

@@ -22,19 +22,21 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view record_suffix = ".record";
 constexpr std::string_view unfinished_suffix = ".record.new";  // of a rewrite
-constexpr int names_tried = 100;                        // sessions that begin in the same millisecond
+constexpr int names_tried = 100;                               // sessions that begin in the same millisecond
 
 std::string id_of(const std::string& session, int pid, std::chrono::system_clock::time_point started) {
   const auto since = std::chrono::floor<milliseconds>(started.time_since_epoch()).count();
   const std::time_t seconds = since / 1000;
   std::tm parts{};
   ::gmtime_r(&seconds, &parts);
-  return fmt::format("{}@{:04}{:02}{:02}T{:02}{:02}{:02}.{:03}-{}", session, parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, since % 1000, pid);
+  return fmt::format("{}@{:04}{:02}{:02}T{:02}{:02}{:02}.{:03}-{}", session, parts.tm_year + 1900,
+                     parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, since % 1000,
+                     pid);
 }
 
 tl::unexpected<failure> no(int code, const fs::path& path) {
-  return refuse_os(errc::io, code, fmt::format("writing the session's record '{}'", printable(path.native())));
+  return refuse_os(errc::io, code,
+                   fmt::format("writing the session's record '{}'", printable(path.native())));
 }
 
 /// Created exclusively and locked by us.
@@ -62,10 +64,12 @@ result<session_record> session_record::create(const std::string& session, int pi
   const auto folder = make_socket_folder();
   if (!folder) return tl::unexpected(folder.error());
   for (int tries = 0;; ++tries) {
-    fs::path path = *folder / (id_of(session, pid, started + milliseconds(tries)) + std::string(record_suffix));
+    fs::path path =
+        *folder / (id_of(session, pid, started + milliseconds(tries)) + std::string(record_suffix));
     auto file = new_file(path);
     if (file) return session_record(std::move(path), std::move(*file));
-    if (file.error().os_code != EEXIST || tries == names_tried) return tl::unexpected(std::move(file.error()));
+    if (file.error().os_code != EEXIST || tries == names_tried)
+      return tl::unexpected(std::move(file.error()));
   }
 }
 
@@ -109,17 +113,19 @@ std::vector<found_record> find_records() {
     std::error_code gone;
     const std::uint64_t bytes = fs::file_size(entry.path(), gone);
     if (gone) continue;
-    found.push_back({file.substr(0, file.size() - record_suffix.size()), file.substr(0, at), entry.path(), bytes,
-                     is_written(entry.path())});
+    found.push_back({file.substr(0, file.size() - record_suffix.size()), file.substr(0, at), entry.path(),
+                     bytes, is_written(entry.path())});
   }
-  std::ranges::sort(found, [](const found_record& a, const found_record& b) { return time_in(a) > time_in(b); });
+  std::ranges::sort(found,
+                    [](const found_record& a, const found_record& b) { return time_in(a) > time_in(b); });
   return found;
 }
 
 result<std::vector<std::string>> read_record(const fs::path& path) {
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   const auto refused = [&](int code) {
-    return refuse_os(errc::io, code, fmt::format("reading the session's record '{}'", printable(path.native())));
+    return refuse_os(errc::io, code,
+                     fmt::format("reading the session's record '{}'", printable(path.native())));
   };
   if (!file) return refused(errno);
   std::string text;
@@ -146,13 +152,15 @@ std::size_t prune_records() {
     if (r.live) continue;
     ++kept;
     bytes += r.bytes;
-    const bool stays = ++of_name[r.session] <= records_kept_of_a_name && kept <= records_kept && bytes <= records_bytes_kept;
+    const bool stays =
+        ++of_name[r.session] <= records_kept_of_a_name && kept <= records_kept && bytes <= records_bytes_kept;
     if (!stays && ::unlink(r.path.c_str()) == 0) ++removed;
   }
   // A process that was killed in the middle of a rewrite.
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(socket_folder(), ignored)) {
-    if (entry.path().native().ends_with(unfinished_suffix) && !is_written(entry.path())) ::unlink(entry.path().c_str());
+    if (entry.path().native().ends_with(unfinished_suffix) && !is_written(entry.path()))
+      ::unlink(entry.path().c_str());
   }
   return removed;
 }

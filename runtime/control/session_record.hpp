@@ -45,7 +45,8 @@ class session_record {
   void finish() noexcept;
 
  private:
-  session_record(std::filesystem::path path, unique_fd file) : path_(std::move(path)), file_(std::move(file)) {}
+  session_record(std::filesystem::path path, unique_fd file)
+      : path_(std::move(path)), file_(std::move(file)) {}
 
   std::filesystem::path path_;
   line_file file_;

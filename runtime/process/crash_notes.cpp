@@ -273,7 +273,8 @@ std::string readable_stack_line(std::string_view line) {
   const std::unique_ptr<char, void (*)(void*)> name(
       abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), std::free);
   if (status != 0) return std::string(line);
-  return std::string(line.substr(0, at + function_follows.size())) + shortened(name.get(), readable_function_max);
+  return std::string(line.substr(0, at + function_follows.size())) +
+         shortened(name.get(), readable_function_max);
 }
 
 std::vector<std::string> stack_in(std::string_view output) {

@@ -60,7 +60,8 @@ void match(const Elf64_Sym& symbol, std::span<const stack_frame> frames, std::si
   if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF) return;
   for (std::size_t i = first; i < frames.size(); ++i) {
     const std::uint64_t at = frames[i].offset + base;
-    if (at < symbol.st_value || at >= symbol.st_value + symbol.st_size || !same_module(frames[i], frames[first]))
+    if (at < symbol.st_value || at >= symbol.st_value + symbol.st_size ||
+        !same_module(frames[i], frames[first]))
       continue;
     if (best[i].name == 0 || symbol.st_value > best[i].start) best[i] = {symbol.st_value, symbol.st_name};
   }

@@ -193,7 +193,8 @@ death worker_supervision::death_of(const child& c, bool charged, std::uint64_t s
 
 /// A program that exits successfully before its hello does something else, and would do the same in every place.
 bool worker_supervision::is_no_worker_program(const child& c) const {
-  return c.at == stage::started && c.ended->exited_with(exit_codes::finished) && !closing_ && !c.ending.cause();
+  return c.at == stage::started && c.ended->exited_with(exit_codes::finished) && !closing_ &&
+         !c.ending.cause();
 }
 
 worker_supervision::settled worker_supervision::judged(worker_ref who, steady_time now, bool charged,
@@ -211,8 +212,10 @@ worker_supervision::settled worker_supervision::judged(worker_ref who, steady_ti
   std::string cause = news.cause;
   if (is_no_worker_program(*c)) {
     d.ending = death::how::no_restart;
-    cause += " before its hello ([loader] command is not a worker program: its main() calls neither penstock::worker_main nor, "
-             "for a pool, penstock::job_main)";
+    cause +=
+        " before its hello ([loader] command is not a worker program: its main() calls neither "
+        "penstock::worker_main nor, "
+        "for a pool, penstock::job_main)";
   }
   const std::string words = c->gave_up ? c->gave_up->message : last_words;
   children_.erase(who.worker);

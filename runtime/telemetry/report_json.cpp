@@ -254,7 +254,7 @@ json as_json(const session_status& s) {
     const double share = static_cast<double>(s.samples_delivered) / static_cast<double>(s.samples_expected);
     j["progress"] = std::floor(std::min(share, 1.0) * 1e4) / 1e4;
   }
-  j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name}, {"uuid", or_null(s.gpu.uuid)},
+  j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name},        {"uuid", or_null(s.gpu.uuid)},
               {"state", s.gpu_state},      {"pid", or_null(s.gpu_pid)}, {"placement", s.gpu_placement},
               {"restarts", s.gpu_restarts}};
   j["gpu"]["ended_unexpectedly"] = s.owners_ended_unexpectedly;
@@ -284,20 +284,13 @@ json as_json(const session_status& s) {
 }
 
 json as_json(const event& e) {
-  json j{{"schema", "penstock.event/1"},
-         {"number", e.number},
-         {"time", as_utc(e.time)},
-         {"kind", penstock::name_of(e.kind)},
-         {"worker", or_null(e.worker)},
-         {"incarnation", or_null(e.incarnation)},
-         {"pid", or_null(e.pid)},
-         {"sample", or_null(e.sample)},
-         {"path", or_null(e.path)},
-         {"epoch", or_null(e.epoch)},
+  json j{{"schema", "penstock.event/1"}, {"number", e.number},
+         {"time", as_utc(e.time)},       {"kind", penstock::name_of(e.kind)},
+         {"worker", or_null(e.worker)},  {"incarnation", or_null(e.incarnation)},
+         {"pid", or_null(e.pid)},        {"sample", or_null(e.sample)},
+         {"path", or_null(e.path)},      {"epoch", or_null(e.epoch)},
          {"seq", or_null(e.sequence)}};
-  j["death"] = e.death         ? as_json(*e.death)
-               : e.owner_death ? as_json(*e.owner_death)
-                               : json(nullptr);
+  j["death"] = e.death ? as_json(*e.death) : e.owner_death ? as_json(*e.owner_death) : json(nullptr);
   j["text"] = e.text;
   return j;
 }

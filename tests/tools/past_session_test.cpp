@@ -35,8 +35,11 @@ std::string status_line(std::uint64_t delivered, run_outcome how) {
   return line_of("status", telemetry::as_json(s));
 }
 
-const std::string header =
-    line_of("record", {{"schema", "penstock.record/1"}, {"session", "photos"}, {"pid", 17}, {"workers_max", 8}, {"of", "samples"}});
+const std::string header = line_of("record", {{"schema", "penstock.record/1"},
+                                              {"session", "photos"},
+                                              {"pid", 17},
+                                              {"workers_max", 8},
+                                              {"of", "samples"}});
 const std::string ended = R"({"ended":"2026-11-24T02:13:07.000000Z"})";
 
 json result_of(const cli::past_session& past, json question) {
@@ -48,7 +51,8 @@ json result_of(const cli::past_session& past, json question) {
 }  // namespace
 
 TEST_CASE("the last status counts, and says when the session ended") {
-  const cli::past_session past({header, status_line(7, run_outcome::running), status_line(9, run_outcome::finished), ended}, "later");
+  const cli::past_session past(
+      {header, status_line(7, run_outcome::running), status_line(9, run_outcome::finished), ended}, "later");
   const json status = result_of(past, {{"verb", "status"}});
   CHECK(status.at("samples_delivered") == 9);
   CHECK(status.at("state") == "ended");
@@ -70,7 +74,8 @@ TEST_CASE("deaths come from their events, and the sacrificial worker is marked")
   death_report alone;
   alone.worker = 8;
   const cli::past_session past(
-      {header, event_line(1, event_kind::worker_died, usual), event_line(2, event_kind::worker_died, alone)}, "");
+      {header, event_line(1, event_kind::worker_died, usual), event_line(2, event_kind::worker_died, alone)},
+      "");
   const json deaths = result_of(past, {{"verb", "deaths"}});
   REQUIRE(deaths.at("deaths").size() == 2);
   CHECK(deaths.at("deaths")[0].at("sacrificial") == false);
@@ -79,7 +84,8 @@ TEST_CASE("deaths come from their events, and the sacrificial worker is marked")
 }
 
 TEST_CASE("events are read after a number, and following ends at once") {
-  const cli::past_session past({header, event_line(5, event_kind::paused), event_line(6, event_kind::resumed)}, "");
+  const cli::past_session past(
+      {header, event_line(5, event_kind::paused), event_line(6, event_kind::resumed)}, "");
   CHECK(result_of(past, {{"verb", "events"}, {"after", 0}}).at("events").size() == 2);
   const json rest = result_of(past, {{"verb", "events"}, {"after", 5}, {"follow", true}});
   REQUIRE(rest.at("events").size() == 1);
@@ -87,13 +93,15 @@ TEST_CASE("events are read after a number, and following ends at once") {
   CHECK(result_of(past, {{"verb", "events"}, {"after", 6}, {"follow", true}}).at("events").empty());
 }
 
-TEST_CASE("logs are those of the target; previous ones are of processes that died or that another one followed") {
+TEST_CASE(
+    "logs are those of the target; previous ones are of processes that died or that another one followed") {
   death_report death;
   death.worker = 1;
   death.incarnation = 1;
-  const cli::past_session past({header, log_line("worker/0", 1, "a"), log_line("gpu", 1, "b"), log_line("worker/0", 2, "c"),
-                                log_line("worker/1", 1, "d"), event_line(1, event_kind::worker_died, death)},
-                               "");
+  const cli::past_session past(
+      {header, log_line("worker/0", 1, "a"), log_line("gpu", 1, "b"), log_line("worker/0", 2, "c"),
+       log_line("worker/1", 1, "d"), event_line(1, event_kind::worker_died, death)},
+      "");
   const auto texts = [&](json question) {
     question["verb"] = "logs";
     std::string all;
@@ -121,13 +129,15 @@ TEST_CASE("orders to an ended session are refused, and so is the status of one t
 
 TEST_CASE("a rank says which one of which launch it was") {
   CHECK_FALSE(cli::past_session({header}, "").rank());
-  const std::string of_rank = line_of("record", {{"session", "photos-rank1"}, {"rank", {{"job", "launch-7"}, {"group", "photos"}, {"rank", 1}}}});
+  const std::string of_rank = line_of(
+      "record",
+      {{"session", "photos-rank1"}, {"rank", {{"job", "launch-7"}, {"group", "photos"}, {"rank", 1}}}});
   CHECK(cli::past_session({of_rank}, "").rank() == control::rank_note{"launch-7", "photos", 1});
 }
 
 TEST_CASE("torn, unknown and senseless lines are passed over") {
-  const cli::past_session past({header, R"({"event": {"number")", "[]", "{}", R"({"status": 7})", R"({"new_kind": {"x": 1}})",
-                                event_line(1, event_kind::paused)},
+  const cli::past_session past({header, R"({"event": {"number")", "[]", "{}", R"({"status": 7})",
+                                R"({"new_kind": {"x": 1}})", event_line(1, event_kind::paused)},
                                "");
   CHECK(result_of(past, {{"verb", "events"}}).at("events").size() == 1);
   const cli::past_session nothing({}, "");

@@ -32,12 +32,13 @@ std::string trouble_with_number(const std::string& text, number_range range) {
 }
 
 result<std::chrono::nanoseconds> parse_time_option(const std::string& option, const std::string& text,
-                                                   std::chrono::nanoseconds least, std::chrono::nanoseconds most) {
+                                                   std::chrono::nanoseconds least,
+                                                   std::chrono::nanoseconds most) {
   const bool plain = !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
   const auto time = parse_duration(plain ? text + "s" : text);
   if (time && *time >= least && *time <= most) return *time;
-  return refuse(errc::usage, "{} {}: must be a time from {} to {}, such as 90s or 2m; a number means seconds", option,
-                printable(text), duration_for_people(least), duration_for_people(most));
+  return refuse(errc::usage, "{} {}: must be a time from {} to {}, such as 90s or 2m; a number means seconds",
+                option, printable(text), duration_for_people(least), duration_for_people(most));
 }
 
 CLI::Option* takes_whole_number(CLI::Option* option, number_range range) {

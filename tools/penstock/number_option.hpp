@@ -30,7 +30,8 @@ struct number_range {
 
 /// The value of an option like --seconds: "90s", "2m", or a number, which means seconds. Refuses (errc::usage) anything else, and
 /// times outside of the range.
-[[nodiscard]] result<std::chrono::nanoseconds> parse_time_option(const std::string& option, const std::string& text,
+[[nodiscard]] result<std::chrono::nanoseconds> parse_time_option(const std::string& option,
+                                                                 const std::string& text,
                                                                  std::chrono::nanoseconds least,
                                                                  std::chrono::nanoseconds most);
 

@@ -123,7 +123,8 @@ chosen_socket choose(const session_choice& choice) {
   const std::vector<live_group> groups = groups_among(named);
   if (!choice.group.empty()) return refuse_group(choice, groups);
   if (live.empty())
-    return no("there is no live session in " + control::socket_folder().string(), or_past("penstock run FILE"));
+    return no("there is no live session in " + control::socket_folder().string(),
+              or_past("penstock run FILE"));
   if (live.size() > 1 && choice.for_groups && !groups.empty()) {
     return no(
         fmt::format("several sessions are live, choose one with --session, or all ranks of a group with "

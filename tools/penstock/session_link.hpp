@@ -32,8 +32,8 @@ struct session_choice {
   std::string group{};      ///< all ranks of it
   bool for_groups = false;  ///< the verb can do that: add_group_choice()
   bool as_json = false;
-  bool last = false;             ///< --last: the session that ended last
-  std::string reading_verb{};    ///< set for verbs that can read ended sessions: add_past_choice()
+  bool last = false;           ///< --last: the session that ended last
+  std::string reading_verb{};  ///< set for verbs that can read ended sessions: add_past_choice()
 };
 
 /// --session, --socket and --json; and --group, which choose() refuses, saying what to type instead.
@@ -57,7 +57,7 @@ int refuse_unreached(const session_choice& choice, const failure& why);
 
 struct chosen_socket {
   std::filesystem::path path;  ///< or an ended session's record
-  int refused = exit_ok;  ///< an exit code; the reason has been printed
+  int refused = exit_ok;       ///< an exit code; the reason has been printed
 };
 [[nodiscard]] chosen_socket choose(const session_choice& choice);
 
@@ -67,7 +67,8 @@ struct session_answer {
   int refused = exit_ok;
 };
 /// Asks a session over its socket, or reads the answer in the record of one that has ended.
-[[nodiscard]] result<nlohmann::ordered_json> ask(const std::filesystem::path& session, nlohmann::ordered_json question,
+[[nodiscard]] result<nlohmann::ordered_json> ask(const std::filesystem::path& session,
+                                                 nlohmann::ordered_json question,
                                                  std::optional<std::chrono::milliseconds> deadline);
 /// Sends a request and waits for the answer.
 [[nodiscard]] session_answer request(const session_choice& choice, const std::filesystem::path& socket,

@@ -89,12 +89,12 @@ struct death_report {
   std::string phase;  ///< what it was doing: "idle", "setup", "loading", "checking", "collating"
   std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
-  std::uint64_t rss_bytes = 0;     ///< resident memory shortly before the end; 0: never reported
-  std::string wait_channel;        ///< if it hung: "running", "stopped", or the kernel function it waited in
+  std::uint64_t rss_bytes = 0;  ///< resident memory shortly before the end; 0: never reported
+  std::string wait_channel;     ///< if it hung: "running", "stopped", or the kernel function it waited in
   /// Newest first: "/path/of/module+0x1a2b in function", without " in ..." if the module has no symbol there; empty if not
   /// written.
   std::vector<std::string> stack;
-  std::string last_output;         ///< the last lines of its output
+  std::string last_output;  ///< the last lines of its output
 };
 
 /// The end of a GPU owner's process (placement = "process").
@@ -292,9 +292,10 @@ struct session_status {
   /// empty: there is progress, or nothing is due; checked every second
   std::optional<stall_report> stalled{};
   std::optional<std::chrono::system_clock::time_point> started{};  ///< when the first batch was requested
-  double uptime_seconds = 0;                                       ///< since then; until the end, once it has ended
-  std::string config_file{};        ///< session_options::config_file
-  std::optional<double> rate{};     ///< samples, of a pool jobs, per second of the last 10 s; empty: not measured yet
+  double uptime_seconds = 0;  ///< since then; until the end, once it has ended
+  std::string config_file{};  ///< session_options::config_file
+  std::optional<double>
+      rate{};  ///< samples, of a pool jobs, per second of the last 10 s; empty: not measured yet
   std::optional<double> eta_seconds{};  ///< at this rate; empty: unknown
   std::string failure{};                ///< of a failed run
 };

@@ -81,7 +81,8 @@ TEST_CASE("a function that writes its result in place makes no copy, and may giv
   CHECK(w.table().read(1)->result_offset < w.table().read(0)->result_offset + 1000);
 }
 
-TEST_CASE("bytes of a result that are given as the result arrive whole, from its slot and from a file beside it") {
+TEST_CASE(
+    "bytes of a result that are given as the result arrive whole, from its slot and from a file beside it") {
   const auto give_again = [](std::uint64_t bytes, std::uint64_t from) {
     return [=](JobCall& call) {
       const auto first = call.result(bytes);

@@ -40,12 +40,17 @@ struct made_up {
       s.samples_delivered = delivered;
       return s;
     };
-    controls.events = [this](std::uint64_t after, std::size_t limit) { return journal->events_after(after, limit); };
+    controls.events = [this](std::uint64_t after, std::size_t limit) {
+      return journal->events_after(after, limit);
+    };
     controls.logs = &logs;
-    return {"photos", 8, false, std::nullopt, journal, session::make_request_handler(std::move(controls)), bytes_max};
+    return {"photos", 8, false, std::nullopt, journal, session::make_request_handler(std::move(controls)),
+            bytes_max};
   }
   void tell(const std::string& text) { journal->note(session::event_of(event_kind::scaled, text)); }
-  void write(const std::string& text) { logs.wrote("worker/0", 1, text, std::chrono::steady_clock::now(), 0); }
+  void write(const std::string& text) {
+    logs.wrote("worker/0", 1, text, std::chrono::steady_clock::now(), 0);
+  }
 
   /// The lines of one kind.
   [[nodiscard]] static std::vector<json> lines(const std::string& kind) {

@@ -34,7 +34,8 @@ TEST_CASE("an exception is named with its type, unless its text was written for 
   CHECK(text_of_what([] { throw std::runtime_error("the line has 300 bytes"); }) == "the line has 300 bytes");
   CHECK(text_of_what([] { throw error({errc::dataset, "the index is empty", 0}); }) == "the index is empty");
   CHECK(text_of_what([] { throw std::bad_alloc(); }) == "std::bad_alloc");
-  CHECK(text_of_what([] { throw std::logic_error(""); }) == "std::logic_error: an exception without a message");
+  CHECK(text_of_what([] { throw std::logic_error(""); }) ==
+        "std::logic_error: an exception without a message");
 }
 
 TEST_CASE("what is no std::exception is named with its type, and with its text if it is one") {

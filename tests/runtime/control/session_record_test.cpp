@@ -39,14 +39,16 @@ class runtime_folder {
 // 2026-11-24 18:33:44.123 UTC
 const auto start = std::chrono::system_clock::time_point(1795545224123ms);
 
-session_record made(const std::string& session, std::chrono::system_clock::time_point when = start, int pid = 17) {
+session_record made(const std::string& session, std::chrono::system_clock::time_point when = start,
+                    int pid = 17) {
   auto record = session_record::create(session, pid, when);
   REQUIRE(record);
   return std::move(*record);
 }
 
 /// An ended one.
-void leave(const std::string& session, std::chrono::system_clock::time_point when, const std::string& text = "{}\n") {
+void leave(const std::string& session, std::chrono::system_clock::time_point when,
+           const std::string& text = "{}\n") {
   session_record record = made(session, when);
   REQUIRE(record.append(text));
 }

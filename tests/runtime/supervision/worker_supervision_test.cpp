@@ -169,7 +169,9 @@ TEST_CASE("a worker that never says hello is asked whether its main calls worker
         "penstock::worker_main?");
 }
 
-TEST_CASE("a program that exits with 0 before its hello ends the run at once, and the error says what it has to call") {
+TEST_CASE(
+    "a program that exits with 0 before its hello ends the run at once, and the error says what it has to "
+    "call") {
   stage s;
   s.workers.started(s.who(), 7);
   SECTION("by itself") {
@@ -177,7 +179,8 @@ TEST_CASE("a program that exits with 0 before its hello ends the run at once, an
     REQUIRE(s.all<workers_failed>().size() == 1);
     CHECK(s.all<workers_failed>()[0].reason.code == errc::worker_program);
     CHECK(s.all<workers_failed>()[0].reason.message.starts_with(
-        "worker 0 ended with exit 0 before its hello ([loader] command is not a worker program: its main() calls neither "
+        "worker 0 ended with exit 0 before its hello ([loader] command is not a worker program: its main() "
+        "calls neither "
         "penstock::worker_main nor, for a pool, penstock::job_main), and so would a replacement"));
   }
   SECTION("but not if it was ordered to exit") {

@@ -24,7 +24,8 @@ TEST_CASE("a rate needs two readings") {
 TEST_CASE("the rate is that of the last ten seconds") {
   rate_meter meter;
   std::uint64_t total = 0;
-  for (int second = 0; second <= 60; ++second) meter.add(start + second * 1s, total += second < 40 ? 1000 : 10);
+  for (int second = 0; second <= 60; ++second)
+    meter.add(start + second * 1s, total += second < 40 ? 1000 : 10);
   CHECK(meter.per_second() == 10.0);
   for (int second = 61; second <= 70; ++second) meter.add(start + second * 1s, total);
   CHECK(meter.per_second() == 0.0);

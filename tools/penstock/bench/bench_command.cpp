@@ -73,7 +73,8 @@ void tell_transform(const nlohmann::ordered_json& r) {
 }
 
 result<void> understand(bench_options& o) {
-  const auto given = parse_time_option("--seconds", o.seconds, std::chrono::milliseconds(100), std::chrono::minutes(10));
+  const auto given =
+      parse_time_option("--seconds", o.seconds, std::chrono::milliseconds(100), std::chrono::minutes(10));
   if (!given) return tl::unexpected(given.error());
   const nanoseconds time = *given;
   o.upload.time = time;
@@ -156,7 +157,9 @@ void add_bench_command(verb_table& verbs) {
       ->check(CLI::IsMember({"upload", "transform"}))
       ->type_name("upload|transform");
   verb.add_option("--device", o->device, "auto, host, cuda, cuda:N or uuid:GPU-...")->type_name("DEVICE");
-  verb.add_option("--seconds", o->seconds, "how long each part measures")->type_name("TIME")->capture_default_str();
+  verb.add_option("--seconds", o->seconds, "how long each part measures")
+      ->type_name("TIME")
+      ->capture_default_str();
   verb.add_flag("--json", o->json, "print the figures as one JSON object");
   const auto number = [&](const char* name, std::uint32_t& value, const char* help, std::uint32_t most) {
     takes_whole_number(verb.add_option(name, value, help), {1, most})->capture_default_str();

@@ -23,7 +23,7 @@ using json = nlohmann::ordered_json;
 
 constexpr std::chrono::milliseconds appearance_deadline = 3s;  // for a session that is just starting
 constexpr auto look_again_after = 20ms;
-constexpr std::uint64_t workers_max = 1024;  // [loader.limits] max cannot be more
+constexpr std::uint64_t workers_max = 1024;                    // [loader.limits] max cannot be more
 constexpr std::chrono::milliseconds longest_wait = 24h * 365;  // without --timeout
 
 struct request_options {

@@ -96,7 +96,8 @@ result<void> add_custom_samples(inspection& to, const config& settings, const pr
     auto batch = session->next();
     // Only now it is known how many samples there are.
     to.samples = session->status().samples_expected;
-    if (const auto state = schedule::parse_state(session->state())) to.fingerprint = state->identity.fingerprint;
+    if (const auto state = schedule::parse_state(session->state()))
+      to.fingerprint = state->identity.fingerprint;
     if (to.samples > samples_looked_at) {
       batch.reset();
       session.reset();

@@ -45,7 +45,7 @@ struct picture_summary {
   std::map<std::string, std::uint64_t> formats;  ///< "jpeg": how many
   std::uint64_t turned = 0;                      ///< by their EXIF orientation
   std::uint64_t smaller_than_size = 0;  ///< than [image] size in width or height: they will be enlarged
-  spread width, height;                          ///< as seen, after orientation; of readable pictures
+  spread width, height;                 ///< as seen, after orientation; of readable pictures
 };
 
 /// Of numbers in npy, raw, synthetic and custom samples.

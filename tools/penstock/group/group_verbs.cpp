@@ -68,7 +68,8 @@ meant_group group_meant(const session_choice& choice) {
   if (choice.last && choice.group.empty()) return {};
   if (choice.last) {
     if (auto past = past_group(choice.group)) return {std::move(past), exit_ok};
-    const std::string why = fmt::format("no ended session of the group '{}' has left a record", printable(choice.group));
+    const std::string why =
+        fmt::format("no ended session of the group '{}' has left a record", printable(choice.group));
     return {std::nullopt, refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json)};
   }
   const std::vector<named_session> live = live_sessions();
@@ -210,7 +211,8 @@ int show_group(const session_choice& choice, const live_group& group, bool check
     print_json(all);
   } else {
     print_raw(group_for_people(all, json(), 0, terminal_width(STDOUT_FILENO)));
-    say("next: penstock status --session " + group.ranks.front().session.name + (choice.last ? " --last" : ""));
+    say("next: penstock status --session " + group.ranks.front().session.name +
+        (choice.last ? " --last" : ""));
   }
   return check && !all_well(all) ? exit_not_met : exit_ok;
 }

@@ -62,9 +62,10 @@ std::string to_the_second(const json& time) {
 
 void add_past_choice(CLI::App& verb, session_choice& into) {
   into.reading_verb = verb.get_name();
-  verb.add_flag("--last", into.last,
-                "the session that ended last; with --session: the last of that name. --session also takes the ID "
-                "of an ended one (`penstock sessions --ended`)")
+  verb.add_flag(
+          "--last", into.last,
+          "the session that ended last; with --session: the last of that name. --session also takes the ID "
+          "of an ended one (`penstock sessions --ended`)")
       ->group(verb.get_option("--session")->get_group());
 }
 
@@ -80,20 +81,22 @@ chosen_socket choose_past(const session_choice& choice) {
   if (choice.session.find('@') == std::string::npos) {
     const auto last = newest(choice.session);
     if (last) return {last->path, exit_ok};
-    return no(choice.session.empty() ? "no session of this user has left a record"
-                                     : fmt::format("no ended session '{}' has left a record", printable(choice.session)));
+    return no(choice.session.empty()
+                  ? "no session of this user has left a record"
+                  : fmt::format("no ended session '{}' has left a record", printable(choice.session)));
   }
   for (const found_record& r : control::find_records()) {
     if (r.id == choice.session) return {r.path, exit_ok};
   }
-  return no(fmt::format("there is no record of '{}'; `penstock sessions --ended` lists them", printable(choice.session)));
+  return no(fmt::format("there is no record of '{}'; `penstock sessions --ended` lists them",
+                        printable(choice.session)));
 }
 
 std::optional<live_group> past_group(const std::string& name) {
   std::vector<named_session> ended;
   std::set<std::tuple<std::string, std::string, std::uint32_t>> known;
   std::optional<std::pair<std::string, std::string>> found;  // its name and job
-  for (found_record& r : ended_records()) {  // the newest first
+  for (found_record& r : ended_records()) {                  // the newest first
     const auto past = read_past(r.path);
     const auto rank = past ? past->rank() : std::nullopt;
     if (!rank || !known.emplace(rank->group, rank->job, rank->rank).second) continue;
@@ -119,7 +122,8 @@ std::string past_choice_in_words(const session_choice& choice) {
 
 std::string end_in_words(const json& summary) {
   std::string text = fmt::format("{} {} ago", text_of(summary.at("outcome")), since(summary.at("ended")));
-  if (const json& why = summary.at("failure"); why.is_string()) text += ": " + shortened(printable(why.get<std::string>()), 160);
+  if (const json& why = summary.at("failure"); why.is_string())
+    text += ": " + shortened(printable(why.get<std::string>()), 160);
   return text;
 }
 
@@ -129,8 +133,8 @@ std::string next_for_past(const session_choice& choice) {
   const auto summary = last ? summary_of(*last) : std::nullopt;
   if (!summary) return "";
   return fmt::format("penstock {} --last{} ('{}' {})", choice.reading_verb,
-                     choice.session.empty() ? "" : " --session " + printable(choice.session), printable(last->session),
-                     end_in_words(*summary));
+                     choice.session.empty() ? "" : " --session " + printable(choice.session),
+                     printable(last->session), end_in_words(*summary));
 }
 
 bool has_ended_sessions() {
@@ -157,13 +161,15 @@ std::string ended_for_people(const json& ended, std::size_t width) {
       progress = fmt::format("{} of {}", text_of(s.at("samples_delivered")),
                              counted(s.at("samples_expected").get<std::uint64_t>(), "sample"));
     if (is_pool(s))
-      progress = counted(s.at("jobs").at("ok").get<std::uint64_t>() + s.at("jobs").at("failed").get<std::uint64_t>(), "job");
+      progress = counted(
+          s.at("jobs").at("ok").get<std::uint64_t>() + s.at("jobs").at("failed").get<std::uint64_t>(), "job");
     const json& why = s.at("failure");
     rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")), to_the_second(s.at("ended")), progress,
                     why.is_string() ? printable(why.get<std::string>()) : "-"});
   }
-  return text_table({{"ENDED SESSION"}, {"OUTCOME"}, {"ENDED (UTC)"}, {"PROGRESS"}, {"WHY", column_side::left, true}},
-                    rows, width);
+  return text_table(
+      {{"ENDED SESSION"}, {"OUTCOME"}, {"ENDED (UTC)"}, {"PROGRESS"}, {"WHY", column_side::left, true}}, rows,
+      width);
 }
 
 }  // namespace penstock::cli

@@ -32,7 +32,8 @@ json marked(json death, const char* id, std::uint64_t workers_max) {
 }
 
 /// The first incarnation, by source, that neither died nor was followed by another one that wrote something.
-std::map<std::string, std::uint64_t> last_incarnations(const std::vector<json>& logs, const std::vector<json>& events) {
+std::map<std::string, std::uint64_t> last_incarnations(const std::vector<json>& logs,
+                                                       const std::vector<json>& events) {
   std::map<std::string, std::uint64_t> last;
   const auto note = [&](const std::string& source, std::uint64_t incarnation) {
     last[source] = std::max(last[source], incarnation);
@@ -83,8 +84,8 @@ json past_session::summary() const {
              {"pid", header_.value("pid", json())},
              {"started", header_.value("started", json())},
              {"ended", ended_}};
-  for (const char* key : {"outcome", "failure", "config_file", "epoch", "samples_delivered", "samples_expected",
-                          "workers_ended_unexpectedly", "jobs"})
+  for (const char* key : {"outcome", "failure", "config_file", "epoch", "samples_delivered",
+                          "samples_expected", "workers_ended_unexpectedly", "jobs"})
     about[key] = s.value(key, json());
   return about;
 }
@@ -92,7 +93,8 @@ json past_session::summary() const {
 std::optional<control::rank_note> past_session::rank() const {
   const json note = header_.value("rank", json());
   if (!note.is_object()) return std::nullopt;
-  return control::rank_note{text_in(note, "job"), text_in(note, "group"), note.value("rank", std::uint32_t{0})};
+  return control::rank_note{text_in(note, "job"), text_in(note, "group"),
+                            note.value("rank", std::uint32_t{0})};
 }
 
 json past_session::deaths() const {
@@ -102,7 +104,8 @@ json past_session::deaths() const {
   for (const json& e : events_) {
     const json death = e.value("death", json());
     if (!death.is_object()) continue;
-    death.contains("worker") ? workers.push_back(marked(death, "worker", sacrificial)) : owners.push_back(death);
+    death.contains("worker") ? workers.push_back(marked(death, "worker", sacrificial))
+                             : owners.push_back(death);
   }
   // The last one's replacement came after its event.
   const json gpu = status_.is_object() ? status_.value("gpu", json::object()) : json::object();
@@ -132,14 +135,17 @@ json past_session::logs(const json& question) const {
   const bool previous = question.value("previous", false);
   const auto last = last_incarnations(logs_, events_);
   json lines = json::array();
-  if (question.contains("after")) return {{"lines", lines}, {"seen", question.at("after")}};  // nothing will come
+  if (question.contains("after"))
+    return {{"lines", lines}, {"seen", question.at("after")}};  // nothing will come
   for (const json& line : logs_) {
     const std::string source = text_in(line, "source");
-    const bool meant = target == "all" || target == source || (target == "workers" && source.starts_with("worker/"));
+    const bool meant =
+        target == "all" || target == source || (target == "workers" && source.starts_with("worker/"));
     const bool is_over = line.value("incarnation", std::uint64_t{0}) < last.at(source);
     if (meant && (!previous || is_over)) lines.push_back(line);
   }
-  if (const json tail = question.value("tail", json()); tail.is_number_unsigned() && lines.size() > tail.get<std::size_t>())
+  if (const json tail = question.value("tail", json());
+      tail.is_number_unsigned() && lines.size() > tail.get<std::size_t>())
     lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(tail.get<std::size_t>()));
   return {{"lines", std::move(lines)}, {"seen", json::object()}};
 }
@@ -151,8 +157,9 @@ json past_session::answer(const json& question) const {
   if (verb == "logs") return control::good_answer(logs(question));
   const std::string name = printable(text_in(header_, "session"));
   if ((verb == "status" || verb == "pipeline") && !status_.is_object()) {
-    return control::refusal(exit_no_session, "no_status",
-                            fmt::format("'{}' died before it had a status; `penstock events` shows what is known", name));
+    return control::refusal(
+        exit_no_session, "no_status",
+        fmt::format("'{}' died before it had a status; `penstock events` shows what is known", name));
   }
   if (verb == "status") return control::good_answer(status());
   if (verb == "pipeline") {
@@ -163,8 +170,9 @@ json past_session::answer(const json& question) const {
          {"waits_for_worker", nullptr},
          {"device_waited_seconds", nullptr}});
   }
-  return control::refusal(exit_no_session, "ended",
-                          fmt::format("'{}' has ended: only status, describe, deaths, events and logs read what remains", name));
+  return control::refusal(
+      exit_no_session, "ended",
+      fmt::format("'{}' has ended: only status, describe, deaths, events and logs read what remains", name));
 }
 
 result<past_session> read_past(const std::filesystem::path& record) {

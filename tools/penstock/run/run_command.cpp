@@ -403,24 +403,24 @@ int run(run_options o) {
 
 void add_run_command(verb_table& verbs) {
   const auto o = std::make_shared<run_options>();
-  CLI::App* const verb =
-      &verbs.add({"run",
-                  verb_group::run,
-                  "load batches onto the device as a config file says",
-                  "Starts the workers, delivers every batch of every epoch to the sink and prints a report. "
-                  "Ctrl-C ends it cleanly (exit code 130); a second Ctrl-C ends it within two seconds. While "
-                  "it runs, the verbs for live sessions work on it; afterwards `penstock events --last` and others "
-                  "read what remains. A run that `penstock stop` has ended exits 0, too: --stopped-exit-code, or "
-                  "the report's \"outcome\", tells it from one that has finished.",
-                  {{"penstock run photos.toml", "with a progress bar and a final report"},
-                   {"penstock run photos.toml --workers 8 --set sampler.batch_size=64",
-                    "override some keys of the file"},
-                   {"penstock run photos.toml --digest --json --quiet",
-                    "for scripts: the report, with a digest of the stream"},
-                   {"penstock run photos.toml --sink npy --out batches",
-                    "each batch as files, exactly as on the device"},
-                   {"penstock run photos.toml --state photos.state", "continue where an earlier run ended"}}},
-                 [o] { return run(*o); });
+  CLI::App* const verb = &verbs.add(
+      {"run",
+       verb_group::run,
+       "load batches onto the device as a config file says",
+       "Starts the workers, delivers every batch of every epoch to the sink and prints a report. "
+       "Ctrl-C ends it cleanly (exit code 130); a second Ctrl-C ends it within two seconds. While "
+       "it runs, the verbs for live sessions work on it; afterwards `penstock events --last` and others "
+       "read what remains. A run that `penstock stop` has ended exits 0, too: --stopped-exit-code, or "
+       "the report's \"outcome\", tells it from one that has finished.",
+       {{"penstock run photos.toml", "with a progress bar and a final report"},
+        {"penstock run photos.toml --workers 8 --set sampler.batch_size=64",
+         "override some keys of the file"},
+        {"penstock run photos.toml --digest --json --quiet",
+         "for scripts: the report, with a digest of the stream"},
+        {"penstock run photos.toml --sink npy --out batches",
+         "each batch as files, exactly as on the device"},
+        {"penstock run photos.toml --state photos.state", "continue where an earlier run ended"}}},
+      [o] { return run(*o); });
   add_config_options(*verb, o->source);
   add_config_shorthands(*verb, o->source);
   takes_whole_number(
@@ -441,9 +441,10 @@ void add_run_command(verb_table& verbs) {
   verb->add_option("--state-every", o->state_every, "how often to save the state")
       ->type_name("TIME")
       ->capture_default_str();
-  takes_whole_number(verb->add_option("--stopped-exit-code", o->stopped_exit_code,
-                                      "the exit code if `penstock stop` ended it before it had delivered everything"),
-                     {0, 255})
+  takes_whole_number(
+      verb->add_option("--stopped-exit-code", o->stopped_exit_code,
+                       "the exit code if `penstock stop` ended it before it had delivered everything"),
+      {0, 255})
       ->capture_default_str();
   verb->add_flag("--dry-run", o->dry_run, "print what would be done, but start nothing");
 }

@@ -17,8 +17,7 @@ int read_events(const session_choice& choice, const std::filesystem::path& socke
   while (true) {
     const bool waiting = follow && after > 0;
     const auto deadline = waiting ? std::nullopt : std::optional(answer_deadline);
-    const auto got =
-        ask(socket, {{"verb", "events"}, {"after", after}, {"follow", waiting}}, deadline);
+    const auto got = ask(socket, {{"verb", "events"}, {"after", after}, {"follow", waiting}}, deadline);
     // When the session ends, so do its events.
     if (!got && waiting) return exit_ok;
     if (!got) return refuse_unreached(choice, got.error());

@@ -73,7 +73,7 @@ int logs_of(const log_options& o, const std::filesystem::path& socket, const jso
   for (const json& line : first.result.at("lines")) tell(line, how);
   if (o.follow) return follow(socket, question, first.result.at("seen"), how);
   if (first.result.at("lines").empty() && !o.choice.as_json && !how.rank)
-    say(o.previous                 ? "no output from an earlier process of this target"
+    say(o.previous                   ? "no output from an earlier process of this target"
         : control::is_record(socket) ? "no output was kept"
                                      : "no output yet");
   return exit_ok;

@@ -147,7 +147,8 @@ std::string progress_for_people(const json& s) {
     parts.push_back(seconds_in_words(number("eta_seconds").get<double>()) + " left");
   if (number("uptime_seconds").is_number() && number("uptime_seconds") > 0) {
     const bool over = s.value("outcome", "running") != "running";
-    parts.push_back((over ? "ran for " : "up for ") + seconds_in_words(number("uptime_seconds").get<double>()));
+    parts.push_back((over ? "ran for " : "up for ") +
+                    seconds_in_words(number("uptime_seconds").get<double>()));
   }
   if (number("config_file").is_string()) parts.push_back(text_of(number("config_file")));
   std::string line;
@@ -262,7 +263,8 @@ std::string last_line(const std::string& text) {
 std::string look_into(const json& death) {
   const bool of_worker = death.contains("worker");
   const std::string target = of_worker ? "worker/" + text_of(death.at("worker")) : "gpu";
-  const bool crashed = death.at("cause") == "signal" && death.at("signal") != "SIGKILL";  // and wrote its stack
+  const bool crashed =
+      death.at("cause") == "signal" && death.at("signal") != "SIGKILL";  // and wrote its stack
   const bool wrote =
       crashed || !death.at(of_worker ? "last_output" : "last_words").get<std::string>().empty();
   return wrote ? fmt::format("penstock logs {} --previous", target) : "penstock describe " + target;
@@ -308,8 +310,8 @@ std::string deaths_for_people(const json& deaths, bool of_jobs, std::size_t widt
     const std::string lived = duration_for_people(
         nanoseconds(static_cast<std::int64_t>(d.at("lived_seconds").get<double>() * 1e9)));
     if (!d.contains("worker")) {
-      rows.push_back(
-          {at, "gpu", text_of(d.at("pid")), ending_of(d), lived, "-", "-", last_line(text_of(d.at("last_words")))});
+      rows.push_back({at, "gpu", text_of(d.at("pid")), ending_of(d), lived, "-", "-",
+                      last_line(text_of(d.at("last_words")))});
       continue;
     }
     starred |= d.value("sacrificial", false);

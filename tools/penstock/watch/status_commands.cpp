@@ -252,8 +252,10 @@ void add_sessions(verb_table& verbs) {
       {"sessions",
        verb_group::look,
        "list live sessions, and those that have ended",
-       "Name, state, pid, age, progress and control socket of each. With --ended also the last sessions of this "
-       "user that have ended, with the ID by which status, describe, deaths, events and logs read what remains "
+       "Name, state, pid, age, progress and control socket of each. With --ended also the last sessions of "
+       "this "
+       "user that have ended, with the ID by which status, describe, deaths, events and logs read what "
+       "remains "
        "of them. A session that was killed leaves its "
        "socket behind, and a launcher its temporary folder; --prune removes sockets on which nobody listens "
        "and folders whose launcher is gone.",

@@ -102,8 +102,8 @@ result<void> write_file(const std::string& path, const std::string& text) {
 }
 
 /// All at once, so that they are of the same time.
-std::vector<trace_recording> record_all(const session_choice& choice, const std::vector<named_session>& sessions,
-                                        nanoseconds time) {
+std::vector<trace_recording> record_all(const session_choice& choice,
+                                        const std::vector<named_session>& sessions, nanoseconds time) {
   std::vector<std::future<trace_recording>> recordings;
   for (const named_session& s : sessions)
     recordings.push_back(std::async(std::launch::async, [&] { return record(choice, s.socket, time); }));
@@ -176,7 +176,8 @@ void add_trace_command(verb_table& verbs) {
        "they happened. Contains the batches that the consumer returned during the recording. Recording costs "
        "the session nothing: the stages are always timed.",
        {{"penstock trace --seconds 10s --out photos.trace.json", "ten seconds of the only live session"},
-        {"penstock trace --group photos --out photos.trace.json", "all ranks of a group, each as a process"}}},
+        {"penstock trace --group photos --out photos.trace.json",
+         "all ranks of a group, each as a process"}}},
       trace);
   add_group_choice(verb, o->choice);
   verb.add_option("--seconds", o->seconds, "how long to record")->type_name("TIME")->capture_default_str();

@@ -54,7 +54,7 @@ class builder {
   }
   /// The batch's arrow: start, step, end.
   void flow(const char* phase, int tid, std::int64_t at, std::uint64_t id) {
-    json e{{"ph", phase}, {"pid", pid_},       {"tid", tid},     {"ts", us(at)},
+    json e{{"ph", phase},      {"pid", pid_},    {"tid", tid},     {"ts", us(at)},
            {"id", unique(id)}, {"cat", "batch"}, {"name", "batch"}};
     if (phase[0] == 'f') e["bp"] = "e";
     events_.push_back(std::move(e));
@@ -87,7 +87,9 @@ class builder {
   [[nodiscard]] double us(std::int64_t at) const { return static_cast<double>(at - zero_) / 1000.0; }
 
   /// Of all sessions. Programs read numbers of 53 bits.
-  [[nodiscard]] std::uint64_t unique(std::uint64_t id) const { return pid_ << 40U | (id & ((std::uint64_t{1} << 40U) - 1)); }
+  [[nodiscard]] std::uint64_t unique(std::uint64_t id) const {
+    return pid_ << 40U | (id & ((std::uint64_t{1} << 40U) - 1));
+  }
 
   std::int64_t zero_;
   std::uint64_t pid_;
