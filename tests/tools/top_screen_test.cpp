@@ -154,7 +154,7 @@ namespace {
 /// A busy session of three workers, and the sacrificial one in this state.
 json after_a_quarantine(const std::string& state) {
   json all = look(10, 33'333, 3, 1);
-  all.at("status")["bytes_uploaded"] = 10 * 1'048'000;
+  all.at("status")["bytes_uploaded"] = 10 * 1'048'575;
   json& workers = all.at("status").at("workers");
   for (json& w : workers) {
     w["rss_bytes"] = 123'000'000;
@@ -192,7 +192,7 @@ TEST_CASE("on 80 columns the bar is there and samples are told apart, during a t
     CHECK(line_with(screen, "progress [").find(" 33 %  20 s left") != std::string::npos);
     CHECK(has(screen, "3333 samples/s"));
     CHECK(has(screen, "1.00 MiB/s"));
-    CHECK(line_with(screen, "worker/1 ").ends_with("..2_val_00000293.jpeg"));
+    CHECK(line_with(screen, "worker/1 ").ends_with("2012_val_00000293.jpeg"));
     CHECK(has(screen, "worker/64") == (state == std::string("ready")));
     CHECK(has(screen, "* the sacrificial worker") == (state == std::string("ready")));
     CHECK(workers_shown(now) == (state == std::string("ready") ? 4U : 3U));
