@@ -264,8 +264,8 @@ session_status board::status() const {
   if (begun_) now.uptime_seconds = seconds(ended_.value_or(std::chrono::steady_clock::now()) - *begun_);
   const bool goes_on = report_.outcome == run_outcome::running;
   if (!goes_on) now.rate.reset();
-  if (now.rate.value_or(0) > 0 && now.samples_expected > now.samples_delivered)
-    now.eta_seconds = static_cast<double>(now.samples_expected - now.samples_delivered) / *now.rate;
+  if (now.rate.value_or(0) > 0 && now.samples_expected > now.samples_done)
+    now.eta_seconds = static_cast<double>(now.samples_expected - now.samples_done) / *now.rate;
   return now;
 }
 

@@ -251,7 +251,7 @@ json as_json(const session_status& s) {
          {"failure", s.failure.empty() ? json(nullptr) : json(s.failure)},
          {"ended", nullptr}};
   if (s.samples_expected > 0) {
-    const double share = static_cast<double>(s.samples_delivered) / static_cast<double>(s.samples_expected);
+    const double share = static_cast<double>(s.samples_done) / static_cast<double>(s.samples_expected);
     j["progress"] = std::floor(std::min(share, 1.0) * 1e4) / 1e4;
   }
   j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name},        {"uuid", or_null(s.gpu.uuid)},

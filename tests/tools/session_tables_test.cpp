@@ -225,6 +225,14 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a run whose bad samples were left out is done to 100 %") {
+  session_status s = status_with(std::nullopt);
+  s.samples_expected = s.samples_done = 100;
+  s.samples_delivered = 90;
+  s.failed = 10;
+  CHECK(telemetry::as_json(s).at("progress") == 1);
+}
+
 TEST_CASE("a pool that is stalled says so in its status") {
   session_status s = pool_status();
   CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock logs worker/1 --previous");
