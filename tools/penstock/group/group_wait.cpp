@@ -1,12 +1,14 @@
 #include "tools/penstock/group/group_wait.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "tools/penstock/control/session_end.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <set>
+#include <vector>
 
 namespace penstock::cli {
 namespace {
@@ -23,6 +25,12 @@ live_group not_asked(const live_group& group, const std::set<std::filesystem::pa
   return rest;
 }
 
+/// Waits for what ends with the session: then its report is written.
+bool report_is_there(session_end& end, const json& answer, std::chrono::steady_clock::time_point until) {
+  end.says(answer);
+  return end.wait_until(until);
+}
+
 }  // namespace
 
 int wait_for_group(const session_choice& choice, const live_group& group, const std::string& what,
@@ -34,8 +42,16 @@ int wait_for_group(const session_choice& choice, const live_group& group, const 
   for (live_group next = group; !next.ranks.empty();) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
     for (const live_rank& r : next.ranks) asked.insert(r.session.socket);
-    for (const rank_answer& a : ask_ranks(next, {{"verb", "wait"}, {"for", what}}, std::max(left, 0ms))) {
-      outcomes.add(a.result ? exit_ok : a.refused);
+    std::vector<session_end> ends;
+    for (const live_rank& r : next.ranks) ends.emplace_back(r.session.socket);
+    const std::vector<rank_answer> answers =
+        ask_ranks(next, {{"verb", "wait"}, {"for", what}}, std::max(left, 0ms));
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const rank_answer& a = answers[i];
+      const bool has_ended = what != "finished" || !a.result || report_is_there(ends[i], *a.result, until);
+      outcomes.add(!a.result ? a.refused : has_ended ? exit_ok : exit_timed_out);
+      if (!has_ended && !choice.as_json)
+        say(fmt::format("rank {} ({}): {}", a.rank, a.session, ends[i].what_is_left()));
       json row{{"rank", a.rank}, {"session", a.session}};
       row[a.result ? "outcome" : "error"] = a.result ? a.result->value("outcome", json()) : json(a.why_not);
       ranks.push_back(std::move(row));
