@@ -43,6 +43,10 @@ class Recorder(threading.Thread):
     def scrape(self):
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+            connection.connect()
+            if connection.sock.getsockname() == connection.sock.getpeername():  # nobody listens yet: it has met itself
+                connection.close()
+                return {}
             connection.request("GET", "/metrics")
             lines = connection.getresponse().read().decode().splitlines()
         except OSError:
@@ -58,11 +62,15 @@ class AlertsTest(PenstockTest):
         super().setUp()
         if not shutil.which("promtool"):
             self.skipTest("promtool is not installed")
+        taken = [socket.socket() for _ in range(4)]
+        for one in taken:
+            one.bind(("127.0.0.1", 0))
+        self.ports = [one.getsockname()[1] for one in taken]  # all at once: no two sessions get the same
+        for one in taken:
+            one.close()
 
     def begin(self, name, text, *options):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = self.ports.pop()
         process = self.start("run", self.write(name + ".toml", text + '[metrics]\nlisten = "127.0.0.1:%d"\n' % port),
                              "--set", "name=" + name, "--quiet", *options)
         recorder = Recorder(port)
