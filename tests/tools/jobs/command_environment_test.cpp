@@ -7,31 +7,12 @@ using namespace penstock::cli;
 using config_file::provenance_kind;
 using strings = std::vector<std::string>;
 
-TEST_CASE(
-    "commands get what workers of a pool do not: GPUs, all cores, and the secret of the caller's group") {
+TEST_CASE("commands get the GPUs and cores that workers of a pool do not, and no secret of a group") {
   const config_file::loaded_config loaded;
   config settings;
   CHECK(give_callers_environment(
             loaded, {{"CUDA_VISIBLE_DEVICES", "0,1"}, {"PENSTOCK_GROUP_SECRET", "x"}, {"A", "b"}},
-            settings) == strings{"CUDA_VISIBLE_DEVICES=0,1", "PENSTOCK_GROUP_SECRET=x"});
-  CHECK(settings.loader.env.empty());
-  CHECK(settings.gpu.exclusive == exclusive_rule::off);
-}
-
-TEST_CASE("what the caller does not have, commands have neither") {
-  config settings;
-  CHECK(give_callers_environment({}, {}, settings) == strings{"CUDA_VISIBLE_DEVICES"});
-}
-
-TEST_CASE("what the config sets counts for commands too") {
-  config_file::loaded_config loaded;
-  loaded.sources["loader.env.OMP_NUM_THREADS"] = {provenance_kind::file, "jobs.toml", 3};
-  loaded.sources["gpu.exclusive"] = {provenance_kind::file, "jobs.toml", 4};
-  config settings;
-  settings.loader.env = {{"OMP_NUM_THREADS", "1"}, {"CUDA_VISIBLE_DEVICES", "3"}};
-  settings.gpu.exclusive = exclusive_rule::report;
-  CHECK(give_callers_environment(loaded, {{"CUDA_VISIBLE_DEVICES", "0,1"}, {"A", "b"}}, settings) ==
-        strings{"CUDA_VISIBLE_DEVICES=0,1"});
+            settings) == strings{"CUDA_VISIBLE_DEVICES=0,1"});
   CHECK(settings.loader.env.empty());
   CHECK(settings.gpu.exclusive == exclusive_rule::off);
 }
