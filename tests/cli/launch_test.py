@@ -292,9 +292,9 @@ class LaunchTest(PenstockTest):
         self.assertEqual(code, EXIT_NO_SESSION)
         self.assertIn("or all ranks of a group with --group (slow)", err)
         self.assertIn("next: penstock status --group slow", err)
-        _, _, err = self.penstock("wait")  # is for one session
+        _, _, err = self.penstock("quarantine")  # is for one session
         self.assertNotIn("--group", err)
-        for verb in (["wait"], ["trace", "--out", "x"], ["quarantine"], ["status", "worker/0"]):
+        for verb in (["quarantine"], ["status", "worker/0"]):
             code, _, err = self.penstock(*verb, "--group", "slow")
             self.assertEqual(code, EXIT_USAGE, verb)
             self.assertIn("choose a rank of 'slow' with --session (slow-rank0, slow-rank1)", err)

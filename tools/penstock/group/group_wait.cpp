@@ -59,6 +59,10 @@ int wait_for_group(const session_choice& choice, const live_group& group, const 
     }
     next = not_asked(group, asked);
   }
+  // A rank that appeared later was asked later.
+  std::stable_sort(ranks.begin(), ranks.end(), [](const json& one, const json& other) {
+    return one.at("rank").get<std::uint32_t>() < other.at("rank").get<std::uint32_t>();
+  });
   if (choice.as_json) {
     json all{{"schema", "penstock.wait/1"}, {"waited_for", what}};
     all.update(head_of(group));
