@@ -1,7 +1,6 @@
 #include "actors/gpu_owner/plugin_sink.hpp"
 
 #include "runtime/base/text.hpp"
-#include "runtime/base/thrown.hpp"
 #include "runtime/base/units.hpp"
 
 #include <penstock/device_program.hpp>
@@ -16,7 +15,7 @@ namespace {
 /// Runs the program's own code.
 template <class Step>
 auto guarded(const std::string& path, const std::string& what, Step step) -> result<decltype(step())> {
-  std::string reason;
+  std::string reason = "an exception that is not a std::exception";
   try {
     if constexpr (std::is_void_v<decltype(step())>) {
       step();
@@ -26,8 +25,9 @@ auto guarded(const std::string& path, const std::string& what, Step step) -> res
     }
   } catch (const error& e) {
     return tl::unexpected(e.as_failure());
-  } catch (...) {
-    reason = thrown_text();
+  } catch (const std::exception& e) {
+    reason = e.what();
+  } catch (...) {  // NOLINT: reason has the default text
   }
   return refuse(errc::sink, "the device program '{}' failed {}: {}", printable(path), what, reason);
 }

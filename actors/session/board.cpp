@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-
 namespace penstock::session {
 namespace {
 
@@ -88,7 +86,6 @@ void board::workers_changed(const std::vector<worker_status>& workers, bool degr
   degraded_ = degraded;
   report_.workers_started = started;
   report_.restarts = restarts;
-  status_.worker_restarts = restarts;
 }
 
 void board::worker_died(const death_report& death) {
@@ -151,7 +148,6 @@ void board::delivered(const schedule::delivery& batch, std::uint64_t epoch) {
   status_.epoch = epoch;
   ++status_.batches_delivered;
   status_.samples_delivered += batch.delivered;
-  status_.samples_done += batch.delivered + batch.failed + batch.quarantined;
   ++report_.batches;
   report_.samples += batch.delivered;
 }
@@ -175,9 +171,7 @@ void board::planned(std::uint64_t samples_before, std::uint64_t samples_expected
 
 void board::begun(steady_time now) {
   const std::lock_guard hold(mutex_);
-  if (begun_) return;
-  begun_ = now;
-  status_.started = std::chrono::system_clock::now();
+  if (!begun_) begun_ = now;
 }
 
 void board::batch_taken(steady_time taken) {
@@ -185,29 +179,9 @@ void board::batch_taken(steady_time taken) {
   if (!first_batch_) first_batch_ = taken;
 }
 
-void board::waited(nanoseconds in_all, std::optional<steady_time> waits_at) {
+void board::waited(nanoseconds in_all) {
   const std::lock_guard hold(mutex_);
-  waited_ = in_all;
-  waits_since_ = waits_at;
-}
-
-void board::wait_begins(steady_time now) {
-  const std::lock_guard hold(mutex_);
-  waits_since_ = now;
-}
-
-void board::wait_ends(steady_time now) {
-  const std::lock_guard hold(mutex_);
-  waited_ = waited_until(now);
-  waits_since_.reset();
-}
-
-/// Call with mutex_ held.
-nanoseconds board::waited_until(steady_time now) const {
-  const nanoseconds in_progress =
-      waits_since_ ? std::max(now - *waits_since_, nanoseconds(0)) : nanoseconds(0);
-  waited_told_ = std::max(waited_told_, waited_ + in_progress);
-  return waited_told_;
+  report_.device_waited_seconds = seconds(in_all);
 }
 
 bool board::ended(run_outcome how, const std::optional<failure>& why, steady_time now) {
@@ -241,16 +215,6 @@ void board::stalled(const std::optional<stall_report>& what) {
   status_.stalled = what;
 }
 
-void board::measured(std::optional<double> rate) {
-  const std::lock_guard hold(mutex_);
-  status_.rate = rate;
-}
-
-void board::read_from(std::string config_file) {
-  const std::lock_guard hold(mutex_);
-  status_.config_file = std::move(config_file);
-}
-
 session_status board::status() const {
   const std::lock_guard hold(mutex_);
   session_status now = status_;
@@ -260,18 +224,12 @@ session_status board::status() const {
               : degraded_                            ? "degraded"
                                                      : "ok";
   now.outcome = report_.outcome;
-  if (report_.outcome == run_outcome::failed && report_.error) now.failure = report_.error->message;
-  if (begun_) now.uptime_seconds = seconds(ended_.value_or(std::chrono::steady_clock::now()) - *begun_);
-  const bool goes_on = report_.outcome == run_outcome::running;
-  if (!goes_on) now.rate.reset();
-  if (now.rate.value_or(0) > 0 && now.samples_expected > now.samples_done)
-    now.eta_seconds = static_cast<double>(now.samples_expected - now.samples_done) / *now.rate;
   return now;
 }
 
-double board::waited_seconds(steady_time now) const {
+double board::waited_seconds() const {
   const std::lock_guard hold(mutex_);
-  return seconds(waited_until(now));
+  return report_.device_waited_seconds;
 }
 
 telemetry::metrics_facts board::metrics(steady_time now) const {
@@ -287,7 +245,6 @@ telemetry::metrics_facts board::metrics(steady_time now) const {
 run_report board::report(const std::vector<schedule::epoch_account>& accounts, steady_time now) const {
   const std::lock_guard hold(mutex_);
   run_report r = report_;
-  r.device_waited_seconds = seconds(waited_until(now));
   if (begun_) {
     r.seconds = seconds(ended_.value_or(now) - *begun_);
     if (first_batch_) r.first_batch_seconds = seconds(*first_batch_ - *begun_);
@@ -303,7 +260,6 @@ run_report board::report(const std::vector<schedule::epoch_account>& accounts, s
     e.delivered = a.delivered;
     e.failed = a.failed;
     e.quarantined = a.quarantined;
-    e.replaced = a.replaced;
     e.batches = a.batches;
     e.digest = a.digest;
     e.seconds = seconds(a.took);

@@ -241,9 +241,7 @@ class Batch:
         self._lease.record_stream(int(native))
 
     def _keep(self) -> None:
-        """Copies into torch's memory what lies in the ring, and returns the buffer, unless the program already has a view of it."""
-        if self._lease.viewed:
-            return
+        """Copies into torch's memory what lies in the ring, and returns the buffer."""
         for tensor in self._tensors.values():
             if tensor._kept is None:
                 tensor._kept = tensor.torch().clone()

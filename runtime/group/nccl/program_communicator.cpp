@@ -1,7 +1,6 @@
 #include "runtime/group/nccl/program_communicator.hpp"
 
 #include "runtime/base/log.hpp"
-#include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/units.hpp"
 
 #include <penstock/error.hpp>
@@ -141,8 +140,7 @@ void program_communicator::stuck(const std::string& why) {
 // ---- the program's thread -----------------------------------------------------------------------------------
 
 Communicator::entry program_communicator::enter() {
-  patient_deadline waited(around_.patience, looked_every);
-  waited.restart(now());
+  const steady_time until = now() + around_.patience;
   while (true) {
     around_.check();
     {
@@ -157,13 +155,14 @@ Communicator::entry program_communicator::enter() {
         used_ = book_.number();
         return {communicator_->handle(), used_};
       }
-      if (waited.is_over(now())) {
+      if (now() >= until) {
         std::string text =
             fmt::format("the ranks have had no communicator for {}", duration_as_config(around_.patience));
         if (!trouble_.empty()) text += fmt::format("; of the last one: {}", trouble_);
         throw error({errc::timed_out, std::move(text), 0});
       }
-      changed_.wait_for(hold, looked_every, [&] { return book_.usable() || closed_ || !stuck_.empty(); });
+      changed_.wait_until(hold, std::min<steady_time>(until, now() + looked_every),
+                          [&] { return book_.usable() || closed_ || !stuck_.empty(); });
     }
     if (around_.while_waiting) around_.while_waiting();
   }

@@ -12,8 +12,7 @@ enum class exit_rule : std::uint8_t {
   must_be_0,  ///< the job is an `exception` of type "exit"; it still has its result
 };
 
-/// If not all output was kept, "stdout_bytes" or "stderr_bytes" is the total. Output that is no UTF-8 is in "stdout_base64"
-/// or "stderr_base64" as it is, too.
+/// If not all output was kept, "stdout_bytes" or "stderr_bytes" is the total.
 [[nodiscard]] job_outcome outcome_of(const protocol::command_outcome& done, exit_rule rule);
 
 }  // namespace penstock::cli
