@@ -106,10 +106,6 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         """As in torch's iterators."""
         return _processes.processes_of(self._pool.pool)
 
-    def _shutdown_workers(self) -> None:
-        """As in torch's iterators, but the processes stay with the loader."""
-        self._cancel_all()
-
     # ---- what the subclasses say ----------------------------------------------------------------------------------
 
     def _begun(self, loader: Any) -> BatchBook:
